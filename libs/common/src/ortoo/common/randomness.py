@@ -1,0 +1,27 @@
+"""Chance as an argument, so that one seed replays a run."""
+
+import random
+
+
+class Randomness:
+    """The only source of chance. Without a seed the operating system's is used."""
+
+    def __init__(self, seed: int | None = None) -> None:
+        """Start from `seed`, or from the operating system's entropy."""
+        self._random = random.SystemRandom() if seed is None else random.Random(seed)
+
+    def uniform(self, low: float, high: float) -> float:
+        """A number between `low` and `high`."""
+        return self._random.uniform(low, high)
+
+    def below(self, limit: int) -> int:
+        """An integer from 0 to `limit`, exclusive."""
+        return self._random.randrange(limit)
+
+    def id64(self) -> int:
+        """A 64-bit id that is not 0, because 0 means "none" on the wire and on disk."""
+        return self._random.randrange(1, 1 << 64)
+
+    def id_text(self) -> str:
+        """A short id for people and logs, 16 hex digits."""
+        return f"{self.id64():016x}"
