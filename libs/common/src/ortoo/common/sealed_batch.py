@@ -1,0 +1,59 @@
+"""A record batch on its way: opaque bytes and what a server must know without opening them."""
+
+from dataclasses import dataclass
+
+import google_crc32c
+
+from ortoo.common.errors import Invalid
+
+RECORDS_BYTES_MAX = 1 << 20
+"""How large a batch of several messages may be as stored."""
+SINGLE_RECORD_BYTES_MAX = (4 << 20) + (64 << 10)
+"""How large a batch of one message may be: a body of 4 MiB and its properties."""
+BODY_INFLATED_BYTES_MAX = 4 << 20
+"""How large the bodies of one batch may be after decompression."""
+MESSAGES_MAX = 4096
+"""How many messages one batch may hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class SealedBatch:
+    """A serialised RecordBatch with its checksum; the mirror of the proto message of this name."""
+
+    records: bytes
+    records_crc32c: int
+    count: int
+    body_inflated_bytes: int
+    producer_id: int = 0
+    first_sequence: int = 0
+
+    def check(self) -> None:
+        """Refuse a batch that is too large, empty, or whose bytes are not those the producer sealed.
+
+        Only the envelope is looked at; the columns are the snode's business.
+        """
+        if not 1 <= self.count <= MESSAGES_MAX:
+            raise Invalid(f"{self.count} messages; a batch holds 1 to {MESSAGES_MAX}", field="batch.count")
+        limit = RECORDS_BYTES_MAX if self.count > 1 else SINGLE_RECORD_BYTES_MAX
+        if not 0 < len(self.records) <= limit:
+            raise Invalid(
+                f"{len(self.records)} bytes; a batch of {self.count} may have 1 to {limit}: send fewer messages at once",
+                field="batch.records",
+            )
+        if self.body_inflated_bytes > BODY_INFLATED_BYTES_MAX:
+            raise Invalid(
+                f"{self.body_inflated_bytes} bytes inflated; a batch may have {BODY_INFLATED_BYTES_MAX}",
+                field="batch.body_inflated_bytes",
+            )
+        actual = crc32c(self.records)
+        if actual != self.records_crc32c:
+            raise Invalid(
+                f"CRC-32C of the bytes is {actual:#010x}, the batch says {self.records_crc32c:#010x}: "
+                "they changed on the way, send the batch again",
+                field="batch.records_crc32c",
+            )
+
+
+def crc32c(data: bytes) -> int:
+    """CRC-32C (Castagnoli) of `data`."""
+    return int(google_crc32c.value(data))
