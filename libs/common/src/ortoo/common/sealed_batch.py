@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 import google_crc32c
-
 from ortoo.common.errors import Invalid
 
 RECORDS_BYTES_MAX = 1 << 20

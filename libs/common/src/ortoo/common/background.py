@@ -1,0 +1,58 @@
+"""The owner of every task: nothing runs that nobody waits for."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from types import TracebackType
+from typing import Any, Self
+
+from ortoo.common.clock import Clock
+from ortoo.common.logs import get_logger
+
+_log = get_logger("background")
+
+
+class Background:
+    """A group of tasks that live as long as a service, or as one connection of it.
+
+    Leaving the block cancels them all and waits for them. A task that fails cancels its siblings and the block's
+    body, and the failure is raised from the block: a service never limps on with a dead loop.
+    """
+
+    def __init__(self, name: str) -> None:
+        """`name` is the owner's, for logs and task names."""
+        self._name = name
+        self._group = asyncio.TaskGroup()
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def __aenter__(self) -> Self:
+        await self._group.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        for task in tuple(self._tasks):
+            task.cancel()
+        await self._group.__aexit__(kind, error, traceback)
+
+    def spawn(self, name: str, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Run `work` until it ends or the block is left."""
+        task = self._group.create_task(work, name=f"{self._name}:{name}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def every(
+        self, name: str, seconds: float, step: Callable[[], Awaitable[object]], *, clock: Clock
+    ) -> asyncio.Task[Any]:
+        """Run `step` every so many seconds, first after one period. A step that raises is logged and tried again."""
+
+        async def loop() -> None:
+            while True:
+                await clock.sleep(seconds)
+                try:
+                    await step()
+                except Exception:
+                    _log.exception("periodic step failed", owner=self._name, step=name)
+
+        return self.spawn(name, loop())

@@ -1,0 +1,75 @@
+"""Turns what handlers raise into gRPC status, in one place for every service."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import grpc
+from ortoo.common.errors import Internal, OrtooError
+from ortoo.common.logs import get_logger
+from ortoo.common.status import FAILURE_METADATA_KEY, failure_of, status_of
+
+_log = get_logger("grpc")
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class ErrorTranslation(grpc.aio.ServerInterceptor):
+    """Answers an OrtooError with its status and Failure; anything else is a defect, logged and answered as Internal."""
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Any:
+        """Wrap the handler of the called method."""
+        handler = await continuation(handler_call_details)
+        if handler is None:
+            return None
+        method = handler_call_details.method
+        if handler.response_streaming:
+            wrapped = _stream(handler.stream_stream or handler.unary_stream, method)
+            make = (
+                grpc.stream_stream_rpc_method_handler
+                if handler.request_streaming
+                else grpc.unary_stream_rpc_method_handler
+            )
+        else:
+            wrapped = _unary(handler.stream_unary or handler.unary_unary, method)
+            make = (
+                grpc.stream_unary_rpc_method_handler
+                if handler.request_streaming
+                else grpc.unary_unary_rpc_method_handler
+            )
+        return make(wrapped, handler.request_deserializer, handler.response_serializer)
+
+
+def _unary(call: Any, method: str) -> Any:
+    async def translated(request: Any, context: Context) -> Any:
+        try:
+            return await call(request, context)
+        except Exception as error:
+            await _abort(context, error, method)
+
+    return translated
+
+
+def _stream(call: Any, method: str) -> Any:
+    async def translated(request: Any, context: Context) -> Any:
+        try:
+            async for response in call(request, context):
+                yield response
+        except Exception as error:
+            await _abort(context, error, method)
+
+    return translated
+
+
+async def _abort(context: Context, error: Exception, method: str) -> None:
+    if isinstance(error, grpc.aio.AbortError | asyncio.CancelledError):
+        raise error
+    if not isinstance(error, OrtooError):
+        _log.error("a handler failed", method=method, exc_info=error)
+        error = Internal(f"{method} met a defect ({type(error).__name__}); the server's log has the details")
+    failure = failure_of(error).SerializeToString()
+    await context.abort(status_of(error), str(error), ((FAILURE_METADATA_KEY, failure),))

@@ -1,0 +1,90 @@
+"""Incoming calls: one aio server with health, reflection, limits and one translation of errors."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1._async import HealthServicer
+from grpc_reflection.v1alpha import reflection
+from ortoo.common.errors import Conflict
+from ortoo.common.grpc_channels import MESSAGE_BYTES_MAX
+from ortoo.common.grpc_errors import ErrorTranslation
+
+OPTIONS: tuple[tuple[str, int], ...] = (
+    ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
+    ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
+    ("grpc.max_metadata_size", 64 << 10),
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+    ("grpc.http2.max_ping_strikes", 0),
+    # Two processes on one port would share its calls by chance; the second one must fail instead.
+    ("grpc.so_reuseport", 0),
+)
+
+AddServicer = Callable[[Any], None]
+
+
+class GrpcServer:
+    """A listening server. Entering the block binds the port; leaving it drains in two stages.
+
+    `draining` is set as soon as the stop begins: handlers of long streams end them when they see it. Calls that are
+    still running after `grace_s` are cancelled.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        servicers: Sequence[tuple[str, AddServicer]],
+        *,
+        interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
+        grace_s: float = 5.0,
+    ) -> None:
+        """Serve on host:port (port 0: the kernel picks). `servicers` are (full service name, add-to-server) pairs."""
+        self.draining = asyncio.Event()
+        self.address = address
+        self._grace_s = grace_s
+        self._names = [name for name, _ in servicers]
+        self._health = HealthServicer()
+        self._server = grpc.aio.server(interceptors=[ErrorTranslation(), *interceptors], options=list(OPTIONS))
+        for _, add in servicers:
+            add(self._server)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        reflection.enable_server_reflection(
+            [*self._names, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME],
+            self._server,
+        )
+
+    async def __aenter__(self) -> Self:
+        host, _, port = self.address.rpartition(":")
+        try:
+            bound = self._server.add_insecure_port(self.address)
+        except RuntimeError:
+            bound = 0
+        if not bound:
+            raise Conflict(
+                f"cannot listen on {self.address}: the port is taken or the address is not this machine's; "
+                "choose another with listen_address, or stop the process that has it",
+                field="listen_address",
+            )
+        await self._server.start()
+        self.address = f"{host}:{bound}" if port in ("0", "") else self.address
+        await self.set_serving(True)
+        return self
+
+    async def set_serving(self, serving: bool) -> None:
+        """Say by grpc.health.v1 whether requests are welcome."""
+        status = health_pb2.HealthCheckResponse.SERVING if serving else health_pb2.HealthCheckResponse.NOT_SERVING
+        for name in ["", *self._names]:
+            await self._health.set(name, status)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._health.enter_graceful_shutdown()
+        self.draining.set()
+        await self._server.stop(self._grace_s)

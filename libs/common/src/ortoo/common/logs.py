@@ -1,0 +1,33 @@
+"""Structured logs: events with key-value pairs, for people on a terminal and JSON elsewhere."""
+
+import logging
+import sys
+from typing import Any
+
+import structlog
+
+Logger = structlog.typing.FilteringBoundLogger
+
+
+def configure(*, level: str = "info", json: bool | None = None) -> None:
+    """Set up logging for a process; `json` None means JSON unless stderr is a terminal."""
+    as_json = not sys.stderr.isatty() if json is None else json
+    renderer: Any = structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer()
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=False,
+    )
+
+
+def get_logger(component: str) -> Logger:
+    """A logger whose lines carry the component's name."""
+    logger: Logger = structlog.get_logger(component=component)
+    return logger

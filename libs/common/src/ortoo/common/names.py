@@ -1,0 +1,42 @@
+"""Which names topics, groups and processes may have.
+
+The pattern and the lengths are RocketMQ's (`%` and `|` included), because its clients check the same ones.
+"""
+
+import re
+
+from ortoo.common.errors import Invalid
+
+TOPIC_NAME_LENGTH_MAX = 127
+GROUP_NAME_LENGTH_MAX = 120
+PROCESS_NAME_LENGTH_MAX = 63
+
+_NAME = re.compile(r"[%|a-zA-Z0-9_-]+\Z")
+_PROCESS_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.@-]*\Z")
+
+
+def check_topic_name(name: str, field: str = "topic") -> None:
+    """Raise Invalid unless `name` can be a topic's."""
+    _check(name, field, "topic", _NAME, "letters, digits and _ - % |", TOPIC_NAME_LENGTH_MAX)
+
+
+def check_group_name(name: str, field: str = "group") -> None:
+    """Raise Invalid unless `name` can be a consumer group's."""
+    _check(name, field, "group", _NAME, "letters, digits and _ - % |", GROUP_NAME_LENGTH_MAX)
+
+
+def check_process_name(name: str, field: str = "name") -> None:
+    """Raise Invalid unless `name` can be an enode's or a snode's. `@` is allowed: rooms are written room@name."""
+    _check(name, field, "process", _PROCESS_NAME, "letters, digits and _ - . @", PROCESS_NAME_LENGTH_MAX)
+
+
+def _check(name: str, field: str, what: str, pattern: re.Pattern[str], allowed: str, length_max: int) -> None:
+    if not name:
+        raise Invalid(f"the {what} name is empty; give 1 to {length_max} of {allowed}", field=field)
+    if len(name) > length_max:
+        raise Invalid(f"the {what} name has {len(name)} characters; at most {length_max} are allowed", field=field)
+    if not pattern.match(name):
+        wrong = sorted({c for c in name if not pattern.match("a" + c)})
+        raise Invalid(
+            f"the {what} name {name!r} has {' '.join(map(repr, wrong))}; only {allowed} are allowed", field=field
+        )

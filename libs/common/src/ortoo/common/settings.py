@@ -1,0 +1,158 @@
+"""Settings: TOML file, environment and command line into one frozen dataclass.
+
+A settings class is a frozen dataclass whose fields have defaults and simple types (str, int, float, bool, Path,
+tuple[str, ...], enums of str, each perhaps `| None`) or are settings classes themselves. A nested field is
+`[store] segment_bytes = 1` in TOML and `PREFIX_STORE_SEGMENT_BYTES=1` in the environment. The command line beats the
+environment, which beats the file, which beats the default. A key that no field has is an error with a suggestion:
+a setting that is silently ignored costs a night.
+"""
+
+import dataclasses
+import difflib
+import enum
+import tomllib
+import types
+import typing
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from ortoo.common.errors import Invalid
+
+T = TypeVar("T")
+
+
+@dataclasses.dataclass(frozen=True)
+class Loaded(Generic[T]):
+    """Settings, and where each of them came from: dotted name to "default", "file", "environment" or "command line"."""
+
+    settings: T
+    origins: Mapping[str, str]
+
+
+def load(
+    cls: type[T],
+    *,
+    environ_prefix: str,
+    environ: Mapping[str, str],
+    file: Path | None = None,
+    overrides: Mapping[str, Any] | None = None,
+) -> Loaded[T]:
+    """Read settings of class `cls`.
+
+    `environ_prefix` is like "ORTOO_ENODE_"; `overrides` maps dotted names to values and skips those that are None.
+    Errors: Invalid, naming the key, what was expected and, for an unknown key, the nearest known one.
+    """
+    fields = dict(_fields(cls))
+    values: dict[str, Any] = {}
+    origins = dict.fromkeys(fields, "default")
+
+    def take(name: str, raw: Any, origin: str, shown: str) -> None:
+        if name not in fields:
+            raise Invalid(
+                f"unknown setting {shown} ({origin}){_suggestion(shown, name, fields, environ_prefix)}", field=shown
+            )
+        values[name] = _converted(raw, fields[name], shown)
+        origins[name] = origin
+
+    if file is not None:
+        for name, raw in _flat(_toml(file)):
+            take(name, raw, "file", name)
+    by_variable = {environ_prefix + name.replace(".", "_").upper(): name for name in fields}
+    for variable, raw in environ.items():
+        if variable.startswith(environ_prefix):
+            name = by_variable.get(variable, variable.removeprefix(environ_prefix).lower())
+            take(name, raw, "environment", variable)
+    for name, raw in (overrides or {}).items():
+        if raw is not None:
+            take(name, raw, "command line", name)
+    return Loaded(_built(cls, values, ""), origins)
+
+
+def _fields(cls: Any, prefix: str = "") -> list[tuple[str, Any]]:
+    hints = typing.get_type_hints(cls)
+    found: list[tuple[str, Any]] = []
+    for field in dataclasses.fields(cls):
+        kind = hints[field.name]
+        if dataclasses.is_dataclass(kind):
+            found += _fields(kind, f"{prefix}{field.name}.")
+        else:
+            found.append((prefix + field.name, kind))
+    return found
+
+
+def _built(cls: Any, values: Mapping[str, Any], prefix: str) -> Any:
+    hints = typing.get_type_hints(cls)
+    arguments = {}
+    for field in dataclasses.fields(cls):
+        name = prefix + field.name
+        if dataclasses.is_dataclass(hints[field.name]):
+            arguments[field.name] = _built(hints[field.name], values, name + ".")
+        elif name in values:
+            arguments[field.name] = values[name]
+    return cls(**arguments)
+
+
+def _toml(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text())
+    except OSError as error:
+        raise Invalid(f"the settings file {file} cannot be read: {error.strerror}", field="file") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise Invalid(f"the settings file {file} is not TOML: {error}", field="file") from error
+
+
+def _flat(table: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    pairs: list[tuple[str, Any]] = []
+    for key, value in table.items():
+        pairs += _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else [(prefix + key, value)]
+    return pairs
+
+
+def _suggestion(shown: str, name: str, fields: Mapping[str, Any], environ_prefix: str) -> str:
+    as_variables = shown.startswith(environ_prefix)
+    known = {n.replace(".", "_") if as_variables else n: n for n in fields}
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    if not near:
+        return f"; known are: {', '.join(sorted(fields))}"
+    return f"; did you mean {environ_prefix + near[0].upper() if as_variables else near[0]}?"
+
+
+def _converted(raw: Any, kind: Any, shown: str) -> Any:
+    options = typing.get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
+    if types.NoneType in options and raw in (None, ""):
+        return None
+    target = next(option for option in options if option is not types.NoneType)
+    try:
+        return _parsed(raw, target)
+    except (ValueError, TypeError) as error:
+        expected = (
+            " or ".join(m.value for m in target) if _is_enum(target) else getattr(target, "__name__", str(target))
+        )
+        raise Invalid(f"{shown} is {raw!r}; expected {expected}", field=shown) from error
+
+
+def _parsed(raw: Any, target: Any) -> Any:
+    if target is bool:
+        words = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+        if str(raw).lower() not in words:
+            raise ValueError(raw)
+        return words[str(raw).lower()]
+    if target in (int, float) and isinstance(raw, bool):
+        raise ValueError(raw)
+    if target is int:
+        return int(raw, 0) if isinstance(raw, str) else int(raw) if raw == int(raw) else _refused(raw)
+    if typing.get_origin(target) is tuple:
+        items = raw.split(",") if isinstance(raw, str) else raw
+        return tuple(str(item).strip() for item in items if str(item).strip())
+    if target is str and not isinstance(raw, str):
+        return _refused(raw)
+    return target(raw)
+
+
+def _refused(raw: Any) -> Any:
+    raise ValueError(raw)
+
+
+def _is_enum(target: Any) -> bool:
+    return isinstance(target, type) and issubclass(target, enum.Enum)

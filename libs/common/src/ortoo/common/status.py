@@ -1,0 +1,76 @@
+"""One table between error kinds, gRPC status and the proto Failure, both ways."""
+
+import contextlib
+from collections.abc import Iterator
+
+import grpc
+from google.protobuf.message import DecodeError
+from ortoo.common import errors
+from ortoo.v1 import failure_pb2
+
+FAILURE_METADATA_KEY = "ortoo-failure-bin"
+
+TABLE: tuple[tuple[type[errors.OrtooError], grpc.StatusCode, "failure_pb2.FailureKind.ValueType"], ...] = (
+    (errors.Invalid, grpc.StatusCode.INVALID_ARGUMENT, failure_pb2.FAILURE_KIND_INVALID),
+    (errors.NotFound, grpc.StatusCode.NOT_FOUND, failure_pb2.FAILURE_KIND_NOT_FOUND),
+    (errors.AlreadyExists, grpc.StatusCode.ALREADY_EXISTS, failure_pb2.FAILURE_KIND_ALREADY_EXISTS),
+    (errors.Conflict, grpc.StatusCode.FAILED_PRECONDITION, failure_pb2.FAILURE_KIND_CONFLICT),
+    (errors.Fenced, grpc.StatusCode.ABORTED, failure_pb2.FAILURE_KIND_FENCED),
+    (errors.Overloaded, grpc.StatusCode.RESOURCE_EXHAUSTED, failure_pb2.FAILURE_KIND_OVERLOADED),
+    (errors.Unavailable, grpc.StatusCode.UNAVAILABLE, failure_pb2.FAILURE_KIND_UNAVAILABLE),
+    (errors.OutOfRange, grpc.StatusCode.OUT_OF_RANGE, failure_pb2.FAILURE_KIND_OUT_OF_RANGE),
+    (errors.DataLoss, grpc.StatusCode.DATA_LOSS, failure_pb2.FAILURE_KIND_DATA_LOSS),
+    (errors.Forbidden, grpc.StatusCode.PERMISSION_DENIED, failure_pb2.FAILURE_KIND_FORBIDDEN),
+    (errors.Unsupported, grpc.StatusCode.UNIMPLEMENTED, failure_pb2.FAILURE_KIND_UNSUPPORTED),
+    (errors.Internal, grpc.StatusCode.INTERNAL, failure_pb2.FAILURE_KIND_INTERNAL),
+)
+
+_STATUS_BY_CLASS = {cls: status for cls, status, _ in TABLE}
+_KIND_BY_CLASS = {cls: kind for cls, _, kind in TABLE}
+_CLASS_BY_KIND = {kind: cls for cls, _, kind in TABLE}
+_CLASS_BY_STATUS = {status: cls for cls, status, _ in TABLE} | {
+    grpc.StatusCode.DEADLINE_EXCEEDED: errors.Unavailable,
+    grpc.StatusCode.CANCELLED: errors.Unavailable,
+    grpc.StatusCode.UNAUTHENTICATED: errors.Forbidden,
+    grpc.StatusCode.UNKNOWN: errors.Internal,
+}
+
+
+def status_of(error: errors.OrtooError) -> grpc.StatusCode:
+    """The gRPC status that stands for `error`."""
+    return _STATUS_BY_CLASS[type(error)]
+
+
+def failure_of(error: errors.OrtooError) -> failure_pb2.Failure:
+    """`error` as it travels."""
+    return failure_pb2.Failure(
+        kind=_KIND_BY_CLASS[type(error)],
+        message=error.message,
+        field=error.field,
+        retry_after_ms=error.retry_after_ms,
+    )
+
+
+def error_of(failure: failure_pb2.Failure) -> errors.OrtooError:
+    """The error that travelled as `failure`; a kind this process does not know becomes Internal."""
+    cls = _CLASS_BY_KIND.get(failure.kind, errors.Internal)
+    return cls(failure.message, field=failure.field, retry_after_ms=failure.retry_after_ms)
+
+
+def error_of_rpc(error: grpc.aio.AioRpcError, peer: str) -> errors.OrtooError:
+    """The error behind a failed call to `peer`: the server's own one, or what the transport met."""
+    for key, value in error.trailing_metadata() or ():
+        if key == FAILURE_METADATA_KEY:
+            with contextlib.suppress(DecodeError, TypeError):
+                return error_of(failure_pb2.Failure.FromString(value))  # type: ignore[arg-type]
+    cls = _CLASS_BY_STATUS.get(error.code(), errors.Internal)
+    return cls(f"{peer}: {error.details() or error.code().name}")
+
+
+@contextlib.contextmanager
+def rpc_errors(peer: str) -> Iterator[None]:
+    """Turn failed gRPC calls in the block into OrtooErrors that name `peer`."""
+    try:
+        yield
+    except grpc.aio.AioRpcError as error:
+        raise error_of_rpc(error, peer) from error
