@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import grpc
-from ortoo.common.errors import Internal, OrtooError
+from ortoo.common.errors import Internal, OrtooError, Unsupported
 from ortoo.common.logs import get_logger
 from ortoo.common.status import FAILURE_METADATA_KEY, failure_of, status_of
 
@@ -68,6 +68,8 @@ def _stream(call: Any, method: str) -> Any:
 async def _abort(context: Context, error: Exception, method: str) -> None:
     if isinstance(error, grpc.aio.AbortError | asyncio.CancelledError):
         raise error
+    if isinstance(error, NotImplementedError):
+        error = Unsupported(f"{method} is not implemented by this server; upgrade it, or call another role")
     if not isinstance(error, OrtooError):
         _log.error("a handler failed", method=method, exc_info=error)
         error = Internal(f"{method} met a defect ({type(error).__name__}); the server's log has the details")

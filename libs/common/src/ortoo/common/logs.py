@@ -12,14 +12,14 @@ Logger = structlog.typing.FilteringBoundLogger
 def configure(*, level: str = "info", json: bool | None = None) -> None:
     """Set up logging for a process; `json` None means JSON unless stderr is a terminal."""
     as_json = not sys.stderr.isatty() if json is None else json
-    renderer: Any = structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer()
+    plain = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+    rendering: list[Any] = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()] if as_json else [plain]
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            renderer,
+            *rendering,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
