@@ -81,3 +81,143 @@ class Disk(Protocol):
 
     def free_bytes(self, folder: Path) -> int:
         """How much can still be written below this folder."""
+
+
+class RealFile:
+    """A file of the operating system. `read` may be called from several threads at once."""
+
+    def __init__(self, descriptor: int, path: Path) -> None:
+        """Own an open descriptor; `path` is for messages."""
+        self._descriptor = descriptor
+        self._path = path
+
+    def write(self, position: int, buffers: Sequence[Buffer]) -> int:
+        """Write all buffers with as few calls as the system allows, going on after short writes."""
+        total = 0
+        for start in range(0, len(buffers), BUFFERS_PER_WRITE_MAX):
+            chunk = buffers[start : start + BUFFERS_PER_WRITE_MAX]
+            length = sum(map(len, chunk))
+            written = os.pwritev(self._descriptor, chunk, position + total)
+            if written != length:
+                self._write_rest(position + total, chunk, written, length)
+            total += length
+        return total
+
+    def _write_rest(self, position: int, chunk: Sequence[Buffer], written: int, length: int) -> None:
+        """Write what a short write left; signals and full disks cause these, so they are rare."""
+        flat = memoryview(b"".join(chunk))
+        while written < length:
+            step = os.pwrite(self._descriptor, flat[written:], position + written)
+            if step == 0:
+                raise OSError(errno.EIO, "the disk accepts no bytes", str(self._path))
+            written += step
+
+    def read(self, position: int, length: int) -> bytes:
+        """Read up to `length` bytes; fewer only at the end of the file."""
+        data = os.pread(self._descriptor, length, position)
+        if len(data) == length or not data:
+            return data
+        parts = [data]
+        missing = length - len(data)
+        while missing:
+            data = os.pread(self._descriptor, missing, position + length - missing)
+            if not data:
+                break
+            parts.append(data)
+            missing -= len(data)
+        return b"".join(parts)
+
+    def sync_data(self) -> None:
+        """Make everything written so far durable, with the file's size."""
+        os.fdatasync(self._descriptor)
+
+    def size_bytes(self) -> int:
+        """The file's size."""
+        return os.fstat(self._descriptor).st_size
+
+    def allocate(self, length: int) -> None:
+        """Reserve space and grow the file to `length` zero bytes."""
+        os.posix_fallocate(self._descriptor, 0, length)
+
+    def truncate(self, length: int) -> None:
+        """Cut or zero-extend the file to `length` bytes."""
+        os.ftruncate(self._descriptor, length)
+
+    def close(self) -> None:
+        """Give the descriptor back; a second call does nothing."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class RealDirectoryLock:
+    """A lock on the folder itself, so that it leaves no file behind and ends with the process."""
+
+    def __init__(self, descriptor: int) -> None:
+        """Own the descriptor that holds the lock."""
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        """Give the right back; a second call does nothing."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class RealDisk:
+    """The disk of the operating system."""
+
+    def open(self, path: Path, *, create: bool = False, writable: bool = True) -> RealFile:
+        """Open a file; with `create` it must not exist yet."""
+        flags = (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC
+        if create:
+            flags |= os.O_CREAT | os.O_EXCL
+        return RealFile(os.open(path, flags, 0o640), path)
+
+    def list(self, folder: Path) -> list[str]:
+        """Names in a folder, sorted; empty when the folder does not exist."""
+        try:
+            return sorted(os.listdir(folder))
+        except FileNotFoundError:
+            return []
+
+    def make_folder(self, folder: Path) -> None:
+        """Create a folder and its parents, durably."""
+        if folder.is_dir():
+            return
+        self.make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        self.sync_directory(folder.parent)
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Replace `target` by `source` in one step."""
+        os.replace(source, target)
+
+    def remove(self, path: Path) -> None:
+        """Remove a file's name."""
+        os.remove(path)
+
+    def sync_directory(self, folder: Path) -> None:
+        """Make created, renamed and removed names in this folder durable."""
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def lock(self, folder: Path) -> RealDirectoryLock:
+        """Take the folder for this process. Errors: Conflict when another holds it."""
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(descriptor)
+            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+                raise Conflict(f"{folder} is in use by another process: stop it, or choose another folder") from None
+            raise
+        return RealDirectoryLock(descriptor)
+
+    def free_bytes(self, folder: Path) -> int:
+        """How much can still be written below this folder."""
+        state = os.statvfs(folder)
+        return state.f_bavail * state.f_frsize
