@@ -1,0 +1,1 @@
+"""Benchmarks: each `python -m bench.NAME --json` prints one JSON object with its setting, method, figures and baseline."""

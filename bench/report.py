@@ -1,0 +1,50 @@
+"""How a benchmark says what it measured: one JSON object, or a few lines for a person."""
+
+import argparse
+import asyncio
+import json
+import os
+import platform
+import sys
+from collections.abc import Awaitable, Callable
+from importlib.metadata import version
+from typing import Any
+
+Figures = dict[str, Any]
+
+
+def setting() -> Figures:
+    """The machine and the versions a figure belongs to."""
+    return {
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "grpcio": version("grpcio"),
+        "numpy": version("numpy"),
+        "load_average_before": round(os.getloadavg()[0], 2),
+    }
+
+
+def ratio(ours: float, baseline: float) -> float:
+    """How many times the baseline our figure is."""
+    return round(ours / baseline, 3) if baseline else float("nan")
+
+
+def main(name: str, method: str, measure: Callable[[argparse.Namespace], Awaitable[Figures]], **options: float) -> None:
+    """Run one benchmark from the command line. `options` become flags of their default's type; --json prints JSON only."""
+    parser = argparse.ArgumentParser(prog=f"python -m bench.{name}", description=method)
+    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    for option, default in options.items():
+        parser.add_argument(f"--{option.replace('_', '-')}", type=type(default), default=default)
+    arguments = parser.parse_args()
+    before = setting()
+    figures = asyncio.run(measure(arguments))
+    result = {"bench": name, "method": method, "setting": before, **figures}
+    if arguments.json:
+        json.dump(result, sys.stdout)
+        print()
+        return
+    print(f"{name}: {method}")
+    for key, value in figures.items():
+        print(f"  {key}: {json.dumps(value)}")

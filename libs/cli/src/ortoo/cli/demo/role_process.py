@@ -1,0 +1,65 @@
+"""One role of the cluster as a process of its own: started, killed without warning, started again."""
+
+import asyncio
+import contextlib
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from ortoo.common.errors import Unavailable
+
+READY_TIMEOUT_S = 30.0
+
+
+class RoleProcess:
+    """A service process. It keeps its port and its data over restarts, as a pod with a stable identity does."""
+
+    def __init__(self, role: str, environ: Mapping[str, str], log: Path) -> None:
+        """Prepare `python -m ortoo.ROLE` with settings from `environ`; what it says goes to the file `log`."""
+        self.role = role
+        self.address = ""
+        self._environ = dict(environ)
+        self._log = log
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def start(self) -> None:
+        """Start it and return when it is ready. Errors: Unavailable, with the end of its log, when it does not come up."""
+        prefix = f"ORTOO_{self.role.upper()}_"
+        settings = {prefix + name: value for name, value in self._environ.items()}
+        settings[prefix + "LISTEN_ADDRESS"] = self.address or "127.0.0.1:0"
+        with self._log.open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", f"ortoo.{self.role}"),
+                env=os.environ | settings,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=log,
+            )
+        assert self._process.stdout is not None
+        line = b""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(READY_TIMEOUT_S):
+                line = await self._process.stdout.readline()
+        words = line.decode().split()
+        if len(words) != 3 or words[0] != "ready":
+            await self.kill()
+            said = self._log.read_text(errors="replace").splitlines()[-5:]
+            raise Unavailable(f"the {self.role} did not become ready; its log {self._log} ends with: " + " | ".join(said))
+        self.address = words[2]
+
+    async def kill(self) -> None:
+        """End it at once, as a power cut would (SIGKILL)."""
+        if self._process is not None and self._process.returncode is None:
+            self._process.kill()
+            await self._process.wait()
+
+    async def stop(self) -> None:
+        """Ask it to drain and end (SIGTERM), and wait."""
+        if self._process is not None and self._process.returncode is None:
+            self._process.terminate()
+            try:
+                async with asyncio.timeout(10):
+                    await self._process.wait()
+            except TimeoutError:
+                await self.kill()

@@ -1,0 +1,65 @@
+"""What was sent and what arrived, compared by content: pure counting."""
+
+from collections import Counter
+from dataclasses import dataclass
+from hashlib import blake2b
+
+Place = tuple[str, str, int, int]
+"""Topic, enode, queue id, offset: where one message is stored."""
+
+
+def content_hash(body: bytes, tag: str | None, keys: tuple[str, ...]) -> bytes:
+    """16 bytes that stand for everything the producer said."""
+    return blake2b(b"\0".join((body, (tag or "").encode(), *(k.encode() for k in keys))), digest_size=16).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One group's delivery compared with what it should have got."""
+
+    group: str
+    expected: int
+    delivered: int
+    duplicates: int
+    lost: int
+    foreign: int
+
+    @property
+    def right(self) -> bool:
+        """Whether the group got the set it should have got."""
+        return self.lost == 0 and self.foreign == 0 and self.delivered == self.expected
+
+
+class GroupTally:
+    """Collects what one group received. A message delivered again is a duplicate, known by where it is stored."""
+
+    def __init__(self, group: str) -> None:
+        """Start with nothing received."""
+        self.group = group
+        self.duplicates = 0
+        self._places: set[Place] = set()
+        self._contents: Counter[bytes] = Counter()
+
+    @property
+    def delivered(self) -> int:
+        """How many different stored messages have arrived."""
+        return len(self._places)
+
+    def received(self, place: Place, content: bytes) -> None:
+        """Count one delivery."""
+        if place in self._places:
+            self.duplicates += 1
+            return
+        self._places.add(place)
+        self._contents[content] += 1
+
+    def verdict(self, expected: Counter[bytes]) -> Verdict:
+        """Compare the delivered contents with the `expected` ones."""
+        return Verdict(
+            group=self.group,
+            expected=expected.total(),
+            delivered=self.delivered,
+            duplicates=self.duplicates,
+            lost=(expected - self._contents).total(),
+            foreign=(self._contents - expected).total(),
+        )

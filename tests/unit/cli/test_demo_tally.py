@@ -1,0 +1,48 @@
+"""The demo's verdict is right about loss, duplicates and strangers."""
+
+from collections import Counter
+
+from ortoo.cli.demo.tally import GroupTally, content_hash
+
+A, B, C = (content_hash(text, "UA", ("k",)) for text in (b"a", b"b", b"c"))
+
+
+def tally(*deliveries: tuple[int, bytes]) -> GroupTally:
+    """A group that received these (offset, content) pairs of one queue."""
+    group = GroupTally("g")
+    for offset, content in deliveries:
+        group.received(("t", "e", 0, offset), content)
+    return group
+
+
+def test_complete_delivery_is_right() -> None:
+    """Everything once is right."""
+    verdict = tally((0, A), (1, B)).verdict(Counter([A, B]))
+    assert verdict.right
+    assert (verdict.delivered, verdict.duplicates, verdict.lost) == (2, 0, 0)
+
+
+def test_redelivery_is_a_duplicate_and_still_right() -> None:
+    """At least once allows a second time, and the table shows it."""
+    verdict = tally((0, A), (0, A)).verdict(Counter([A]))
+    assert verdict.right
+    assert verdict.duplicates == 1
+
+
+def test_equal_contents_at_two_places_are_two_messages() -> None:
+    """A message stored twice is not hidden by its equal content."""
+    assert not tally((0, A), (1, A)).verdict(Counter([A])).right
+    assert tally((0, A), (1, A)).verdict(Counter([A, A])).right
+
+
+def test_missing_and_foreign_messages_are_found() -> None:
+    """One lost and one that nobody sent do not cancel out."""
+    verdict = tally((0, A), (1, C)).verdict(Counter([A, B]))
+    assert not verdict.right
+    assert (verdict.lost, verdict.foreign) == (1, 1)
+
+
+def test_hash_covers_tag_and_keys() -> None:
+    """A message whose tag or key changed on the way is another message."""
+    hashes = {content_hash(b"a", tag, keys) for tag in ("UA", "DL", None) for keys in ((), ("k",), ("k", "l"))}
+    assert len(hashes) == 9
