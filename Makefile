@@ -21,7 +21,7 @@ QUICK_TESTS := tests/unit tests/property tests/golden tests/repo
 SLOW_TESTS := tests/contract tests/integration tests/e2e
 BENCHES := cold_start produce end_to_end
 
-.PHONY: help setup demo dev check test bench crash protos protos-check clean
+.PHONY: help setup demo dev check test bench crash protos protos-check docs clean
 .PHONY: lint types imports quick-tests slow-tests
 
 help:  ## Show this help
@@ -54,6 +54,9 @@ protos: $(READY)  ## Regenerate libs/wire from protos/
 protos-check: $(READY)  ## Lint protos/ and compare libs/wire with it
 	@buf lint
 	@$(PY) libs/wire/generate.py --check
+
+docs: $(READY)  ## Regenerate what documents are generated: the list of decisions
+	@$(PY) -m tests.repo.adr_index docs/adr
 
 clean:  ## Remove caches and what runs left behind; .venv stays
 	@rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist .ortoo

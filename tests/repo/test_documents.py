@@ -1,0 +1,173 @@
+"""Documents are reached from the README, point at what exists, and use one word per thing."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from tests.repo.adr_index import Malformed, index_of
+from tests.repo.tree import ROOT, Tree
+
+LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]*)(#[^)\s]*)?\)")
+GUARANTEES = tuple(f"G{number}" for number in range(1, 14))
+NOT_YET = "not yet"
+
+
+def links(tree: Tree, name: str) -> Iterator[str]:
+    """Where the relative links of a document lead, as paths from the root."""
+    prose = re.sub(r"```.*?```", "", tree.text(name), flags=re.DOTALL)
+    for target, _ in LINK.findall(prose):
+        if target and not re.match(r"[a-z]+:", target):
+            parts: list[str] = []
+            for part in (PurePosixPath(name).parent / target).parts:
+                if part == "..":
+                    parts.pop()
+                else:
+                    parts.append(part)
+            yield "/".join(parts)
+
+
+def dangling(tree: Tree) -> list[str]:
+    """Links to files and folders that are not there."""
+    return [
+        f"{name} -> {target}"
+        for name in tree.named(".md")
+        for target in links(tree, name)
+        if target not in tree.names and not any(other.startswith(f"{target}/") for other in tree.names)
+    ]
+
+
+def unreachable(tree: Tree) -> list[str]:
+    """Documents that no way of links leads to from README.md."""
+    seen: set[str] = set()
+    waiting = ["README.md"]
+    while waiting:
+        name = waiting.pop()
+        if name not in seen and name in tree.names:
+            seen.add(name)
+            if name.endswith(".md"):
+                waiting.extend(links(tree, name))
+    return [name for name in tree.named(".md") if name not in seen]
+
+
+def refused_words(tree: Tree) -> dict[str, str]:
+    """What the glossary says never to write, each with the word to use instead."""
+    found = {}
+    for line in tree.lines("docs/glossary.md"):
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if line.startswith("| **") and len(cells) == 3 and cells[2] not in ("", "-"):
+            found.update({word.strip(): cells[0].strip("*") for word in cells[2].split(",")})
+    return found
+
+
+def loose_words(tree: Tree) -> list[str]:
+    """Refused words in protos, in the names of our modules, and in what the modules say."""
+    refused = refused_words(tree)
+    pattern = re.compile(rf"(?i)(?<![A-Za-z])({'|'.join(map(re.escape, refused))})(?:e?s)?(?![a-z])")
+    return [
+        f"{name}:{number}: {match[1]} (say {refused[match[1].lower()]})"
+        for name in tree.named(".proto", below="protos/ortoo/")
+        for number, line in enumerate(tree.lines(name), 1)
+        if (match := pattern.search(re.sub(r"(?<=[a-z])(?=[A-Z])|_", " ", line)))
+    ]
+
+
+def guarantees(tree: Tree) -> dict[str, str]:
+    """Each guarantee's last column in docs/guarantees.md: the tests that check it, or that there is none yet."""
+    rows = [line.strip("|").split("|") for line in tree.lines("docs/guarantees.md") if re.match(r"\| G\d+ ", line)]
+    return {cells[0].strip(): cells[-1].strip() for cells in rows}
+
+
+def missing_tests(tree: Tree) -> list[str]:
+    """Tests that the table of guarantees names and that are not there."""
+    missing = []
+    for guarantee, cell in guarantees(tree).items():
+        named = re.findall(r"`(tests/[\w/.]+)::(\w+)`", cell)
+        if not named and not cell.startswith(NOT_YET):
+            missing.append(f"{guarantee}: neither a test nor '{NOT_YET}'")
+        for name, function in named:
+            if name not in tree.names or not re.search(rf"def {function}\(", tree.text(name)):
+                missing.append(f"{guarantee}: {name}::{function}")
+    return missing
+
+
+def test_every_link_leads_somewhere(tree: Tree) -> None:
+    """A relative link names a file or folder of this repository."""
+    assert dangling(tree) == []
+
+
+def test_every_document_is_reached_from_the_readme(tree: Tree) -> None:
+    """A document nobody links to is a document nobody keeps true."""
+    assert unreachable(tree) == []
+
+
+def test_the_rules_on_links_fire(tmp_path: Path) -> None:
+    """A dangling link and an orphan are named; links inside code blocks and to other sites are not followed."""
+    planted = {
+        "README.md": "[a](docs/a.md) [gone](docs/gone.md) [site](https://example.org) \n```\n[x](y.md)\n```\n",
+        "docs/a.md": "[up](../README.md#top) [folder](../docs)",
+        "docs/orphan.md": "",
+    }
+    small = Tree.planted(tmp_path, planted)
+    assert dangling(small) == ["README.md -> docs/gone.md"]
+    assert unreachable(small) == ["docs/orphan.md"]
+
+
+def test_the_index_of_decisions_is_up_to_date() -> None:
+    """docs/adr/README.md is what `make docs` writes."""
+    folder = ROOT / "docs/adr"
+    assert (folder / "README.md").read_text(encoding="utf-8") == index_of(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("0002-second.md", "# 2. Second\n", "0001-a-slug"),
+        ("0001-first.md", "First\n", "first line"),
+        ("0001-first.md", "# 1. First\n\nStatus: accepted\n", "## Context"),
+    ],
+)
+def test_a_malformed_decision_is_refused(tmp_path: Path, name: str, text: str, said: str) -> None:
+    """A gap in the numbers, a missing title and a missing section are named."""
+    (tmp_path / name).write_text(text)
+    with pytest.raises(Malformed, match=re.escape(said)):
+        index_of(tmp_path)
+
+
+def test_protos_use_one_word_per_thing(tree: Tree) -> None:
+    """No synonym that the glossary refuses occurs in our protos."""
+    assert loose_words(tree) == []
+
+
+def test_the_rule_on_words_fires(tmp_path: Path) -> None:
+    """Refused words are found in comments and inside compound names, in both cases; parts of other words are not."""
+    planted = {
+        "docs/glossary.md": "| **queue** | the unit of order | partition, shard |\n| **topic** | a name | - |\n",
+        "protos/ortoo/v1/a.proto": "message PartitionState {\n  // Its shards.\n  int32 shard_id = 1;\n  // sharding\n}\n",
+    }
+    name = "protos/ortoo/v1/a.proto"
+    assert loose_words(Tree.planted(tmp_path, planted)) == [
+        f"{name}:1: Partition (say queue)",
+        f"{name}:2: shard (say queue)",
+        f"{name}:3: shard (say queue)",
+    ]
+
+
+def test_every_guarantee_names_its_test_or_says_not_yet(tree: Tree) -> None:
+    """G1 to G13 are all in docs/guarantees.md, and every test named there exists."""
+    assert tuple(guarantees(tree)) == GUARANTEES
+    assert missing_tests(tree) == []
+
+
+def test_the_rule_on_guarantees_fires(tmp_path: Path) -> None:
+    """A test that does not exist and an empty cell are named."""
+    planted = {
+        "docs/guarantees.md": "| G1 | x | `tests/contract/test_a.py::test_x` |\n| G2 | x | |\n| G3 | x | not yet |\n"
+        "| G4 | x | `tests/contract/test_a.py::test_y` |\n",
+        "tests/contract/test_a.py": "async def test_x(): ...\n",
+    }
+    assert missing_tests(Tree.planted(tmp_path, planted)) == [
+        "G2: neither a test nor 'not yet'",
+        "G4: tests/contract/test_a.py::test_y",
+    ]
