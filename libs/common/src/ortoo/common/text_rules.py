@@ -1,0 +1,76 @@
+"""What the texts of a message may hold: one table for the producer's checks and the server's.
+
+The rules are RocketMQ's, because messages of either protocol must be readable through the other one. "Blank" means
+made of spaces (U+0020) alone; control characters are U+0000-001F and U+007F-009F. Limits count UTF-8 bytes.
+"""
+
+import re
+from dataclasses import dataclass
+
+from ortoo.common.errors import Invalid
+
+TEXT_BYTES_MAX = 16 << 10
+"""How many bytes the tag, keys and properties (names and values) of one message may have together."""
+PROPERTIES_MAX = 128
+"""How many properties one message may have."""
+
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
+
+
+@dataclass(frozen=True, slots=True)
+class TextRule:
+    """What one kind of text may hold; `what` names it in errors."""
+
+    what: str
+    bytes_max: int = TEXT_BYTES_MAX
+    empty_allowed: bool = False
+    blank_allowed: bool = False
+    bar_allowed: bool = True
+
+    def check(self, text: object, field: str) -> None:
+        """Raise Invalid, naming `field`, unless `text` is a text of this kind."""
+        if not isinstance(text, str):
+            raise Invalid(f"the {self.what} is a {type(text).__name__}; give text (str)", field=field)
+        if not text:
+            if not self.empty_allowed:
+                raise Invalid(f"the {self.what} is empty; give at least one character or leave it out", field=field)
+            return
+        if not self.blank_allowed and not text.strip(" "):
+            raise Invalid(f"the {self.what} has only blanks; give other characters or leave it out", field=field)
+        control = _CONTROL.search(text)
+        if control:
+            raise Invalid(
+                f"the {self.what} has the control character U+{ord(control.group()):04X} at {control.start()}; "
+                "take control characters out",
+                field=field,
+            )
+        if not self.bar_allowed and "|" in text:
+            raise Invalid(f"the {self.what} {text[:80]!r} has a '|', which filters use to separate tags", field=field)
+        try:
+            size = len(text.encode())
+        except UnicodeEncodeError as error:
+            raise Invalid(f"the {self.what} cannot be written as UTF-8: {error.reason}", field=field) from None
+        if size > self.bytes_max:
+            raise Invalid(f"the {self.what} has {size} bytes as UTF-8; at most {self.bytes_max} fit", field=field)
+
+    def holds(self, texts: list[str], joined: str) -> bool:
+        """Say quickly whether texts, whose concatenation is `joined`, surely keep the rule.
+
+        False means "look at each": the texts may still be right. Lengths are the caller's business.
+        """
+        return (
+            joined.isprintable()
+            and (self.bar_allowed or "|" not in joined)
+            and (self.empty_allowed or "" not in texts)
+            and (self.blank_allowed or " " not in joined or not any(map(str.isspace, texts)))
+        )
+
+
+TAG = TextRule("tag", empty_allowed=True, bar_allowed=False)
+KEY = TextRule("key")
+MESSAGE_GROUP = TextRule("message group", bytes_max=63)
+PROPERTY_NAME = TextRule("property name")
+PROPERTY_VALUE = TextRule("property value", empty_allowed=True, blank_allowed=True)
+MESSAGE_ID = TextRule("message id", bytes_max=255)
+BORN_HOST = TextRule("born host", bytes_max=255, empty_allowed=True, blank_allowed=True)
+TRACE_CONTEXT = TextRule("trace context", bytes_max=1024, empty_allowed=True, blank_allowed=True)
