@@ -144,12 +144,12 @@ def test_the_rule_on_words_fires(tmp_path: Path) -> None:
     """Refused words are found in comments and inside compound names, in both cases; parts of other words are not."""
     planted = {
         "docs/glossary.md": "| **queue** | the unit of order | partition, shard |\n| **topic** | a name | - |\n",
-        "protos/ortoo/v1/a.proto": "message PartitionState {\n  // Its shards.\n  int32 shard_id = 1;\n  // sharding\n}\n",
+        "protos/ortoo/v1/a.proto": "message PartitionState {\n  // Shards.\n  int32 shard_id = 1;\n  // sharding\n}\n",
     }
     name = "protos/ortoo/v1/a.proto"
     assert loose_words(Tree.planted(tmp_path, planted)) == [
         f"{name}:1: Partition (say queue)",
-        f"{name}:2: shard (say queue)",
+        f"{name}:2: Shard (say queue)",
         f"{name}:3: shard (say queue)",
     ]
 
