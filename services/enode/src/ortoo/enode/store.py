@@ -1,9 +1,12 @@
 """The store: one log, and the queues, offsets and topics that are folds over it."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ortoo.common.clock import Clock
+from ortoo.common.errors import Invalid, NotFound, OutOfRange, Unavailable
+from ortoo.common.logs import get_logger
 from ortoo.common.randomness import Randomness
 from ortoo.common.sealed_batch import SealedBatch
 from ortoo.enode.answers import (
@@ -16,7 +19,27 @@ from ortoo.enode.answers import (
     StoreDescription,
     TopicCopy,
 )
-from ortoo.enode.disk import Disk
+from ortoo.enode.disk import DirectoryLock, Disk
+from ortoo.enode.housekeeping import Housekeeping, close_mark
+from ortoo.enode.log.appender import Appender
+from ortoo.enode.log.catalog import QueueLog
+from ortoo.enode.log.clean_stop import FILE_NAME as CLEAN_NAME
+from ortoo.enode.log.clean_stop import CleanStop
+from ortoo.enode.log.disk_work import DiskWork, InlineDiskWork, ThreadedDiskWork
+from ortoo.enode.log.frame import HEADER_BYTES, Flag, Kind, new_header
+from ortoo.enode.log.group import Group
+from ortoo.enode.log.identity import Identity, claim, write_whole
+from ortoo.enode.log.queue_index import encode_index
+from ortoo.enode.log.reader import Reader
+from ortoo.enode.log.recent import Recent
+from ortoo.enode.log.recovery import Recovered, forget_clean_stop, recover
+from ortoo.enode.log.segment import Segment
+from ortoo.enode.log.spares import Spares
+from ortoo.enode.log.waiting import Waiting
+from ortoo.enode.state.changes import Change, OffsetsCommitted, TopicGone, WindowBatch, encode_changes
+from ortoo.enode.state.dedup import Duplicate, Sequencer
+from ortoo.enode.state.offsets import Reservations
+from ortoo.enode.state.topics import put
 from ortoo.enode.store_settings import FlushMode, StoreSettings
 
 __all__ = [
@@ -33,6 +56,11 @@ __all__ = [
     "TopicCopy",
 ]
 
+FETCH_BYTES = 1 << 20
+GROUP_NAME_BYTES_MAX = 255
+
+_log = get_logger("store")
+
 
 class Store:
     """One open store. All methods belong to the event loop that opened it; none blocks it."""
@@ -47,7 +75,119 @@ class Store:
         enode; Unsupported when its format is newer; DataLoss when what is needed to start is damaged, naming file
         and position; Invalid when the settings cannot work.
         """
-        raise NotImplementedError
+        settings.check()
+        work: DiskWork = (
+            ThreadedDiskWork(asyncio.get_running_loop(), read_threads=settings.read_threads)
+            if settings.threads
+            else InlineDiskWork(asyncio.get_running_loop())
+        )
+        lock: DirectoryLock | None = None
+        try:
+            await work.run(disk.make_folder, folder)
+            lock = disk.lock(folder)
+            wanted = Identity(settings.cluster, settings.enode, randomness.id_text(), clock.now_ms())
+            identity = await work.run(claim, disk, folder, wanted, disk.list(folder))
+            recovered = await work.run(recover, disk, folder)
+            await work.run(forget_clean_stop, disk, folder)
+            store = cls(folder, settings, disk, clock, work, lock, identity, recovered)
+            await store._start(recovered)
+        except BaseException:
+            work.close()
+            if lock is not None:
+                lock.release()
+            raise
+        return store
+
+    def __init__(
+        self,
+        folder: Path,
+        settings: StoreSettings,
+        disk: Disk,
+        clock: Clock,
+        work: DiskWork,
+        lock: DirectoryLock,
+        identity: Identity,
+        recovered: Recovered,
+    ) -> None:
+        """Put the parts together; `open` is the way in."""
+        self._folder = folder
+        self._settings = settings
+        self._disk = disk
+        self._clock = clock
+        self._work = work
+        self._lock = lock
+        self._identity = identity
+        self._loop = asyncio.get_running_loop()
+        self._catalog = recovered.catalog
+        self._state = recovered.state
+        self._sequencer = Sequencer(self._state.windows, idle_ms=settings.producer_idle_ms)
+        self._reservations = Reservations()
+        self._topics_going: set[int] = set()
+        self._recent = Recent(settings.recent_bytes)
+        self._reader = Reader(
+            self._catalog, disk, work, recent=self._recent, index_bytes=settings.index_bytes
+        )  # fmt: skip
+        self._waiting = Waiting(clock, waiters_max=settings.waiters_max)
+        self._spares = Spares(
+            disk, folder, work, segment_bytes=settings.segment_bytes, headroom_bytes=settings.headroom_bytes
+        )
+        self._next_segments: list[Segment] = []
+        self._closed = False
+        self._appends = self._appended_bytes = self._appended_messages = self._fetches = 0
+        self._appender: Appender
+        self._housekeeping: Housekeeping
+
+    async def _start(self, recovered: Recovered) -> None:
+        """Go on where the log ends: a mark of this opening first, and what recovery has to say."""
+        catalog = self._catalog
+        active = recovered.active
+        if active is None:
+            spare = await self._spares.take(self._settings.segment_bytes, is_state=True)
+            base = recovered.end_position
+            active = Segment(
+                self._disk, self._folder, base, base + spare.size_bytes, file=spare.file, source=spare.path
+            )  # fmt: skip
+            await self._work.run(active.install)
+        self._appender = Appender(
+            active=active,
+            position=recovered.end_position,
+            store_open=recovered.store_open + 1,
+            stored_at_ms=recovered.stored_at_ms,
+            settings=self._settings,
+            clock=self._clock,
+            work=self._work,
+            spares=self._spares,
+            on_durable=self._apply,
+            on_roll=lambda _, segment: self._next_segments.append(segment),
+        )
+        self._housekeeping = Housekeeping(
+            settings=self._settings, clock=self._clock, disk=self._disk, work=self._work, appender=self._appender,
+            catalog=catalog, state=self._state, reader=self._reader, recent=self._recent, spares=self._spares,
+        )  # fmt: skip
+        if recovered.active is None:
+            if catalog.segments:
+                self._housekeeping.sealed(catalog.seal(catalog.segments[-1]))
+            catalog.segments.append(active)
+        if not catalog.damages:
+            known = {copy.topic_id for copy in self._state.topics.all()}
+            for topic_id in {key[0] for key in catalog.queues} - known:
+                catalog.forget_topic(topic_id)
+                self._state.apply(TopicGone(topic_id))
+        self._housekeeping.start()
+        for skip in recovered.skips:
+            _log.error("offsets are left out behind damage", topic_id=skip.topic_id, queue_id=skip.queue_id)
+        await self._store([*recovered.skips])
+        if self._appender.fits(0):
+            self._appender.append_mark(Flag.OPENED)
+            await self._appender.flush()
+        for damage in catalog.damages:
+            _log.error("the log is damaged", file=damage.file, position=damage.position, bytes=damage.length_bytes)
+        if recovered.skips:
+            self._housekeeping.checkpoint_due.set()
+        _log.info(
+            "store opened", folder=str(self._folder), clean=recovered.was_clean, end=recovered.end_position,
+            cut_bytes=recovered.cut_bytes, segments=len(catalog.segments),
+        )  # fmt: skip
 
     async def append(
         self, topic_id: int, queue_id: int, batch: SealedBatch, *, flush_mode: FlushMode = FlushMode.DEFAULT
@@ -62,7 +202,53 @@ class Store:
         first); Overloaded (disk full, too much waiting: nothing stored); Unavailable (the disk failed or the store is
         closing: the outcome is unknown).
         """
-        raise NotImplementedError
+        queue = self._queue_for(topic_id, queue_id)
+        appender = self._appender
+        key = (topic_id, queue_id, batch.producer_id)
+        if flush_mode is FlushMode.DEFAULT:
+            flush_mode = self._settings.flush_mode
+        length = len(batch.records)
+        if batch.producer_id and (again := self._again(key, batch)) is not None:
+            return await self._answer_again(again, flush_mode)
+        appender.check_load(length)
+        if not appender.fits(length):
+            await appender.make_room(length, is_state=False)
+            appender.check_load(length)
+            queue = self._queue_for(topic_id, queue_id)
+            if batch.producer_id and (again := self._again(key, batch)) is not None:
+                return await self._answer_again(again, flush_mode)
+        first_offset = queue.next_offset
+        stored_at_ms = appender.next_stored_at_ms()
+        header = new_header(
+            Kind.MESSAGES,
+            appender.appended_position,
+            durable_below=appender.durable_position,
+            store_open=appender.store_open,
+            stored_at_ms=stored_at_ms,
+            length=length,
+            payload_crc=batch.records_crc32c,
+            topic_id=topic_id,
+            queue_id=queue_id,
+            item_count=batch.count,
+            first_offset=first_offset,
+            producer_id=batch.producer_id,
+            first_sequence=batch.first_sequence,
+            inflated_bytes=batch.body_inflated_bytes,
+        )
+        if batch.producer_id:
+            self._sequencer.accepted(
+                key, WindowBatch(batch.first_sequence, batch.count, first_offset, stored_at_ms, batch.records_crc32c)
+            )
+        queue.next_offset = first_offset + batch.count
+        appender.append_batch(header, batch, queue)
+        answer = Appended(first_offset, stored_at_ms, flush_mode)
+        if flush_mode is FlushMode.ASYNC:
+            appender.flush_due.set()
+            return answer
+        waiter: asyncio.Future[Appended] = self._loop.create_future()
+        appender.wait_flush(waiter, answer)
+        appender.want_flush()
+        return await waiter
 
     async def fetch(
         self, topic_id: int, queue_id: int, from_offset: int, *, bytes_max: int = 0, wait_ms: int = 0
@@ -75,7 +261,21 @@ class Store:
         outside begin..end; DataLoss when the batch at `from_offset` is damaged, saying where reading can go on;
         Overloaded when too many wait.
         """
-        raise NotImplementedError
+        self._fetches += 1
+        queue = self._queue_to_read(topic_id, queue_id)
+        if not queue.begin_offset <= from_offset <= queue.end_offset:
+            raise _out_of_range(queue, from_offset)
+        if from_offset == queue.end_offset:
+            if wait_ms > 0 and not self._closed:
+                await self._waiting.wait(queue, wait_ms)
+                queue = self._queue_to_read(topic_id, queue_id)
+            if from_offset >= queue.end_offset:
+                return Fetched((), from_offset, queue.end_offset)
+        batches = await self._reader.read(
+            queue, from_offset, min(bytes_max or FETCH_BYTES, self._settings.fetch_bytes_max)
+        )
+        last = batches[-1]
+        return Fetched(batches, last.first_offset + last.batch.count, queue.end_offset)
 
     async def commit_offsets(
         self, topic_id: int, group: str, offsets: Mapping[int, int], generation: int = 0
@@ -86,43 +286,247 @@ class Store:
         stored one is refused and nothing is stored.
         Errors: NotFound, Invalid (negative offset), Fenced (older generation), Overloaded, Unavailable.
         """
-        raise NotImplementedError
+        self._topic(topic_id)
+        if not group or len(group.encode()) > GROUP_NAME_BYTES_MAX:
+            raise Invalid(f"expected 1 to {GROUP_NAME_BYTES_MAX} bytes", field="group")
+        for queue_id, offset in offsets.items():
+            if not 0 <= offset < 1 << 62 or not 0 <= queue_id < 1 << 32:
+                raise Invalid(f"offset {offset} of queue {queue_id}; expected 0 or more", field="offsets")
+        if not offsets:
+            return
+        change = OffsetsCommitted(topic_id, group, generation, tuple(sorted(offsets.items())))
+
+        def check() -> None:
+            self._topic(topic_id)
+            self._reservations.check(self._state.offsets, topic_id, group, offsets, generation)
+            self._reservations.add(topic_id, group, offsets, generation)
+
+        await self._store([change], check)
 
     def query_offsets(self, topic_id: int, group: str, queue_ids: Iterable[int] = ()) -> dict[int, int]:
         """Committed offsets of `group`, queue id to next offset; queues without one are absent. Empty ids = all.
 
         Errors: NotFound for an unknown topic.
         """
-        raise NotImplementedError
+        self._topic(topic_id)
+        return self._state.offsets.of(topic_id, group, queue_ids)
 
     def offset_groups(self, topic_id: int) -> list[str]:
         """Groups that have an offset in this topic, sorted."""
-        raise NotImplementedError
+        return self._state.offsets.groups(topic_id)
 
     def describe_queues(self, topic_id: int) -> list[QueueRange]:
         """All queues of a topic, in order of queue id. Errors: NotFound."""
-        raise NotImplementedError
+        queues = self._catalog.queues
+        floor = self._catalog.floor
+        ranges = []
+        for queue_id in range(self._topic(topic_id).queue_count):
+            queue = queues.get((topic_id, queue_id))
+            begin, end = (queue.begin_offset, queue.end_offset) if queue is not None else (floor, floor)
+            ranges.append(QueueRange(queue_id, begin, end))
+        return ranges
 
     async def find_offset(self, topic_id: int, queue_id: int, stored_at_ms: int) -> int:
         """The first offset stored at or after a time; the queue's end if there is none. Errors: NotFound."""
-        raise NotImplementedError
+        return await self._reader.find_time(self._queue_to_read(topic_id, queue_id), stored_at_ms)
 
     def describe(self) -> StoreDescription:
         """Sizes, positions, health, damages."""
-        raise NotImplementedError
+        appender, catalog = self._appender, self._catalog
+        reason = "closed" if self._closed else appender.failure or appender.full
+        return StoreDescription(
+            enode=self._identity.enode,
+            cluster=self._identity.cluster,
+            store_id=self._identity.store_id,
+            log_begin_position=catalog.begin_position,
+            log_bytes=appender.appended_position - catalog.begin_position,
+            segment_count=len(catalog.segments),
+            appended_position=appender.appended_position,
+            durable_position=appender.durable_position,
+            store_open_number=appender.store_open,
+            writable=not reason,
+            reason=reason,
+            damages=tuple(catalog.damages),
+            counters={
+                "appends": self._appends,
+                "appended_messages": self._appended_messages,
+                "appended_bytes": self._appended_bytes,
+                "pending_bytes": appender.pending_bytes,
+                "flushes": appender.flushes,
+                "fetches": self._fetches,
+                "waiting_fetches": self._waiting.count,
+                "batches_from_memory": self._reader.hits,
+                "batches_from_disk": self._reader.misses,
+                "deleted_segments": self._housekeeping.deleted_segments,
+                "producer_windows": len(self._state.windows),
+            },
+        )
 
     async def put_topics(self, topics: Sequence[TopicCopy]) -> None:
         """Store copies of topics; returns when they are durable. A copy older than the stored one changes nothing."""
-        raise NotImplementedError
+        await self._store([put(copy) for copy in topics])
 
     async def delete_topics(self, topic_ids: Iterable[int]) -> None:
         """Forget topics, their queues and the groups' offsets in them; unknown ids are passed over."""
-        raise NotImplementedError
+        going = [topic_id for topic_id in topic_ids if self._state.topics.get(topic_id) is not None]
+        self._topics_going.update(going)
+        try:
+            await self._store([TopicGone(topic_id) for topic_id in going])
+        finally:
+            self._topics_going.difference_update(going)
 
     def topics(self) -> list[TopicCopy]:
         """All topic copies, by topic id."""
-        raise NotImplementedError
+        return self._state.topics.all()
 
     async def close(self) -> None:
         """Flush, leave the marker of a clean stop, give the folder back. Waiting fetches answer empty. Idempotent."""
-        raise NotImplementedError
+        if self._closed:
+            return
+        self._closed = True
+        self._waiting.close()
+        appender = self._appender
+        try:
+            if not appender.failure and not appender.full:
+                close_mark(appender)
+                await appender.flush()
+            await self._housekeeping.stop()
+            if not appender.failure and not appender.full:
+                await appender.flush()
+                await self._housekeeping.index_sealed()
+                await self._work.run(
+                    write_whole, self._disk, self._folder / CLEAN_NAME, self._clean_stop().encoded()
+                )  # fmt: skip
+            else:
+                appender.failure = appender.failure or appender.full
+                appender.fail_waiting()
+        finally:
+            await self._housekeeping.stop()
+            self._work.close()
+            self._spares.close()
+            self._catalog.close()
+            self._lock.release()
+
+    def _clean_stop(self) -> CleanStop:
+        """What the marker of a clean stop says."""
+        appender = self._appender
+        rows, slices, holes = self._catalog.active_contents()
+        active = self._catalog.active
+        _, index = encode_index(active.base, appender.durable_position, appender.stored_at_ms, rows, slices, holes)
+        state = encode_changes(tuple(self._state.checkpoint()))
+        return CleanStop(appender.durable_position, appender.store_open, appender.stored_at_ms, state, index)
+
+    def _topic(self, topic_id: int) -> TopicCopy:
+        topic = self._state.topics.get(topic_id)
+        if topic is None or topic_id in self._topics_going:
+            raise NotFound(f"this enode has no topic {topic_id:#x}", field="topic_id")
+        return topic
+
+    def _queue_for(self, topic_id: int, queue_id: int) -> QueueLog:
+        """The queue to append to. Errors: NotFound; Unavailable when the store is closed."""
+        if self._closed:
+            raise Unavailable("the store is closed")
+        topic = self._topic(topic_id)
+        if not 0 <= queue_id < topic.queue_count:
+            raise NotFound(f"topic {topic.name} has queues 0 to {topic.queue_count - 1} here", field="queue_id")
+        return self._catalog.queue((topic_id, queue_id))
+
+    def _queue_to_read(self, topic_id: int, queue_id: int) -> QueueLog:
+        """The queue to read; one beyond the topic's count still can be, as long as it holds something."""
+        topic = self._topic(topic_id)
+        queue = self._catalog.queues.get((topic_id, queue_id))
+        if queue is not None:
+            return queue
+        if not 0 <= queue_id < topic.queue_count:
+            raise NotFound(f"topic {topic.name} has queues 0 to {topic.queue_count - 1} here", field="queue_id")
+        return self._catalog.queue((topic_id, queue_id))
+
+    def _again(self, key: tuple[int, int, int], batch: SealedBatch) -> Duplicate | None:
+        """Where this batch was stored before; None if it is the producer's next."""
+        decision = self._sequencer.decide(
+            key, batch.first_sequence, batch.count, batch.records_crc32c, self._clock.now_ms()
+        )
+        return decision if isinstance(decision, Duplicate) else None
+
+    async def _answer_again(self, again: Duplicate, flush_mode: FlushMode) -> Appended:
+        batch = again.batch
+        if again.durable:
+            return Appended(batch.first_offset, batch.stored_at_ms, FlushMode.SYNC)
+        answer = Appended(batch.first_offset, batch.stored_at_ms, flush_mode)
+        if flush_mode is FlushMode.SYNC:
+            self._appender.check_alive()
+            waiter: asyncio.Future[Appended] = self._loop.create_future()
+            self._appender.wait_flush(waiter, answer)
+            self._appender.want_flush()
+            return await waiter
+        return answer
+
+    async def _store(self, changes: Sequence[Change], check: Callable[[], None] | None = None) -> None:
+        """Store state changes one after another; return when all are durable. `check` runs right before the first."""
+        if self._closed:
+            raise Unavailable("the store is closed")
+        appender = self._appender
+        waiters: list[asyncio.Future[None]] = []
+        for change in changes:
+            encoded = change.encoded()
+            appender.check_alive()
+            if not appender.fits(appender.change_room(len(encoded))):
+                await appender.make_room(appender.change_room(len(encoded)), is_state=True)
+            if check is not None:
+                check()
+            waiters.append(self._loop.create_future())
+            appender.append_change(change, encoded, waiters[-1])
+        appender.want_flush()
+        for waiter in waiters:
+            await waiter
+
+    def _apply(self, group: Group) -> None:
+        """Fold a group that became durable, and show it to readers."""
+        catalog, state, recent = self._catalog, self._state, self._recent
+        woken: dict[QueueLog, None] = {}
+        for entry in group.entries:
+            header = entry.header
+            if entry.batch is not None:
+                queue = entry.queue
+                catalog.add_batch(
+                    queue, header.first_offset, header.item_count, header.position, header.length + header.prefix_length,
+                    header.stored_at_ms,
+                )  # fmt: skip
+                state.apply_messages(header)
+                if header.producer_id:
+                    self._sequencer.settle((header.topic_id, header.queue_id, header.producer_id))
+                recent.put(header.position, StoredBatch(header.first_offset, header.stored_at_ms, entry.batch))
+                self._appends += 1
+                self._appended_messages += header.item_count
+                self._appended_bytes += header.length
+                if queue.waiters:
+                    woken[queue] = None
+            elif entry.changes:
+                for change in entry.changes:
+                    self._apply_change(change)
+                self._housekeeping.count_changes(len(entry.changes))
+            elif entry.slice_at is not None:
+                catalog.add_slice(entry.slice_at)
+            if header.flags & Flag.SEGMENT_END:
+                self._housekeeping.sealed(catalog.seal(catalog.active))
+                catalog.segments.append(self._next_segments.pop(0))
+        for queue in woken:
+            self._waiting.wake(queue)
+
+    def _apply_change(self, change: Change) -> None:
+        self._state.apply(change)
+        if isinstance(change, OffsetsCommitted):
+            self._reservations.settle(change)
+        elif isinstance(change, TopicGone):
+            for queue in self._catalog.forget_topic(change.topic_id):
+                self._waiting.wake(queue)
+        self._catalog.floor = self._state.floor
+
+
+def _out_of_range(queue: QueueLog, from_offset: int) -> OutOfRange:
+    return OutOfRange(
+        f"offset {from_offset} is not stored; the queue holds {queue.begin_offset} to {queue.end_offset}",
+        field="from_offset",
+        begin_offset=queue.begin_offset,
+        end_offset=queue.end_offset,
+    )

@@ -1,0 +1,343 @@
+"""The writing end of the log: positions, segments, flush groups. Belongs to the event loop, except for the disk work."""
+
+import asyncio
+import errno
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from ortoo.common.clock import Clock
+from ortoo.common.errors import Overloaded, Unavailable
+from ortoo.common.sealed_batch import SealedBatch, crc32c
+from ortoo.enode.disk import Buffer
+from ortoo.enode.log.checkpoint import Slice
+from ortoo.enode.log.disk_work import DiskWork
+from ortoo.enode.log.frame import (
+    ALIGNMENT_BYTES,
+    HEADER_BYTES,
+    PADDING,
+    Flag,
+    FrameHeader,
+    Kind,
+    frame_bytes,
+    new_header,
+)
+from ortoo.enode.log.group import Entry, Group, Part
+from ortoo.enode.log.segment import Segment
+from ortoo.enode.log.spares import Spares
+from ortoo.enode.state.changes import HEAD_BYTES, Change, encode_changes
+from ortoo.enode.store_settings import StoreSettings
+
+CHANGES_BYTES_MAX = 1 << 20
+
+
+class Appender:
+    """Accepts frames, gives them their positions and sees to it that they become durable in that order."""
+
+    def __init__(
+        self,
+        *,
+        active: Segment,
+        position: int,
+        store_open: int,
+        stored_at_ms: int,
+        settings: StoreSettings,
+        clock: Clock,
+        work: DiskWork,
+        spares: Spares,
+        on_durable: Callable[[Group], None],
+        on_roll: Callable[[Segment, Segment], None],
+    ) -> None:
+        """Go on at `position` in `active`; everything before is durable.
+
+        `on_durable` gets each group when it is on disk, before its waiters; `on_roll` gets the full and the new
+        segment as soon as positions are given out in the new one.
+        """
+        self.active = active
+        self.appended_position = position
+        self.durable_position = position
+        self.store_open = store_open
+        self.stored_at_ms = stored_at_ms
+        self.failure = ""
+        """Why nothing is acknowledged any more; empty while all is well."""
+        self.full = ""
+        """Why sends are refused until there is space; empty while there is."""
+        self.pending_bytes = 0
+        self.flushes = 0
+        self._settings = settings
+        self._clock = clock
+        self._work = work
+        self._spares = spares
+        self._on_durable = on_durable
+        self._on_roll = on_roll
+        self._loop = asyncio.get_running_loop()
+        self._groups: deque[Group] = deque()
+        self._flushing: Group | None = None
+        self._handover_scheduled = False
+        self._wanted = False
+        self._retry: Group | None = None
+        self._changes: list[bytes] = []
+        self._changed: list[Change] = []
+        self._changes_bytes = 0
+        self._changes_waiters: list[tuple[asyncio.Future[Any], Any]] = []
+        self._room_lock = asyncio.Lock()
+        self._room_waiting = 0
+        self._idle: asyncio.Event = asyncio.Event()
+        self._idle.set()
+        self.flush_due = asyncio.Event()
+        """Set while frames wait that nobody asked to be flushed at once."""
+        self.flushed = asyncio.Event()
+        """Set by each flush; cleared by whoever watches for idleness."""
+
+    # room
+
+    def fits(self, length: int) -> bool:
+        """Whether a frame with so many bytes of prefix and payload can be appended now, without waiting."""
+        return not self._room_waiting and self._has_room(frame_bytes(length))
+
+    def _has_room(self, needed: int) -> bool:
+        if self._changes:
+            needed += frame_bytes(HEAD_BYTES + self._changes_bytes)
+        return self.appended_position + needed + HEADER_BYTES <= self.active.limit
+
+    async def make_room(self, length: int, *, is_state: bool) -> None:
+        """Wait for room for a frame; in turn, so that appends keep their order. Room is there until the next await.
+
+        Errors: Overloaded when the disk is full, Unavailable when it failed.
+        """
+        self._room_waiting += 1
+        try:
+            async with self._room_lock:
+                needed = frame_bytes(length)
+                while not self._has_room(needed):
+                    self.check_alive()
+                    try:
+                        spare = await self._spares.take(needed + HEADER_BYTES, is_state=is_state)
+                    except Overloaded as error:
+                        if not is_state:
+                            self.full = error.message
+                        raise
+                    except OSError as error:
+                        raise Unavailable(f"no new segment could be made: {error}") from error
+                    self._roll(
+                        Segment(
+                            self.active.disk, self.active.folder, 0, spare.size_bytes, file=spare.file, source=spare.path
+                        )
+                    )
+        finally:
+            self._room_waiting -= 1
+
+    def check_alive(self) -> None:
+        """Errors: Unavailable when the disk failed: what is not durable yet never will be acknowledged."""
+        if self.failure:
+            raise Unavailable(f"{self.failure}: the store acknowledges nothing until it is opened again")
+
+    def check_load(self, length: int) -> None:
+        """Errors: Unavailable when the disk failed; Overloaded when it is full or too much waits for it."""
+        if self.failure:
+            self.check_alive()
+        if self.full:
+            raise Overloaded(self.full, retry_after_ms=self._settings.disk_check_interval_ms)
+        if self.pending_bytes + length > self._settings.pending_bytes_max:
+            raise Overloaded(f"{self.pending_bytes} bytes wait for the disk", retry_after_ms=50)
+
+    def _roll(self, segment: Segment) -> None:
+        """End the active segment with a mark and go on in the next, which has no base yet."""
+        self._close_changes()
+        self._append(self._header(Kind.MARK, flags=Flag.SEGMENT_END), (), Entry)
+        full = self.active
+        full.end = self.appended_position
+        full.last_stored_at_ms = self.stored_at_ms
+        segment.base = self.appended_position
+        segment.limit += segment.base
+        self.active = segment
+        self._on_roll(full, segment)
+
+    # accepting; the caller made sure of room
+
+    def append_batch(self, header: FrameHeader, batch: SealedBatch, queue: object) -> None:
+        """Accept a messages frame that `header` describes; its position is the appended position."""
+        self._append(header, (batch.records,), lambda it: Entry(it, batch, (), queue))
+
+    def append_mark(self, flags: int = 0) -> None:
+        """Accept a mark."""
+        self._append(self._header(Kind.MARK, flags=flags), (), Entry)
+
+    def append_slice(self, part: Slice) -> None:
+        """Accept a slice of a checkpoint."""
+        payload = part.encoded()
+        header = self._header(Kind.CHECKPOINT, payload=payload, item_count=part.number)
+        self._append(header, (payload,), lambda it: Entry(it, slice_at=part.at(it.position)))
+
+    def append_change(self, change: Change, encoded: bytes, waiter: asyncio.Future[Any]) -> None:
+        """Accept a state change; all of one flush share a frame. `waiter` gets None when it is durable."""
+        self._changes.append(encoded)
+        self._changed.append(change)
+        self._changes_bytes += len(encoded)
+        self._changes_waiters.append((waiter, None))
+        self._idle.clear()
+        if self._changes_bytes > CHANGES_BYTES_MAX:
+            self._close_changes()
+
+    def change_room(self, encoded_bytes: int) -> int:
+        """The payload length to ask room for, for a change of so many bytes."""
+        return encoded_bytes + (0 if self._changes else HEAD_BYTES)
+
+    def wait_flush(self, waiter: asyncio.Future[Any], answer: Any) -> None:
+        """`waiter` gets `answer` when everything accepted so far is durable."""
+        self._group().waiters.append((waiter, answer))
+
+    def next_stored_at_ms(self) -> int:
+        """The time to stamp the next frame with; never goes back."""
+        now = self._clock.now_ms()
+        if now > self.stored_at_ms:
+            self.stored_at_ms = now
+        return self.stored_at_ms
+
+    def _header(self, kind: Kind, *, payload: bytes = b"", flags: int = 0, item_count: int = 0) -> FrameHeader:
+        return new_header(
+            kind,
+            self.appended_position,
+            durable_below=self.durable_position,
+            store_open=self.store_open,
+            stored_at_ms=self.next_stored_at_ms(),
+            flags=flags,
+            length=len(payload),
+            payload_crc=crc32c(payload),
+            item_count=item_count,
+        )
+
+    def _group(self) -> Group:
+        if not self._groups:
+            self._groups.append(Group())
+        return self._groups[-1]
+
+    def _append(self, header: FrameHeader, body: tuple[Buffer, ...], entry: Callable[[FrameHeader], Entry]) -> None:
+        groups = self._groups
+        if not groups or groups[-1].bytes >= self._settings.flush_bytes_max:
+            groups.append(Group())
+        group = groups[-1]
+        position = header.position
+        parts = group.parts
+        if not parts or parts[-1].segment is not self.active:
+            parts.append(Part(self.active, position))
+        buffers = parts[-1].buffers
+        buffers.append(header.encoded())
+        buffers.extend(body)
+        body_bytes = header.length + header.prefix_length
+        total = (HEADER_BYTES + body_bytes + ALIGNMENT_BYTES - 1) // ALIGNMENT_BYTES * ALIGNMENT_BYTES
+        if padding := total - HEADER_BYTES - body_bytes:
+            buffers.append(PADDING[padding])
+        group.entries.append(entry(header))
+        group.bytes += total
+        self.pending_bytes += total
+        self.appended_position = group.end_position = position + total
+        self._idle.clear()
+
+    def _close_changes(self) -> None:
+        """Put the changes that wait into one state frame."""
+        if not self._changes:
+            return
+        payload = encode_changes(self._changes)
+        changed = tuple(self._changed)
+        waiters = self._changes_waiters
+        self._changes, self._changed, self._changes_waiters, self._changes_bytes = [], [], [], 0
+        header = self._header(Kind.STATE, payload=payload, item_count=len(changed))
+        self._append(header, (payload,), lambda it: Entry(it, None, changed))
+        self._groups[-1].waiters.extend(waiters)
+
+    # flushing
+
+    def want_flush(self) -> None:
+        """Flush as soon as the flush before is done; what comes until then joins."""
+        self._wanted = True
+        if not self._handover_scheduled and self._flushing is None:
+            self._handover_scheduled = True
+            self._loop.call_soon(self._hand_over)
+
+    async def flush(self) -> None:
+        """Wait until everything accepted so far is durable. Errors: Unavailable when the disk failed."""
+        self.check_alive()
+        waiter = self._loop.create_future()
+        self._close_changes()
+        self.wait_flush(waiter, None)
+        self.want_flush()
+        await waiter
+
+    async def settled(self) -> None:
+        """Wait until nothing is on its way to the disk."""
+        await self._idle.wait()
+
+    def _hand_over(self) -> None:
+        self._handover_scheduled = False
+        if self._flushing is not None or self.failure:
+            return
+        if len(self._groups) <= 1:
+            self._close_changes()
+        if not self._groups:
+            self._wanted = False
+            return
+        group = self._groups.popleft()
+        self._wanted = bool(self._groups)
+        if not group.parts:
+            self._flushing = group
+            self._done(group, None)
+            return
+        self._flushing = group
+        group.declare_durable_below(self.durable_position)
+        self._work.flush(group, self._done)
+
+    def _done(self, group: Group, error: BaseException | None) -> None:
+        if error is not None and self._is_full(error):
+            self.full = f"the disk is full: {error}"
+            self._retry = group
+            return
+        self._flushing = None
+        if error is not None or self.failure:
+            self._fail(group, error)
+            return
+        if group.parts:
+            self.flushes += 1
+            self.durable_position = group.end_position
+            self.pending_bytes -= group.bytes
+        if self._wanted or len(self._groups) > 1:
+            self._hand_over()
+        try:
+            self._on_durable(group)
+        except Exception as defect:
+            self._fail(group, defect)
+            raise
+        for waiter, answer in group.waiters:
+            if not waiter.done():
+                waiter.set_result(answer)
+        self.flushed.set()
+        if self._flushing is None and not self._groups and not self._changes:
+            self._idle.set()
+
+    @staticmethod
+    def _is_full(error: BaseException) -> bool:
+        return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+    def try_again(self) -> None:
+        """Write a group again that met a full disk; called when the disk is looked at."""
+        group, self._retry = self._retry, None
+        if group is not None and not self.failure:
+            self._work.flush(group, self._done)
+
+    def _fail(self, group: Group, error: BaseException | None) -> None:
+        """Nothing after the last durable position is acknowledged any more."""
+        if error is not None and not self.failure:
+            self.failure = f"the disk failed: {error}"
+        self.fail_waiting(group)
+
+    def fail_waiting(self, group: Group | None = None) -> None:
+        """Tell everybody who waits that the outcome is unknown."""
+        groups = ([group] if group else []) + list(self._groups)
+        self._groups.clear()
+        waiters = [waiter for one in groups for waiter, _ in one.waiters]
+        waiters += [waiter for waiter, _ in self._changes_waiters]
+        self._changes, self._changed, self._changes_waiters, self._changes_bytes = [], [], [], 0
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_exception(Unavailable(f"{self.failure}; whether this was stored is unknown"))
+        self._idle.set()

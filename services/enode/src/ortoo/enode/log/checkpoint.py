@@ -1,0 +1,78 @@
+"""Checkpoints: the whole state written into the log in slices, so that the segments before may go."""
+
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from ortoo.common.errors import Unsupported
+from ortoo.enode.log.queue_index import SliceAt
+from ortoo.enode.state.changes import encode_changes
+
+VERSION = 1
+_SLICE = struct.Struct("<HHQIIQQ")
+SLICE_HEAD_BYTES = _SLICE.size
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """One frame's worth of a checkpoint."""
+
+    checkpoint_id: int
+    """The position at which the checkpoint was begun."""
+    number: int
+    total: int
+    """How many slices there are; 0 in all but the last, which alone knows."""
+    fold_from: int
+    """Where folding must go on to arrive at the present: no slice is older."""
+    as_of: int
+    """Up to which position this slice's part of the state is folded."""
+    changes: bytes
+    """Encoded as in a state frame."""
+
+    def encoded(self) -> bytes:
+        """The payload of the frame."""
+        return (
+            _SLICE.pack(VERSION, 0, self.checkpoint_id, self.number, self.total, self.fold_from, self.as_of)
+            + self.changes
+        )
+
+    def at(self, position: int) -> SliceAt:
+        """What the queue index remembers of it."""
+        return SliceAt(position, self.checkpoint_id, self.number, self.total, self.fold_from)
+
+
+def decode_slice(payload: bytes) -> Slice:
+    """Read one slice. Errors: Unsupported when it is newer."""
+    version, _, checkpoint_id, number, total, fold_from, as_of = _SLICE.unpack_from(payload)
+    if version != VERSION:
+        raise Unsupported(f"checkpoint of version {version}; this process knows {VERSION}: upgrade it")
+    return Slice(checkpoint_id, number, total, fold_from, as_of, payload[_SLICE.size :])
+
+
+def cut_slices(encoded: Iterable[bytes], slice_bytes: int) -> Iterator[tuple[bytes, bool]]:
+    """Gather encoded changes into payloads of about `slice_bytes`; each with whether it is the last.
+
+    Drawing lazily is what keeps a slice short: nothing is encoded before the slice before is on its way.
+    """
+    part: list[bytes] = []
+    size = 0
+    for one in encoded:
+        if part and size + len(one) > slice_bytes:
+            yield encode_changes(part), False
+            part, size = [], 0
+        part.append(one)
+        size += len(one)
+    yield encode_changes(part), True
+
+
+def newest_complete(slices: Iterable[SliceAt]) -> tuple[SliceAt, ...]:
+    """The slices of the newest checkpoint that is all there, in order; empty when none is."""
+    found: dict[int, dict[int, SliceAt]] = {}
+    for one in slices:
+        found.setdefault(one.checkpoint_id, {})[one.number] = one
+    for checkpoint_id in sorted(found, reverse=True):
+        parts = found[checkpoint_id]
+        last = max(parts)
+        if parts[last].total == last + 1 == len(parts):
+            return tuple(parts[number] for number in range(last + 1))
+    return ()

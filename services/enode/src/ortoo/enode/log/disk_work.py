@@ -1,0 +1,93 @@
+"""Who does the disk's work: threads beside the event loop, or, for tests that replay a run, the loop itself."""
+
+import asyncio
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import ParamSpec, Protocol, TypeVar
+
+from ortoo.enode.log.group import Group
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Done = Callable[[Group, BaseException | None], None]
+
+
+class DiskWork(Protocol):
+    """Runs blocking disk work and brings the result back to the loop."""
+
+    def flush(self, group: Group, done: Done) -> None:
+        """Write a group, then call `done` on the loop. One group at a time."""
+
+    async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a read or a piece of housekeeping."""
+
+    def close(self) -> None:
+        """Stop; running work is finished first."""
+
+
+class ThreadedDiskWork:
+    """One thread that only flushes, and a few for everything else."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, *, read_threads: int) -> None:
+        """Start the flush thread; the others start when needed."""
+        self._loop = loop
+        self._groups: queue.SimpleQueue[tuple[Group, Done] | None] = queue.SimpleQueue()
+        self._pool = ThreadPoolExecutor(read_threads, thread_name_prefix="disk")
+        self._thread = threading.Thread(target=self._flush_groups, name="flush", daemon=True)
+        self._thread.start()
+
+    def flush(self, group: Group, done: Done) -> None:
+        """Hand a group to the flush thread."""
+        self._groups.put((group, done))
+
+    async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run `work` in one of the threads."""
+        return await self._loop.run_in_executor(self._pool, lambda: work(*args, **kwargs))
+
+    def close(self) -> None:
+        """Finish what was handed over, then end the threads."""
+        self._groups.put(None)
+        self._thread.join()
+        self._pool.shutdown(wait=True)
+
+    def _flush_groups(self) -> None:
+        while (item := self._groups.get()) is not None:
+            group, done = item
+            error: BaseException | None = None
+            try:
+                group.write()
+            except BaseException as caught:
+                error = caught
+            try:
+                self._loop.call_soon_threadsafe(done, group, error)
+            except RuntimeError:  # the loop is closed: nobody waits any more
+                return
+
+
+class InlineDiskWork:
+    """Everything on the loop, in the order it was asked for."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Work on `loop`."""
+        self._loop = loop
+
+    def flush(self, group: Group, done: Done) -> None:
+        """Write the group in the loop's next turn."""
+        self._loop.call_soon(self._write, group, done)
+
+    async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run `work` at once."""
+        return work(*args, **kwargs)
+
+    def close(self) -> None:
+        """Nothing runs behind the loop's back."""
+
+    def _write(self, group: Group, done: Done) -> None:
+        error: BaseException | None = None
+        try:
+            group.write()
+        except Exception as caught:
+            error = caught
+        done(group, error)

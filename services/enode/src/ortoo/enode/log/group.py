@@ -1,0 +1,71 @@
+"""A flush group: everything that becomes durable with one fdatasync."""
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any
+
+from ortoo.common.sealed_batch import SealedBatch
+from ortoo.enode.disk import Buffer
+from ortoo.enode.log.frame import FrameHeader, with_durable_below
+from ortoo.enode.log.queue_index import SliceAt
+from ortoo.enode.log.segment import Segment
+from ortoo.enode.state.changes import Change
+
+
+@dataclass(slots=True)
+class Entry:
+    """One frame of a group and what is to be done when it is durable."""
+
+    header: FrameHeader
+    batch: SealedBatch | None = None
+    changes: tuple[Change, ...] = ()
+    queue: Any = None
+    """The `QueueLog` of a batch."""
+    slice_at: SliceAt | None = None
+    """Of a checkpoint."""
+
+
+@dataclass(slots=True)
+class Part:
+    """The bytes of a group that go into one segment, one after another."""
+
+    segment: Segment
+    position: int
+    buffers: list[Buffer] = field(default_factory=list)
+
+
+class Group:
+    """Frames that were accepted while the group before was on its way to the disk."""
+
+    __slots__ = ("bytes", "end_position", "entries", "parts", "waiters")
+
+    def __init__(self) -> None:
+        """An empty group."""
+        self.parts: list[Part] = []
+        self.entries: list[Entry] = []
+        self.waiters: list[tuple[asyncio.Future[Any], Any]] = []
+        self.bytes = 0
+        self.end_position = -1
+
+    def declare_durable_below(self, position: int) -> None:
+        """Let the group's first frame say up to where the log is on disk now."""
+        if self.parts and self.parts[0].buffers:
+            buffers = self.parts[0].buffers
+            buffers[0] = with_durable_below(bytes(buffers[0]), position)
+
+    def write(self) -> None:
+        """Write and sync, segment by segment: a later segment has no name before the earlier one is durable.
+
+        May be called again after a failed write, for the bytes and places are the same. Errors: OSError.
+        """
+        for part in self.parts:
+            part.segment.install()
+            part.segment.file.write(part.position - part.segment.base, part.buffers)
+            try:
+                part.segment.file.sync_data()
+            except OSError as error:
+                raise SyncFailed(str(error)) from error
+
+
+class SyncFailed(Exception):
+    """fdatasync failed: what was written may be lost although it can still be read, so nothing is tried again."""

@@ -1,0 +1,233 @@
+"""Opening a store: what is there, where the log ends, what the state is. docs/formats/crash-safety.md argues why.
+
+Runs before anything else touches the store, wholly on blocking calls; it never needs the event loop.
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ortoo.enode.answers import Damage
+from ortoo.enode.disk import Disk
+from ortoo.enode.log.catalog import Catalog
+from ortoo.enode.log.clean_stop import FILE_NAME as CLEAN_NAME
+from ortoo.enode.log.clean_stop import CleanStop, decode_clean_stop
+from ortoo.enode.log.frame import HEADER_BYTES, BadHeader, decode_header
+from ortoo.enode.log.identity import read_whole, write_whole
+from ortoo.enode.log.losses import damages_of
+from ortoo.enode.log.queue_index import (
+    HEAD_BYTES,
+    BadIndex,
+    Contents,
+    SliceAt,
+    decode_contents,
+    decode_rows,
+    encode_index,
+    tables_bytes,
+)
+from ortoo.enode.log.refold import Refold
+from ortoo.enode.log.scan import Hole
+from ortoo.enode.log.segment import INDEX_SUFFIX, SPARE_SUFFIX, Segment, bases, index_name, segment_name
+from ortoo.enode.log.survey import find_cut, survey, survey_sealed
+from ortoo.enode.state.changes import OffsetsSkipped, decode_changes
+from ortoo.enode.state.fold import State
+
+ZERO_CHUNK_BYTES = 1 << 20
+
+
+@dataclass(slots=True)
+class Recovered:
+    """A store as it was found and put right."""
+
+    catalog: Catalog
+    state: State
+    end_position: int
+    """Where the log goes on."""
+    store_open: int
+    """The number of the opening before."""
+    stored_at_ms: int
+    active: Segment | None
+    """The segment to go on in; None when a new one must be made."""
+    was_clean: bool
+    skips: list[OffsetsSkipped] = field(default_factory=list)
+    """To be stored before anything is served."""
+    cut_bytes: int = 0
+    """How much of a torn tail was cut off."""
+
+
+def recover(disk: Disk, folder: Path, *, repairs: bool = True) -> Recovered:
+    """Find out what a folder holds. With `repairs` (the default) also cut a torn tail, make missing index files and
+    remove leftovers; without, nothing is written.
+
+    Errors: DataLoss, Unsupported, OSError.
+    """
+    names = disk.list(folder)
+    if repairs:
+        names = _sweep(disk, folder, names)
+    starts = bases(names)
+    catalog = Catalog()
+    clean = _clean_stop(disk, folder, starts)
+    if not starts:
+        return Recovered(catalog, State(), 0, 0, 0, None, was_clean=False)
+    holes: list[Hole] = []
+    slices: list[SliceAt] = []
+    for base, next_base in zip(starts, starts[1:], strict=False):
+        segment = Segment(disk, folder, base, next_base)
+        contents = _sealed_contents(disk, segment, next_base, names, repairs=repairs)
+        catalog.load_sealed(segment, contents)
+        holes += [Hole(at, length, "damaged") for at, length in contents.holes]
+        slices += contents.slices
+    last = Segment(disk, folder, starts[-1], starts[-1])
+    last.limit = last.base + last.file.size_bytes()
+    catalog.segments.append(last)
+    if clean is not None:
+        return _after_clean_stop(catalog, last, clean)
+
+    found = survey(last.read, last.base, last.limit)
+    end = find_cut(found, last.read, last.base, last.limit)
+    found.cut(end)
+    holes += found.holes
+    slices += found.slices
+    cut_bytes = 0
+    if repairs:
+        cut_bytes = _zero(last, end)
+        last.file.sync_data()
+    catalog.load_active(found.rows, found.slices, [(hole.position, hole.length) for hole in found.holes])
+    fold = Refold(catalog.segments, slices, end)
+    known = {hole.position for hole in holes}
+    holes += [hole for hole in fold.holes if hole.position not in known]
+    stored_at_ms = max([found.stored_at_ms, *(one.last_stored_at_ms for one in catalog.segments)])
+    recovered = Recovered(
+        catalog, fold.state, end, found.store_open, stored_at_ms, last, was_clean=False, skips=fold.skips(),
+        cut_bytes=cut_bytes,
+    )  # fmt: skip
+    if found.is_ended and end == found.end_position:
+        last.end, last.last_stored_at_ms = end, found.stored_at_ms
+        recovered.active = None
+    _settle_ranges(recovered)
+    catalog.damages = damages_of(catalog, holes, fold.state)
+    return recovered
+
+
+def _sweep(disk: Disk, folder: Path, names: list[str]) -> list[str]:
+    """Remove what interrupted work left behind."""
+    segments = {segment_name(base) for base in bases(names)}
+    orphans = {index_name(base) for base in bases(names, INDEX_SUFFIX) if segment_name(base) not in segments}
+    left = [name for name in names if name in orphans or name.endswith((SPARE_SUFFIX, ".tmp"))]
+    for name in left:
+        disk.remove(folder / name)
+    if left:
+        disk.sync_directory(folder)
+    return [name for name in names if name not in left]
+
+
+def _clean_stop(disk: Disk, folder: Path, starts: list[int]) -> CleanStop | None:
+    """The marker of a clean stop, if the log really ends where it says."""
+    data = read_whole(disk, folder / CLEAN_NAME)
+    clean = decode_clean_stop(data) if data is not None else None
+    if clean is None or not starts or starts[-1] > clean.end_position:
+        return None
+    last = Segment(disk, folder, starts[-1], 0)
+    try:
+        decode_header(last.read(clean.end_position, HEADER_BYTES), clean.end_position)
+    except BadHeader:
+        return clean
+    finally:
+        last.close()
+    return None
+
+
+def forget_clean_stop(disk: Disk, folder: Path) -> None:
+    """Remove the marker durably; nothing may be appended before."""
+    if CLEAN_NAME in disk.list(folder):
+        disk.remove(folder / CLEAN_NAME)
+        disk.sync_directory(folder)
+
+
+def _after_clean_stop(catalog: Catalog, last: Segment, clean: CleanStop) -> Recovered:
+    """Take everything from the marker; no frame is read."""
+    state = State()
+    state.apply_all(decode_changes(clean.state))
+    contents = decode_contents(clean.active_index, last.base)
+    rows = {
+        (one.topic_id, one.queue_id): decode_rows(
+            one, clean.active_index[one.block_at : one.block_at + one.block_bytes]
+        )
+        for one in contents.queues
+    }
+    catalog.load_active(rows, contents.slices, contents.holes)
+    recovered = Recovered(
+        catalog, state, clean.end_position, clean.store_open, clean.stored_at_ms, last, was_clean=True
+    )  # fmt: skip
+    _settle_ranges(recovered)
+    holes = [
+        Hole(at, length, "damaged") for one in (*catalog.contents.values(), contents) for at, length in one.holes
+    ]
+    catalog.damages = damages_of(catalog, holes, state)
+    return recovered
+
+
+def _sealed_contents(disk: Disk, segment: Segment, next_base: int, names: list[str], *, repairs: bool) -> Contents:
+    """What a sealed segment holds: from its index file, or from its frames when there is no whole one."""
+    name = index_name(segment.base)
+    if name in names:
+        contents = read_contents(disk, segment)
+        if contents is not None and contents.end == next_base:
+            return contents
+    return make_index(disk, segment, next_base, write=repairs)
+
+
+def read_contents(disk: Disk, segment: Segment) -> Contents | None:
+    """The tables of a segment's index file; None when it is missing or damaged. Errors: Unsupported."""
+    try:
+        file = disk.open(segment.folder / index_name(segment.base), writable=False)
+    except FileNotFoundError:
+        return None
+    try:
+        head = file.read(0, HEAD_BYTES)
+        return decode_contents(file.read(0, tables_bytes(head)), segment.base)
+    except BadIndex:
+        return None
+    finally:
+        file.close()
+
+
+def make_index(disk: Disk, segment: Segment, next_base: int, *, write: bool = True) -> Contents:
+    """Make a sealed segment's index from its frames. Without `write` the rows are lost again; their ranges are not."""
+    found = survey_sealed(segment.read, segment.base, next_base)
+    holes = [(hole.position, hole.length) for hole in found.holes]
+    contents, data = encode_index(segment.base, next_base, found.stored_at_ms, found.rows, found.slices, holes)
+    if write:
+        write_whole(disk, segment.folder / index_name(segment.base), data)
+    return contents
+
+
+def _zero(segment: Segment, position: int) -> int:
+    """Write zeros over whatever lies behind the log's end, so that it never comes back; return how many bytes."""
+    cut = 0
+    while position < segment.limit:
+        chunk = segment.read(position, min(ZERO_CHUNK_BYTES, segment.limit - position))
+        if not chunk:
+            break
+        if chunk.count(0) != len(chunk):
+            segment.file.write(position - segment.base, [bytes(len(chunk))])
+            cut += len(chunk)
+        position += len(chunk)
+    return cut
+
+
+def _settle_ranges(recovered: Recovered) -> None:
+    """Give every queue its first and next offset."""
+    catalog, state = recovered.catalog, recovered.state
+    for segment_contents in catalog.contents.values():
+        for entry in segment_contents.queues:
+            state.see_end((entry.topic_id, entry.queue_id), entry.end_offset)
+    catalog.floor = state.floor
+    is_whole = catalog.begin_position == 0
+    for key, ends in state.ends.items():
+        queue = catalog.queue(key)
+        if queue.rows:
+            ends.end_offset = max(ends.end_offset, queue.rows.end_offset)
+        queue.end_offset = queue.next_offset = max(ends.end_offset, queue.end_offset)
+    for queue in catalog.queues.values():
+        begin = queue.first_stored_offset()
+        queue.begin_offset = min(begin, state.floor) if is_whole else begin

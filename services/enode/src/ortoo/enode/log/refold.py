@@ -1,0 +1,120 @@
+"""Folding the state again: from the newest whole checkpoint, along the log to its end."""
+
+from collections.abc import Iterable, Sequence
+
+from ortoo.common.errors import DataLoss
+from ortoo.enode.log.checkpoint import decode_slice, newest_complete
+from ortoo.enode.log.frame import HEADER_BYTES, BadHeader, FrameHeader, Kind, body_problem, decode_header
+from ortoo.enode.log.queue_index import SliceAt
+from ortoo.enode.log.scan import Hole, walk
+from ortoo.enode.log.segment import Segment
+from ortoo.enode.state.changes import Change, OffsetsSkipped, decode_changes
+from ortoo.enode.state.fold import State
+
+MESSAGES_PER_HOLE_BYTE = 4096 / 192
+"""A frame has at least 192 bytes and at most 4,096 messages."""
+
+
+class Refold:
+    """The state at the end of a log, and what was found bad on the way."""
+
+    def __init__(self, segments: Sequence[Segment], slices: Iterable[SliceAt], end_position: int) -> None:
+        """Fold now. Errors: DataLoss when the log's beginning is gone and no whole checkpoint is left."""
+        self.state = State()
+        self.holes: list[Hole] = []
+        """Every damaged place that was met."""
+        self._lost_bytes = 0
+        self._segments = segments
+        self._end_position = end_position
+        self.folded_from = self._load_checkpoint(list(slices))
+        self._seen_behind_hole: set[tuple[int, int]] = set()
+        for segment in segments:
+            end = end_position if segment.end is None else min(segment.end, end_position)
+            if end > self.folded_from:
+                self._fold(segment, max(segment.base, self.folded_from), end)
+
+    def skips(self) -> list[OffsetsSkipped]:
+        """Offsets to leave out, because a lost frame may have held them and nothing says it did not.
+
+        A queue of which a whole frame lies behind the last hole needs none: that frame's first offset is the proof.
+        """
+        if not self._lost_bytes:
+            return []
+        margin = int(self._lost_bytes * MESSAGES_PER_HOLE_BYTE) + 1
+        keys = set(self.state.ends)
+        keys.update((copy.topic_id, queue) for copy in self.state.topics.all() for queue in range(copy.queue_count))
+        skips = []
+        for key in sorted(keys - self._seen_behind_hole):
+            end = self.state.ends[key].end_offset if key in self.state.ends else self.state.floor
+            skips.append(OffsetsSkipped(*key, end, end + margin))
+        if (0, 0) not in self._seen_behind_hole:
+            skips.append(OffsetsSkipped(0, 0, 0, max(self.state.floor, margin)))
+        return skips
+
+    def _load_checkpoint(self, slices: list[SliceAt]) -> int:
+        """Start from the newest checkpoint whose frames are whole; return the position to fold from."""
+        while parts := newest_complete(slices):
+            changes: list[Change] = []
+            for part in parts:
+                body = self._checkpoint_body(part)
+                if body is None:
+                    break
+                changes.extend(decode_changes(decode_slice(body).changes))
+            else:
+                for change in changes:
+                    self.state.apply(change)
+                return parts[-1].fold_from
+            slices = [one for one in slices if one.checkpoint_id != parts[0].checkpoint_id]
+        begin = self._segments[0].base if self._segments else 0
+        if begin:
+            raise DataLoss(
+                f"{self._segments[0].path} is the first segment, it begins at position {begin}, and no whole checkpoint "
+                "of the state is left behind it: put the missing segments back, or run "
+                f"`ortoo-enode repair {self._segments[0].folder} --without-checkpoint`"
+            )
+        return 0
+
+    def _checkpoint_body(self, part: SliceAt) -> bytes | None:
+        """The body of a checkpoint's frame; None when it is damaged."""
+        segment = next((one for one in reversed(self._segments) if one.base <= part.position), None)
+        if segment is None:
+            return None
+        try:
+            header = decode_header(segment.read(part.position, HEADER_BYTES), part.position)
+        except BadHeader as error:
+            self.holes.append(Hole(part.position, HEADER_BYTES, str(error)))
+            return None
+        return self._body(segment, header)
+
+    def _body(self, segment: Segment, header: FrameHeader) -> bytes | None:
+        """Prefix and payload of a frame; None, and noted, when they are damaged."""
+        body = segment.read(header.position + HEADER_BYTES, header.prefix_length + header.length)
+        problem = body_problem(header, body)
+        if problem:
+            self.holes.append(Hole(header.position, header.frame_bytes, problem))
+            return None
+        return body
+
+    def _fold(self, segment: Segment, start: int, end: int) -> None:
+        state = self.state
+        for one in walk(segment.read, start, end):
+            if isinstance(one, Hole):
+                self.holes.append(one)
+                self._lost_bytes += one.length
+                self._seen_behind_hole.clear()
+            elif one.kind == Kind.MESSAGES:
+                if one.prefix_length:
+                    body = self._body(segment, one)
+                    if body is not None:
+                        state.apply_all(decode_changes(body[: one.prefix_length]))
+                state.apply_messages(one)
+                if self._lost_bytes:
+                    self._seen_behind_hole.add((one.topic_id, one.queue_id))
+            elif one.kind == Kind.STATE:
+                body = self._body(segment, one)
+                for change in decode_changes(body) if body is not None else ():
+                    state.apply(change)
+                    if isinstance(change, OffsetsSkipped):
+                        self._seen_behind_hole.add((change.topic_id, change.queue_id))
+            elif one.flags & 1:
+                break

@@ -1,0 +1,77 @@
+"""Rows of a queue's index: one for each batch, in arrays."""
+
+import builtins
+from array import array
+from bisect import bisect_left, bisect_right
+
+ROW_BYTES = 32
+
+
+class Rows:
+    """Batches of one queue in one segment, in offset order. Loaded and fresh rows look the same."""
+
+    __slots__ = ("counts", "first_offsets", "lengths", "positions", "stored_at_ms")
+
+    def __init__(self) -> None:
+        """No rows."""
+        self.first_offsets = array("q")
+        self.positions = array("q")
+        self.stored_at_ms = array("q")
+        self.counts = array("I")
+        self.lengths = array("I")
+
+    def __len__(self) -> int:
+        return len(self.first_offsets)
+
+    def append(self, first_offset: int, count: int, position: int, length: int, stored_at_ms: int) -> None:
+        """Add the next batch: its frame lies at `position` and has `length` bytes of prefix and payload."""
+        self.first_offsets.append(first_offset)
+        self.counts.append(count)
+        self.positions.append(position)
+        self.lengths.append(length)
+        self.stored_at_ms.append(stored_at_ms)
+
+    @property
+    def bytes(self) -> int:
+        """About how much memory the rows take."""
+        return len(self.first_offsets) * ROW_BYTES + 500
+
+    @property
+    def begin_offset(self) -> int:
+        """The first offset; there must be a row."""
+        return self.first_offsets[0]
+
+    @property
+    def end_offset(self) -> int:
+        """The offset after the last; there must be a row."""
+        return self.first_offsets[-1] + self.counts[-1]
+
+    def find(self, offset: int) -> int:
+        """The row whose batch holds `offset`; if it lies in a hole or beyond, -1 - the next row's number."""
+        row = bisect_right(self.first_offsets, offset) - 1
+        if row >= 0 and offset < self.first_offsets[row] + self.counts[row]:
+            return row
+        return -1 - (row + 1)
+
+    def find_time(self, stored_at_ms: int) -> int:
+        """The first row stored at or after that time; the number of rows if there is none."""
+        return bisect_left(self.stored_at_ms, stored_at_ms)
+
+    def encoded(self) -> builtins.bytes:
+        """The columns one after another, little-endian."""
+        return b"".join(
+            column.tobytes()
+            for column in (self.first_offsets, self.positions, self.stored_at_ms, self.counts, self.lengths)
+        )
+
+    @classmethod
+    def decoded(cls, data: builtins.bytes) -> "Rows":
+        """Read what `encoded` wrote."""
+        rows = cls()
+        count = len(data) // ROW_BYTES
+        at = 0
+        for column in (rows.first_offsets, rows.positions, rows.stored_at_ms, rows.counts, rows.lengths):
+            width = column.itemsize * count
+            column.frombytes(data[at : at + width])
+            at += width
+        return rows

@@ -1,0 +1,113 @@
+"""Walking along the frames of a segment, and finding the way again behind damaged bytes."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from ortoo.enode.log.frame import (
+    ALIGNMENT_BYTES,
+    HEADER_BYTES,
+    MAGIC_BYTES,
+    BadHeader,
+    FrameHeader,
+    body_problem,
+    decode_header,
+)
+
+WINDOW_BYTES = 256 << 10
+Read = Callable[[int, int], bytes]
+"""(position, length) to bytes of the log; fewer at the end of the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hole:
+    """Bytes from `position` on that are no frame."""
+
+    position: int
+    length: int
+    reason: str
+
+    @property
+    def end_position(self) -> int:
+        """Where frames go on, or where the scan ended."""
+        return self.position + self.length
+
+
+class Window:
+    """A stretch of the log in memory, so that small frames do not cost a read each."""
+
+    def __init__(self, read: Read, end: int) -> None:
+        """Read with `read`, never beyond `end`."""
+        self._read = read
+        self._end = end
+        self._start = 0
+        self._data = b""
+
+    def bytes_at(self, position: int, length: int) -> bytes:
+        """Bytes from `position`; fewer at the end."""
+        at = position - self._start
+        if at < 0 or at + length > len(self._data):
+            wanted = min(max(length, WINDOW_BYTES), self._end - position)
+            self._data = self._read(position, wanted) if wanted > 0 else b""
+            self._start, at = position, 0
+        return self._data[at : at + length]
+
+    def find_magic(self, position: int) -> int:
+        """The next aligned place from `position` on where a frame's magic number stands; -1 if there is none."""
+        while position < self._end:
+            if not self._start <= position < self._start + len(self._data):
+                if not self.bytes_at(position, ALIGNMENT_BYTES):
+                    return -1
+            at = self._data.find(MAGIC_BYTES, position - self._start)
+            while at >= 0 and (self._start + at) % ALIGNMENT_BYTES:
+                at = self._data.find(MAGIC_BYTES, at + 1)
+            if at >= 0:
+                return self._start + at
+            position = max(position + 1, (self._start + len(self._data)) // ALIGNMENT_BYTES * ALIGNMENT_BYTES)
+            if position % ALIGNMENT_BYTES:
+                position += ALIGNMENT_BYTES - position % ALIGNMENT_BYTES
+        return -1
+
+
+def walk(read: Read, start: int, end: int, *, bodies_from: int | None = None) -> Iterator[FrameHeader | Hole]:
+    """All frames from `start` to `end`, and between them the holes, whose bytes are no frames.
+
+    Headers are always checked; bodies only of frames at `bodies_from` and later (None = never), and a frame with a bad
+    body is a hole. Stale frames, of an earlier opening than one before them, end in a hole too.
+    Errors: Unsupported for whole frames of another version.
+    """
+    window = Window(read, end)
+    position = start
+    store_open = 0
+    hole_at, reason = -1, ""
+    while position < end:
+        problem = ""
+        resume = position + ALIGNMENT_BYTES
+        header: FrameHeader | None = None
+        try:
+            header = decode_header(window.bytes_at(position, HEADER_BYTES), position)
+        except BadHeader as error:
+            problem = str(error)
+        if header is not None:
+            if header.store_open < store_open:
+                problem = f"a stale frame of opening {header.store_open} after one of {store_open}"
+            elif header.end_position > end:
+                problem = f"the frame would end at {header.end_position}, beyond {end}"
+            elif bodies_from is not None and position >= bodies_from:
+                body_bytes = header.prefix_length + header.length
+                problem = body_problem(header, window.bytes_at(position + HEADER_BYTES, body_bytes))
+                resume = header.end_position
+        if header is not None and not problem:
+            if hole_at >= 0:
+                yield Hole(hole_at, position - hole_at, reason)
+                hole_at = -1
+            store_open = header.store_open
+            yield header
+            position = header.end_position
+            continue
+        if hole_at < 0:
+            hole_at, reason = position, problem
+        position = window.find_magic(resume)
+        if position < 0:
+            break
+    if hole_at >= 0:
+        yield Hole(hole_at, end - hole_at, reason)

@@ -1,0 +1,102 @@
+"""The survey of a segment: its queue index made from its frames alone."""
+
+from dataclasses import dataclass, field
+
+from ortoo.enode.log.checkpoint import SLICE_HEAD_BYTES, decode_slice
+from ortoo.enode.log.frame import HEADER_BYTES, Flag, Kind
+from ortoo.enode.log.queue_index import QueueKey, SliceAt
+from ortoo.enode.log.rows import Rows
+from ortoo.enode.log.scan import Hole, Read, walk
+
+
+@dataclass(slots=True)
+class Survey:
+    """What a walk along a segment's headers found."""
+
+    rows: dict[QueueKey, Rows] = field(default_factory=dict)
+    slices: list[SliceAt] = field(default_factory=list)
+    holes: list[Hole] = field(default_factory=list)
+    durable_below: int = 0
+    """The highest position that any frame knew to be on disk."""
+    store_open: int = 0
+    stored_at_ms: int = 0
+    end_position: int = 0
+    """Behind the last frame."""
+    is_ended: bool = False
+    """Whether the last frame says that the segment ends with it."""
+
+    def cut(self, position: int) -> None:
+        """Forget everything from `position` on."""
+        for rows in self.rows.values():
+            while rows and rows.positions[-1] >= position:
+                for column in (rows.first_offsets, rows.positions, rows.stored_at_ms, rows.counts, rows.lengths):
+                    column.pop()
+        self.slices = [one for one in self.slices if one.position < position]
+        self.holes = [
+            Hole(one.position, min(one.end_position, position) - one.position, one.reason)
+            for one in self.holes
+            if one.position < position
+        ]
+        if position < self.end_position:
+            self.end_position, self.is_ended = position, False
+
+
+def survey(read: Read, base: int, end: int) -> Survey:
+    """Walk the headers from `base` to `end`, or to the mark that ends the segment. Errors: Unsupported."""
+    found = Survey(end_position=base)
+    rows_by_queue = found.rows
+    for one in walk(read, base, end):
+        if isinstance(one, Hole):
+            found.holes.append(one)
+            continue
+        if one.durable_below > found.durable_below:
+            found.durable_below = one.durable_below
+        found.store_open = one.store_open
+        if one.stored_at_ms > found.stored_at_ms:
+            found.stored_at_ms = one.stored_at_ms
+        found.end_position = one.end_position
+        if one.kind == Kind.MESSAGES:
+            key = (one.topic_id, one.queue_id)
+            rows = rows_by_queue.get(key)
+            if rows is None:
+                rows = rows_by_queue[key] = Rows()
+            rows.append(
+                one.first_offset, one.item_count, one.position, one.prefix_length + one.length, one.stored_at_ms
+            )  # fmt: skip
+        elif one.kind == Kind.CHECKPOINT:
+            head = read(one.position + HEADER_BYTES, SLICE_HEAD_BYTES)
+            found.slices.append(decode_slice(head).at(one.position))
+        if one.flags & Flag.SEGMENT_END:
+            found.is_ended = True
+            break
+    return found
+
+
+def survey_sealed(read: Read, base: int, next_base: int) -> Survey:
+    """The survey of a segment that must end exactly where the next one begins; a missing rest is a hole."""
+    found = survey(read, base, next_base)
+    if found.end_position < next_base and not (found.holes and found.holes[-1].end_position >= next_base):
+        reason = "the segment's end is missing"
+        found.holes.append(Hole(found.end_position, next_base - found.end_position, reason))
+    found.end_position = next_base
+    return found
+
+
+def find_cut(found: Survey, read: Read, base: int, limit: int) -> int:
+    """Where the log of a crashed store ends, given the survey of its last segment.
+
+    Below the highest `durable_below` that any whole frame states, every byte was on disk once: what is bad there is
+    damage and stays. From there on nothing was acknowledged behind the first bad frame: the log is cut at it.
+    """
+    durable = max(base, min(found.durable_below, limit))
+    start = durable
+    for hole in found.holes:
+        if hole.position < durable < hole.end_position:
+            return durable
+    for one in walk(read, start, limit, bodies_from=start):
+        if isinstance(one, Hole):
+            return one.position
+        start = one.end_position
+        if one.flags & Flag.SEGMENT_END:
+            return start
+    return start

@@ -1,0 +1,145 @@
+"""The store's plain promises: what is appended is read back, also after a restart."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from ortoo.common.clock import SystemClock
+from ortoo.common.errors import Conflict, Invalid, NotFound, OutOfRange, Unavailable
+from ortoo.common.randomness import Randomness
+from ortoo.common.sealed_batch import SealedBatch, crc32c
+from ortoo.enode.disk import RealDisk
+from ortoo.enode.store import FlushMode, Store, StoreSettings, TopicCopy
+
+TOPIC = 77
+SETTINGS = StoreSettings(segment_bytes=64 << 10, headroom_bytes=0, recent_bytes=1 << 20)
+
+
+async def opened(folder: Path, settings: StoreSettings = SETTINGS) -> Store:
+    """A store with one topic of four queues."""
+    store = await Store.open(folder, settings=settings, disk=RealDisk(), clock=SystemClock(), randomness=Randomness(1))
+    await store.put_topics([TopicCopy(TOPIC, "orders", 4, 1)])
+    return store
+
+
+def batch(text: bytes, count: int = 1, producer_id: int = 0, first_sequence: int = 0) -> SealedBatch:
+    """A batch whose bytes are `text`."""
+    return SealedBatch(text, crc32c(text), count, len(text), producer_id, first_sequence)
+
+
+async def read_all(store: Store, queue_id: int = 0) -> list[tuple[int, bytes]]:
+    """Every batch of a queue: first offset and bytes."""
+    found = []
+    offset = store.describe_queues(TOPIC)[queue_id].begin_offset
+    while True:
+        fetched = await store.fetch(TOPIC, queue_id, offset, bytes_max=10_000)
+        if not fetched.batches:
+            return found
+        found += [(one.first_offset, one.batch.records) for one in fetched.batches]
+        offset = fetched.next_offset
+
+
+@pytest.mark.parametrize("threads", [True, False])
+async def test_batches_are_read_back_in_order_and_after_a_restart(tmp_path: Path, threads: bool) -> None:
+    """What was acknowledged has dense offsets and the same bytes, before and after a clean stop, over many segments."""
+    settings = StoreSettings(segment_bytes=64 << 10, headroom_bytes=0, recent_bytes=20_000, threads=threads)
+    store = await opened(tmp_path, settings)
+    expected: list[tuple[int, bytes]] = []
+    for number in range(300):
+        text = b"%06d" % number * 200
+        answer = await store.append(TOPIC, 0, batch(text, 3))
+        assert answer.first_offset == 3 * number
+        assert answer.flush_mode is FlushMode.SYNC
+        expected.append((3 * number, text))
+    assert store.describe().segment_count > 4
+    assert await read_all(store) == expected
+    await store.close()
+    store = await opened(tmp_path, settings)
+    assert await read_all(store) == expected
+    assert (await store.append(TOPIC, 0, batch(b"x"))).first_offset == 900
+    await store.close()
+
+
+async def test_concurrent_appends_share_flushes(tmp_path: Path) -> None:
+    """Appends that arrive while a flush runs become the next one."""
+    store = await opened(tmp_path)
+    before = store.describe().counters["flushes"]
+    answers = await asyncio.gather(*(store.append(TOPIC, n % 4, batch(b"m%d" % n)) for n in range(200)))
+    assert sorted(one.first_offset for one in answers) == sorted(list(range(50)) * 4)
+    assert store.describe().counters["flushes"] - before < 20
+    await store.close()
+
+
+async def test_a_fetch_at_the_end_waits_for_the_next_batch(tmp_path: Path) -> None:
+    """A reader at the end is woken by the next append, and answered empty when its time is over."""
+    store = await opened(tmp_path)
+    reading = asyncio.ensure_future(store.fetch(TOPIC, 1, 0, wait_ms=60_000))
+    await store.append(TOPIC, 1, batch(b"hello"))
+    async with asyncio.timeout(5):
+        assert (await reading).batches[0].batch.records == b"hello"
+    assert (await store.fetch(TOPIC, 1, 1, wait_ms=5)).batches == ()
+    await store.close()
+
+
+async def test_wrong_places_are_refused_by_name(tmp_path: Path) -> None:
+    """Unknown topics and queues, and offsets outside the queue, are named errors."""
+    store = await opened(tmp_path)
+    with pytest.raises(NotFound) as topic:
+        await store.append(1, 0, batch(b"x"))
+    assert topic.value.field == "topic_id"
+    with pytest.raises(NotFound) as queue:
+        await store.append(TOPIC, 4, batch(b"x"))
+    assert queue.value.field == "queue_id"
+    with pytest.raises(OutOfRange):
+        await store.fetch(TOPIC, 0, 1)
+    await store.close()
+    with pytest.raises(Unavailable):
+        await store.append(TOPIC, 0, batch(b"x"))
+
+
+async def test_offsets_survive_and_older_generations_are_fenced(tmp_path: Path) -> None:
+    """Committed offsets are there after a restart; generations never go back."""
+    from ortoo.common.errors import Fenced
+
+    store = await opened(tmp_path)
+    await store.commit_offsets(TOPIC, "g", {0: 5, 1: 7}, 3)
+    await store.commit_offsets(TOPIC, "g", {0: 2}, 3)
+    with pytest.raises(Fenced):
+        await store.commit_offsets(TOPIC, "g", {0: 9}, 2)
+    with pytest.raises(Invalid):
+        await store.commit_offsets(TOPIC, "g", {0: -1})
+    await store.close()
+    store = await opened(tmp_path)
+    assert store.query_offsets(TOPIC, "g") == {0: 2, 1: 7}
+    with pytest.raises(Fenced):
+        await store.commit_offsets(TOPIC, "g", {0: 9}, 2)
+    await store.close()
+
+
+async def test_a_batch_sent_again_is_stored_once(tmp_path: Path) -> None:
+    """A retry answers the first place, also after a restart; a gap is refused as retriable."""
+    store = await opened(tmp_path)
+    first = await store.append(TOPIC, 0, batch(b"a", 2, 9, 0))
+    assert await store.append(TOPIC, 0, batch(b"a", 2, 9, 0)) == first
+    with pytest.raises(Unavailable):
+        await store.append(TOPIC, 0, batch(b"c", 1, 9, 5))
+    with pytest.raises(Conflict):
+        await store.append(TOPIC, 0, batch(b"b", 2, 9, 0))
+    with pytest.raises(NotFound):
+        await store.append(TOPIC, 0, batch(b"c", 1, 10, 5))
+    await store.close()
+    store = await opened(tmp_path)
+    assert (await store.append(TOPIC, 0, batch(b"a", 2, 9, 0))).first_offset == first.first_offset
+    assert (await store.append(TOPIC, 0, batch(b"d", 1, 9, 2))).first_offset == 2
+    await store.close()
+
+
+async def test_a_folder_has_one_owner(tmp_path: Path) -> None:
+    """A second process, another cluster or another enode is refused."""
+    store = await opened(tmp_path)
+    with pytest.raises(Conflict):
+        await opened(tmp_path)
+    await store.close()
+    with pytest.raises(Conflict):
+        await opened(tmp_path, StoreSettings(segment_bytes=64 << 10, headroom_bytes=0, enode="other"))
