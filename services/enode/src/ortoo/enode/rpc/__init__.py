@@ -1,0 +1,1 @@
+"""What the enode offers on the wire: decode, call the store, encode."""

@@ -1,0 +1,90 @@
+"""Append: many batches in flight on one stream, stored as the log takes them."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from ortoo.common.background import Background
+from ortoo.common.errors import Internal, OrtooError
+from ortoo.common.logs import get_logger
+from ortoo.common.sealed_batch import SealedBatch
+from ortoo.common.status import failure_of
+from ortoo.enode.rpc.outbox import Outbox
+from ortoo.enode.rpc.queue_order import QueueOrder, Turn
+from ortoo.enode.store import FlushMode, Store
+from ortoo.enode.topic_copies import TopicCopies
+from ortoo.v1 import enode_pb2
+
+BYTES_IN_FLIGHT_MAX = 32 << 20
+"""How many bytes of one stream may be on their way to the disk before the stream is not read any more."""
+REQUEST_COST_BYTES = 4096
+"""What a request counts besides its batch, so that small ones are bounded as well: 8,192 of them."""
+
+_MODE_OF = {
+    enode_pb2.FLUSH_MODE_UNSPECIFIED: FlushMode.DEFAULT,
+    enode_pb2.FLUSH_MODE_SYNC: FlushMode.SYNC,
+    enode_pb2.FLUSH_MODE_ASYNC: FlushMode.ASYNC,
+}
+_MODE_TO = {mode: number for number, mode in _MODE_OF.items()}
+_log = get_logger("append")
+
+
+class AppendStream:
+    """One open Append call."""
+
+    waits_at_stop = True
+
+    def __init__(self, store: Store, topics: TopicCopies) -> None:
+        self.outbox = Outbox[enode_pb2.AppendResponse](bytes_max=BYTES_IN_FLIGHT_MAX)
+        self._store = store
+        self._topics = topics
+        self._order = QueueOrder[enode_pb2.AppendResponse](self.outbox.put)
+
+    async def serve(self, requests: AsyncIterator[enode_pb2.AppendRequest], background: Background) -> None:
+        """Read requests and begin one append for each; return when the peer sends no more."""
+        async for request in requests:
+            # Each access to a `bytes` field is a copy, so the batch is read from the message once.
+            batch = _batch_of(request)
+            cost_bytes = len(batch.records) + REQUEST_COST_BYTES
+            await self.outbox.reserve(cost_bytes)
+            self.outbox.open_requests += 1
+            turn = self._order.take_turn((request.topic_id, request.queue_id), cost_bytes)
+            background.spawn("append", self._append(request, batch, turn))
+
+    async def _append(
+        self, request: enode_pb2.AppendRequest, batch: SealedBatch, turn: Turn[enode_pb2.AppendResponse]
+    ) -> None:
+        try:
+            answer = await self._stored(request, batch)
+        except OrtooError as error:
+            answer = enode_pb2.AppendResponse(request_id=request.request_id, failure=failure_of(error))
+        except Exception as error:
+            _log.exception("an append failed")
+            defect = Internal(f"the append met a defect ({type(error).__name__}); the enode's log has the details")
+            answer = enode_pb2.AppendResponse(request_id=request.request_id, failure=failure_of(defect))
+        self._order.answer(turn, answer)
+
+    async def _stored(self, request: enode_pb2.AppendRequest, batch: SealedBatch) -> enode_pb2.AppendResponse:
+        topic_id, queue_id = request.topic_id, request.queue_id
+        batch.check()
+        if self._topics.lacks(topic_id, queue_id):
+            await self._topics.arrival(topic_id, queue_id)
+        mode = _MODE_OF.get(request.flush_mode, FlushMode.SYNC)
+        appended = await self._store.append(topic_id, queue_id, batch, flush_mode=mode)
+        return enode_pb2.AppendResponse(
+            request_id=request.request_id,
+            first_offset=appended.first_offset,
+            stored_at_ms=appended.stored_at_ms,
+            flush_mode=_MODE_TO[appended.flush_mode],
+        )
+
+
+def _batch_of(request: Any) -> SealedBatch:
+    batch = request.batch
+    return SealedBatch(
+        batch.records,
+        batch.records_crc32c,
+        batch.count,
+        batch.body_inflated_bytes,
+        batch.producer_id,
+        batch.first_sequence,
+    )

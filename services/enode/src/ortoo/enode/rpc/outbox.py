@@ -1,0 +1,89 @@
+"""What one stream has open: answers on their way out, and how many bytes they may hold on to."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from typing import Generic, TypeVar
+
+R = TypeVar("R")
+
+
+class Outbox(Generic[R]):
+    """The answers of one stream, in the order in which they are put, and a bound on their bytes.
+
+    Bytes are reserved before the work that needs them and given back when the transport takes the answer, so a peer
+    that does not read its answers soon stops being served, and costs no more memory than `bytes_max`. Reservations are
+    granted in the order they were asked for; one that is larger than the bound is granted when it is alone.
+    """
+
+    def __init__(self, *, bytes_max: int) -> None:
+        self.open_requests = 0
+        self._bytes_max = bytes_max
+        self._bytes = 0
+        self._wanting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._ready: deque[tuple[R, int]] = deque()
+        self._ended = False
+        self._abandoned = False
+        self._error: Exception | None = None
+        self._wake: asyncio.Future[None] | None = None
+
+    async def reserve(self, cost_bytes: int) -> None:
+        """Wait until `cost_bytes` more fit, and take them."""
+        if not self._wanting and self._fits(cost_bytes):
+            self._bytes += cost_bytes
+            return
+        granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._wanting.append((cost_bytes, granted))
+        try:
+            await granted
+        except asyncio.CancelledError:
+            if granted.done() and not granted.cancelled():
+                self.release(cost_bytes)
+            raise
+
+    def release(self, cost_bytes: int) -> None:
+        """Give reserved bytes back without an answer."""
+        self._bytes -= cost_bytes
+        while self._wanting and (self._wanting[0][1].done() or self._fits(self._wanting[0][0])):
+            cost, granted = self._wanting.popleft()
+            if not granted.done():
+                self._bytes += cost
+                granted.set_result(None)
+
+    def put(self, answer: R, cost_bytes: int) -> None:
+        """Send the answer of an open request; its reserved bytes are given back when it is taken."""
+        self._ready.append((answer, cost_bytes))
+        self._rouse()
+
+    def end(self, *, abandon_open: bool = False) -> None:
+        """No further requests come; the open ones are still answered, unless they are abandoned."""
+        self._ended = True
+        self._abandoned = abandon_open
+        self._rouse()
+
+    def fail(self, error: Exception) -> None:
+        """End the stream with an error, after what was put before."""
+        self._error = error
+        self.end(abandon_open=True)
+
+    async def __aiter__(self) -> AsyncIterator[R]:
+        """All answers, until the requests have ended and each is answered. Raises the error given to `fail`."""
+        while True:
+            while self._ready:
+                answer, cost_bytes = self._ready.popleft()
+                self.open_requests -= 1
+                self.release(cost_bytes)
+                yield answer
+            if self._ended and (self._abandoned or not self.open_requests):
+                break
+            self._wake = asyncio.get_running_loop().create_future()
+            await self._wake
+        if self._error is not None:
+            raise self._error
+
+    def _fits(self, cost_bytes: int) -> bool:
+        return not self._bytes or self._bytes + cost_bytes <= self._bytes_max
+
+    def _rouse(self) -> None:
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)

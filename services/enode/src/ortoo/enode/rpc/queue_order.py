@@ -1,0 +1,44 @@
+"""Holds back the answer of a request until those of its queue's earlier requests are given."""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+R = TypeVar("R")
+
+
+class Turn(Generic[R]):
+    """A request's place among those of its queue."""
+
+    __slots__ = ("answer", "cost_bytes", "queue")
+
+    def __init__(self, queue: tuple[int, int], cost_bytes: int) -> None:
+        self.queue = queue
+        self.cost_bytes = cost_bytes
+        self.answer: R | None = None
+
+
+class QueueOrder(Generic[R]):
+    """Puts answers in the order of their requests within a queue; queues do not wait for each other."""
+
+    def __init__(self, put: Callable[[R, int], None]) -> None:
+        """`put` takes each answer with its cost when its turn has come."""
+        self._put = put
+        self._queues: dict[tuple[int, int], deque[Turn[R]]] = {}
+
+    def take_turn(self, queue: tuple[int, int], cost_bytes: int) -> Turn[R]:
+        """The next place in `queue`."""
+        turn = Turn[R](queue, cost_bytes)
+        self._queues.setdefault(queue, deque()).append(turn)
+        return turn
+
+    def answer(self, turn: Turn[R], answer: R) -> None:
+        """Give the answer of one place; it and those that waited for it go out when nothing before it is open."""
+        turn.answer = answer
+        turns = self._queues[turn.queue]
+        while turns and turns[0].answer is not None:
+            first = turns.popleft()
+            assert first.answer is not None
+            self._put(first.answer, first.cost_bytes)
+        if not turns:
+            del self._queues[turn.queue]

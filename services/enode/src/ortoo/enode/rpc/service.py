@@ -1,0 +1,65 @@
+"""EnodeService: one method a line, each handed to the module that is about it."""
+
+from collections.abc import AsyncIterator
+
+from ortoo.common.grpc_errors import Context
+from ortoo.enode.rpc.append import AppendStream
+from ortoo.enode.rpc.describe import describe_queues, describe_store
+from ortoo.enode.rpc.fetch import FetchStream
+from ortoo.enode.rpc.offsets import commit_offsets, find_offset, query_offsets
+from ortoo.enode.rpc.streams import Streams
+from ortoo.enode.store import Store
+from ortoo.enode.topic_copies import TopicCopies
+from ortoo.v1 import enode_pb2 as pb
+from ortoo.v1.enode_pb2_grpc import EnodeServiceServicer
+
+NAME = "ortoo.v1.EnodeService"
+
+
+class EnodeService(EnodeServiceServicer):
+    """The storage of one enode, for snodes."""
+
+    def __init__(self, store: Store, topics: TopicCopies) -> None:
+        self._store = store
+        self._topics = topics
+        self.streams: Streams
+
+    async def Append(
+        self, request_iterator: AsyncIterator[pb.AppendRequest], context: Context
+    ) -> AsyncIterator[pb.AppendResponse]:
+        """Store batches."""
+        stream = AppendStream(self._store, self._topics)
+        async for answer in self.streams.run("append", stream, request_iterator):
+            yield answer
+
+    async def FetchBatches(
+        self, request_iterator: AsyncIterator[pb.FetchBatchesRequest], context: Context
+    ) -> AsyncIterator[pb.FetchBatchesResponse]:
+        """Read batches, or wait for them."""
+        stream = FetchStream(self._store, self._topics)
+        async for answer in self.streams.run("fetch", stream, request_iterator):
+            yield answer
+
+    async def CommitOffsets(self, request: pb.CommitOffsetsRequest, context: Context) -> pb.CommitOffsetsResponse:
+        """Store how far a group has consumed."""
+        await self._topics.arrival(request.topic_id)
+        return await commit_offsets(self._store, request)
+
+    async def QueryOffsets(self, request: pb.QueryOffsetsRequest, context: Context) -> pb.QueryOffsetsResponse:
+        """How far a group has consumed."""
+        await self._topics.arrival(request.topic_id)
+        return query_offsets(self._store, request)
+
+    async def DescribeQueues(self, request: pb.DescribeQueuesRequest, context: Context) -> pb.DescribeQueuesResponse:
+        """First and next offset of each queue of a topic."""
+        await self._topics.arrival(request.topic_id)
+        return describe_queues(self._store, request)
+
+    async def FindOffset(self, request: pb.FindOffsetRequest, context: Context) -> pb.FindOffsetResponse:
+        """The first offset stored at or after a time."""
+        await self._topics.arrival(request.topic_id, request.queue_id)
+        return await find_offset(self._store, request)
+
+    async def DescribeStore(self, request: pb.DescribeStoreRequest, context: Context) -> pb.DescribeStoreResponse:
+        """The store as a whole."""
+        return describe_store(self._store)
