@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ortoo.common.clock import SystemClock
-from ortoo.common.errors import Conflict, Invalid, NotFound, OutOfRange, Unavailable
+from ortoo.common.errors import Conflict, Fenced, Invalid, NotFound, OutOfRange, Unavailable
 from ortoo.common.randomness import Randomness
 from ortoo.common.sealed_batch import SealedBatch, crc32c
 from ortoo.enode.disk import RealDisk
@@ -74,7 +74,7 @@ async def test_concurrent_appends_share_flushes(tmp_path: Path) -> None:
 async def test_a_fetch_at_the_end_waits_for_the_next_batch(tmp_path: Path) -> None:
     """A reader at the end is woken by the next append, and answered empty when its time is over."""
     store = await opened(tmp_path)
-    reading = asyncio.ensure_future(store.fetch(TOPIC, 1, 0, wait_ms=60_000))
+    reading = asyncio.get_running_loop().create_task(store.fetch(TOPIC, 1, 0, wait_ms=60_000))
     await store.append(TOPIC, 1, batch(b"hello"))
     async with asyncio.timeout(5):
         assert (await reading).batches[0].batch.records == b"hello"
@@ -100,8 +100,6 @@ async def test_wrong_places_are_refused_by_name(tmp_path: Path) -> None:
 
 async def test_offsets_survive_and_older_generations_are_fenced(tmp_path: Path) -> None:
     """Committed offsets are there after a restart; generations never go back."""
-    from ortoo.common.errors import Fenced
-
     store = await opened(tmp_path)
     await store.commit_offsets(TOPIC, "g", {0: 5, 1: 7}, 3)
     await store.commit_offsets(TOPIC, "g", {0: 2}, 3)

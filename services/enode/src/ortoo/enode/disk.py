@@ -33,7 +33,10 @@ class File(Protocol):
         """Read up to `length` bytes; fewer only at the end of the file."""
 
     def sync_data(self) -> None:
-        """Make everything written so far durable, with the file's size. An OSError means: never trust this file's tail again."""
+        """Make everything written so far durable, with the file's size.
+
+        Errors: OSError; then the file's tail is never to be trusted again.
+        """
 
     def size_bytes(self) -> int:
         """The file's size."""

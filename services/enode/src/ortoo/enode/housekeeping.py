@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
 from ortoo.common.clock import Clock
@@ -12,8 +13,10 @@ from ortoo.enode.disk import Disk
 from ortoo.enode.log.appender import Appender
 from ortoo.enode.log.catalog import Catalog, Sealed
 from ortoo.enode.log.checkpoint import SLICE_HEAD_BYTES, Slice, cut_slices, newest_complete
+from ortoo.enode.log.clean_stop import FILE_NAME as CLEAN_NAME
+from ortoo.enode.log.clean_stop import CleanStop
 from ortoo.enode.log.disk_work import DiskWork
-from ortoo.enode.log.frame import HEADER_BYTES, Flag, Kind
+from ortoo.enode.log.frame import HEADER_BYTES, Flag
 from ortoo.enode.log.identity import write_whole
 from ortoo.enode.log.queue_index import Contents, encode_index
 from ortoo.enode.log.reader import Reader
@@ -21,6 +24,7 @@ from ortoo.enode.log.recent import Recent
 from ortoo.enode.log.retention import expired_count
 from ortoo.enode.log.segment import Segment, index_name
 from ortoo.enode.log.spares import Spares
+from ortoo.enode.state.changes import encode_changes
 from ortoo.enode.state.fold import State
 from ortoo.enode.store_settings import StoreSettings
 
@@ -108,8 +112,8 @@ class Housekeeping:
         checkpoint_id = appender.appended_position
         self.changes = self.frames = 0
         self._checkpoint_is_due = True
-        number = 0
-        for changes, is_last in cut_slices(self._state.checkpoint(), self._settings.checkpoint_slice_bytes):
+        slices = cut_slices(self._state.checkpoint(), self._settings.checkpoint_slice_bytes)
+        for number, (changes, is_last) in enumerate(slices):
             total = number + 1 if is_last else 0
             part = Slice(checkpoint_id, number, total, fold_from, appender.durable_position, changes)
             length = SLICE_HEAD_BYTES + len(changes)
@@ -117,7 +121,6 @@ class Housekeeping:
                 await appender.make_room(length, is_state=True)
             appender.append_slice(part)
             await appender.flush()
-            number += 1
         self.checkpoint_from = fold_from
         self._checkpoint_is_due = False
 
@@ -156,6 +159,16 @@ class Housekeeping:
                 else:
                     self._catalog.indexed(sealed, contents)
             self._sealed.popleft()
+
+    async def leave_marker(self, folder: Path) -> None:
+        """Write the marker of a clean stop; everything is durable and every sealed segment has its index file."""
+        appender = self._appender
+        rows, slices, holes = self._catalog.active_contents()
+        position, stored_at_ms = appender.durable_position, appender.stored_at_ms
+        _, index = encode_index(self._catalog.active.base, position, stored_at_ms, rows, slices, holes)
+        state = encode_changes(tuple(self._state.checkpoint()))
+        marker = CleanStop(position, appender.store_open, stored_at_ms, state, index)
+        await self._work.run(write_whole, self._disk, folder / CLEAN_NAME, marker.encoded())
 
     def _delete(self, segment: Segment) -> None:
         self._disk.remove(segment.path)

@@ -19,24 +19,22 @@ from ortoo.enode.answers import (
     StoreDescription,
     TopicCopy,
 )
+from ortoo.enode.committer import Committer
 from ortoo.enode.disk import DirectoryLock, Disk
 from ortoo.enode.housekeeping import Housekeeping, close_mark
 from ortoo.enode.log.appender import Appender
 from ortoo.enode.log.catalog import QueueLog
-from ortoo.enode.log.clean_stop import FILE_NAME as CLEAN_NAME
-from ortoo.enode.log.clean_stop import CleanStop
 from ortoo.enode.log.disk_work import DiskWork, InlineDiskWork, ThreadedDiskWork
-from ortoo.enode.log.frame import HEADER_BYTES, Flag, Kind, new_header
+from ortoo.enode.log.frame import Flag, Kind, new_header
 from ortoo.enode.log.group import Group
-from ortoo.enode.log.identity import Identity, claim, write_whole
-from ortoo.enode.log.queue_index import encode_index
+from ortoo.enode.log.identity import Identity, claim
 from ortoo.enode.log.reader import Reader
 from ortoo.enode.log.recent import Recent
 from ortoo.enode.log.recovery import Recovered, forget_clean_stop, recover
 from ortoo.enode.log.segment import Segment
 from ortoo.enode.log.spares import Spares
 from ortoo.enode.log.waiting import Waiting
-from ortoo.enode.state.changes import Change, OffsetsCommitted, TopicGone, WindowBatch, encode_changes
+from ortoo.enode.state.changes import Change, OffsetsCommitted, TopicGone, WindowBatch
 from ortoo.enode.state.dedup import Duplicate, Sequencer
 from ortoo.enode.state.offsets import Reservations
 from ortoo.enode.state.topics import put
@@ -131,10 +129,10 @@ class Store:
         self._spares = Spares(
             disk, folder, work, segment_bytes=settings.segment_bytes, headroom_bytes=settings.headroom_bytes
         )
-        self._next_segments: list[Segment] = []
         self._closed = False
-        self._appends = self._appended_bytes = self._appended_messages = self._fetches = 0
+        self._fetches = 0
         self._appender: Appender
+        self._committer: Committer
         self._housekeeping: Housekeeping
 
     async def _start(self, recovered: Recovered) -> None:
@@ -157,12 +155,16 @@ class Store:
             clock=self._clock,
             work=self._work,
             spares=self._spares,
-            on_durable=self._apply,
-            on_roll=lambda _, segment: self._next_segments.append(segment),
+            on_durable=self._show,
+            on_roll=self._roll,
         )
         self._housekeeping = Housekeeping(
             settings=self._settings, clock=self._clock, disk=self._disk, work=self._work, appender=self._appender,
             catalog=catalog, state=self._state, reader=self._reader, recent=self._recent, spares=self._spares,
+        )  # fmt: skip
+        self._committer = Committer(
+            catalog=catalog, state=self._state, sequencer=self._sequencer, reservations=self._reservations,
+            recent=self._recent, waiting=self._waiting, housekeeping=self._housekeeping,
         )  # fmt: skip
         if recovered.active is None:
             if catalog.segments:
@@ -277,9 +279,7 @@ class Store:
         last = batches[-1]
         return Fetched(batches, last.first_offset + last.batch.count, queue.end_offset)
 
-    async def commit_offsets(
-        self, topic_id: int, group: str, offsets: Mapping[int, int], generation: int = 0
-    ) -> None:
+    async def commit_offsets(self, topic_id: int, group: str, offsets: Mapping[int, int], generation: int = 0) -> None:
         """Store how far `group` has consumed each queue (queue id to next offset). Returns when it is durable.
 
         A smaller offset than stored wins. `generation` 0 is not compared; otherwise one that is older than the queue's
@@ -348,9 +348,9 @@ class Store:
             reason=reason,
             damages=tuple(catalog.damages),
             counters={
-                "appends": self._appends,
-                "appended_messages": self._appended_messages,
-                "appended_bytes": self._appended_bytes,
+                "appends": self._committer.appends,
+                "appended_messages": self._committer.appended_messages,
+                "appended_bytes": self._committer.appended_bytes,
                 "pending_bytes": appender.pending_bytes,
                 "flushes": appender.flushes,
                 "fetches": self._fetches,
@@ -394,9 +394,7 @@ class Store:
             if not appender.failure and not appender.full:
                 await appender.flush()
                 await self._housekeeping.index_sealed()
-                await self._work.run(
-                    write_whole, self._disk, self._folder / CLEAN_NAME, self._clean_stop().encoded()
-                )  # fmt: skip
+                await self._housekeeping.leave_marker(self._folder)
             else:
                 appender.failure = appender.failure or appender.full
                 appender.fail_waiting()
@@ -407,14 +405,11 @@ class Store:
             self._catalog.close()
             self._lock.release()
 
-    def _clean_stop(self) -> CleanStop:
-        """What the marker of a clean stop says."""
-        appender = self._appender
-        rows, slices, holes = self._catalog.active_contents()
-        active = self._catalog.active
-        _, index = encode_index(active.base, appender.durable_position, appender.stored_at_ms, rows, slices, holes)
-        state = encode_changes(tuple(self._state.checkpoint()))
-        return CleanStop(appender.durable_position, appender.store_open, appender.stored_at_ms, state, index)
+    def _show(self, group: Group) -> None:
+        self._committer.commit(group)
+
+    def _roll(self, segment: Segment) -> None:
+        self._committer.next_segments.append(segment)
 
     def _topic(self, topic_id: int) -> TopicCopy:
         topic = self._state.topics.get(topic_id)
@@ -479,48 +474,6 @@ class Store:
         appender.want_flush()
         for waiter in waiters:
             await waiter
-
-    def _apply(self, group: Group) -> None:
-        """Fold a group that became durable, and show it to readers."""
-        catalog, state, recent = self._catalog, self._state, self._recent
-        woken: dict[QueueLog, None] = {}
-        for entry in group.entries:
-            header = entry.header
-            if entry.batch is not None:
-                queue = entry.queue
-                catalog.add_batch(
-                    queue, header.first_offset, header.item_count, header.position, header.length + header.prefix_length,
-                    header.stored_at_ms,
-                )  # fmt: skip
-                state.apply_messages(header)
-                if header.producer_id:
-                    self._sequencer.settle((header.topic_id, header.queue_id, header.producer_id))
-                recent.put(header.position, StoredBatch(header.first_offset, header.stored_at_ms, entry.batch))
-                self._appends += 1
-                self._appended_messages += header.item_count
-                self._appended_bytes += header.length
-                if queue.waiters:
-                    woken[queue] = None
-            elif entry.changes:
-                for change in entry.changes:
-                    self._apply_change(change)
-                self._housekeeping.count_changes(len(entry.changes))
-            elif entry.slice_at is not None:
-                catalog.add_slice(entry.slice_at)
-            if header.flags & Flag.SEGMENT_END:
-                self._housekeeping.sealed(catalog.seal(catalog.active))
-                catalog.segments.append(self._next_segments.pop(0))
-        for queue in woken:
-            self._waiting.wake(queue)
-
-    def _apply_change(self, change: Change) -> None:
-        self._state.apply(change)
-        if isinstance(change, OffsetsCommitted):
-            self._reservations.settle(change)
-        elif isinstance(change, TopicGone):
-            for queue in self._catalog.forget_topic(change.topic_id):
-                self._waiting.wake(queue)
-        self._catalog.floor = self._state.floor
 
 
 def _out_of_range(queue: QueueLog, from_offset: int) -> OutOfRange:

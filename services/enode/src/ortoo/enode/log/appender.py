@@ -1,4 +1,4 @@
-"""The writing end of the log: positions, segments, flush groups. Belongs to the event loop, except for the disk work."""
+"""The writing end of the log: positions, segments, flush groups. It belongs to the event loop."""
 
 import asyncio
 import errno
@@ -46,12 +46,12 @@ class Appender:
         work: DiskWork,
         spares: Spares,
         on_durable: Callable[[Group], None],
-        on_roll: Callable[[Segment, Segment], None],
+        on_roll: Callable[[Segment], None],
     ) -> None:
         """Go on at `position` in `active`; everything before is durable.
 
-        `on_durable` gets each group when it is on disk, before its waiters; `on_roll` gets the full and the new
-        segment as soon as positions are given out in the new one.
+        `on_durable` gets each group when it is on disk, before its waiters; `on_roll` gets each new
+        segment as soon as positions are given out in it.
         """
         self.active = active
         self.appended_position = position
@@ -121,7 +121,12 @@ class Appender:
                         raise Unavailable(f"no new segment could be made: {error}") from error
                     self._roll(
                         Segment(
-                            self.active.disk, self.active.folder, 0, spare.size_bytes, file=spare.file, source=spare.path
+                            self.active.disk,
+                            self.active.folder,
+                            0,
+                            spare.size_bytes,
+                            file=spare.file,
+                            source=spare.path,
                         )
                     )
         finally:
@@ -151,7 +156,7 @@ class Appender:
         segment.base = self.appended_position
         segment.limit += segment.base
         self.active = segment
-        self._on_roll(full, segment)
+        self._on_roll(segment)
 
     # accepting; the caller made sure of room
 

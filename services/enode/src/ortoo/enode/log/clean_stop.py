@@ -31,9 +31,15 @@ class CleanStop:
         """The file's bytes."""
         body = (
             _HEAD.pack(
-                MAGIC, VERSION, 0, self.end_position, self.store_open, self.stored_at_ms, len(self.state),
+                MAGIC,
+                VERSION,
+                0,
+                self.end_position,
+                self.store_open,
+                self.stored_at_ms,
+                len(self.state),
                 len(self.active_index),
-            )  # fmt: skip
+            )
             + self.state
             + self.active_index
         )
@@ -53,5 +59,3 @@ def decode_clean_stop(data: bytes) -> CleanStop | None:
     return CleanStop(
         end_position, store_open, stored_at_ms, data[_HEAD.size : at_index], data[at_index : at_index + index_bytes]
     )
-
-

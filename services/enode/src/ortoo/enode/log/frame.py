@@ -153,8 +153,8 @@ def new_header(
     """A header of the current version; `encoded` gives it its CRC."""
     return FrameHeader(
         MAGIC, VERSION, kind, 0, position, durable_below, leader_epoch, store_open, flags, length, prefix_length,
-        payload_crc, prefix_crc, topic_id, queue_id, item_count, first_offset, stored_at_ms, producer_id, first_sequence,
-        min_deliver_at_ms, max_deliver_at_ms, inflated_bytes, 0,
+        payload_crc, prefix_crc, topic_id, queue_id, item_count, first_offset, stored_at_ms, producer_id,
+        first_sequence, min_deliver_at_ms, max_deliver_at_ms, inflated_bytes, 0,
     )  # fmt: skip
 
 

@@ -33,7 +33,9 @@ def decode_identity(data: bytes, file: Path) -> Identity:
     line, _, rest = data.partition(b"\n")
     line += b"\n"
     if rest.strip() != b"crc32c %08x" % crc32c(line):
-        raise DataLoss(f"{file} is damaged: put it back from a copy, or move the folder away to start with an empty one")
+        raise DataLoss(
+            f"{file} is damaged: put it back from a copy, or move the folder away to start with an empty one"
+        )
     fields = json.loads(line)
     if fields.pop("version") != VERSION:
         raise Unsupported(f"{file} is of a newer version: upgrade this process")

@@ -92,15 +92,30 @@ def encode_index(
         rows = rows_by_queue[topic_id, queue_id]
         block = rows.encoded()
         entry = QueueEntry(
-            topic_id, queue_id, len(rows), rows.begin_offset, rows.end_offset, rows.stored_at_ms[0],
-            rows.stored_at_ms[-1], block_at, crc32c(block),
-        )  # fmt: skip
+            topic_id,
+            queue_id,
+            len(rows),
+            rows.begin_offset,
+            rows.end_offset,
+            rows.stored_at_ms[0],
+            rows.stored_at_ms[-1],
+            block_at,
+            crc32c(block),
+        )
         entries.append(entry)
         table.append(
             _QUEUE.pack(
-                topic_id, queue_id, entry.row_count, entry.begin_offset, entry.end_offset, entry.first_stored_at_ms,
-                entry.last_stored_at_ms, block_at, entry.block_crc, 0,
-            )  # fmt: skip
+                topic_id,
+                queue_id,
+                entry.row_count,
+                entry.begin_offset,
+                entry.end_offset,
+                entry.first_stored_at_ms,
+                entry.last_stored_at_ms,
+                block_at,
+                entry.block_crc,
+                0,
+            )
         )
         blocks.append(block)
         block_at += len(block)

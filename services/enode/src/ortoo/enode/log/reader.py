@@ -160,7 +160,9 @@ class Reader:
 
     def _remember(self, bad: BadFrame) -> Damage:
         place = bad.place
-        lost = DamagedQueue(place.topic_id, place.queue_id, place.first_offset, place.first_offset + place.message_count)
+        lost = DamagedQueue(
+            place.topic_id, place.queue_id, place.first_offset, place.first_offset + place.message_count
+        )
         damage = Damage(
             segment_name(place.segment.base), place.position, frame_bytes(place.length), bad.reason, (lost,)
         )
@@ -241,6 +243,11 @@ def read_place(place: Place) -> StoredBatch | BadFrame:
         header.first_offset,
         header.stored_at_ms,
         SealedBatch(
-            records, header.payload_crc, header.item_count, header.inflated_bytes, header.producer_id, header.first_sequence
+            records,
+            header.payload_crc,
+            header.item_count,
+            header.inflated_bytes,
+            header.producer_id,
+            header.first_sequence,
         ),
     )

@@ -4,9 +4,9 @@ Runs before anything else touches the store, wholly on blocking calls; it never 
 """
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
-from ortoo.enode.answers import Damage
 from ortoo.enode.disk import Disk
 from ortoo.enode.log.catalog import Catalog
 from ortoo.enode.log.clean_stop import FILE_NAME as CLEAN_NAME
@@ -55,8 +55,10 @@ class Recovered:
 
 
 def recover(disk: Disk, folder: Path, *, repairs: bool = True) -> Recovered:
-    """Find out what a folder holds. With `repairs` (the default) also cut a torn tail, make missing index files and
-    remove leftovers; without, nothing is written.
+    """Find out what a folder holds.
+
+    With `repairs` (the default) also cut a torn tail, make missing index files and remove leftovers; without, nothing
+    is written.
 
     Errors: DataLoss, Unsupported, OSError.
     """
@@ -70,7 +72,7 @@ def recover(disk: Disk, folder: Path, *, repairs: bool = True) -> Recovered:
         return Recovered(catalog, State(), 0, 0, 0, None, was_clean=False)
     holes: list[Hole] = []
     slices: list[SliceAt] = []
-    for base, next_base in zip(starts, starts[1:], strict=False):
+    for base, next_base in pairwise(starts):
         segment = Segment(disk, folder, base, next_base)
         contents = _sealed_contents(disk, segment, next_base, names, repairs=repairs)
         catalog.load_sealed(segment, contents)
@@ -159,9 +161,7 @@ def _after_clean_stop(catalog: Catalog, last: Segment, clean: CleanStop) -> Reco
         catalog, state, clean.end_position, clean.store_open, clean.stored_at_ms, last, was_clean=True
     )  # fmt: skip
     _settle_ranges(recovered)
-    holes = [
-        Hole(at, length, "damaged") for one in (*catalog.contents.values(), contents) for at, length in one.holes
-    ]
+    holes = [Hole(at, length, "damaged") for one in (*catalog.contents.values(), contents) for at, length in one.holes]
     catalog.damages = damages_of(catalog, holes, state)
     return recovered
 

@@ -68,8 +68,8 @@ class Refold:
         begin = self._segments[0].base if self._segments else 0
         if begin:
             raise DataLoss(
-                f"{self._segments[0].path} is the first segment, it begins at position {begin}, and no whole checkpoint "
-                "of the state is left behind it: put the missing segments back, or run "
+                f"{self._segments[0].path} is the first segment, it begins at position {begin}, and no whole "
+                "checkpoint of the state is left behind it: put the missing segments back, or run "
                 f"`ortoo-enode repair {self._segments[0].folder} --without-checkpoint`"
             )
         return 0

@@ -54,9 +54,9 @@ class Window:
     def find_magic(self, position: int) -> int:
         """The next aligned place from `position` on where a frame's magic number stands; -1 if there is none."""
         while position < self._end:
-            if not self._start <= position < self._start + len(self._data):
-                if not self.bytes_at(position, ALIGNMENT_BYTES):
-                    return -1
+            is_here = self._start <= position < self._start + len(self._data)
+            if not is_here and not self.bytes_at(position, ALIGNMENT_BYTES):
+                return -1
             at = self._data.find(MAGIC_BYTES, position - self._start)
             while at >= 0 and (self._start + at) % ALIGNMENT_BYTES:
                 at = self._data.find(MAGIC_BYTES, at + 1)
