@@ -7,7 +7,8 @@ from typing import Any
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from ortoo.common.errors import Conflict, Internal, NotFound, Unsupported
+
+from ortoo.common.errors import Conflict, Internal, Invalid, NotFound, Unsupported
 from ortoo.common.grpc_channels import Channels
 from ortoo.common.grpc_server import GrpcServer
 from ortoo.common.status import rpc_errors
@@ -54,6 +55,17 @@ async def test_errors_arrive_as_they_were_raised() -> None:
             await stub.GetTopic(namesrv_pb2.GetTopicRequest(name="defect"))
         with pytest.raises(Unsupported), rpc_errors("name server"):
             await stub.ListTopics(namesrv_pb2.ListTopicsRequest())
+
+
+async def test_bytes_that_are_no_request_are_invalid() -> None:
+    """Garbage instead of a protobuf message is the caller's error, not a defect of the server."""
+    async with server_of(Names()) as server, Channels() as channels:
+        for call in (
+            channels.to(server.address).unary_unary(f"/{NAME}/GetTopic")(b"\xff\xff\xff"),
+            channels.to(server.address).unary_stream(f"/{NAME}/WatchRoutes")(b"\xff\xff\xff").read(),
+        ):
+            with pytest.raises(Invalid, match="are not a request of"), rpc_errors("name server"):
+                await call
 
 
 async def test_ready_is_told_by_the_health_service() -> None:

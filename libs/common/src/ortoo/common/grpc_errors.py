@@ -5,7 +5,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import grpc
-from ortoo.common.errors import Internal, OrtooError, Unsupported
+from google.protobuf.message import DecodeError
+
+from ortoo.common.errors import Internal, Invalid, OrtooError, Unsupported
 from ortoo.common.logs import get_logger
 from ortoo.common.status import FAILURE_METADATA_KEY, failure_of, status_of
 
@@ -41,12 +43,32 @@ class ErrorTranslation(grpc.aio.ServerInterceptor):
                 if handler.request_streaming
                 else grpc.unary_unary_rpc_method_handler
             )
-        return make(wrapped, handler.request_deserializer, handler.response_serializer)
+        read = handler.request_deserializer
+        return make(wrapped, read if handler.request_streaming else _guarded(read), handler.response_serializer)
+
+
+class _Undecodable:
+    """Stands for a request whose bytes are not its message, so that the handler's wrapper can say so."""
+
+    def __init__(self, error: DecodeError) -> None:
+        self.error = error
+
+
+def _guarded(read: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
+    def read_or_mark(data: bytes) -> Any:
+        try:
+            return read(data)
+        except DecodeError as error:
+            return _Undecodable(error)
+
+    return read_or_mark
 
 
 def _unary(call: Any, method: str) -> Any:
     async def translated(request: Any, context: Context) -> Any:
         try:
+            if isinstance(request, _Undecodable):
+                raise request.error
             return await call(request, context)
         except Exception as error:
             await _abort(context, error, method)
@@ -57,6 +79,8 @@ def _unary(call: Any, method: str) -> Any:
 def _stream(call: Any, method: str) -> Any:
     async def translated(request: Any, context: Context) -> Any:
         try:
+            if isinstance(request, _Undecodable):
+                raise request.error
             async for response in call(request, context):
                 yield response
         except Exception as error:
@@ -70,6 +94,8 @@ async def _abort(context: Context, error: Exception, method: str) -> None:
         raise error
     if isinstance(error, NotImplementedError):
         error = Unsupported(f"{method} is not implemented by this server; upgrade it, or call another role")
+    if isinstance(error, DecodeError):
+        error = Invalid(f"the bytes are not a request of {method} ({error}); build them from the proto of this version")
     if not isinstance(error, OrtooError):
         _log.error("a handler failed", method=method, exc_info=error)
         error = Internal(f"{method} met a defect ({type(error).__name__}); the server's log has the details")
