@@ -51,7 +51,7 @@ async def open_enode(
     # The flush thread needs the interpreter for a moment after each fdatasync. Beside a busy event loop it waits a
     # whole switch interval for that: with CPython's 5 ms a flush of 0.12 ms takes 11.
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    name_servers = NameServers(settings.namesrv)
+    name_servers = NameServers(settings.namesrv_address)
     async with contextlib.AsyncExitStack() as parts:
         store = await Store.open(
             settings.data_dir, settings=settings.store, disk=disk, clock=clock, randomness=randomness

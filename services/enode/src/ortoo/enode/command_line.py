@@ -40,7 +40,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 def settings_of(arguments: argparse.Namespace) -> Loaded[Settings]:
     """The settings, with the command line's first. Errors: Invalid."""
-    return load(file=arguments.file, overrides={"namesrv": arguments.namesrv})
+    return load(file=arguments.file, overrides={"namesrv_address": arguments.namesrv})
 
 
 def run_tool(arguments: argparse.Namespace) -> int:

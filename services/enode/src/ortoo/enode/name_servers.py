@@ -10,11 +10,11 @@ class NameServers:
         """Take `host:port`, several separated by `;`. Errors: Invalid."""
         self._addresses = tuple(part.strip() for part in addresses.split(";") if part.strip())
         if not self._addresses:
-            raise Invalid("no name server; give host:port, several separated by ;", field="namesrv")
+            raise Invalid("no name server; give host:port, several separated by ;", field="namesrv_address")
         for address in self._addresses:
             host, colon, port = address.rpartition(":")
             if not (host and colon and port.isdigit() and 0 < int(port) < 65536):
-                raise Invalid(f"{address!r}; expected host:port, several separated by ;", field="namesrv")
+                raise Invalid(f"{address!r}; expected host:port, several separated by ;", field="namesrv_address")
         self._chosen = 0
 
     @property

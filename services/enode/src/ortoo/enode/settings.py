@@ -14,7 +14,15 @@ from ortoo.enode.name_servers import NameServers
 from ortoo.enode.store_settings import StoreSettings
 
 ENVIRON_PREFIX = "ORTOO_ENODE_"
-IMPORTANT = ("name", "cluster", "listen_address", "advertised_address", "namesrv", "data_dir", "store.flush_mode")
+IMPORTANT = (
+    "name",
+    "cluster",
+    "listen_address",
+    "advertised_address",
+    "namesrv_address",
+    "data_dir",
+    "store.flush_mode",
+)
 
 
 @dataclass(frozen=True)
@@ -29,7 +37,7 @@ class Settings:
     """host:port to serve on; port 0 takes any free one."""
     advertised_address: str = ""
     """host:port where snodes reach this enode. Empty = the listen address."""
-    namesrv: str = "127.0.0.1:8071"
+    namesrv_address: str = "127.0.0.1:8071"
     """host:port of the name server, several of one cluster separated by `;`."""
     data_dir: Path = Path("ortoo-data/enode")
     """Folder of the store."""
@@ -48,7 +56,7 @@ class Settings:
         """Refuse settings that cannot work. Errors: Invalid, naming the field."""
         check_process_name(self.name, "name")
         check_process_name(self.cluster, "cluster")
-        NameServers(self.namesrv)
+        NameServers(self.namesrv_address)
         for name in ("listen_address", "advertised_address"):
             _check_address(name, getattr(self, name))
         if self.advertised_address.endswith(":0"):

@@ -50,7 +50,10 @@ class TopicCopies:
 
     def _missing(self, topic_id: int, queue_id: int) -> OrtooError:
         if not self.watching:
-            return Unavailable(f"enode {self._enode} does not know topic id {topic_id} and no name server answers it")
+            return Unavailable(
+                f"enode {self._enode} does not know queue {queue_id} of topic id {topic_id}, and it cannot ask: "
+                "no name server answers it"
+            )
         if topic_id not in self._queue_counts:
             return NotFound(f"enode {self._enode} has no topic with id {topic_id}; refresh the route", field="topic_id")
         return NotFound(
