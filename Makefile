@@ -55,8 +55,9 @@ protos-check: $(READY)  ## Lint protos/ and compare libs/wire with it
 	@buf lint
 	@$(PY) libs/wire/generate.py --check
 
-docs: $(READY)  ## Regenerate what documents are generated: the list of decisions
+docs: $(READY)  ## Regenerate what documents are generated: the decisions' list, the client's public names
 	@$(PY) -m tests.repo.adr_index docs/adr
+	@$(PY) -m tests.repo.client_api docs/client-api.md
 
 clean:  ## Remove caches and what runs left behind; .venv stays
 	@rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist .ortoo
@@ -70,7 +71,7 @@ types: $(READY)
 	@$(PY) -m mypy
 
 imports: $(READY)
-	@lint-imports --no-timings || { echo 'an import crosses a border: see [tool.importlinter] in pyproject.toml'; exit 1; }
+	@lint-imports || { echo 'an import crosses a border: see [tool.importlinter] in pyproject.toml'; exit 1; }
 
 quick-tests: $(READY)
 	@$(PYTEST) $(QUICK_TESTS)

@@ -1,0 +1,65 @@
+"""The public names of `ortoo.client`, as text: `make docs` writes docs/client-api.md, a test compares it."""
+
+import enum
+import inspect
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import ortoo.client
+
+HEAD = """# The client's public names
+
+Everything an application may rely on: the names in `ortoo.client.__all__`, with their methods and arguments.
+A change of this list is a change of the API; it is made on purpose or not at all. This page is made by `make docs`.
+
+```python
+"""
+
+
+def api_of(module: ModuleType) -> str:
+    """The page for a module with `__all__`: each public name, one line for each of its public members."""
+    lines = [line for name in sorted(module.__all__) for line in _described(name, getattr(module, name))]
+    return HEAD + "\n".join(lines) + "\n```\n"
+
+
+def _described(name: str, value: object) -> Iterator[str]:
+    if inspect.isclass(value):
+        bases = ", ".join(base.__name__ for base in value.__bases__ if base is not object)
+        yield f"class {name}({bases})" if bases else f"class {name}"
+        if issubclass(value, enum.Enum):
+            yield from (f"    {member.name} = {member.value!r}" for member in value)
+            return
+        if not issubclass(value, BaseException):
+            yield f"    {_signature('__init__', value)}"
+        for member_name in sorted(vars(value)):
+            if not member_name.startswith("_"):
+                yield from _member(member_name, inspect.getattr_static(value, member_name))
+    elif inspect.isroutine(value):
+        yield _signature(name, value)
+    else:
+        yield f"{name}: {type(value).__name__}"
+
+
+def _member(name: str, value: object) -> Iterator[str]:
+    if isinstance(value, property):
+        yield f"    {name}: property"
+    elif isinstance(value, classmethod | staticmethod):
+        yield f"    {type(value).__name__} {_signature(name, value.__func__)}"
+    elif inspect.isroutine(value):
+        yield f"    {_signature(name, value)}"
+
+
+def _signature(name: str, value: object) -> str:
+    kind = "async def" if inspect.iscoroutinefunction(value) else "def"
+    try:
+        text = str(inspect.signature(value)) if callable(value) else "()"
+    except ValueError:
+        text = "(...)"
+    return re.sub(r" at 0x[0-9a-f]+", "", f"{kind} {name}{text}").replace("\n", " ")
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(api_of(ortoo.client), encoding="utf-8")
