@@ -26,7 +26,8 @@ def test_a_changed_argument_changes_the_list() -> None:
     module = types.ModuleType("planted")
 
     class Thing:
-        async def send(self, body: bytes, *, tag: str = "") -> int: ...
+        async def send(self, body: bytes, *, tag: str = "") -> int:
+            return len(body) + len(tag)
 
         def _hidden(self) -> None: ...
 
