@@ -44,6 +44,14 @@ async def test_failure_of_a_task_ends_the_block() -> None:
     assert caught.group_contains(ValueError)
 
 
+async def test_error_of_the_body_stays_as_it_is() -> None:
+    """An error in the block itself is not wrapped, so that callers catch it by its kind."""
+    with pytest.raises(KeyError):
+        async with Background("owner") as background:
+            background.spawn("forever", asyncio.Event().wait())
+            raise KeyError("x")
+
+
 async def test_periodic_step_survives_its_own_failure() -> None:
     """One failed round does not stop the rounds after it."""
     clock = SteppedClock()

@@ -33,7 +33,12 @@ class Background:
     ) -> None:
         for task in tuple(self._tasks):
             task.cancel()
-        await self._group.__aexit__(kind, error, traceback)
+        try:
+            await self._group.__aexit__(kind, error, traceback)
+        except BaseExceptionGroup as group:
+            if group.exceptions != (error,):
+                raise
+            # Only the block's body failed: its own error goes on, not wrapped into a group of one.
 
     def spawn(self, name: str, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Run `work` until it ends or the block is left."""
