@@ -42,7 +42,7 @@ class EnodeService(EnodeServiceServicer):
 
     async def CommitOffsets(self, request: pb.CommitOffsetsRequest, context: Context) -> pb.CommitOffsetsResponse:
         """Store how far a group has consumed."""
-        await self._topics.arrival(request.topic_id)
+        await self._topics.arrival(request.topic_id, max((item.queue_id for item in request.offsets), default=0))
         return await commit_offsets(self._store, request)
 
     async def QueryOffsets(self, request: pb.QueryOffsetsRequest, context: Context) -> pb.QueryOffsetsResponse:
