@@ -118,7 +118,7 @@ async def test_everything_read_before_a_stop_is_answered(tmp_path: Path) -> None
             for number in range(50):
                 await call.write(append_request(number, TOPIC, 0, batch_of(b"x" * 1000)))
             answers = await answers_to(call, 1)
-        while (answer := await call.read()) is not grpc.aio.EOF:
+        while isinstance(answer := await call.read(), enode_pb2.AppendResponse):
             answers.append(answer)
         assert await call.code() is grpc.StatusCode.OK
         assert [a.request_id for a in answers] == list(range(len(answers)))

@@ -45,7 +45,8 @@ async def test_batches_come_back_as_they_were_sent(tmp_path: Path) -> None:
     async with open_lone_enode(tmp_path, topic(TOPIC)) as enode:
         await store(enode, 20)
         call = enode.stub.FetchBatches()
-        offset, batches = 0, []
+        offset = 0
+        batches: list[pb.StoredBatch] = []
         while offset < 200:
             await call.write(read(offset, offset, bytes_max=4000))
             part = await answer(call)
@@ -143,7 +144,7 @@ async def test_stop_ends_waiting_reads(tmp_path: Path) -> None:
             await call.write(read(1, 0, wait_ms=60_000))
             await call.write(read(2, 0))
             assert (await answer(call)).request_id == 2
-        assert await answer(call) is grpc.aio.EOF
+        assert await call.read() is grpc.aio.EOF
         assert (await call.code()) is grpc.StatusCode.OK
 
 
