@@ -1,0 +1,47 @@
+"""The name server, opened part by part: catalog, directory, server."""
+
+import contextlib
+from collections.abc import AsyncIterator
+
+from ortoo.common.background import Background
+from ortoo.common.clock import Clock, SystemClock
+from ortoo.common.grpc_server import GrpcServer
+from ortoo.common.randomness import Randomness
+from ortoo.common.service import Running
+from ortoo.namesrv.catalog import Catalog
+from ortoo.namesrv.directory import Directory
+from ortoo.namesrv.rpc import service
+from ortoo.namesrv.settings import Settings
+from ortoo.v1.namesrv_pb2_grpc import add_NameServiceServicer_to_server
+
+
+@contextlib.asynccontextmanager
+async def open_namesrv(
+    settings: Settings, *, clock: Clock | None = None, randomness: Randomness | None = None
+) -> AsyncIterator[Running]:
+    """Run a name server; leaving the block drains it.
+
+    Errors: Invalid, Conflict, Unsupported, DataLoss, Unavailable, as `Catalog.open` and the server say them.
+    """
+    clock, randomness = clock or SystemClock(), randomness or Randomness()
+    async with contextlib.AsyncExitStack() as parts:
+        catalog = await Catalog.open(settings.database_url, settings.data_dir)
+        parts.push_async_callback(catalog.close)
+        directory = await Directory.open(
+            catalog,
+            lease_s=settings.lease_s,
+            watchers_max=settings.watchers_max,
+            clock=clock,
+            randomness=randomness,
+        )
+        background = await parts.enter_async_context(Background("namesrv"))
+        handlers = service.NameService(directory)
+        server = GrpcServer(
+            settings.listen_address,
+            [(service.NAME, lambda grpc_server: add_NameServiceServicer_to_server(handlers, grpc_server))],
+            grace_s=settings.stop_grace_s,
+        )
+        background.spawn("draining", directory.end_watches_when(server.draining))
+        background.every("expiry", settings.expiry_interval_s, directory.expire, clock=clock)
+        await parts.enter_async_context(server)
+        yield Running(settings.name, server.address)

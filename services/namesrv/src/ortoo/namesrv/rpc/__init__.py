@@ -1,0 +1,1 @@
+"""What the name server offers on the wire: decode, call the directory, encode."""

@@ -1,0 +1,64 @@
+"""What may be chosen about a name server, by file, environment (`ORTOO_NAMESRV_...`) and command line."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ortoo.common import settings
+from ortoo.common.errors import Invalid
+from ortoo.common.names import check_process_name
+
+ENVIRON_PREFIX = "ORTOO_NAMESRV_"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings of one name server."""
+
+    name: str = "namesrv-0"
+    """Its name in logs."""
+    listen_address: str = "127.0.0.1:8071"
+    """host:port to serve on; port 0 takes any free one."""
+    data_dir: Path = Path("ortoo-data/namesrv")
+    """Folder of the database file, when there is no `database_url`."""
+    database_url: str = ""
+    """SQLAlchemy URL of the database. Empty = an SQLite file `namesrv.db` in `data_dir`."""
+    lease_s: float = 15.0
+    """How long a process counts as alive after it announced itself."""
+    expiry_interval_s: float = 1.0
+    """How often leases are looked at."""
+    watchers_max: int = 1_000
+    """How many processes may follow the routes at once."""
+    stop_grace_s: float = 5.0
+    """How long running calls may go on after a stop was asked for."""
+    log_level: str = "info"
+    """debug, info, warning or error."""
+
+    def check(self) -> None:
+        """Refuse settings that cannot work. Errors: Invalid, naming the field."""
+        check_process_name(self.name, "name")
+        host, colon, port = self.listen_address.rpartition(":")
+        if not (host and colon and port.isascii() and port.isdigit() and int(port) < 65536):
+            raise Invalid(f"{self.listen_address!r}; expected host:port", field="listen_address")
+        for name, low, high in (
+            ("lease_s", 0.1, 3600),
+            ("expiry_interval_s", 0.01, 60),
+            ("watchers_max", 1, 100_000),
+            ("stop_grace_s", 0, 600),
+        ):
+            value = getattr(self, name)
+            if not low <= value <= high:
+                raise Invalid(f"{value}; expected {low} to {high}", field=name)
+        if self.log_level not in ("debug", "info", "warning", "error"):
+            raise Invalid(f"{self.log_level!r}; expected debug, info, warning or error", field="log_level")
+
+
+def load(
+    environ: Mapping[str, str] = os.environ, *, file: Path | None = None, overrides: Mapping[str, Any] | None = None
+) -> settings.Loaded[Settings]:
+    """Read and check the settings. Errors: Invalid, naming the setting."""
+    loaded = settings.load(Settings, environ_prefix=ENVIRON_PREFIX, environ=environ, file=file, overrides=overrides)
+    loaded.settings.check()
+    return loaded
