@@ -8,7 +8,7 @@ from ortoo.enode.log.group import Group
 from ortoo.enode.log.recent import Recent
 from ortoo.enode.log.segment import Segment
 from ortoo.enode.log.waiting import Waiting
-from ortoo.enode.state.changes import Change, OffsetsCommitted, TopicGone
+from ortoo.enode.state.changes import Change, OffsetsCommitted, OffsetsSkipped, TopicGone
 from ortoo.enode.state.dedup import Sequencer
 from ortoo.enode.state.fold import State
 from ortoo.enode.state.offsets import Reservations
@@ -80,4 +80,7 @@ class Committer:
         elif isinstance(change, TopicGone):
             for queue in self._catalog.forget_topic(change.topic_id):
                 self._waiting.wake(queue)
+        elif isinstance(change, OffsetsSkipped) and change.topic_id:
+            skipped = self._catalog.queue((change.topic_id, change.queue_id))
+            skipped.end_offset = skipped.next_offset = max(skipped.next_offset, change.end_offset)
         self._catalog.floor = self._state.floor

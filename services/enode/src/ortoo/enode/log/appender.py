@@ -345,4 +345,5 @@ class Appender:
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_exception(Unavailable(f"{self.failure}; whether this was stored is unknown"))
+                waiter.exception()  # one caller may wait for several, and hears of the first only
         self._idle.set()

@@ -43,8 +43,13 @@ class ThreadedDiskWork:
         self._groups.put((group, done))
 
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run `work` in one of the threads."""
-        return await self._loop.run_in_executor(self._pool, lambda: work(*args, **kwargs))
+        """Run `work` in one of the threads. A cancelled caller still waits for it: nothing runs behind its back."""
+        running = self._loop.run_in_executor(self._pool, lambda: work(*args, **kwargs))
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:
+            await asyncio.wait((running,))
+            raise
 
     def close(self) -> None:
         """Finish what was handed over, then end the threads."""

@@ -11,11 +11,11 @@ from ortoo.enode.disk import Disk
 from ortoo.enode.log.catalog import Catalog, QueueLog, Run
 from ortoo.enode.log.disk_work import DiskWork
 from ortoo.enode.log.frame import HEADER_BYTES, BadHeader, Kind, body_problem, decode_header, frame_bytes
-from ortoo.enode.log.queue_index import BadIndex, decode_rows
+from ortoo.enode.log.index_files import load_rows, make_index
+from ortoo.enode.log.queue_index import BadIndex
 from ortoo.enode.log.recent import Recent
-from ortoo.enode.log.recovery import make_index
 from ortoo.enode.log.rows import Rows
-from ortoo.enode.log.segment import Segment, index_name, segment_name
+from ortoo.enode.log.segment import Segment, segment_name
 
 
 class Place(NamedTuple):
@@ -132,7 +132,7 @@ class Reader:
             self._loaded.move_to_end(run)
             return rows
         try:
-            rows = await self._work.run(_load_rows, self._disk, run)
+            rows = await self._work.run(load_rows, self._disk, run)
         except (BadIndex, FileNotFoundError):
             end = run.segment.end or run.segment.base
             contents = await self._work.run(make_index, self._disk, run.segment, end)
@@ -142,7 +142,7 @@ class Reader:
                     if one.segment is run.segment:
                         one.entry = entry
             try:
-                rows = await self._work.run(_load_rows, self._disk, run)
+                rows = await self._work.run(load_rows, self._disk, run)
             except BadIndex as error:
                 raise DataLoss(f"{run.segment.path}: {error}", field="from_offset") from error
         if run not in self._loaded:
@@ -196,17 +196,6 @@ def _damaged(damage: Damage, begin_offset: int, end_offset: int) -> DataLoss:
         f"{damage.length_bytes} bytes: {damage.reason}; reading can go on at offset {end_offset}",
         field="from_offset",
     )
-
-
-def _load_rows(disk: Disk, run: Run) -> Rows:
-    """One queue's rows from the index file. Errors: BadIndex, FileNotFoundError."""
-    if run.entry is None:
-        raise BadIndex("no index file yet")
-    file = disk.open(run.segment.folder / index_name(run.segment.base), writable=False)
-    try:
-        return decode_rows(run.entry, file.read(run.entry.block_at, run.entry.block_bytes))
-    finally:
-        file.close()
 
 
 def read_places(places: list[Place]) -> tuple[list[StoredBatch], BadFrame | None]:

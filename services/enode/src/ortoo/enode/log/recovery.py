@@ -4,6 +4,7 @@ Runs before anything else touches the store, wholly on blocking calls; it never 
 """
 
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,22 +13,14 @@ from ortoo.enode.log.catalog import Catalog
 from ortoo.enode.log.clean_stop import FILE_NAME as CLEAN_NAME
 from ortoo.enode.log.clean_stop import CleanStop, decode_clean_stop
 from ortoo.enode.log.frame import HEADER_BYTES, BadHeader, decode_header
-from ortoo.enode.log.identity import read_whole, write_whole
+from ortoo.enode.log.identity import read_whole
+from ortoo.enode.log.index_files import load_rows, make_index, read_contents
 from ortoo.enode.log.losses import damages_of
-from ortoo.enode.log.queue_index import (
-    HEAD_BYTES,
-    BadIndex,
-    Contents,
-    SliceAt,
-    decode_contents,
-    decode_rows,
-    encode_index,
-    tables_bytes,
-)
+from ortoo.enode.log.queue_index import Contents, SliceAt, decode_contents, decode_rows
 from ortoo.enode.log.refold import Refold
 from ortoo.enode.log.scan import Hole
 from ortoo.enode.log.segment import INDEX_SUFFIX, SPARE_SUFFIX, Segment, bases, index_name, segment_name
-from ortoo.enode.log.survey import find_cut, survey, survey_sealed
+from ortoo.enode.log.survey import find_cut, survey
 from ortoo.enode.state.changes import OffsetsSkipped, decode_changes
 from ortoo.enode.state.fold import State
 
@@ -82,7 +75,7 @@ def recover(disk: Disk, folder: Path, *, repairs: bool = True) -> Recovered:
     last.limit = last.base + last.file.size_bytes()
     catalog.segments.append(last)
     if clean is not None:
-        return _after_clean_stop(catalog, last, clean)
+        return _after_clean_stop(disk, catalog, last, clean)
 
     found = survey(last.read, last.base, last.limit)
     end = find_cut(found, last.read, last.base, last.limit)
@@ -106,7 +99,7 @@ def recover(disk: Disk, folder: Path, *, repairs: bool = True) -> Recovered:
         last.end, last.last_stored_at_ms = end, found.stored_at_ms
         recovered.active = None
     _settle_ranges(recovered)
-    catalog.damages = damages_of(catalog, holes, fold.state)
+    catalog.damages = damages_of(catalog, holes, partial(load_rows, disk))
     return recovered
 
 
@@ -145,7 +138,7 @@ def forget_clean_stop(disk: Disk, folder: Path) -> None:
         disk.sync_directory(folder)
 
 
-def _after_clean_stop(catalog: Catalog, last: Segment, clean: CleanStop) -> Recovered:
+def _after_clean_stop(disk: Disk, catalog: Catalog, last: Segment, clean: CleanStop) -> Recovered:
     """Take everything from the marker; no frame is read."""
     state = State()
     state.apply_all(decode_changes(clean.state))
@@ -162,7 +155,7 @@ def _after_clean_stop(catalog: Catalog, last: Segment, clean: CleanStop) -> Reco
     )  # fmt: skip
     _settle_ranges(recovered)
     holes = [Hole(at, length, "damaged") for one in (*catalog.contents.values(), contents) for at, length in one.holes]
-    catalog.damages = damages_of(catalog, holes, state)
+    catalog.damages = damages_of(catalog, holes, partial(load_rows, disk))
     return recovered
 
 
@@ -174,31 +167,6 @@ def _sealed_contents(disk: Disk, segment: Segment, next_base: int, names: list[s
         if contents is not None and contents.end == next_base:
             return contents
     return make_index(disk, segment, next_base, write=repairs)
-
-
-def read_contents(disk: Disk, segment: Segment) -> Contents | None:
-    """The tables of a segment's index file; None when it is missing or damaged. Errors: Unsupported."""
-    try:
-        file = disk.open(segment.folder / index_name(segment.base), writable=False)
-    except FileNotFoundError:
-        return None
-    try:
-        head = file.read(0, HEAD_BYTES)
-        return decode_contents(file.read(0, tables_bytes(head)), segment.base)
-    except BadIndex:
-        return None
-    finally:
-        file.close()
-
-
-def make_index(disk: Disk, segment: Segment, next_base: int, *, write: bool = True) -> Contents:
-    """Make a sealed segment's index from its frames. Without `write` the rows are lost again; their ranges are not."""
-    found = survey_sealed(segment.read, segment.base, next_base)
-    holes = [(hole.position, hole.length) for hole in found.holes]
-    contents, data = encode_index(segment.base, next_base, found.stored_at_ms, found.rows, found.slices, holes)
-    if write:
-        write_whole(disk, segment.folder / index_name(segment.base), data)
-    return contents
 
 
 def _zero(segment: Segment, position: int) -> int:
@@ -230,4 +198,6 @@ def _settle_ranges(recovered: Recovered) -> None:
         queue.end_offset = queue.next_offset = max(ends.end_offset, queue.end_offset)
     for queue in catalog.queues.values():
         begin = queue.first_stored_offset()
-        queue.begin_offset = min(begin, state.floor) if is_whole else begin
+        if is_whole:
+            begin = min(begin, state.floor, *(first for first, _ in state.skipped.get(queue.key, ())))
+        queue.begin_offset = begin
