@@ -28,7 +28,7 @@ class QueueOrder(Generic[R]):
 
     def take_turn(self, queue: tuple[int, int], cost_bytes: int) -> Turn[R]:
         """The next place in `queue`."""
-        turn = Turn[R](queue, cost_bytes)
+        turn: Turn[R] = Turn(queue, cost_bytes)
         self._queues.setdefault(queue, deque()).append(turn)
         return turn
 

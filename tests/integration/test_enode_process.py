@@ -1,0 +1,241 @@
+"""The enode as a process: what it accepts, what it refuses to start with, and how it ends."""
+
+import asyncio
+import sys
+import tomllib
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import pytest
+from grpc_health.v1 import health_pb2
+
+from ortoo.common.grpc_channels import Channels
+from ortoo.common.randomness import Randomness
+from ortoo.common.record_batch import encode_bodies
+from ortoo.common.service import EXIT_REFUSED
+from ortoo.testing import grpcurl
+from ortoo.testing.lone_enode import NO_NAME_SERVER, append_request, open_lone_enode, topic
+from ortoo.testing.processes import DidNotStart, RoleProcess
+from ortoo.v1 import enode_pb2 as pb
+from ortoo.v1 import enode_pb2_grpc
+
+TOPIC = 7
+BATCH = encode_bodies([b"m" * 200] * 10, now_ms=1)
+
+
+@pytest.fixture
+async def enode(tmp_path: Path) -> AsyncIterator[RoleProcess]:
+    """A process that is not started yet; its store knows one topic already."""
+    process = RoleProcess("enode", tmp_path / "enode", {"NAMESRV_ADDRESS": NO_NAME_SERVER, "STORE_HEADROOM_BYTES": 0})
+    async with open_lone_enode(process.data, topic(TOPIC)):
+        pass
+    yield process
+    await process.kill()
+
+
+async def appended(address: str, count: int) -> list[int]:
+    """Append the batch so many times, one after another; the offsets answered."""
+    async with Channels() as channels:
+        call = enode_pb2_grpc.EnodeServiceStub(channels.to(address)).Append()
+        offsets = []
+        for number in range(count):
+            await call.write(append_request(number, TOPIC, 0, BATCH))
+            answer = await call.read()
+            assert isinstance(answer, pb.AppendResponse)
+            assert not answer.HasField("failure"), answer.failure
+            offsets.append(answer.first_offset)
+    return offsets
+
+
+async def stored(address: str) -> list[pb.StoredBatch]:
+    """Everything in queue 0."""
+    found: list[pb.StoredBatch] = []
+    async with Channels() as channels:
+        call = enode_pb2_grpc.EnodeServiceStub(channels.to(address)).FetchBatches()
+        offset = 0
+        while True:
+            await call.write(pb.FetchBatchesRequest(topic_id=TOPIC, from_offset=offset))
+            answer = await call.read()
+            assert isinstance(answer, pb.FetchBatchesResponse)
+            assert not answer.HasField("failure"), answer.failure
+            if not answer.batches:
+                return found
+            found += answer.batches
+            offset = answer.next_offset
+
+
+async def test_kill_and_start_keeps_what_was_acknowledged(enode: RoleProcess) -> None:
+    """Three times kill -9 after acknowledged appends: everything is there, offsets go on densely (G1, G3)."""
+    for round_number in range(3):
+        await enode.start()
+        assert await appended(enode.address, 20) == [10 * n for n in range(20 * round_number, 20 * round_number + 20)]
+        await enode.kill()
+    await enode.start()
+    batches = await stored(enode.address)
+    assert [b.first_offset for b in batches] == [10 * n for n in range(60)]
+    assert {b.batch.records for b in batches} == {BATCH.records}
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_torn_tail_is_cut_and_written_on(enode: RoleProcess, seed: int) -> None:
+    """Killed, and the last segment cut at a random byte: what lies before the cut is kept, offsets go on densely."""
+    randomness = Randomness(seed)
+    await enode.start()
+    await appended(enode.address, 30)
+    await enode.kill()
+    segment = last_segment(enode.data)
+    frames_end = segment.read_bytes().rstrip(b"\0")
+    cut_at = randomness.below(len(frames_end))
+    with segment.open("r+b") as file:
+        file.truncate(cut_at)
+    kept = frames_end[:cut_at].count(BATCH.records)
+    await enode.start()
+    if cut_at < 4096 and kept == 0 and await is_unknown(enode.address):
+        return  # the cut took the topic's own record as well
+    batches = await stored(enode.address)
+    assert [b.first_offset for b in batches] == [10 * n for n in range(kept)]
+    assert await appended(enode.address, 3) == [10 * n for n in range(kept, kept + 3)]
+    await enode.restart()
+    assert len(await stored(enode.address)) == kept + 3
+
+
+def last_segment(folder: Path) -> Path:
+    """The segment file that was written last."""
+    return max((p for p in folder.rglob("*") if p.is_file() and p.stat().st_size > 4096), key=lambda p: p.name)
+
+
+async def is_unknown(address: str) -> bool:
+    """Whether the topic is not known any more."""
+    request = {"topicId": str(TOPIC)}
+    answer = await grpcurl.call(address, "ortoo.v1.EnodeService/DescribeQueues", request)
+    return answer.exit_code != 0
+
+
+async def test_term_ends_it_cleanly(enode: RoleProcess) -> None:
+    """SIGTERM drains it and the exit code is 0; the next start finds a clean store."""
+    await enode.start()
+    await appended(enode.address, 3)
+    assert await enode.stop() == 0
+    await enode.start()
+    assert len(await stored(enode.address)) == 3
+
+
+async def test_reflection_and_health_are_on(enode: RoleProcess) -> None:
+    """Grpcurl alone finds the service, and its health."""
+    await enode.start()
+    listed = await grpcurl.grpcurl("-plaintext", enode.address, "list")
+    assert "ortoo.v1.EnodeService" in listed.out.split()
+    health = await grpcurl.call(enode.address, "grpc.health.v1.Health/Check", {"service": "ortoo.v1.EnodeService"})
+    assert health.values() == [{"status": health_pb2.HealthCheckResponse.ServingStatus.Name(1)}]
+    described = await grpcurl.call(enode.address, "ortoo.v1.EnodeService/DescribeStore")
+    assert described.values()[0]["writable"] is True
+
+
+async def refused(process: RoleProcess) -> str:
+    """Start a process that must refuse; what it said."""
+    with pytest.raises(DidNotStart) as caught:
+        await process.start()
+    assert caught.value.exit_code == EXIT_REFUSED
+    return caught.value.log
+
+
+async def test_store_in_use_is_refused(enode: RoleProcess, tmp_path: Path) -> None:
+    """A second process on the same folder says so, ends with 78 and harms nothing (E-010)."""
+    await enode.start()
+    await appended(enode.address, 1)
+    second = RoleProcess("enode", tmp_path / "second", {**enode.environ})
+    assert "in use by another process" in await refused(second)
+    assert await appended(enode.address, 1) == [10]
+
+
+async def test_store_of_another_enode_is_refused(enode: RoleProcess) -> None:
+    """A store keeps the name it was made for."""
+    enode.environ["NAME"] = "enode-9"
+    assert "belongs to enode 'enode-0'" in await refused(enode)
+    enode.environ |= {"NAME": "enode-0", "CLUSTER": "other"}
+    assert "of cluster 'default'" in await refused(enode)
+
+
+async def test_taken_port_is_refused(enode: RoleProcess, tmp_path: Path) -> None:
+    """A second process on the same port names the port and what to do."""
+    await enode.start()
+    environ = {"LISTEN_ADDRESS": enode.address, "NAMESRV_ADDRESS": NO_NAME_SERVER}
+    said = await refused(RoleProcess("enode", tmp_path / "second", environ))
+    assert f"cannot listen on {enode.address}: the port is taken" in said
+
+
+WRONG_SETTINGS = {
+    "ORTOO_ENODE_NAM: unknown setting ORTOO_ENODE_NAM (environment); did you mean ORTOO_ENODE_NAME?": {"NAM": "x"},
+    "expected sync or async": {"STORE_FLUSH_MODE": "default"},
+    "ORTOO_ENODE_STORE_SEGMENT_BYTES is 'many'; expected int": {"STORE_SEGMENT_BYTES": "many"},
+    "expected a multiple of 64": {"STORE_SEGMENT_BYTES": 5},
+    "name: the process name 'a b' has ' '": {"NAME": "a b"},
+    "namesrv_address: 'host'; expected host:port": {"NAMESRV_ADDRESS": "host"},
+    "listen_address: 'x'; expected host:port": {"LISTEN_ADDRESS": "x"},
+    "advertised_address: listening on 0.0.0.0:0, but snodes need an address": {"LISTEN_ADDRESS": "0.0.0.0:0"},
+    "store.enode: is taken from name; set name instead": {"STORE_ENODE": "x"},
+}
+
+
+@pytest.mark.parametrize("reason", WRONG_SETTINGS)
+async def test_wrong_setting_is_refused_by_name(tmp_path: Path, reason: str) -> None:
+    """What cannot work ends the process with 78 and one line that names the setting; no folder is made."""
+    process = RoleProcess("enode", tmp_path / "enode", WRONG_SETTINGS[reason])
+    said = await refused(process)
+    assert reason in said
+    assert len(said.splitlines()) == 1
+    assert not process.data.exists()
+
+
+async def output(*arguments: str) -> tuple[int, str, str]:
+    """Run the enode's command line to its end; exit code, stdout and stderr."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "ortoo.enode", *arguments),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, error = await process.communicate()
+    assert process.returncode is not None
+    return process.returncode, out.decode(), error.decode()
+
+
+async def test_settings_are_printed_as_they_work(tmp_path: Path) -> None:
+    """`-p` prints every setting in force, as a file that can be read back; `-m` prints some of them (E-001, E-002)."""
+    file = tmp_path / "enode.toml"
+    file.write_text('name = "enode-3"\n[store]\nsegment_bytes = 1048576\n')
+    code, everything, _ = await output("-c", str(file), "-n", "h:1;h:2", "-p")
+    assert code == 0
+    values = tomllib.loads(everything)
+    assert (values["name"], values["store"]["segment_bytes"]) == ("enode-3", 1 << 20)
+    assert values["namesrv_address"] == "h:1;h:2"
+    code, important, _ = await output("-c", str(file), "-n", "h:1;h:2", "-m")
+    assert code == 0
+    assert set(important.splitlines()) < set(everything.splitlines())
+    assert "segment_bytes" not in important
+    again = tmp_path / "again.toml"
+    again.write_text(everything)
+    assert tomllib.loads((await output("-c", str(again), "-p"))[1]) == values
+
+
+async def test_wrong_file_is_refused_by_name(tmp_path: Path) -> None:
+    """A file that is not there, is not TOML, or has an unknown key is refused with what to do."""
+    file = tmp_path / "enode.toml"
+    wrong: Sequence[tuple[str | None, str]] = (
+        (None, "cannot be read"),
+        ("name =", "is not TOML"),
+        ("[store]\nsegment_byte = 1", "unknown setting store.segment_byte (file); did you mean store.segment_bytes?"),
+    )
+    for text, reason in wrong:
+        if text is not None:
+            file.write_text(text)
+        code, _, error = await output("-c", str(file))
+        assert code == EXIT_REFUSED
+        assert reason in error
+
+
+async def test_command_line_explains_itself() -> None:
+    """`-h` is no error; an unknown option is one, with the usage (E-004)."""
+    code, out, _ = await output("-h")
+    assert (code, "inspect" in out) == (0, True)
+    code, _, error = await output("--unknown")
+    assert (code, "usage:" in error) == (EXIT_REFUSED, True)
