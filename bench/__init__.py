@@ -1,1 +1,1 @@
-"""Benchmarks: each `python -m bench.NAME --json` prints one JSON object with its setting, method, figures and baseline."""
+"""Benchmarks: each `python -m bench.NAME --json` prints its setting, method, figures and baseline as one object."""

@@ -6,7 +6,7 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from importlib.metadata import version
 from typing import Any
 
@@ -31,8 +31,10 @@ def ratio(ours: float, baseline: float) -> float:
     return round(ours / baseline, 3) if baseline else float("nan")
 
 
-def main(name: str, method: str, measure: Callable[[argparse.Namespace], Awaitable[Figures]], **options: float) -> None:
-    """Run one benchmark from the command line. `options` become flags of their default's type; --json prints JSON only."""
+def main(
+    name: str, method: str, measure: Callable[[argparse.Namespace], Coroutine[Any, Any, Figures]], **options: float
+) -> None:
+    """Run one benchmark from the command line; `options` become flags of their default's type."""
     parser = argparse.ArgumentParser(prog=f"python -m bench.{name}", description=method)
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     for option, default in options.items():

@@ -17,6 +17,7 @@ import grpc
 
 OPTIONS = [("grpc.max_send_message_length", 8 << 20), ("grpc.max_receive_message_length", 8 << 20)]
 ACK = b"ok"
+Stream = grpc.aio.StreamStreamMultiCallable[bytes, bytes]
 
 
 async def _sink_forward(requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
@@ -29,7 +30,7 @@ class Proxy:
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         """Forward to the sink behind `channel`."""
-        self._forward = channel.stream_stream("/bench.Hops/Forward")
+        self._forward: Stream = channel.stream_stream("/bench.Hops/Forward")
         self._shared = self._forward()
         self._waiting: deque[asyncio.Future[bytes]] = deque()
         self._outgoing: asyncio.Queue[bytes] = asyncio.Queue()
@@ -45,7 +46,7 @@ class Proxy:
             await self._shared.write(await self._outgoing.get())
 
     async def _read(self) -> None:
-        while (answer := await self._shared.read()) is not grpc.aio.EOF:
+        async for answer in self._shared:
             self._waiting.popleft().set_result(answer)
 
     async def forward(self, requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
@@ -112,11 +113,16 @@ async def stream_blobs(channel: grpc.aio.Channel, blob_bytes: int, seconds: floa
 
     count = 0
     started = time.perf_counter()
-    async for _ in channel.stream_stream("/bench.Hops/Forward")(blobs()):
+    forward: Stream = channel.stream_stream("/bench.Hops/Forward")
+    async for _ in forward(blobs()):
         window.release()
         count += 1
     elapsed = time.perf_counter() - started
-    return {"blob_bytes": blob_bytes, "blobs_per_s": round(count / elapsed, 1), "mb_per_s": round(count * blob_bytes / elapsed / 1e6, 1)}
+    return {
+        "blob_bytes": blob_bytes,
+        "blobs_per_s": round(count / elapsed, 1),
+        "mb_per_s": round(count * blob_bytes / elapsed / 1e6, 1),
+    }
 
 
 if __name__ == "__main__":

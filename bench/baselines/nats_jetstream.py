@@ -28,7 +28,9 @@ async def jetstream(sync_interval: str | None) -> AsyncIterator[Any]:
         config = Path(folder) / "nats.conf"
         config.write_text(f'port: {port}\nhost: "127.0.0.1"\njetstream {{ store_dir: "{folder}/js"\n{interval}\n}}\n')
         process = await asyncio.create_subprocess_exec(binary, "-c", str(config), stderr=asyncio.subprocess.DEVNULL)
-        client = await nats.connect(f"nats://127.0.0.1:{port}", max_reconnect_attempts=100, reconnect_time_wait=0.05, error_cb=_quiet)
+        client = await nats.connect(
+            f"nats://127.0.0.1:{port}", max_reconnect_attempts=100, reconnect_time_wait=0.05, error_cb=_quiet
+        )
         try:
             context = client.jetstream(publish_async_max_pending=4096)
             await context.add_stream(name="bench", subjects=["bench"], storage="file")

@@ -34,7 +34,9 @@ async def valkey(appendfsync: str = "always") -> AsyncIterator[Any]:
             *("--appendonly", "yes", "--appendfsync", appendfsync, "--loglevel", "warning"),
             stdout=asyncio.subprocess.DEVNULL,
         )
-        client: Any = redis.asyncio.Redis(port=port, retry_on_error=[redis.exceptions.ConnectionError], retry=_patient())
+        client: Any = redis.asyncio.Redis(
+            port=port, retry_on_error=[redis.exceptions.ConnectionError], retry=_patient()
+        )
         try:
             await client.ping()
             yield client
@@ -48,7 +50,9 @@ def _patient() -> Any:
     return redis.asyncio.retry.Retry(redis.backoff.ConstantBackoff(0.05), 100)
 
 
-async def xadd_pipelined(client: Any, body: bytes, seconds: float, commands_per_pipeline: int = 1000) -> dict[str, float]:
+async def xadd_pipelined(
+    client: Any, body: bytes, seconds: float, commands_per_pipeline: int = 1000
+) -> dict[str, float]:
     """`XADD` of one body field for so long; messages/s that were acknowledged after their fsync."""
     count = 0
     started = time.perf_counter()

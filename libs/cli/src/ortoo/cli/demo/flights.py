@@ -19,10 +19,7 @@ FLIGHTS = 336_776
 UNITED_FLIGHTS = 58_665
 UNITED = "UA"
 
-_NUMBERS = frozenset(
-    "year month day dep_time sched_dep_time dep_delay arr_time sched_arr_time arr_delay flight air_time distance hour "
-    "minute".split()
-)
+_TEXTS = frozenset({"carrier", "tailnum", "origin", "dest", "time_hour"})
 
 
 def data_file() -> Path:
@@ -40,7 +37,7 @@ def messages(file: Path) -> Iterator[Message]:
     with zipfile.ZipFile(file) as archive, archive.open("flights.csv") as raw:
         rows = csv.reader(io.TextIOWrapper(raw, "utf-8", newline=""))
         header = next(rows)
-        numeric = [name in _NUMBERS for name in header]
+        numeric = [name not in _TEXTS for name in header]
         year, month, day, carrier, flight = (header.index(n) for n in ("year", "month", "day", "carrier", "flight"))
         encode = json.JSONEncoder(separators=(",", ":")).encode
         for row in rows:

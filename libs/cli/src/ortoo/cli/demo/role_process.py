@@ -24,7 +24,7 @@ class RoleProcess:
         self._process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:
-        """Start it and return when it is ready. Errors: Unavailable, with the end of its log, when it does not come up."""
+        """Start it and return when it is ready. Errors: Unavailable, with the end of its log."""
         prefix = f"ORTOO_{self.role.upper()}_"
         settings = {prefix + name: value for name, value in self._environ.items()}
         settings[prefix + "LISTEN_ADDRESS"] = self.address or "127.0.0.1:0"
@@ -45,8 +45,16 @@ class RoleProcess:
         if len(words) != 3 or words[0] != "ready":
             await self.kill()
             said = self._log.read_text(errors="replace").splitlines()[-5:]
-            raise Unavailable(f"the {self.role} did not become ready; its log {self._log} ends with: " + " | ".join(said))
+            raise Unavailable(
+                f"the {self.role} did not become ready; its log {self._log} ends with: " + " | ".join(said)
+            )
         self.address = words[2]
+
+    def memory_mib(self) -> float:
+        """Resident memory of the running process, in MiB."""
+        assert self._process is not None
+        fields = Path(f"/proc/{self._process.pid}/statm").read_text().split()
+        return round(int(fields[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20, 1)
 
     async def kill(self) -> None:
         """End it at once, as a power cut would (SIGKILL)."""
