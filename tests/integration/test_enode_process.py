@@ -164,7 +164,7 @@ async def test_taken_port_is_refused(enode: RoleProcess, tmp_path: Path) -> None
     assert f"cannot listen on {enode.address}: the port is taken" in said
 
 
-WRONG_SETTINGS = {
+WRONG_SETTINGS: dict[str, dict[str, object]] = {
     "ORTOO_ENODE_NAM: unknown setting ORTOO_ENODE_NAM (environment); did you mean ORTOO_ENODE_NAME?": {"NAM": "x"},
     "expected sync or async": {"STORE_FLUSH_MODE": "default"},
     "ORTOO_ENODE_STORE_SEGMENT_BYTES is 'many'; expected int": {"STORE_SEGMENT_BYTES": "many"},
