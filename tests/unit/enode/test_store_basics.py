@@ -30,7 +30,7 @@ def batch(text: bytes, count: int = 1, producer_id: int = 0, first_sequence: int
 
 async def read_all(store: Store, queue_id: int = 0) -> list[tuple[int, bytes]]:
     """Every batch of a queue: first offset and bytes."""
-    found = []
+    found: list[tuple[int, bytes]] = []
     offset = store.describe_queues(TOPIC)[queue_id].begin_offset
     while True:
         fetched = await store.fetch(TOPIC, queue_id, offset, bytes_max=10_000)

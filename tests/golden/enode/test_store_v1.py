@@ -1,0 +1,110 @@
+"""The bytes of a store, version 1: written the same today, and readable for ever.
+
+The folder `store-v1` is never changed. A new version of the format gets a folder and a file of its own.
+"""
+
+import asyncio
+import shutil
+from pathlib import Path
+
+import pytest
+
+from ortoo.common.randomness import Randomness
+from ortoo.common.sealed_batch import SealedBatch, crc32c
+from ortoo.enode.disk import RealDisk
+from ortoo.enode.store import Store, StoreSettings, TopicCopy
+
+GOLDEN = Path(__file__).parent / "store-v1"
+SETTINGS = StoreSettings(
+    cluster="golden",
+    enode="enode-a",
+    segment_bytes=8192,
+    headroom_bytes=0,
+    recent_bytes=0,
+    retention_age_ms=0,
+    checkpoint_slice_bytes=256,
+    threads=False,
+)
+TOPIC = 0x0123456789ABCDEF
+
+
+class StillClock:
+    """A millisecond passes with every look; sleepers are never woken."""
+
+    def __init__(self) -> None:
+        """Begin in 2025."""
+        self._now_ms = 1_735_689_600_000
+
+    def now_ms(self) -> int:
+        """One more each time."""
+        self._now_ms += 1
+        return self._now_ms
+
+    def monotonic_s(self) -> float:
+        """Does not move."""
+        return 0.0
+
+    async def sleep(self, seconds: float) -> None:
+        """For ever."""
+        await asyncio.get_running_loop().create_future()
+
+
+async def opened(folder: Path) -> Store:
+    """Open a store whose every byte is determined."""
+    return await Store.open(folder, settings=SETTINGS, disk=RealDisk(), clock=StillClock(), randomness=Randomness(7))
+
+
+def batch(number: int, *, producer_id: int = 0, first_sequence: int = 0) -> SealedBatch:
+    """The n-th batch: two messages, 100 to 500 bytes."""
+    data = bytes((number * 31 + at) % 251 for at in range(100 + number % 5 * 100))
+    return SealedBatch(data, crc32c(data), 2, len(data) - 60, producer_id, first_sequence)
+
+
+async def write_store(folder: Path) -> None:
+    """Something of everything: topics, batches, a producer, offsets, segments, checkpoints, a second opening."""
+    store = await opened(folder)
+    await store.put_topics([TopicCopy(TOPIC, "orders", 3, 1), TopicCopy(2, "örtöö", 1, 2), TopicCopy(3, "gone", 1, 3)])
+    for number in range(40):
+        await store.append(TOPIC, number % 2, batch(number))
+        if number % 8 == 0:
+            await store.append(TOPIC, 2, batch(number, producer_id=99, first_sequence=number // 8 * 2))
+            await store.commit_offsets(TOPIC, "billing", {0: number, 1: number // 2}, 4)
+    await store.append(2, 0, batch(41))
+    await store.delete_topics([3])
+    await store.close()
+    store = await opened(folder)
+    await store.commit_offsets(2, "reports", {0: 1})
+    await store.close()
+
+
+async def test_the_same_store_is_written_byte_for_byte(tmp_path: Path) -> None:
+    """Each file of the golden store comes out again."""
+    await write_store(tmp_path)
+    names = sorted(file.name for file in GOLDEN.iterdir())
+    assert sorted(file.name for file in tmp_path.iterdir()) == names
+    for name in names:
+        assert (tmp_path / name).read_bytes() == (GOLDEN / name).read_bytes(), name
+
+
+@pytest.mark.parametrize("without", [(), ("*.idx", "clean")])
+async def test_the_golden_store_is_read(tmp_path: Path, without: tuple[str, ...]) -> None:
+    """All of it, with its caches and from its frames alone."""
+    folder = tmp_path / "store"
+    shutil.copytree(GOLDEN, folder)
+    for pattern in without:
+        for file in folder.glob(pattern):
+            file.unlink()
+    store = await opened(folder)
+    assert [topic.name for topic in store.topics()] == ["örtöö", "orders"]
+    for queue_id in (0, 1):
+        found: list[SealedBatch] = []
+        while (fetched := await store.fetch(TOPIC, queue_id, len(found) * 2)).batches:
+            found += [one.batch for one in fetched.batches]
+        assert found == [batch(number) for number in range(queue_id, 40, 2)]
+    assert store.query_offsets(TOPIC, "billing") == {0: 32, 1: 16}
+    assert store.query_offsets(2, "reports") == {0: 1}
+    again = await store.append(TOPIC, 2, batch(32, producer_id=99, first_sequence=8))
+    assert again.first_offset == 8
+    assert store.describe().store_open_number == 3
+    assert not store.describe().damages
+    await store.close()
