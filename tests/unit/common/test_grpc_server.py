@@ -75,7 +75,10 @@ async def test_ready_is_told_by_the_health_service() -> None:
         for name in ("", NAME):
             answer = await health.Check(health_pb2.HealthCheckRequest(service=name))
             assert answer.status == health_pb2.HealthCheckResponse.SERVING
+        watch = health.Watch(health_pb2.HealthCheckRequest(service=NAME))
+        assert (await watch.read()).status == health_pb2.HealthCheckResponse.SERVING
         await server.set_serving(False)
+        assert (await watch.read()).status == health_pb2.HealthCheckResponse.NOT_SERVING
         answer = await health.Check(health_pb2.HealthCheckRequest())
         assert answer.status == health_pb2.HealthCheckResponse.NOT_SERVING
 

@@ -1,6 +1,7 @@
 """Turns what handlers raise into gRPC status, in one place for every service."""
 
 import asyncio
+import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -77,6 +78,9 @@ def _unary(call: Any, method: str) -> Any:
 
 
 def _stream(call: Any, method: str) -> Any:
+    if not inspect.isasyncgenfunction(call):
+        return _unary(call, method)  # it writes its answers to the context, as the health service's Watch does
+
     async def translated(request: Any, context: Context) -> Any:
         try:
             if isinstance(request, _Undecodable):

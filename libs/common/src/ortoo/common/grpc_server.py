@@ -9,6 +9,7 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1._async import HealthServicer
 from grpc_reflection.v1alpha import reflection
+
 from ortoo.common.errors import Conflict
 from ortoo.common.grpc_channels import MESSAGE_BYTES_MAX
 from ortoo.common.grpc_errors import ErrorTranslation

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import google_crc32c
+
 from ortoo.common.errors import Invalid
 
 RECORDS_BYTES_MAX = 1 << 20

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import grpc
 from google.protobuf.message import DecodeError
+
 from ortoo.common import errors
 from ortoo.v1 import failure_pb2
 
