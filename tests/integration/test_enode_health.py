@@ -1,0 +1,126 @@
+"""The enode tells by grpc.health.v1 whether it takes messages."""
+
+import asyncio
+import errno
+import os
+from pathlib import Path
+
+from grpc_health.v1 import health_pb2
+
+from ortoo.common.record_batch import encode_bodies
+from ortoo.enode.disk import RealDisk, RealFile
+from ortoo.enode.store_settings import StoreSettings
+from ortoo.testing.lone_enode import LoneEnode, append_request, open_lone_enode, topic
+from ortoo.v1 import enode_pb2 as pb
+from ortoo.v1 import failure_pb2
+
+TOPIC = 7
+BATCH = encode_bodies([b"m" * 20_000] * 10, now_ms=1)
+STORE = StoreSettings(segment_bytes=1 << 20, headroom_bytes=1 << 20, disk_check_interval_ms=5)
+SERVING, NOT_SERVING = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+class TroubledDisk(RealDisk):
+    """A disk that is full, or whose fdatasync fails, when it is told so."""
+
+    def __init__(self) -> None:
+        self.free = 1 << 40
+        self.sync_fails = False
+
+    def open(self, path: Path, *, create: bool = False, writable: bool = True) -> RealFile:
+        """Open a file whose fdatasync fails when this disk is told so."""
+        disk = self
+
+        class File(RealFile):
+            def sync_data(self) -> None:
+                """Fail as told."""
+                if disk.sync_fails:
+                    raise OSError(errno.EIO, "told to fail", str(path))
+                super().sync_data()
+
+        flags = (os.O_RDWR if writable else os.O_RDONLY) | (os.O_CREAT | os.O_EXCL if create else 0)
+        return File(os.open(path, flags, 0o640), path)
+
+    def free_bytes(self, folder: Path) -> int:
+        """As told."""
+        return self.free
+
+
+class HealthWatch:
+    """Follows the health service as a load balancer does."""
+
+    def __init__(self, enode: LoneEnode) -> None:
+        watch = enode.channels.to(enode.running.address).unary_stream(
+            "/grpc.health.v1.Health/Watch",
+            request_serializer=health_pb2.HealthCheckRequest.SerializeToString,
+            response_deserializer=health_pb2.HealthCheckResponse.FromString,
+        )
+        self._call = watch(health_pb2.HealthCheckRequest(service="ortoo.v1.EnodeService"))
+
+    def end(self) -> None:
+        """Stop following; a server waits for those who follow when it stops."""
+        self._call.cancel()
+
+    async def until(self, status: int) -> None:
+        """Wait for a status."""
+        async with asyncio.timeout(20):
+            while True:
+                answer = await self._call.read()
+                assert isinstance(answer, health_pb2.HealthCheckResponse)
+                if answer.status == status:
+                    return
+
+
+async def append(enode: LoneEnode) -> pb.AppendResponse:
+    """Store one batch, or be refused."""
+    call = enode.stub.Append()
+    await call.write(append_request(1, TOPIC, 0, BATCH))
+    answer = await call.read()
+    assert isinstance(answer, pb.AppendResponse)
+    call.cancel()
+    return answer
+
+
+async def test_full_disk_stops_sends_alone_and_it_resumes(tmp_path: Path) -> None:
+    """While the disk is full, sends are refused and health says so; reads and offsets go on; then it resumes."""
+    disk = TroubledDisk()
+    async with open_lone_enode(tmp_path, topic(TOPIC), store=STORE, disk=disk, health_interval_s=0.01) as enode:
+        watch = HealthWatch(enode)
+        await watch.until(SERVING)
+        assert not (await append(enode)).HasField("failure")
+        disk.free = 0
+        stored = 1
+        while not (refused := await append(enode)).HasField("failure"):
+            stored += 1
+        await watch.until(NOT_SERVING)
+        assert refused.failure.kind == failure_pb2.FAILURE_KIND_OVERLOADED
+        assert refused.failure.retry_after_ms > 0
+        described = await enode.stub.DescribeStore(pb.DescribeStoreRequest())
+        assert not described.writable
+        assert described.reason
+        commit = pb.CommitOffsetsRequest(topic_id=TOPIC, group="g", offsets=[pb.QueueOffset(offset=1)])
+        await enode.stub.CommitOffsets(commit)
+        queues = await enode.stub.DescribeQueues(pb.DescribeQueuesRequest(topic_id=TOPIC))
+        assert queues.queues[0].end_offset == 10 * stored
+        disk.free = 1 << 40
+        await watch.until(SERVING)
+        assert (await append(enode)).first_offset == 10 * stored
+        watch.end()
+
+
+async def test_failed_fsync_ends_acknowledging_until_a_restart(tmp_path: Path) -> None:
+    """After an fdatasync failed nothing is acknowledged any more, though it would work again; health says so."""
+    disk = TroubledDisk()
+    async with open_lone_enode(tmp_path, topic(TOPIC), store=STORE, disk=disk, health_interval_s=0.01) as enode:
+        watch = HealthWatch(enode)
+        await watch.until(SERVING)
+        assert not (await append(enode)).HasField("failure")
+        disk.sync_fails = True
+        assert (await append(enode)).failure.kind == failure_pb2.FAILURE_KIND_UNAVAILABLE
+        disk.sync_fails = False
+        await watch.until(NOT_SERVING)
+        assert (await append(enode)).failure.kind == failure_pb2.FAILURE_KIND_UNAVAILABLE
+        watch.end()
+        assert "told to fail" in (await enode.stub.DescribeStore(pb.DescribeStoreRequest())).reason
+    async with open_lone_enode(tmp_path) as enode:
+        assert enode.running.store.describe_queues(TOPIC)[0].end_offset >= 10
