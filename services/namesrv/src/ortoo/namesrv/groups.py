@@ -1,0 +1,66 @@
+"""Decisions about consumer groups, as pure functions of what is there."""
+
+import dataclasses
+from dataclasses import dataclass
+
+from ortoo.common.errors import AlreadyExists, Invalid, NotFound, Overloaded
+from ortoo.common.names import check_group_name
+
+GROUPS_MAX = 100_000
+SLOW_THRESHOLD_DEFAULT_MESSAGES = 1024
+SLOW_THRESHOLD_MAX_MESSAGES = 1_000_000_000
+SLOW_GRACE_DEFAULT_MS = 10_000
+SLOW_GRACE_MAX_MS = 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A consumer group's configuration."""
+
+    name: str
+    version: int
+    consume_enabled: bool
+    slow_consumer_threshold_messages: int
+    slow_consumer_grace_ms: int
+    created_at_ms: int
+
+
+def completed(wish: Group) -> Group:
+    """Check a wish by itself and fill in its defaults. Errors: Invalid, naming the field."""
+    check_group_name(wish.name, "group.name")
+    threshold = wish.slow_consumer_threshold_messages or SLOW_THRESHOLD_DEFAULT_MESSAGES
+    grace_ms = wish.slow_consumer_grace_ms or SLOW_GRACE_DEFAULT_MS
+    for field, value, most in (
+        ("slow_consumer_threshold_messages", threshold, SLOW_THRESHOLD_MAX_MESSAGES),
+        ("slow_consumer_grace_ms", grace_ms, SLOW_GRACE_MAX_MS),
+    ):
+        if value > most:
+            raise Invalid(f"{value}; give at most {most}", field=f"group.{field}")
+    return dataclasses.replace(wish, slow_consumer_threshold_messages=threshold, slow_consumer_grace_ms=grace_ms)
+
+
+def put(
+    wish: Group, existing: Group | None, *, create_only: bool, group_count: int, version: int, now_ms: int
+) -> Group:
+    """The group after a completed wish; the `existing` one itself if it is so already.
+
+    Errors: AlreadyExists, Overloaded.
+    """
+    if existing is None:
+        if group_count >= GROUPS_MAX:
+            raise Overloaded(f"there are {group_count} groups, which is the most; delete some that are not used")
+        return dataclasses.replace(wish, version=version, created_at_ms=now_ms)
+    if create_only:
+        raise AlreadyExists(
+            f"group {wish.name} exists; leave out create_only to change it, or give another name", field="group.name"
+        )
+    changed = dataclasses.replace(wish, version=existing.version, created_at_ms=existing.created_at_ms)
+    return existing if changed == existing else dataclasses.replace(changed, version=version)
+
+
+def found(name: str, existing: Group | None) -> Group:
+    """The group that a request names. Errors: Invalid, NotFound."""
+    check_group_name(name, "name")
+    if existing is None:
+        raise NotFound(f"there is no group {name!r}; create it with PutGroup, or fix the name", field="name")
+    return existing

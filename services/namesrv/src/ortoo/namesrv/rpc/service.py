@@ -1,0 +1,88 @@
+"""NameService: decode, call the directory, encode."""
+
+import contextlib
+from collections.abc import AsyncIterator
+
+from ortoo.common.errors import Invalid
+from ortoo.common.grpc_errors import Context
+from ortoo.namesrv.directory import Directory
+from ortoo.namesrv.rpc import wire
+from ortoo.v1 import namesrv_pb2 as pb
+from ortoo.v1.namesrv_pb2_grpc import NameServiceServicer
+
+NAME = "ortoo.v1.NameService"
+
+
+class NameService(NameServiceServicer):
+    """The directory of the cluster, for enodes, snodes and operators' tools."""
+
+    def __init__(self, directory: Directory) -> None:
+        self._directory = directory
+
+    async def RegisterEnode(self, request: pb.RegisterEnodeRequest, context: Context) -> pb.RegisterEnodeResponse:
+        """Announce an enode or renew its lease."""
+        enode = request.enode
+        self._directory.register_enode(enode.name, enode.address, enode.store_id)
+        return pb.RegisterEnodeResponse(lease_ms=self._directory.lease_ms, version=self._directory.version)
+
+    async def RegisterSnode(self, request: pb.RegisterSnodeRequest, context: Context) -> pb.RegisterSnodeResponse:
+        """Announce a snode or renew its lease."""
+        snode, shares = request.snode, request.shares_membership
+        self._directory.register_snode(snode.name, snode.address, request.incarnation, shares_membership=shares)
+        return pb.RegisterSnodeResponse(lease_ms=self._directory.lease_ms, version=self._directory.version)
+
+    async def Unregister(self, request: pb.UnregisterRequest, context: Context) -> pb.UnregisterResponse:
+        """End a lease at once."""
+        match request.WhichOneof("who"):
+            case "enode":
+                self._directory.unregister_enode(request.enode)
+            case "snode":
+                self._directory.unregister_snode(request.snode)
+            case _:
+                raise Invalid("nobody is named; give the name of an enode or of a snode", field="who")
+        return pb.UnregisterResponse()
+
+    async def CreateTopic(self, request: pb.CreateTopicRequest, context: Context) -> pb.CreateTopicResponse:
+        """Create a topic, or answer the equal one that exists."""
+        topic = await self._directory.create_topic(wire.new_topic_of(request))
+        return pb.CreateTopicResponse(topic=wire.topic_to(topic))
+
+    async def UpdateTopic(self, request: pb.UpdateTopicRequest, context: Context) -> pb.UpdateTopicResponse:
+        """Change a topic."""
+        topic = await self._directory.update_topic(wire.topic_change_of(request))
+        return pb.UpdateTopicResponse(topic=wire.topic_to(topic))
+
+    async def DeleteTopic(self, request: pb.DeleteTopicRequest, context: Context) -> pb.DeleteTopicResponse:
+        """Delete a topic."""
+        await self._directory.delete_topic(request.name)
+        return pb.DeleteTopicResponse()
+
+    async def GetTopic(self, request: pb.GetTopicRequest, context: Context) -> pb.GetTopicResponse:
+        """One topic."""
+        return pb.GetTopicResponse(topic=wire.topic_to(self._directory.topic(request.name)))
+
+    async def ListTopics(self, request: pb.ListTopicsRequest, context: Context) -> pb.ListTopicsResponse:
+        """All topics."""
+        return pb.ListTopicsResponse(topics=map(wire.topic_to, self._directory.topics()))
+
+    async def PutGroup(self, request: pb.PutGroupRequest, context: Context) -> pb.PutGroupResponse:
+        """Create or change a group."""
+        group = await self._directory.put_group(wire.group_of(request.group), create_only=request.create_only)
+        return pb.PutGroupResponse(group=wire.group_to(group))
+
+    async def DeleteGroup(self, request: pb.DeleteGroupRequest, context: Context) -> pb.DeleteGroupResponse:
+        """Delete a group."""
+        await self._directory.delete_group(request.name)
+        return pb.DeleteGroupResponse()
+
+    async def ListGroups(self, request: pb.ListGroupsRequest, context: Context) -> pb.ListGroupsResponse:
+        """All groups."""
+        return pb.ListGroupsResponse(groups=map(wire.group_to, self._directory.groups()))
+
+    async def WatchRoutes(
+        self, request: pb.WatchRoutesRequest, context: Context
+    ) -> AsyncIterator[pb.WatchRoutesResponse]:
+        """Everything, then every change."""
+        async with contextlib.aclosing(self._directory.watch()) as changes:
+            async for change in changes:
+                yield wire.change_to(change)

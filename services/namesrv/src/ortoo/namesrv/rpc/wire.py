@@ -1,0 +1,104 @@
+"""Between the plain values of the name server and the messages of the wire."""
+
+from ortoo.common.errors import Invalid
+from ortoo.namesrv.groups import Group
+from ortoo.namesrv.leases import Enode, Snode
+from ortoo.namesrv.route_changes import RouteChange
+from ortoo.namesrv.topics import NewTopic, Permission, Topic, TopicChange
+from ortoo.v1 import namesrv_pb2, topic_pb2
+
+
+def permission_of(number: int) -> Permission:
+    """A permission, read. Errors: Invalid for a number this version does not know."""
+    try:
+        return Permission(number)
+    except ValueError:
+        known = ", ".join(f"PERMISSION_{p.name}" for p in Permission if p)
+        raise Invalid(f"{number} is no permission; give one of {known}", field="permission") from None
+
+
+def new_topic_of(request: namesrv_pb2.CreateTopicRequest) -> NewTopic:
+    """A wish for a topic, read."""
+    return NewTopic(
+        request.name,
+        request.read_queue_count,
+        request.write_queue_count,
+        permission_of(request.permission),
+        tuple(request.enodes),
+    )
+
+
+def topic_change_of(request: namesrv_pb2.UpdateTopicRequest) -> TopicChange:
+    """A wish for a change, read."""
+    return TopicChange(
+        request.name,
+        request.read_queue_count,
+        request.write_queue_count,
+        permission_of(request.permission),
+        tuple(request.add_enodes),
+    )
+
+
+def topic_to(topic: Topic) -> topic_pb2.Topic:
+    """A topic, written."""
+    return topic_pb2.Topic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        version=topic.version,
+        permission=topic.permission.value,  # type: ignore[arg-type]
+        placements=[
+            topic_pb2.Placement(
+                enode=p.enode, read_queue_count=p.read_queue_count, write_queue_count=p.write_queue_count
+            )
+            for p in topic.placements
+        ],
+        created_at_ms=topic.created_at_ms,
+    )
+
+
+def group_of(group: topic_pb2.Group) -> Group:
+    """A group, read; its version and time of creation are not the caller's to say."""
+    return Group(
+        group.name,
+        0,
+        group.consume_enabled,
+        group.slow_consumer_threshold_messages,
+        group.slow_consumer_grace_ms,
+        0,
+    )
+
+
+def group_to(group: Group) -> topic_pb2.Group:
+    """A group, written."""
+    return topic_pb2.Group(
+        name=group.name,
+        version=group.version,
+        consume_enabled=group.consume_enabled,
+        slow_consumer_threshold_messages=group.slow_consumer_threshold_messages,
+        slow_consumer_grace_ms=group.slow_consumer_grace_ms,
+        created_at_ms=group.created_at_ms,
+    )
+
+
+def enode_to(enode: Enode) -> topic_pb2.Enode:
+    """A storage node, written."""
+    return topic_pb2.Enode(name=enode.name, address=enode.address, store_id=enode.store_id, alive=enode.alive)
+
+
+def snode_to(snode: Snode) -> topic_pb2.Snode:
+    """A proxy, written."""
+    return topic_pb2.Snode(name=snode.name, address=snode.address, alive=snode.alive)
+
+
+def change_to(change: RouteChange) -> namesrv_pb2.WatchRoutesResponse:
+    """One message of the watch, written."""
+    return namesrv_pb2.WatchRoutesResponse(
+        version=change.version,
+        snapshot=change.snapshot,
+        topics=map(topic_to, change.topics),
+        deleted_topics=change.deleted_topics,
+        groups=map(group_to, change.groups),
+        deleted_groups=change.deleted_groups,
+        enodes=map(enode_to, change.enodes),
+        snodes=map(snode_to, change.snodes),
+    )

@@ -1,0 +1,73 @@
+"""The tables of the directory and their rows as values. No SQL here that only one database understands."""
+
+from collections.abc import Iterable
+
+import sqlalchemy as sa
+
+from ortoo.namesrv.groups import Group
+from ortoo.namesrv.topics import Permission, Placement, Topic
+
+SCHEMA_VERSION = 1
+
+metadata = sa.MetaData()
+
+directory = sa.Table(
+    "directory",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),  # always 1
+    sa.Column("schema_version", sa.Integer, nullable=False),
+    sa.Column("version", sa.BigInteger, nullable=False),
+)
+topics = sa.Table(
+    "topics",
+    metadata,
+    sa.Column("name", sa.String(127), primary_key=True),
+    sa.Column("topic_id", sa.BigInteger, nullable=False, unique=True),
+    sa.Column("version", sa.BigInteger, nullable=False),
+    sa.Column("permission", sa.Integer, nullable=False),
+    sa.Column("created_at_ms", sa.BigInteger, nullable=False),
+)
+placements = sa.Table(
+    "placements",
+    metadata,
+    sa.Column("topic_id", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("enode", sa.String(63), primary_key=True),
+    sa.Column("read_queue_count", sa.Integer, nullable=False),
+    sa.Column("write_queue_count", sa.Integer, nullable=False),
+)
+groups = sa.Table(
+    "groups",
+    metadata,
+    sa.Column("name", sa.String(120), primary_key=True),
+    sa.Column("version", sa.BigInteger, nullable=False),
+    sa.Column("consume_enabled", sa.Boolean, nullable=False),
+    sa.Column("slow_consumer_threshold_messages", sa.BigInteger, nullable=False),
+    sa.Column("slow_consumer_grace_ms", sa.BigInteger, nullable=False),
+    sa.Column("created_at_ms", sa.BigInteger, nullable=False),
+)
+
+
+def signed(topic_id: int) -> int:
+    """A topic id as databases keep it: their 64-bit integers have a sign."""
+    return topic_id - (1 << 64) if topic_id >= 1 << 63 else topic_id
+
+
+def topic_of(row: sa.Row[tuple[object, ...]], placed: Iterable[sa.Row[tuple[object, ...]]]) -> Topic:
+    """A topic from its row and those of its placements."""
+    found = [Placement(p.enode, p.read_queue_count, p.write_queue_count) for p in placed]
+    found.sort(key=lambda placement: placement.enode)
+    return Topic(
+        row.name, row.topic_id % (1 << 64), row.version, Permission(row.permission), tuple(found), row.created_at_ms
+    )
+
+
+def group_of(row: sa.Row[tuple[object, ...]]) -> Group:
+    """A group from its row."""
+    return Group(
+        row.name,
+        row.version,
+        row.consume_enabled,
+        row.slow_consumer_threshold_messages,
+        row.slow_consumer_grace_ms,
+        row.created_at_ms,
+    )
