@@ -1,0 +1,115 @@
+"""The snode, opened part by part: directory, links, groups, server, registration."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+from ortoo.common.background import Background
+from ortoo.common.clock import Clock, SystemClock
+from ortoo.common.grpc_channels import Channels
+from ortoo.common.grpc_server import GrpcServer
+from ortoo.common.randomness import Randomness
+from ortoo.common.service import Running
+from ortoo.snode.close_reason import CloseReason
+from ortoo.snode.consumer_groups import ConsumerGroups
+from ortoo.snode.directory import Directory
+from ortoo.snode.directory_watch import DirectoryWatch
+from ortoo.snode.enode_link import LinkFactory
+from ortoo.snode.enode_links import EnodeLinks
+from ortoo.snode.grpc_enode_link import GrpcLinks
+from ortoo.snode.lag import Lag
+from ortoo.snode.membership import LocalMembership
+from ortoo.snode.name_server import NameServer
+from ortoo.snode.offsets import Offsets
+from ortoo.snode.publish_lane import LaneLimits
+from ortoo.snode.publisher import Publisher
+from ortoo.snode.push_session import PushParts
+from ortoo.snode.reading import Reading
+from ortoo.snode.registration import Registration
+from ortoo.snode.rpc import admin, consumer, producer
+from ortoo.snode.sessions import Sessions
+from ortoo.snode.settings import Settings
+from ortoo.snode.topic_arrival import TopicArrival
+from ortoo.v1.admin_pb2_grpc import add_AdminServiceServicer_to_server
+from ortoo.v1.consumer_pb2_grpc import add_ConsumerServiceServicer_to_server
+from ortoo.v1.producer_pb2_grpc import add_ProducerServiceServicer_to_server
+
+
+@contextlib.asynccontextmanager
+async def open_snode(
+    settings: Settings,
+    *,
+    clock: Clock | None = None,
+    randomness: Randomness | None = None,
+    links: LinkFactory = GrpcLinks,
+) -> AsyncIterator[Running]:
+    """Run a snode; it is ready when it has seen the cluster's directory. Leaving the block drains it.
+
+    `links` reaches the enodes; the default speaks gRPC. Errors: Conflict when the port is taken, or when another snode
+    runs that does not share group membership.
+    """
+    clock, randomness = clock or SystemClock(), randomness or Randomness()
+    async with contextlib.AsyncExitStack() as parts:
+        channels = await parts.enter_async_context(Channels())
+        background = await parts.enter_async_context(Background("snode"))
+        directory = Directory()
+        name_server = NameServer(settings.namesrv_address, channels)
+        watch = DirectoryWatch(directory, name_server, clock=clock, randomness=randomness)
+        timeout_s = settings.enode_timeout_ms / 1000
+        enodes = EnodeLinks(
+            directory,
+            await parts.enter_async_context(
+                links(
+                    background=background,
+                    clock=clock,
+                    timeout_s=timeout_s,
+                    in_flight_bytes_max=settings.enode_in_flight_bytes,
+                )
+            ),
+        )
+        groups = ConsumerGroups(directory, LocalMembership(clock))
+        watch.on_topics(groups.topics_changed)
+        reading = Reading(watch, enodes)
+        push_parts = PushParts(directory, enodes, Offsets(enodes), groups, background, clock, randomness)
+        sessions = Sessions(push_parts, watch, name_server, clock=clock, expiry_s=settings.session_expiry_s)
+        publisher = Publisher(
+            directory, watch, enodes, background, LaneLimits(timeout_s), clock=clock, randomness=randomness
+        )
+        producing = producer.ProducerService(directory, watch, enodes, publisher, background)
+        consuming = consumer.ConsumerService(watch, sessions, reading, background)
+        arrival = TopicArrival(watch, enodes, clock=clock)
+        operating = admin.AdminService(directory, name_server, arrival, reading, Lag(watch, enodes, reading))
+        server = GrpcServer(
+            settings.listen_address,
+            [
+                (producer.NAME, lambda grpc_server: add_ProducerServiceServicer_to_server(producing, grpc_server)),
+                (consumer.NAME, lambda grpc_server: add_ConsumerServiceServicer_to_server(consuming, grpc_server)),
+                (admin.NAME, lambda grpc_server: add_AdminServiceServicer_to_server(operating, grpc_server)),
+            ],
+            grace_s=settings.stop_grace_s,
+        )
+
+        async def drain() -> None:
+            await server.draining.wait()
+            producing.drain()
+            await sessions.close_all(CloseReason.SHUTDOWN, "this snode stops; open the session at another one")
+
+        background.spawn("drain", drain())
+        background.spawn("directory", watch.run())
+        await watch.ready.wait()
+        await parts.enter_async_context(server)
+        registration = Registration(
+            name_server,
+            settings.name,
+            settings.advertised_address or server.address,
+            shares_membership=False,
+            interval_s=settings.heartbeat_interval_s,
+            clock=clock,
+            randomness=randomness,
+        )
+        await registration.begin()
+        parts.push_async_callback(registration.leave)
+        announcing: asyncio.Task[None] = background.spawn("registration", registration.run())
+        parts.callback(announcing.cancel)  # else it would take back a lease that was just left
+        background.every("sweep", settings.sweep_interval_s, sessions.sweep, clock=clock)
+        yield Running(settings.name, server.address)

@@ -1,0 +1,105 @@
+"""What the snode asks of an enode, whether it is behind the wire or in the same process."""
+
+import asyncio
+import enum
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from ortoo.common.background import Background
+from ortoo.common.clock import Clock
+from ortoo.common.sealed_batch import SealedBatch
+
+
+class FlushMode(enum.IntEnum):
+    """When an append is acknowledged; the numbers are those on the wire."""
+
+    DEFAULT = 0
+    SYNC = 1
+    ASYNC = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """Where a batch was stored."""
+
+    first_offset: int
+    stored_at_ms: int
+    flush_mode: FlushMode
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBatch:
+    """A batch as it lies in the log."""
+
+    first_offset: int
+    stored_at_ms: int
+    batch: SealedBatch
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """Whole batches in offset order; the first may start before the offset asked for."""
+
+    batches: tuple[StoredBatch, ...]
+    next_offset: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRange:
+    """What one queue holds."""
+
+    queue_id: int
+    begin_offset: int
+    end_offset: int
+
+
+class EnodeLink(Protocol):
+    """One enode. Every call fails with Unavailable, promptly, when the enode is away, frozen or has restarted."""
+
+    @property
+    def connected(self) -> bool:
+        """Whether a stream to it works right now."""
+
+    def append(
+        self, topic_id: int, queue_id: int, batch: SealedBatch, flush_mode: FlushMode = FlushMode.DEFAULT
+    ) -> asyncio.Future[Appended]:
+        """Send one batch. Batches of one queue are stored in the order of the calls.
+
+        Errors: as the enode's store says; Overloaded at once when too many bytes are on their way.
+        """
+
+    async def fetch(
+        self, topic_id: int, queue_id: int, from_offset: int, *, bytes_max: int = 0, wait_ms: int = 0
+    ) -> Fetched:
+        """Read whole batches; at the end of the queue wait so long. Errors: NotFound, OutOfRange, DataLoss."""
+
+    async def commit_offsets(self, topic_id: int, group: str, offsets: Mapping[int, int], generation: int = 0) -> None:
+        """Store a group's offsets (queue id to next offset). Errors: Fenced for an older generation."""
+
+    async def query_offsets(self, topic_id: int, group: str, queue_ids: Iterable[int] = ()) -> dict[int, int]:
+        """A group's offsets; queues without one are absent."""
+
+    async def describe_queues(self, topic_id: int) -> list[QueueRange]:
+        """What each queue of a topic holds."""
+
+    async def find_offset(self, topic_id: int, queue_id: int, stored_at_ms: int) -> int:
+        """The first offset stored at or after a time."""
+
+
+class Links(Protocol):
+    """Makes links to enodes and keeps them."""
+
+    def to(self, enode: str, address: str) -> EnodeLink:
+        """The link to an enode; one whose address has changed gets a new one."""
+
+
+class LinkFactory(Protocol):
+    """Opens `Links` for one snode. The default speaks gRPC; a process that holds the enode as well may call it."""
+
+    def __call__(
+        self, *, background: Background, clock: Clock, timeout_s: float, in_flight_bytes_max: int
+    ) -> AbstractAsyncContextManager[Links]:
+        """Open the links; leaving the block closes them."""

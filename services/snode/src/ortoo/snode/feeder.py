@@ -1,0 +1,154 @@
+"""Feeds one queue of a push session: reads whole batches, filters, delivers in order while there is credit."""
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from ortoo.common.clock import Clock
+from ortoo.common.errors import NotFound, OrtooError, OutOfRange
+from ortoo.common.logs import get_logger
+from ortoo.common.randomness import Randomness
+from ortoo.common.retry import Backoff
+from ortoo.snode.enode_link import Fetched
+from ortoo.snode.enode_links import EnodeLinks
+from ortoo.snode.offsets import Offsets
+from ortoo.snode.push_flow import QueueCursor
+from ortoo.snode.push_outbox import Delivery
+from ortoo.snode.selection import TagFilter, selected
+
+FETCH_WAIT_MS = 15_000
+FETCH_BYTES_MAX = 1 << 20
+FETCH_BYTES_MIN = 64 << 10
+SESSION_BYTES = 8 << 20
+"""What the reads of one session may hold together, about."""
+PASSED_OVER_MAX = 65_536
+"""After so many messages that nobody wanted the client is told to move its offset."""
+_log = get_logger("push")
+
+
+class Sink(Protocol):
+    """Where a feeder's deliveries go: the session."""
+
+    async def may_send(self) -> None:
+        """Wait until there is credit and room."""
+
+    def send(self, delivery: Delivery) -> None:
+        """Deliver."""
+
+
+class Feeder:
+    """One queue."""
+
+    def __init__(
+        self,
+        cursor: QueueCursor,
+        topic_id: int,
+        group: str,
+        tags: TagFilter | None,
+        sink: Sink,
+        links: EnodeLinks,
+        offsets: Offsets,
+        *,
+        from_first: bool,
+        fetch_bytes: Callable[[], int],
+        clock: Clock,
+        randomness: Randomness,
+    ) -> None:
+        self.cursor = cursor
+        self.topic_id = topic_id
+        self.generation = cursor.since_generation
+        """The assignment under which deliveries go out now."""
+        self._group = group
+        self._tags = tags
+        self._sink = sink
+        self._links = links
+        self._offsets = offsets
+        self._from_first = from_first
+        self._fetch_bytes = fetch_bytes
+        self._clock = clock
+        self._randomness = randomness
+        self._failures = 0
+
+    async def run(self, held: Awaitable[None]) -> None:
+        """Feed for ever, from when the queue is `held`."""
+        await held
+        await self._insist(self._start)
+        while True:
+            await self._sink.may_send()
+            await self._insist(self._step)
+
+    async def _insist(self, step: Callable[[], Awaitable[None]]) -> None:
+        """Try until it works: an enode that is away comes back."""
+        backoff = Backoff(first_s=0.05, max_s=1.0)
+        while True:
+            try:
+                await step()
+            except OutOfRange as error:
+                self._jump(error)
+            except OrtooError as error:
+                if self._failures == 0 or isinstance(error, NotFound):
+                    _log.warning("a queue cannot be read; trying on", queue=str(self.cursor.queue), reason=str(error))
+                await self._clock.sleep(backoff.delay_s(self._failures, self._randomness))
+                self._failures += 1
+            else:
+                self._failures = 0
+                return
+
+    async def _start(self) -> None:
+        queue = self.cursor.queue
+        committed = await self._offsets.query(queue, self.topic_id, self._group)
+        if committed is not None:
+            self.cursor.start(committed, committed=True)
+            return
+        ranges = await self._links.to(queue.enode).describe_queues(self.topic_id)
+        found = next((r for r in ranges if r.queue_id == queue.queue_id), None)
+        if found is None:
+            raise NotFound(f"enode {queue.enode} does not have queue {queue} yet", field="queue_id")
+        self.cursor.start(found.begin_offset if self._from_first else found.end_offset, committed=False)
+
+    async def _step(self) -> None:
+        cursor = self.cursor
+        fetched = await self._links.to(cursor.queue.enode).fetch(
+            self.topic_id,
+            cursor.queue.queue_id,
+            cursor.next_offset,
+            bytes_max=self._fetch_bytes(),
+            wait_ms=FETCH_WAIT_MS,
+        )
+        await self._deliver(fetched)
+
+    async def _deliver(self, fetched: Fetched) -> None:
+        cursor = self.cursor
+        cursor.end_offset = fetched.end_offset
+        for stored in fetched.batches:
+            part = selected(stored, cursor.next_offset, tags=self._tags)
+            if part.batch is None:
+                cursor.advance(part.next_offset)
+                continue
+            await self._sink.may_send()
+            cursor.advance(part.next_offset)
+            self._send(
+                Delivery(
+                    cursor.queue,
+                    self.generation,
+                    self.topic_id,
+                    part.first_offset,
+                    part.next_offset,
+                    part.stored_at_ms,
+                    part.batch,
+                    part.rows,
+                    part.messages,
+                )
+            )
+        if cursor.untold and (cursor.next_offset >= fetched.end_offset or cursor.untold >= PASSED_OVER_MAX):
+            self._send(Delivery(cursor.queue, self.generation, self.topic_id, cursor.sent_offset, cursor.next_offset))
+
+    def _send(self, delivery: Delivery) -> None:
+        self.cursor.told(delivery.next_offset, self._clock.monotonic_s())
+        self._sink.send(delivery)
+
+    def _jump(self, error: OutOfRange) -> None:
+        """Go on where the queue is: what lay before was deleted by age, or the log was lost."""
+        cursor = self.cursor
+        to = error.begin_offset if cursor.next_offset < error.begin_offset else error.end_offset
+        _log.warning("offset not stored; going on elsewhere", queue=str(cursor.queue), at=cursor.next_offset, to=to)
+        cursor.next_offset = cursor.sent_offset = to

@@ -1,0 +1,171 @@
+"""An enode behind the wire: one Append stream and one FetchBatches stream, shared by everything the snode does."""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from ortoo.common.background import Background
+from ortoo.common.clock import Clock
+from ortoo.common.errors import OutOfRange, Unavailable
+from ortoo.common.grpc_channels import Channels
+from ortoo.common.sealed_batch import SealedBatch
+from ortoo.common.status import error_of, rpc_errors
+from ortoo.snode.enode_link import Appended, EnodeLink, Fetched, FlushMode, QueueRange, StoredBatch
+from ortoo.snode.request_stream import RequestStream
+from ortoo.snode.wire import batch_of, batch_to
+from ortoo.v1 import enode_pb2, failure_pb2
+from ortoo.v1.enode_pb2_grpc import EnodeServiceStub
+
+
+class GrpcLinks:
+    """Links over gRPC, one connection an enode."""
+
+    def __init__(self, *, background: Background, clock: Clock, timeout_s: float, in_flight_bytes_max: int) -> None:
+        """Every request to an enode is answered within `timeout_s`, if only by an error."""
+        self._background = background
+        self._clock = clock
+        self._timeout_s = timeout_s
+        self._bytes_max = in_flight_bytes_max
+        self._links: dict[str, tuple[str, GrpcEnodeLink]] = {}
+        self._channels = Channels()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        for _, link in self._links.values():
+            link.close()
+        self._links.clear()
+        await self._channels.__aexit__(None, None, None)
+
+    def to(self, enode: str, address: str) -> EnodeLink:
+        """The link to an enode; one whose address has changed gets a new one."""
+        known = self._links.get(enode)
+        if known is not None:
+            if known[0] == address:
+                return known[1]
+            known[1].close()
+            self._background.spawn(f"drop {known[0]}", self._channels.drop(known[0]))
+        link = GrpcEnodeLink(
+            f"enode {enode}",
+            EnodeServiceStub(self._channels.to(address)),
+            clock=self._clock,
+            timeout_s=self._timeout_s,
+            in_flight_bytes_max=self._bytes_max,
+        )
+        link.start(self._background)
+        self._links[enode] = (address, link)
+        return link
+
+
+class GrpcEnodeLink:
+    """One enode."""
+
+    def __init__(
+        self, peer: str, stub: EnodeServiceStub, *, clock: Clock, timeout_s: float, in_flight_bytes_max: int
+    ) -> None:
+        """`peer` names the enode in errors."""
+        self._peer = peer
+        self._stub = stub
+        self._timeout_s = timeout_s
+        self._tasks: list[asyncio.Task[Any]] = []
+        self._appends = RequestStream[enode_pb2.AppendRequest, enode_pb2.AppendResponse, Appended](
+            peer, stub.Append, _appended, clock=clock, timeout_s=timeout_s, in_flight_bytes_max=in_flight_bytes_max
+        )
+        self._fetches = RequestStream[enode_pb2.FetchBatchesRequest, enode_pb2.FetchBatchesResponse, Fetched](
+            peer, stub.FetchBatches, _fetched, clock=clock, timeout_s=timeout_s, in_flight_bytes_max=1
+        )
+
+    def start(self, background: Background) -> None:
+        """Begin to talk when there is something to say."""
+        self._tasks = [
+            background.spawn(f"{self._peer} appends", self._appends.run()),
+            background.spawn(f"{self._peer} fetches", self._fetches.run()),
+        ]
+
+    def close(self) -> None:
+        """Stop; what is on its way fails."""
+        for task in self._tasks:
+            task.cancel()
+        gone = Unavailable(f"the link to {self._peer} was closed; the outcome is unknown, retry")
+        self._appends.fail_all(gone)
+        self._fetches.fail_all(gone)
+
+    @property
+    def connected(self) -> bool:
+        """Whether a stream to it works right now."""
+        return self._appends.connected or self._fetches.connected
+
+    def append(
+        self, topic_id: int, queue_id: int, batch: SealedBatch, flush_mode: FlushMode = FlushMode.DEFAULT
+    ) -> asyncio.Future[Appended]:
+        """Send one batch behind those sent before."""
+        request = enode_pb2.AppendRequest(
+            topic_id=topic_id,
+            queue_id=queue_id,
+            batch=batch_to(batch),
+            flush_mode=flush_mode.value,  # type: ignore[arg-type]
+        )
+        return self._appends.send(request, size_bytes=len(batch.records))
+
+    async def fetch(
+        self, topic_id: int, queue_id: int, from_offset: int, *, bytes_max: int = 0, wait_ms: int = 0
+    ) -> Fetched:
+        """Read whole batches; at the end of the queue wait so long."""
+        request = enode_pb2.FetchBatchesRequest(
+            topic_id=topic_id, queue_id=queue_id, from_offset=from_offset, bytes_max=bytes_max, wait_ms=wait_ms
+        )
+        return await self._fetches.send(request, wait_s=wait_ms / 1000)
+
+    async def commit_offsets(self, topic_id: int, group: str, offsets: Mapping[int, int], generation: int = 0) -> None:
+        """Store a group's offsets."""
+        request = enode_pb2.CommitOffsetsRequest(
+            topic_id=topic_id,
+            group=group,
+            offsets=[enode_pb2.QueueOffset(queue_id=q, offset=o) for q, o in offsets.items()],
+            generation=generation,
+        )
+        with rpc_errors(self._peer):
+            await self._stub.CommitOffsets(request, timeout=self._timeout_s)
+
+    async def query_offsets(self, topic_id: int, group: str, queue_ids: Iterable[int] = ()) -> dict[int, int]:
+        """A group's offsets."""
+        request = enode_pb2.QueryOffsetsRequest(topic_id=topic_id, group=group, queue_ids=queue_ids)
+        with rpc_errors(self._peer):
+            answer = await self._stub.QueryOffsets(request, timeout=self._timeout_s)
+        return {item.queue_id: item.offset for item in answer.offsets}
+
+    async def describe_queues(self, topic_id: int) -> list[QueueRange]:
+        """What each queue of a topic holds."""
+        with rpc_errors(self._peer):
+            answer = await self._stub.DescribeQueues(
+                enode_pb2.DescribeQueuesRequest(topic_id=topic_id), timeout=self._timeout_s
+            )
+        return [QueueRange(q.queue_id, q.begin_offset, q.end_offset) for q in answer.queues]
+
+    async def find_offset(self, topic_id: int, queue_id: int, stored_at_ms: int) -> int:
+        """The first offset stored at or after a time."""
+        request = enode_pb2.FindOffsetRequest(topic_id=topic_id, queue_id=queue_id, stored_at_ms=stored_at_ms)
+        with rpc_errors(self._peer):
+            answer = await self._stub.FindOffset(request, timeout=self._timeout_s)
+        return answer.offset
+
+
+def _appended(answer: enode_pb2.AppendResponse) -> Appended:
+    if answer.HasField("failure"):
+        raise error_of(answer.failure)
+    return Appended(answer.first_offset, answer.stored_at_ms, FlushMode(answer.flush_mode))
+
+
+def _fetched(answer: enode_pb2.FetchBatchesResponse) -> Fetched:
+    if answer.HasField("failure"):
+        if answer.failure.kind == failure_pb2.FAILURE_KIND_OUT_OF_RANGE:
+            raise OutOfRange(
+                answer.failure.message, begin_offset=answer.begin_offset, end_offset=answer.end_offset, field="offset"
+            )
+        raise error_of(answer.failure)
+    batches = tuple(StoredBatch(b.first_offset, b.stored_at_ms, batch_of(b.batch)) for b in answer.batches)
+    return Fetched(batches, answer.next_offset, answer.end_offset)

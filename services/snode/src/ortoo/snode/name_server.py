@@ -1,0 +1,85 @@
+"""The name server as the snode sees it: one stub, several addresses, errors that name it."""
+
+from collections.abc import AsyncIterator
+
+from ortoo.common.errors import AlreadyExists, Invalid, OrtooError, Unavailable
+from ortoo.common.grpc_channels import Channels
+from ortoo.common.status import rpc_errors
+from ortoo.snode.routes import RouteChange, Topic
+from ortoo.snode.wire import change_of, topic_of
+from ortoo.v1 import namesrv_pb2, topic_pb2
+from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
+
+CALL_TIMEOUT_S = 3.0
+
+
+def addresses_of(text: str) -> tuple[str, ...]:
+    """Split `host:port;host:port`. Errors: Invalid."""
+    addresses = tuple(part.strip() for part in text.split(";") if part.strip())
+    for address in addresses or ("",):
+        host, colon, port = address.rpartition(":")
+        if not (host and colon and port.isdigit() and 0 < int(port) < 65536):
+            raise Invalid(f"{address!r}; expected host:port, several separated by ;", field="namesrv_address")
+    return addresses
+
+
+class NameServer:
+    """Equal name servers over one database; one that fails is passed over."""
+
+    def __init__(self, addresses: str, channels: Channels) -> None:
+        """Take `host:port`, several separated by `;`. Errors: Invalid."""
+        self._addresses = addresses_of(addresses)
+        self._channels = channels
+        self._chosen = 0
+
+    @property
+    def peer(self) -> str:
+        """What errors call it."""
+        return f"name server {self._addresses[self._chosen]}"
+
+    @property
+    def stub(self) -> NameServiceStub:
+        """For one call; wrap it in `calling()`."""
+        return NameServiceStub(self._channels.to(self._addresses[self._chosen]))
+
+    def pass_over(self, error: OrtooError) -> None:
+        """Use the next address if `error` says that this one is away."""
+        if isinstance(error, Unavailable):
+            self._chosen = (self._chosen + 1) % len(self._addresses)
+
+    async def watch(self) -> AsyncIterator[RouteChange]:
+        """Everything at once, then every change; ends or raises when the name server goes away."""
+        with rpc_errors(self.peer):
+            async for news in self.stub.WatchRoutes(namesrv_pb2.WatchRoutesRequest()):
+                yield change_of(news)
+
+    async def get_topic(self, name: str) -> Topic:
+        """One topic. Errors: NotFound, Unavailable."""
+        with rpc_errors(self.peer):
+            answer = await self.stub.GetTopic(namesrv_pb2.GetTopicRequest(name=name), timeout=CALL_TIMEOUT_S)
+        return topic_of(answer.topic)
+
+    async def ensure_group(self, name: str) -> None:
+        """Create a group with the default configuration unless it exists."""
+        request = namesrv_pb2.PutGroupRequest(group=topic_pb2.Group(name=name, consume_enabled=True), create_only=True)
+        try:
+            with rpc_errors(self.peer):
+                await self.stub.PutGroup(request, timeout=CALL_TIMEOUT_S)
+        except AlreadyExists:
+            return
+
+    async def register(self, name: str, address: str, incarnation: str, *, shares_membership: bool) -> float:
+        """Announce a snode; returns the lease in seconds. Errors: Conflict when it may not run beside another."""
+        request = namesrv_pb2.RegisterSnodeRequest(
+            snode=topic_pb2.Snode(name=name, address=address),
+            incarnation=incarnation,
+            shares_membership=shares_membership,
+        )
+        with rpc_errors(self.peer):
+            answer = await self.stub.RegisterSnode(request, timeout=CALL_TIMEOUT_S)
+        return answer.lease_ms / 1000
+
+    async def unregister(self, name: str) -> None:
+        """Give the lease back."""
+        with rpc_errors(self.peer):
+            await self.stub.Unregister(namesrv_pb2.UnregisterRequest(snode=name), timeout=1.0)

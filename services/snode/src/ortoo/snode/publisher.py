@@ -1,0 +1,161 @@
+"""Sending a few messages with one call: choose queues, check each message, share batches with other callers."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ortoo.common.background import Background
+from ortoo.common.clock import Clock
+from ortoo.common.errors import Invalid, Unavailable
+from ortoo.common.message import Message
+from ortoo.common.message_id import message_id_text
+from ortoo.common.randomness import Randomness
+from ortoo.common.record_batch import encoded_bytes_bound
+from ortoo.common.sealed_batch import MESSAGES_MAX, RECORDS_BYTES_MAX
+from ortoo.snode.directory import Directory, check_writable
+from ortoo.snode.directory_watch import DirectoryWatch
+from ortoo.snode.enode_links import EnodeLinks
+from ortoo.snode.publish_lane import BATCH_BYTES, LaneLimits, PublishLane
+from ortoo.snode.queue_choice import StickyChoice, queue_of_group
+from ortoo.snode.routes import Queue, Topic
+
+LANES_MAX = 20_000
+CHOICES_MAX = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """Where a message was stored."""
+
+    message_id: str
+    queue: Queue
+    offset: int
+
+
+class Publisher:
+    """All single messages of this snode."""
+
+    def __init__(
+        self,
+        directory: Directory,
+        watch: DirectoryWatch,
+        links: EnodeLinks,
+        background: Background,
+        limits: LaneLimits,
+        *,
+        clock: Clock,
+        randomness: Randomness,
+    ) -> None:
+        self._directory = directory
+        self._watch = watch
+        self._links = links
+        self._background = background
+        self._limits = limits
+        self._clock = clock
+        self._randomness = randomness
+        self._lanes: OrderedDict[tuple[int, Queue], PublishLane] = OrderedDict()
+        self._choices: OrderedDict[int, tuple[StickyChoice, PublishLane | None, int]] = OrderedDict()
+
+    async def publish(self, topic_name: str, messages: Sequence[Message], queue: Queue | None) -> list[Receipt]:
+        """Store messages; returns one receipt each when they are durable.
+
+        Errors: NotFound, Invalid (nothing was stored); Unavailable, Overloaded (some may have been).
+        """
+        topic = await self._watch.topic(topic_name)
+        _check(messages)
+        placed = self._placed(topic, messages, queue)
+        offsets = [self._put(topic, to, [messages[row] for row in rows]) for to, rows in placed.items()]
+        firsts = await asyncio.gather(*offsets, return_exceptions=True)
+        receipts: list[Receipt | None] = [None] * len(messages)
+        for (to, rows), first in zip(placed.items(), firsts, strict=True):
+            if isinstance(first, BaseException):
+                raise first
+            for number, row in enumerate(rows):
+                made = message_id_text(topic.topic_id, to.enode, to.queue_id, first + number)
+                receipts[row] = Receipt(messages[row].message_id or made, to, first + number)
+        return [receipt for receipt in receipts if receipt is not None]
+
+    def _placed(self, topic: Topic, messages: Sequence[Message], queue: Queue | None) -> dict[Queue, list[int]]:
+        """Rows by the queue they go to."""
+        if queue is not None:
+            if queue.topic not in ("", topic.name):
+                raise Invalid(f"the queue is of topic {queue.topic}, the request of {topic.name}", field="queue.topic")
+            queue = queue._replace(topic=topic.name)
+            check_writable(topic, queue)
+            return {queue: list(range(len(messages)))}
+        queues = topic.write_queues()
+        if not topic.writable or not queues:
+            raise Invalid(f"topic {topic.name} takes no messages: {topic.permission.name}", field="topic")
+        placed: dict[Queue, list[int]] = {}
+        for row, message in enumerate(messages):
+            to = (
+                queue_of_group(message.message_group, queues) if message.message_group else self._unkeyed(topic, queues)
+            )
+            placed.setdefault(to, []).append(row)
+        return placed
+
+    def _unkeyed(self, topic: Topic, queues: Sequence[Queue]) -> Queue:
+        alive = self._directory.alive(queues) or queues
+        entry = self._choices.get(topic.topic_id)
+        if entry is None:
+            choice = StickyChoice(self._randomness.below(1024))
+            if len(self._choices) >= CHOICES_MAX:
+                self._choices.popitem(last=False)
+        else:
+            choice, lane, cut = entry
+            if lane is None or lane.idle or lane.batches_cut != cut:
+                choice.advance()
+            else:
+                return choice.queue(alive)
+        to = choice.queue(alive)
+        chosen = self._lane(topic, to)
+        self._choices[topic.topic_id] = (choice, chosen, chosen.batches_cut + (1 if chosen.idle else 0))
+        return to
+
+    def _put(self, topic: Topic, queue: Queue, messages: Sequence[Message]) -> asyncio.Future[int]:
+        self._links.to(queue.enode)  # an enode that is known to be away is told at once
+        lane = self._lane(topic, queue)
+        future = lane.put(messages)
+        if not lane.draining:
+            lane.draining = True
+            self._background.spawn(f"publish {queue}", self._drain(lane))
+        return future
+
+    async def _drain(self, lane: PublishLane) -> None:
+        try:
+            await lane.drain()
+        finally:
+            lane.draining = False
+
+    def _lane(self, topic: Topic, queue: Queue) -> PublishLane:
+        key = (topic.topic_id, queue)
+        lane = self._lanes.get(key)
+        if lane is None:
+            self._drop_idle_lanes()
+            lane = self._lanes[key] = PublishLane(
+                queue, topic.topic_id, self._links, self._limits, clock=self._clock, randomness=self._randomness
+            )
+        self._lanes.move_to_end(key)
+        return lane
+
+    def _drop_idle_lanes(self) -> None:
+        while len(self._lanes) >= LANES_MAX:
+            key = next((key for key, lane in self._lanes.items() if lane.idle), None)
+            if key is None:
+                raise Unavailable(f"messages for {LANES_MAX} queues are on their way; retry", retry_after_ms=100)
+            del self._lanes[key]
+
+
+def _check(messages: Sequence[Message]) -> None:
+    """Refuse a request that cannot be stored as a whole. Errors: Invalid, naming the message."""
+    if not 1 <= len(messages) <= MESSAGES_MAX:
+        raise Invalid(f"{len(messages)} messages; send 1 to {MESSAGES_MAX} at once", field="messages")
+    for row, message in enumerate(messages):
+        message.check(f"messages[{row}]")
+    size = BATCH_BYTES + sum(map(encoded_bytes_bound, messages))
+    if len(messages) > 1 and size > RECORDS_BYTES_MAX:
+        raise Invalid(
+            f"{len(messages)} messages of up to {size} bytes; send at most {RECORDS_BYTES_MAX} bytes at once",
+            field="messages",
+        )

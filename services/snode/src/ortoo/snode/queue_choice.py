@@ -1,0 +1,27 @@
+"""Which queue a message goes to, decided without I/O."""
+
+from collections.abc import Sequence
+
+from ortoo.common.sealed_batch import crc32c
+from ortoo.snode.routes import Queue
+
+
+def queue_of_group(message_group: str, queues: Sequence[Queue]) -> Queue:
+    """The queue of a message group: the same for ever while the topic's write queues (sorted) stay the same."""
+    return queues[crc32c(message_group.encode()) % len(queues)]
+
+
+class StickyChoice:
+    """Round robin that stays on a queue while messages can still join a batch there."""
+
+    def __init__(self, start: int) -> None:
+        """Begin at a chosen place, so that snodes do not march in step."""
+        self._at = start
+
+    def queue(self, queues: Sequence[Queue]) -> Queue:
+        """The current queue."""
+        return queues[self._at % len(queues)]
+
+    def advance(self) -> None:
+        """Go on to the next queue."""
+        self._at += 1

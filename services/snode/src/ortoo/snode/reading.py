@@ -1,0 +1,145 @@
+"""Reading queues outside groups: ranges of whole batches, and single messages for an operator's eyes."""
+
+import asyncio
+import heapq
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from ortoo.common.background import Background
+from ortoo.common.errors import OrtooError, Unavailable
+from ortoo.common.message import Message
+from ortoo.common.message_id import message_id_text
+from ortoo.common.record_batch import open_batch
+from ortoo.snode.directory import check_readable
+from ortoo.snode.directory_watch import DirectoryWatch
+from ortoo.snode.enode_link import QueueRange
+from ortoo.snode.enode_links import EnodeLinks
+from ortoo.snode.feeder import FETCH_BYTES_MAX, FETCH_WAIT_MS
+from ortoo.snode.routes import Queue, Topic
+from ortoo.snode.selection import Selected, selected
+
+TAIL_BYTES = 256 << 10
+"""What a tail reads of one queue at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class TailedMessage:
+    """One message and where it lies."""
+
+    message_id: str
+    queue: Queue
+    offset: int
+    stored_at_ms: int
+    message: Message
+
+
+class Reading:
+    """Reads through any snode; joins no group, takes no lock, moves no offset."""
+
+    def __init__(self, watch: DirectoryWatch, links: EnodeLinks) -> None:
+        self._watch = watch
+        self._links = links
+
+    async def queue_ranges(self, topic: Topic) -> dict[Queue, QueueRange]:
+        """What the readable queues hold, in order; those of an enode that is away are missing."""
+        found: dict[Queue, QueueRange] = {}
+        for placement in sorted(topic.placements, key=lambda p: p.enode):
+            try:
+                ranges = await self._links.to(placement.enode).describe_queues(topic.topic_id)
+            except OrtooError as error:
+                if not error.retriable and not error.field.endswith("_id"):
+                    raise
+                continue
+            for item in ranges:
+                if item.queue_id < placement.read_queue_count:
+                    found[Queue(topic.name, placement.enode, item.queue_id)] = item
+        return found
+
+    async def fetch(
+        self, queue: Queue, from_offset: int, to_offset: int, *, follow: bool, bytes_max: int = FETCH_BYTES_MAX
+    ) -> AsyncIterator[tuple[int, Selected]]:
+        """Batches of one queue, each with the topic's id. Errors: NotFound, Invalid, OutOfRange, Unavailable."""
+        topic = await self._watch.topic(queue.topic)
+        check_readable(topic, queue)
+        link = self._links.to(queue.enode)
+        if not follow and to_offset == 0:
+            ranges = await link.describe_queues(topic.topic_id)
+            to_offset = next((r.end_offset for r in ranges if r.queue_id == queue.queue_id), 0)
+        at, wait_ms = from_offset, FETCH_WAIT_MS if follow else 0
+        while follow or at < to_offset:
+            fetched = await self._links.to(queue.enode).fetch(
+                topic.topic_id, queue.queue_id, at, bytes_max=bytes_max, wait_ms=wait_ms
+            )
+            for stored in fetched.batches:
+                part = selected(stored, at, None if follow else to_offset)
+                at = part.next_offset
+                yield topic.topic_id, part
+                if not follow and at >= to_offset:
+                    return
+            if not follow and not fetched.batches:
+                return
+
+    async def tail(self, topic_name: str, *, from_first: bool, follow: bool) -> AsyncIterator[TailedMessage]:
+        """Messages of all queues: those stored when the call begins by time, then those that come as they come."""
+        topic = await self._watch.topic(topic_name)
+        ranges = await self.queue_ranges(topic)
+        if not ranges and topic.placements:
+            raise Unavailable(f"no enode of topic {topic_name} is there; retry", retry_after_ms=500)
+        if from_first:
+            async for message in self._stored(ranges):
+                yield message
+        if follow or not from_first:
+            async for message in self._coming(ranges):
+                yield message
+
+    async def _stored(self, ranges: dict[Queue, QueueRange]) -> AsyncIterator[TailedMessage]:
+        sources = {queue: self._messages(queue, r.begin_offset, r.end_offset) for queue, r in ranges.items()}
+        heads: list[tuple[int, Queue, int, TailedMessage]] = []
+        for source in sources.values():
+            async for first in source:
+                heads.append((first.stored_at_ms, first.queue, first.offset, first))
+                break
+        heapq.heapify(heads)
+        while heads:
+            _, queue, _, message = heapq.heappop(heads)
+            yield message
+            async for following in sources[queue]:
+                heapq.heappush(heads, (following.stored_at_ms, queue, following.offset, following))
+                break
+
+    async def _coming(self, ranges: dict[Queue, QueueRange]) -> AsyncIterator[TailedMessage]:
+        coming: asyncio.Queue[TailedMessage | Exception] = asyncio.Queue(maxsize=64)
+
+        async def follow(queue: Queue, from_offset: int) -> None:
+            try:
+                async for message in self._messages(queue, from_offset, None):
+                    await coming.put(message)
+            except Exception as error:
+                await coming.put(error)
+
+        work = Background("tail")
+        await work.__aenter__()
+        try:
+            for queue, item in ranges.items():
+                work.spawn(str(queue), follow(queue, item.end_offset))
+            while not isinstance(message := await coming.get(), Exception):
+                yield message
+            raise message
+        finally:
+            await work.__aexit__(None, None, None)
+
+    async def _messages(self, queue: Queue, from_offset: int, to_offset: int | None) -> AsyncIterator[TailedMessage]:
+        """Single messages; without `to_offset` for ever. An empty range gives none."""
+        if to_offset is not None and from_offset >= to_offset:
+            return
+        parts = self.fetch(queue, from_offset, to_offset or 0, follow=to_offset is None, bytes_max=TAIL_BYTES)
+        at = from_offset
+        async for topic_id, part in parts:
+            if part.batch is None:
+                continue
+            view = open_batch(part.batch)
+            for row in range(at - part.first_offset, part.next_offset - part.first_offset):
+                message, offset = view.message(row), part.first_offset + row
+                made = message.message_id or message_id_text(topic_id, queue.enode, queue.queue_id, offset)
+                yield TailedMessage(made, queue, offset, part.stored_at_ms, message)
+            at = part.next_offset

@@ -1,0 +1,1 @@
+"""What the snode offers on the wire: decode, call, encode."""

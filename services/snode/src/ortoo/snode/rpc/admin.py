@@ -1,0 +1,153 @@
+"""AdminService: what belongs to the name server goes there, what lies in queues is read from the enodes."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+
+from ortoo.common.status import rpc_errors
+from ortoo.snode.directory import Directory
+from ortoo.snode.lag import Lag
+from ortoo.snode.name_server import CALL_TIMEOUT_S, NameServer
+from ortoo.snode.reading import Reading, TailedMessage
+from ortoo.snode.topic_arrival import TopicArrival
+from ortoo.snode.wire import enode_to, message_to, queue_to, snode_to, topic_of, topic_to
+from ortoo.v1 import admin_pb2, admin_pb2_grpc, namesrv_pb2
+
+NAME = admin_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class AdminService(admin_pb2_grpc.AdminServiceServicer):
+    """What operators do."""
+
+    def __init__(
+        self, directory: Directory, name_server: NameServer, arrival: TopicArrival, reading: Reading, lag: Lag
+    ) -> None:
+        self._directory = directory
+        self._name_server = name_server
+        self._arrival = arrival
+        self._reading = reading
+        self._lag = lag
+
+    async def CreateTopic(
+        self, request: namesrv_pb2.CreateTopicRequest, context: Context
+    ) -> namesrv_pb2.CreateTopicResponse:
+        """Create a topic; it can be used when this returns."""
+        with rpc_errors(self._name_server.peer):
+            answer = await self._name_server.stub.CreateTopic(request, timeout=CALL_TIMEOUT_S)
+        await self._arrival.of(topic_of(answer.topic))
+        return answer
+
+    async def UpdateTopic(
+        self, request: namesrv_pb2.UpdateTopicRequest, context: Context
+    ) -> namesrv_pb2.UpdateTopicResponse:
+        """Change a topic; the change is in force when this returns."""
+        with rpc_errors(self._name_server.peer):
+            answer = await self._name_server.stub.UpdateTopic(request, timeout=CALL_TIMEOUT_S)
+        await self._arrival.of(topic_of(answer.topic))
+        return answer
+
+    async def DeleteTopic(
+        self, request: namesrv_pb2.DeleteTopicRequest, context: Context
+    ) -> namesrv_pb2.DeleteTopicResponse:
+        """Delete a topic and its messages."""
+        with rpc_errors(self._name_server.peer):
+            answer = await self._name_server.stub.DeleteTopic(request, timeout=CALL_TIMEOUT_S)
+        await self._arrival.gone(request.name)
+        return answer
+
+    async def ListTopics(
+        self, request: namesrv_pb2.ListTopicsRequest, context: Context
+    ) -> namesrv_pb2.ListTopicsResponse:
+        """All topics, by name."""
+        return namesrv_pb2.ListTopicsResponse(topics=map(topic_to, self._directory.topics()))
+
+    async def DescribeTopic(
+        self, request: admin_pb2.DescribeTopicRequest, context: Context
+    ) -> admin_pb2.DescribeTopicResponse:
+        """One topic with what its queues hold."""
+        topic = await self._arrival.topic(request.name)
+        ranges = await self._reading.queue_ranges(topic)
+        return admin_pb2.DescribeTopicResponse(
+            topic=topic_to(topic),
+            queues=[
+                admin_pb2.TopicQueue(
+                    enode=q.enode, queue_id=q.queue_id, begin_offset=r.begin_offset, end_offset=r.end_offset
+                )
+                for q, r in ranges.items()
+            ],
+        )
+
+    async def PutGroup(self, request: namesrv_pb2.PutGroupRequest, context: Context) -> namesrv_pb2.PutGroupResponse:
+        """Create a group or change it."""
+        with rpc_errors(self._name_server.peer):
+            answer = await self._name_server.stub.PutGroup(request, timeout=CALL_TIMEOUT_S)
+        await self._arrival.version(answer.group.version)
+        return answer
+
+    async def DeleteGroup(
+        self, request: namesrv_pb2.DeleteGroupRequest, context: Context
+    ) -> namesrv_pb2.DeleteGroupResponse:
+        """Delete a group."""
+        with rpc_errors(self._name_server.peer):
+            return await self._name_server.stub.DeleteGroup(request, timeout=CALL_TIMEOUT_S)
+
+    async def ListGroups(
+        self, request: namesrv_pb2.ListGroupsRequest, context: Context
+    ) -> namesrv_pb2.ListGroupsResponse:
+        """All groups, by name."""
+        with rpc_errors(self._name_server.peer):
+            return await self._name_server.stub.ListGroups(request, timeout=CALL_TIMEOUT_S)
+
+    async def Tail(self, request: admin_pb2.TailRequest, context: Context) -> AsyncIterator[admin_pb2.TailResponse]:
+        """Messages of a topic as text-friendly records."""
+        given = 0
+        async for message in self._reading.tail(request.topic, from_first=request.from_first, follow=request.follow):
+            yield _tailed(message)
+            given += 1
+            if given == request.messages_max:
+                return
+
+    async def DescribeLag(
+        self, request: admin_pb2.DescribeLagRequest, context: Context
+    ) -> admin_pb2.DescribeLagResponse:
+        """How far a group is behind."""
+        queues = await self._lag.of(request.group, request.topic)
+        return admin_pb2.DescribeLagResponse(
+            queues=[
+                admin_pb2.QueueLag(
+                    queue=queue_to(item.queue),
+                    committed_offset=item.committed_offset,
+                    end_offset=item.end_offset,
+                    lag_messages=item.messages,
+                )
+                for item in queues
+            ],
+            lag_messages=sum(item.messages for item in queues),
+        )
+
+    async def DescribeCluster(
+        self, request: admin_pb2.DescribeClusterRequest, context: Context
+    ) -> admin_pb2.DescribeClusterResponse:
+        """The processes of the cluster."""
+        return admin_pb2.DescribeClusterResponse(
+            enodes=map(enode_to, self._directory.enodes()),
+            snodes=map(snode_to, self._directory.snodes()),
+            version=self._directory.version,
+        )
+
+
+def _tailed(tailed: TailedMessage) -> admin_pb2.TailResponse:
+    try:
+        text = tailed.message.body.decode()
+    except UnicodeDecodeError:
+        text = ""
+    return admin_pb2.TailResponse(
+        message_id=tailed.message_id,
+        queue=queue_to(tailed.queue),
+        offset=tailed.offset,
+        stored_at_ms=tailed.stored_at_ms,
+        message=message_to(tailed.message),
+        body_text=text,
+    )

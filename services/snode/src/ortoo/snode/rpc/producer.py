@@ -1,0 +1,111 @@
+"""ProducerService."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+
+from ortoo.common.background import Background
+from ortoo.common.errors import OrtooError, Unavailable
+from ortoo.common.status import failure_of
+from ortoo.snode.directory import Directory
+from ortoo.snode.directory_watch import DirectoryWatch
+from ortoo.snode.enode_link import FlushMode
+from ortoo.snode.enode_links import EnodeLinks
+from ortoo.snode.produce import ProduceAnswer, ProduceStream
+from ortoo.snode.publisher import Publisher
+from ortoo.snode.rpc.requests import read_failed
+from ortoo.snode.wire import batch_of, message_of, queue_of, queue_to, topic_to
+from ortoo.v1 import producer_pb2, producer_pb2_grpc
+
+NAME = producer_pb2.DESCRIPTOR.services_by_name["ProducerService"].full_name
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
+    """How messages get in."""
+
+    def __init__(
+        self,
+        directory: Directory,
+        watch: DirectoryWatch,
+        links: EnodeLinks,
+        publisher: Publisher,
+        background: Background,
+    ) -> None:
+        self._directory = directory
+        self._watch = watch
+        self._links = links
+        self._publisher = publisher
+        self._background = background
+        self._streams: dict[ProduceStream, asyncio.Task[Any]] = {}
+
+    def drain(self) -> None:
+        """Read no further batches; the streams end when what was read is answered."""
+        for stream, reading in self._streams.items():
+            reading.cancel()
+            stream.end(Unavailable("this snode stops; open the stream at another one and send the rest there"))
+
+    async def Publish(self, request: producer_pb2.PublishRequest, context: Context) -> producer_pb2.PublishResponse:
+        """Send a few messages; returns when they are durable."""
+        queue = queue_of(request.queue) if request.HasField("queue") else None
+        receipts = await self._publisher.publish(request.topic, list(map(message_of, request.messages)), queue)
+        return producer_pb2.PublishResponse(
+            receipts=[
+                producer_pb2.Receipt(message_id=r.message_id, queue=queue_to(r.queue), offset=r.offset)
+                for r in receipts
+            ]
+        )
+
+    async def Produce(
+        self, request_iterator: AsyncIterator[producer_pb2.ProduceRequest], context: Context
+    ) -> AsyncIterator[producer_pb2.ProduceResponse]:
+        """Send batches at full speed, many in flight."""
+        stream = ProduceStream(self._directory, self._watch, self._links)
+        reading = self._background.spawn("produce", _read(request_iterator, stream))
+        self._streams[stream] = reading
+        try:
+            while answers := await stream.next_answers():
+                for answer in answers:
+                    yield _answer(answer)
+        finally:
+            del self._streams[stream]
+            reading.cancel()
+
+    async def QueryRoute(
+        self, request: producer_pb2.QueryRouteRequest, context: Context
+    ) -> producer_pb2.QueryRouteResponse:
+        """Where the messages of a topic may go."""
+        topic = await self._watch.topic(request.topic)
+        writable = self._directory.alive(topic.write_queues()) if topic.writable else []
+        readable = topic.read_queues() if topic.readable else []
+        return producer_pb2.QueryRouteResponse(
+            topic=topic_to(topic),
+            writable_queues=map(queue_to, writable),
+            readable_queues=map(queue_to, readable),
+        )
+
+
+async def _read(requests: AsyncIterator[producer_pb2.ProduceRequest], stream: ProduceStream) -> None:
+    error: OrtooError | None = None
+    try:
+        async for request in requests:
+            mode = FlushMode(request.flush_mode) if request.flush_mode in (0, 1, 2) else FlushMode.SYNC
+            await stream.take(request.request_id, queue_of(request.queue), batch_of(request.batch), mode)
+    except Exception as failure:
+        error = read_failed(failure, "Produce")
+    stream.end(error)
+
+
+def _answer(answer: ProduceAnswer) -> producer_pb2.ProduceResponse:
+    appended = answer.appended
+    if appended is None:
+        assert answer.error is not None
+        return producer_pb2.ProduceResponse(request_id=answer.request_id, failure=failure_of(answer.error))
+    return producer_pb2.ProduceResponse(
+        request_id=answer.request_id,
+        first_offset=appended.first_offset,
+        stored_at_ms=appended.stored_at_ms,
+        flush_mode=appended.flush_mode.value,  # type: ignore[arg-type]
+    )

@@ -1,0 +1,80 @@
+"""What may be chosen about a snode, by file, environment (`ORTOO_SNODE_...`) and command line."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ortoo.common import settings
+from ortoo.common.errors import Invalid
+from ortoo.common.names import check_process_name
+from ortoo.snode.name_server import addresses_of
+
+ENVIRON_PREFIX = "ORTOO_SNODE_"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings of one snode."""
+
+    name: str = "snode-0"
+    """Its name in the cluster."""
+    listen_address: str = "127.0.0.1:8081"
+    """host:port to serve clients on; port 0 takes any free one."""
+    advertised_address: str = ""
+    """host:port where clients reach this snode. Empty = the listen address."""
+    namesrv_address: str = "127.0.0.1:8071"
+    """host:port of the name server, several of one cluster separated by `;`."""
+    enode_timeout_ms: int = 3_000
+    """How long an enode may take to answer; then the request fails."""
+    enode_in_flight_bytes: int = 64 << 20
+    """How many bytes may be on their way to one enode; beyond it senders are told to slow down."""
+    heartbeat_interval_s: float = 5.0
+    """How often the snode announces itself."""
+    session_expiry_s: float = 120.0
+    """How long a push session may be silent."""
+    sweep_interval_s: float = 1.0
+    """How often silent and slow sessions are looked for."""
+    stop_grace_s: float = 5.0
+    """How long running calls may go on after a stop was asked for."""
+    log_level: str = "info"
+    """debug, info, warning or error."""
+
+    def check(self) -> None:
+        """Refuse settings that cannot work. Errors: Invalid, naming the field."""
+        check_process_name(self.name, "name")
+        addresses_of(self.namesrv_address)
+        _check_address("listen_address", self.listen_address)
+        if self.advertised_address:
+            _check_address("advertised_address", self.advertised_address)
+            if self.advertised_address.endswith(":0"):
+                raise Invalid("port 0 cannot be reached; give the real one", field="advertised_address")
+        for name, low, high in (
+            ("enode_timeout_ms", 10, 600_000),
+            ("enode_in_flight_bytes", 8 << 20, 16 << 30),
+            ("heartbeat_interval_s", 0.05, 3600),
+            ("session_expiry_s", 0.1, 86_400),
+            ("sweep_interval_s", 0.01, 60),
+            ("stop_grace_s", 0, 600),
+        ):
+            value = getattr(self, name)
+            if not low <= value <= high:
+                raise Invalid(f"{value}; expected {low} to {high}", field=name)
+        if self.log_level not in ("debug", "info", "warning", "error"):
+            raise Invalid(f"{self.log_level!r}; expected debug, info, warning or error", field="log_level")
+
+
+def load(
+    environ: Mapping[str, str] = os.environ, *, file: Path | None = None, overrides: Mapping[str, Any] | None = None
+) -> settings.Loaded[Settings]:
+    """Read and check the settings. Errors: Invalid, naming the setting."""
+    loaded = settings.load(Settings, environ_prefix=ENVIRON_PREFIX, environ=environ, file=file, overrides=overrides)
+    loaded.settings.check()
+    return loaded
+
+
+def _check_address(name: str, address: str) -> None:
+    host, colon, port = address.rpartition(":")
+    if not (host and colon and port.isascii() and port.isdigit() and int(port) < 65536):
+        raise Invalid(f"{address!r}; expected host:port", field=name)

@@ -1,0 +1,131 @@
+"""Between the plain values of the snode and the messages of the wire."""
+
+from ortoo.common.message import Message
+from ortoo.common.sealed_batch import SealedBatch
+from ortoo.snode.routes import EnodeEntry, Group, Permission, Placement, Queue, RouteChange, SnodeEntry, Topic
+from ortoo.v1 import namesrv_pb2, record_pb2, topic_pb2
+
+
+def topic_of(topic: topic_pb2.Topic) -> Topic:
+    """A topic, read."""
+    return Topic(
+        topic.name,
+        topic.topic_id,
+        topic.version,
+        Permission(topic.permission or topic_pb2.PERMISSION_READ_WRITE),
+        tuple(Placement(p.enode, p.read_queue_count, p.write_queue_count) for p in topic.placements),
+        topic.created_at_ms,
+    )
+
+
+def topic_to(topic: Topic) -> topic_pb2.Topic:
+    """A topic, written."""
+    return topic_pb2.Topic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        version=topic.version,
+        permission=topic.permission.value,  # type: ignore[arg-type]
+        placements=[
+            topic_pb2.Placement(
+                enode=p.enode, read_queue_count=p.read_queue_count, write_queue_count=p.write_queue_count
+            )
+            for p in topic.placements
+        ],
+        created_at_ms=topic.created_at_ms,
+    )
+
+
+def group_of(group: topic_pb2.Group) -> Group:
+    """A group, read."""
+    return Group(
+        group.name,
+        group.version,
+        group.consume_enabled,
+        group.slow_consumer_threshold_messages,
+        group.slow_consumer_grace_ms,
+        group.created_at_ms,
+    )
+
+
+def enode_to(enode: EnodeEntry) -> topic_pb2.Enode:
+    """A storage node, written."""
+    return topic_pb2.Enode(name=enode.name, address=enode.address, store_id=enode.store_id, alive=enode.alive)
+
+
+def snode_to(snode: SnodeEntry) -> topic_pb2.Snode:
+    """A proxy, written."""
+    return topic_pb2.Snode(name=snode.name, address=snode.address, alive=snode.alive)
+
+
+def change_of(news: namesrv_pb2.WatchRoutesResponse) -> RouteChange:
+    """One message of the watch, read."""
+    return RouteChange(
+        news.version,
+        news.snapshot,
+        tuple(map(topic_of, news.topics)),
+        tuple(news.deleted_topics),
+        tuple(map(group_of, news.groups)),
+        tuple(news.deleted_groups),
+        tuple(EnodeEntry(e.name, e.address, e.store_id, e.alive) for e in news.enodes),
+        tuple(SnodeEntry(s.name, s.address, s.alive) for s in news.snodes),
+    )
+
+
+def queue_of(queue: topic_pb2.Queue) -> Queue:
+    """A queue, read."""
+    return Queue(queue.topic, queue.enode, queue.queue_id)
+
+
+def queue_to(queue: Queue) -> topic_pb2.Queue:
+    """A queue, written."""
+    return topic_pb2.Queue(topic=queue.topic, enode=queue.enode, queue_id=queue.queue_id)
+
+
+def batch_of(batch: record_pb2.SealedBatch) -> SealedBatch:
+    """A sealed batch, read; the access to `records` is its one copy."""
+    return SealedBatch(
+        batch.records,
+        batch.records_crc32c,
+        batch.count,
+        batch.body_inflated_bytes,
+        batch.producer_id,
+        batch.first_sequence,
+    )
+
+
+def batch_to(batch: SealedBatch) -> record_pb2.SealedBatch:
+    """A sealed batch, written."""
+    return record_pb2.SealedBatch(
+        records=batch.records,
+        records_crc32c=batch.records_crc32c,
+        count=batch.count,
+        body_inflated_bytes=batch.body_inflated_bytes,
+        producer_id=batch.producer_id,
+        first_sequence=batch.first_sequence,
+    )
+
+
+def message_of(message: record_pb2.Message) -> Message:
+    """A single message, read."""
+    return Message(
+        message.body,
+        message.tag or None,
+        tuple(message.keys),
+        message_group=message.message_group or None,
+        properties=dict(message.properties),
+        message_id=message.message_id or None,
+        born_at_ms=message.born_at_ms or None,
+    )
+
+
+def message_to(message: Message) -> record_pb2.Message:
+    """A single message, written."""
+    return record_pb2.Message(
+        body=message.body,
+        tag=message.tag or "",
+        keys=message.keys,
+        message_group=message.message_group or "",
+        properties=dict(message.properties),
+        message_id=message.message_id or "",
+        born_at_ms=message.born_at_ms or 0,
+    )

@@ -1,0 +1,79 @@
+"""A bare client of a push session, for tests."""
+
+from types import TracebackType
+from typing import Any, Self
+
+import grpc
+
+from ortoo.v1 import consumer_pb2
+from tests.integration.snode_cluster import Cluster
+
+
+class PushClient:
+    """Joins a group and grants plenty of credit; everything else is up to the test."""
+
+    def __init__(
+        self,
+        running: Cluster,
+        group: str,
+        topic: str,
+        *,
+        tags: str = "",
+        from_first: bool = False,
+        messages: int = 10_000,
+        size_bytes: int = 64 << 20,
+    ) -> None:
+        self.call = running.consumer.Push()
+        self._credit = (messages, size_bytes)
+        self._open = consumer_pb2.OpenSession(
+            group=group,
+            client_id="c",
+            subscriptions=[consumer_pb2.Subscription(topic=topic, tag_expression=tags)],
+            start_from=consumer_pb2.START_FROM_FIRST if from_first else consumer_pb2.START_FROM_LAST,
+        )
+        self.others: list[Any] = []
+
+    async def __aenter__(self) -> Self:
+        await self.call.write(consumer_pb2.PushRequest(open=self._open))
+        await self.event("opened")
+        if self._credit[0]:
+            await self.grant(*self._credit)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if kind is None and not self.call.done():
+            await self.leave()
+        self.call.cancel()
+
+    async def leave(self) -> consumer_pb2.SessionClosed:
+        """Leave in good order."""
+        await self.call.write(consumer_pb2.PushRequest(close=consumer_pb2.CloseSession()))
+        closed: consumer_pb2.SessionClosed = await self.event("closed")
+        return closed
+
+    async def grant(self, messages: int, size_bytes: int) -> None:
+        """Take more."""
+        credit = consumer_pb2.Credit(messages=messages, bytes=size_bytes)
+        await self.call.write(consumer_pb2.PushRequest(credit=credit))
+
+    async def acknowledge(self, delivery: consumer_pb2.Delivery) -> None:
+        """Everything of a delivery is processed."""
+        offset = consumer_pb2.AcknowledgedOffset(
+            queue=delivery.queue, offset=delivery.next_offset, generation=delivery.generation
+        )
+        await self.call.write(consumer_pb2.PushRequest(acknowledge=consumer_pb2.Acknowledge(offsets=[offset])))
+
+    async def delivery(self) -> Any:
+        """The next delivery."""
+        return await self.event("delivery")
+
+    async def event(self, kind: str) -> Any:
+        """The next event of a kind; others are put aside."""
+        while (response := await self.call.read()) is not grpc.aio.EOF:
+            name = response.WhichOneof("event")
+            if name == kind:
+                return getattr(response, name)
+            self.others.append(response)
+        raise EOFError(f"the session ended before a {kind}: {await self.call.code()} {await self.call.details()}")
