@@ -1,0 +1,234 @@
+"""The name server over real gRPC, on a real database file."""
+
+import asyncio
+import contextlib
+import os
+import socket
+import sqlite3
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ortoo.common.clock import SystemClock
+from ortoo.common.errors import AlreadyExists, Conflict, DataLoss, Invalid, NotFound, Overloaded, Unsupported
+from ortoo.common.grpc_channels import Channels
+from ortoo.common.service import EXIT_REFUSED
+from ortoo.common.status import rpc_errors
+from ortoo.namesrv.app import open_namesrv
+from ortoo.namesrv.settings import Settings
+from ortoo.v1 import namesrv_pb2 as pb
+from ortoo.v1 import topic_pb2
+from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
+
+GUARD_S = 20
+
+
+class SteppedClock(SystemClock):
+    """Stands still until the test lets time pass; sleepers then wake once."""
+
+    def __init__(self) -> None:
+        self.seconds = 1000.0
+        self._step = asyncio.Event()
+
+    def monotonic_s(self) -> float:
+        return self.seconds
+
+    async def sleep(self, seconds: float) -> None:
+        await self._step.wait()
+
+    def pass_s(self, seconds: float) -> None:
+        """Let time pass."""
+        self.seconds += seconds
+        step, self._step = self._step, asyncio.Event()
+        step.set()
+
+
+@contextlib.asynccontextmanager
+async def namesrv(folder: Path, clock: SystemClock | None = None, **settings: Any) -> AsyncIterator[NameServiceStub]:
+    """A name server in this process, and a way to talk to it."""
+    chosen = Settings(listen_address="127.0.0.1:0", data_dir=folder, **settings)
+    async with asyncio.timeout(GUARD_S), open_namesrv(chosen, clock=clock) as running, Channels() as channels:
+        with rpc_errors("name server"):
+            yield NameServiceStub(channels.to(running.address))
+
+
+async def register(stub: NameServiceStub, name: str = "e", store_id: str = "s") -> pb.RegisterEnodeResponse:
+    """Announce an enode."""
+    enode = topic_pb2.Enode(name=name, address="h:1", store_id=store_id)
+    return await stub.RegisterEnode(pb.RegisterEnodeRequest(enode=enode))
+
+
+async def test_topic_is_created_shown_changed_and_deleted(tmp_path: Path) -> None:
+    """The life of a topic; created anew it has another id."""
+    async with namesrv(tmp_path) as stub:
+        await register(stub)
+        made = (await stub.CreateTopic(pb.CreateTopicRequest(name="t", read_queue_count=8))).topic
+        assert made.topic_id
+        assert (await stub.GetTopic(pb.GetTopicRequest(name="t"))).topic == made
+        assert (await stub.CreateTopic(pb.CreateTopicRequest(name="t", read_queue_count=8))).topic == made
+        changed = (await stub.UpdateTopic(pb.UpdateTopicRequest(name="t", read_queue_count=9))).topic
+        assert changed.version > made.version
+        assert list((await stub.ListTopics(pb.ListTopicsRequest())).topics) == [changed]
+        await stub.DeleteTopic(pb.DeleteTopicRequest(name="t"))
+        assert not (await stub.ListTopics(pb.ListTopicsRequest())).topics
+        again = (await stub.CreateTopic(pb.CreateTopicRequest(name="t"))).topic
+        assert again.topic_id != made.topic_id
+
+
+async def test_restart_keeps_topics_and_groups_and_forgets_processes(tmp_path: Path) -> None:
+    """What was answered is there after a restart; who is alive is learnt anew."""
+    async with namesrv(tmp_path) as stub:
+        await register(stub)
+        topic = (await stub.CreateTopic(pb.CreateTopicRequest(name="t"))).topic
+        wish = topic_pb2.Group(name="g", consume_enabled=True)
+        group = (await stub.PutGroup(pb.PutGroupRequest(group=wish))).group
+    async with namesrv(tmp_path) as stub:
+        first = await anext(aiter(stub.WatchRoutes(pb.WatchRoutesRequest())))
+        assert first == pb.WatchRoutesResponse(version=2, snapshot=True, topics=[topic], groups=[group])
+        assert list((await stub.ListGroups(pb.ListGroupsRequest())).groups) == [group]
+        await stub.DeleteGroup(pb.DeleteGroupRequest(name="g"))
+        assert (await register(stub)).version == 3
+
+
+async def test_watch_tells_changes_in_order_and_ends_at_the_stop(tmp_path: Path) -> None:
+    """Everything first, then each change once, with growing versions; the stop ends the stream with OK."""
+    async with asyncio.timeout(GUARD_S), Channels() as channels:
+        settings = Settings(listen_address="127.0.0.1:0", data_dir=tmp_path)
+        async with open_namesrv(settings) as running:
+            stub = NameServiceStub(channels.to(running.address))
+            call = stub.WatchRoutes(pb.WatchRoutesRequest())
+            watch = aiter(call)
+            assert (await anext(watch)).snapshot
+            await register(stub)
+            names = [f"t{number}" for number in range(20)]
+            for name in names:
+                await stub.CreateTopic(pb.CreateTopicRequest(name=name))
+            await stub.DeleteTopic(pb.DeleteTopicRequest(name="t0"))
+            await stub.Unregister(pb.UnregisterRequest(enode="e"))
+            told = [await anext(watch) for _ in range(23)]
+            assert told[0].enodes[0].alive
+            assert [t.topics[0].name for t in told[1:21]] == names
+            assert [t.version for t in told[1:21]] == list(range(1, 21))
+            assert list(told[21].deleted_topics) == ["t0"]
+            assert not told[22].enodes[0].alive
+        assert [news async for news in watch] == []
+        assert (await call.code()).name == "OK"
+
+
+async def test_lease_that_is_not_renewed_is_told_as_dead(tmp_path: Path) -> None:
+    """After 15 s without a heartbeat the watchers learn it, and nothing new is placed there."""
+    clock = SteppedClock()
+    async with namesrv(tmp_path, clock) as stub:
+        watch = aiter(stub.WatchRoutes(pb.WatchRoutesRequest()))
+        await anext(watch)
+        assert (await register(stub)).lease_ms == 15_000
+        assert (await anext(watch)).enodes[0].alive
+        clock.pass_s(15)
+        assert not (await anext(watch)).enodes[0].alive
+        with pytest.raises(Conflict, match="no enode is alive"), rpc_errors("name server"):
+            await stub.CreateTopic(pb.CreateTopicRequest(name="t"))
+
+
+async def test_second_snode_without_redis_is_refused(tmp_path: Path) -> None:
+    """The refusal arrives as Conflict and names the setting."""
+    async with namesrv(tmp_path) as stub:
+        requests = [
+            pb.RegisterSnodeRequest(snode=topic_pb2.Snode(name=name, address="h:1"), incarnation="1") for name in "ab"
+        ]
+        await stub.RegisterSnode(requests[0])
+        with pytest.raises(Conflict, match="redis_url"), rpc_errors("name server"):
+            await stub.RegisterSnode(requests[1])
+
+
+WRONG: dict[str, tuple[str, Any, type[Exception]]] = {
+    "unknown topic": ("GetTopic", pb.GetTopicRequest(name="x"), NotFound),
+    "unknown topic deleted": ("DeleteTopic", pb.DeleteTopicRequest(name="x"), NotFound),
+    "unknown group deleted": ("DeleteGroup", pb.DeleteGroupRequest(name="x"), NotFound),
+    "illegal name": ("CreateTopic", pb.CreateTopicRequest(name="a b"), Invalid),
+    "unknown permission": ("CreateTopic", pb.CreateTopicRequest(name="x", permission=9), Invalid),  # type: ignore[arg-type]
+    "unknown enode": ("CreateTopic", pb.CreateTopicRequest(name="x", enodes=["y"]), NotFound),
+    "other queues": ("CreateTopic", pb.CreateTopicRequest(name="t", read_queue_count=5), AlreadyExists),
+    "too many queues": ("UpdateTopic", pb.UpdateTopicRequest(name="t", read_queue_count=1025), Invalid),
+    "fewer read queues": ("UpdateTopic", pb.UpdateTopicRequest(name="t", read_queue_count=3), Invalid),
+    "group without name": ("PutGroup", pb.PutGroupRequest(), Invalid),
+    "nobody says goodbye": ("Unregister", pb.UnregisterRequest(), Invalid),
+    "enode without name": ("RegisterEnode", pb.RegisterEnodeRequest(), Invalid),
+    "snode without name": ("RegisterSnode", pb.RegisterSnodeRequest(), Invalid),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+async def test_refused_request_stores_nothing(tmp_path: Path, what: str) -> None:
+    """Each is a named error; the directory and its version stay as they were (G11)."""
+    method, request, kind = WRONG[what]
+    async with namesrv(tmp_path) as stub:
+        await register(stub)
+        topic = (await stub.CreateTopic(pb.CreateTopicRequest(name="t"))).topic
+        with pytest.raises(kind), rpc_errors("name server"):
+            await getattr(stub, method)(request)
+        assert list((await stub.ListTopics(pb.ListTopicsRequest())).topics) == [topic]
+        assert (await register(stub)).version == topic.version
+
+
+async def test_watchers_are_limited(tmp_path: Path) -> None:
+    """One watcher too many is refused, the others stay."""
+    async with namesrv(tmp_path, watchers_max=1) as stub:
+        watch = aiter(stub.WatchRoutes(pb.WatchRoutesRequest()))
+        await anext(watch)
+        with pytest.raises(Overloaded), rpc_errors("name server"):
+            await anext(aiter(stub.WatchRoutes(pb.WatchRoutesRequest())))
+        await register(stub)
+        assert (await anext(watch)).enodes
+
+
+async def test_second_name_server_on_the_same_file_is_refused(tmp_path: Path) -> None:
+    """It says who has the file and what to do; when the first has ended, it may."""
+    async with namesrv(tmp_path):
+        with pytest.raises(Conflict, match="another name server has"):
+            async with namesrv(tmp_path):
+                pass
+    async with namesrv(tmp_path):
+        pass
+
+
+async def test_newer_schema_and_damaged_file_are_refused(tmp_path: Path) -> None:
+    """Neither is touched; each refusal says what to do."""
+    async with namesrv(tmp_path):
+        pass
+    with contextlib.closing(sqlite3.connect(tmp_path / "namesrv.db")) as database:
+        database.execute("update directory set schema_version = 99")
+        database.commit()
+    with pytest.raises(Unsupported, match="schema version 99"):
+        async with namesrv(tmp_path):
+            pass
+    (tmp_path / "namesrv.db").write_bytes(b"this is no database at all" * 1000)
+    with pytest.raises(DataLoss, match="put a copy of it back"):
+        async with namesrv(tmp_path):
+            pass
+
+
+def refused(*arguments: str, **environ: str) -> str:
+    """Run the process, which must refuse to start; what it said."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("ORTOO_")}
+    command = [sys.executable, "-m", "ortoo.namesrv", *arguments]
+    done = subprocess.run(command, env=clean | environ, capture_output=True, text=True, timeout=GUARD_S, check=False)
+    assert done.returncode == EXIT_REFUSED, done
+    return done.stderr
+
+
+def test_process_refuses_a_taken_port(tmp_path: Path) -> None:
+    """Exit code 78, and the port is named."""
+    with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as taken:
+        port = taken.getsockname()[1]
+        said = refused("-p", str(port), ORTOO_NAMESRV_DATA_DIR=str(tmp_path))
+    assert f"127.0.0.1:{port}" in said
+    assert "the port is taken" in said
+
+
+def test_process_refuses_an_unknown_setting() -> None:
+    """Exit code 78, and the nearest known setting is named."""
+    assert "did you mean ORTOO_NAMESRV_DATA_DIR?" in refused(ORTOO_NAMESRV_DATADIR="x")
