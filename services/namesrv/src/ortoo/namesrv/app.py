@@ -1,4 +1,4 @@
-"""The name server, opened part by part: catalog, directory, server."""
+"""The name server, opened part by part: catalog, directory, handlers, server."""
 
 import contextlib
 from collections.abc import AsyncIterator

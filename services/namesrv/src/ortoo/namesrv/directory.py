@@ -190,6 +190,8 @@ class Directory:
                 _log.info(said, kind=kind, name=process.name, address=process.address)
         if enode is not None:
             self._watches.publish(RouteChange(self.version, enodes=(enode,)))
+            for forgotten in self._routes.enodes.keys() - self._leases.enodes().keys():
+                del self._routes.enodes[forgotten]  # made room for another; watchers know it as dead
         if snode is not None:
             self._watches.publish(RouteChange(self.version, snodes=(snode,)))
 
