@@ -184,7 +184,7 @@ class Store:
             await self._appender.flush()
         for damage in catalog.damages:
             _log.error("the log is damaged", file=damage.file, position=damage.position, bytes=damage.length_bytes)
-        if recovered.skips:
+        if recovered.skips or self._housekeeping.checkpoint_from < catalog.begin_position:
             self._housekeeping.checkpoint_due.set()
         _log.info(
             "store opened", folder=str(self._folder), clean=recovered.was_clean, end=recovered.end_position,

@@ -16,12 +16,12 @@ from ortoo.enode.log.frame import HEADER_BYTES, BadHeader, decode_header
 from ortoo.enode.log.identity import read_whole
 from ortoo.enode.log.index_files import load_rows, make_index, read_contents
 from ortoo.enode.log.losses import damages_of
-from ortoo.enode.log.queue_index import Contents, SliceAt, decode_contents, decode_rows
+from ortoo.enode.log.queue_index import Contents, SliceAt, decode_contents, decode_rows, encode_index
 from ortoo.enode.log.refold import Refold
 from ortoo.enode.log.scan import Hole
 from ortoo.enode.log.segment import INDEX_SUFFIX, SPARE_SUFFIX, Segment, bases, index_name, segment_name
 from ortoo.enode.log.survey import find_cut, survey
-from ortoo.enode.state.changes import OffsetsSkipped, decode_changes
+from ortoo.enode.state.changes import OffsetsSkipped, decode_changes, encode_changes
 from ortoo.enode.state.fold import State
 
 ZERO_CHUNK_BYTES = 1 << 20
@@ -47,11 +47,12 @@ class Recovered:
     """How much of a torn tail was cut off."""
 
 
-def recover(disk: Disk, folder: Path, *, repairs: bool = True) -> Recovered:
+def recover(disk: Disk, folder: Path, *, repairs: bool = True, without_checkpoint: bool = False) -> Recovered:
     """Find out what a folder holds.
 
     With `repairs` (the default) also cut a torn tail, make missing index files and remove leftovers; without, nothing
-    is written.
+    is written. `without_checkpoint` accepts a state folded from the segments that are there, though older ones are
+    missing.
 
     Errors: DataLoss, Unsupported, OSError.
     """
@@ -87,7 +88,7 @@ def recover(disk: Disk, folder: Path, *, repairs: bool = True) -> Recovered:
         cut_bytes = _zero(last, end)
         last.file.sync_data()
     catalog.load_active(found.rows, found.slices, [(hole.position, hole.length) for hole in found.holes])
-    fold = Refold(catalog.segments, slices, end)
+    fold = Refold(catalog.segments, slices, end, without_checkpoint=without_checkpoint)
     known = {hole.position for hole in holes}
     holes += [hole for hole in fold.holes if hole.position not in known]
     stored_at_ms = max([found.stored_at_ms, *(one.last_stored_at_ms for one in catalog.segments)])
@@ -98,6 +99,9 @@ def recover(disk: Disk, folder: Path, *, repairs: bool = True) -> Recovered:
     if found.is_ended and end == found.end_position:
         last.end, last.last_stored_at_ms = end, found.stored_at_ms
         recovered.active = None
+        if repairs and last.limit > end:
+            last.file.truncate(end - last.base)
+            last.limit = end
     _settle_ranges(recovered)
     catalog.damages = damages_of(catalog, holes, partial(load_rows, disk))
     return recovered
@@ -153,6 +157,9 @@ def _after_clean_stop(disk: Disk, catalog: Catalog, last: Segment, clean: CleanS
     recovered = Recovered(
         catalog, state, clean.end_position, clean.store_open, clean.stored_at_ms, last, was_clean=True
     )  # fmt: skip
+    if clean.end_position >= last.limit:
+        last.end, last.last_stored_at_ms = clean.end_position, clean.stored_at_ms
+        recovered.active = None
     _settle_ranges(recovered)
     holes = [Hole(at, length, "damaged") for one in (*catalog.contents.values(), contents) for at, length in one.holes]
     catalog.damages = damages_of(catalog, holes, partial(load_rows, disk))
@@ -167,6 +174,15 @@ def _sealed_contents(disk: Disk, segment: Segment, next_base: int, names: list[s
         if contents is not None and contents.end == next_base:
             return contents
     return make_index(disk, segment, next_base, write=repairs)
+
+
+def marker_of(recovered: Recovered) -> CleanStop:
+    """The marker of a clean stop that lets the next start take over what was recovered."""
+    rows, slices, holes = recovered.catalog.active_contents()
+    base, end = recovered.catalog.active.base, recovered.end_position
+    _, index = encode_index(base, end, recovered.stored_at_ms, rows, slices, holes)
+    state = encode_changes(tuple(recovered.state.checkpoint()))
+    return CleanStop(end, recovered.store_open, recovered.stored_at_ms, state, index)
 
 
 def _zero(segment: Segment, position: int) -> int:

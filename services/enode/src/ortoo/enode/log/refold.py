@@ -18,8 +18,19 @@ MESSAGES_PER_HOLE_BYTE = 4096 / 192
 class Refold:
     """The state at the end of a log, and what was found bad on the way."""
 
-    def __init__(self, segments: Sequence[Segment], slices: Iterable[SliceAt], end_position: int) -> None:
-        """Fold now. Errors: DataLoss when the log's beginning is gone and no whole checkpoint is left."""
+    def __init__(
+        self,
+        segments: Sequence[Segment],
+        slices: Iterable[SliceAt],
+        end_position: int,
+        *,
+        without_checkpoint: bool = False,
+    ) -> None:
+        """Fold now.
+
+        Errors: DataLoss when the log's beginning is gone and no whole checkpoint is left, unless `without_checkpoint`.
+        """
+        self._without_checkpoint = without_checkpoint
         self.state = State()
         self.holes: list[Hole] = []
         """Every damaged place that was met."""
@@ -66,13 +77,13 @@ class Refold:
                 return parts[-1].fold_from
             slices = [one for one in slices if one.checkpoint_id != parts[0].checkpoint_id]
         begin = self._segments[0].base if self._segments else 0
-        if begin:
+        if begin and not self._without_checkpoint:
             raise DataLoss(
                 f"{self._segments[0].path} is the first segment, it begins at position {begin}, and no whole "
                 "checkpoint of the state is left behind it: put the missing segments back, or run "
                 f"`ortoo-enode repair {self._segments[0].folder} --without-checkpoint`"
             )
-        return 0
+        return begin
 
     def _checkpoint_body(self, part: SliceAt) -> bytes | None:
         """The body of a checkpoint's frame; None when it is damaged."""

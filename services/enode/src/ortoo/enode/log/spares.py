@@ -30,6 +30,7 @@ class Spares:
         self._segment_bytes = segment_bytes
         self._headroom_bytes = headroom_bytes
         self._ready: Spare | None = None
+        self._unused: dict[Path, Spare] = {}
         self._number = 0
         self._making = False
 
@@ -48,10 +49,7 @@ class Spares:
                 return False
             finally:
                 self._making = False
-            if self._ready is None:
-                self._ready = spare
-            else:
-                self._discard(spare)
+            self._ready = spare
         return self._ready is not None
 
     async def take(self, frame_bytes: int, *, is_state: bool) -> Spare:
@@ -61,7 +59,19 @@ class Spares:
         """
         if self._ready is not None and self._ready.size_bytes >= frame_bytes:
             spare, self._ready = self._ready, None
-            return spare
+        else:
+            spare = await self._make_now(frame_bytes, is_state=is_state)
+        del self._unused[spare.path]
+        return spare
+
+    def close(self) -> None:
+        """Remove the spares that were not needed."""
+        for spare in self._unused.values():
+            spare.file.close()
+            self._disk.remove(spare.path)
+        self._unused.clear()
+
+    async def _make_now(self, frame_bytes: int, *, is_state: bool) -> Spare:
         size = max(self._segment_bytes, frame_bytes)
         try:
             return await self._work.run(self._make, size, self._headroom_bytes)
@@ -70,12 +80,6 @@ class Spares:
                 raise
         small = max(frame_bytes, min(self._segment_bytes, self._headroom_bytes // 8 // 64 * 64), 4096)
         return await self._work.run(self._make, small, 0)
-
-    def close(self) -> None:
-        """Remove the spare that was not needed."""
-        if self._ready is not None:
-            self._discard(self._ready)
-            self._ready = None
 
     def _make(self, size_bytes: int, headroom_bytes: int) -> Spare:
         if self._disk.free_bytes(self._folder) < size_bytes + headroom_bytes:
@@ -96,8 +100,5 @@ class Spares:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise Overloaded(f"the disk is full: {error}", retry_after_ms=1000) from error
             raise
-        return Spare(path, file, size_bytes)
-
-    def _discard(self, spare: Spare) -> None:
-        spare.file.close()
-        self._disk.remove(spare.path)
+        spare = self._unused[path] = Spare(path, file, size_bytes)
+        return spare
