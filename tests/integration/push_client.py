@@ -3,10 +3,8 @@
 from types import TracebackType
 from typing import Any, Self
 
-import grpc
-
 from ortoo.v1 import consumer_pb2
-from tests.integration.snode_cluster import Cluster
+from tests.integration.snode_calls import Snode
 
 
 class PushClient:
@@ -14,7 +12,7 @@ class PushClient:
 
     def __init__(
         self,
-        running: Cluster,
+        running: Snode,
         group: str,
         topic: str,
         *,
@@ -71,7 +69,7 @@ class PushClient:
 
     async def event(self, kind: str) -> Any:
         """The next event of a kind; others are put aside."""
-        while (response := await self.call.read()) is not grpc.aio.EOF:
+        while isinstance(response := await self.call.read(), consumer_pb2.PushResponse):
             name = response.WhichOneof("event")
             if name == kind:
                 return getattr(response, name)

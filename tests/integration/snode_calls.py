@@ -1,0 +1,61 @@
+"""A cluster in this process and the bare stubs of its snode."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from ortoo.common.record_batch import encode_bodies
+from ortoo.snode.wire import batch_to
+from ortoo.testing.cluster import Cluster, open_cluster
+from ortoo.v1 import namesrv_pb2, producer_pb2, record_pb2, topic_pb2
+from ortoo.v1.admin_pb2_grpc import AdminServiceStub
+from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
+from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
+
+
+class Snode:
+    """One snode as a client sees it, and the cluster behind it."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        channel = cluster.channels.to(cluster.address)
+        self.producer = ProducerServiceStub(channel)
+        self.consumer = ConsumerServiceStub(channel)
+        self.admin = AdminServiceStub(channel)
+
+    async def topic(self, name: str, queues: int = 1) -> topic_pb2.Topic:
+        """Create a topic through the snode."""
+        request = namesrv_pb2.CreateTopicRequest(name=name, read_queue_count=queues)
+        return (await self.admin.CreateTopic(request)).topic
+
+    async def publish(self, topic: str, *bodies: bytes, **fields: Any) -> list[producer_pb2.Receipt]:
+        """Send messages with one call; `queue` says where."""
+        queue = fields.pop("queue", None)
+        messages = [record_pb2.Message(body=body, **fields) for body in bodies]
+        request = producer_pb2.PublishRequest(topic=topic, messages=messages, queue=queue)
+        return list((await self.producer.Publish(request)).receipts)
+
+    async def produce(self, *requests: producer_pb2.ProduceRequest) -> dict[int, producer_pb2.ProduceResponse]:
+        """Send batches on one stream; the answers by request id, in the order they came."""
+        return {answer.request_id: answer async for answer in self.producer.Produce(iter(requests))}
+
+
+def batch_request(
+    request_id: int, queue: topic_pb2.Queue, bodies: list[bytes], **how: Any
+) -> producer_pb2.ProduceRequest:
+    """One batch for a stream."""
+    batch = batch_to(encode_bodies(bodies, now_ms=1, **how))
+    return producer_pb2.ProduceRequest(request_id=request_id, queue=queue, batch=batch)
+
+
+def queue(topic: str, queue_id: int = 0, enode: str = "enode-0") -> topic_pb2.Queue:
+    """A queue's name."""
+    return topic_pb2.Queue(topic=topic, enode=enode, queue_id=queue_id)
+
+
+@contextlib.asynccontextmanager
+async def open_snode_cluster(folder: Path, *, enodes: int = 1, **settings: Any) -> AsyncIterator[Snode]:
+    """Open a cluster with one snode; `settings` are the snode's."""
+    async with open_cluster(folder, enodes=enodes, settings={"snode": settings}) as cluster:
+        yield Snode(cluster)
