@@ -68,6 +68,11 @@ PLANTED = {
     "production imports the fakes": ("client/__init__.py", "import ortoo.testing", "services meet only on the wire"),
     "the command imports the wire": ("cli/main.py", "import ortoo.v1", "the command uses the client"),
     "the command imports a service": ("cli/main.py", "import ortoo.enode.app", "`dev` alone"),
+    "the log imports the store": ("enode/log/frame.py", "import ortoo.enode.store", "in the enode"),
+    "the log imports grpc": ("enode/log/frame.py", "import grpc", "bytes know nothing"),
+    "a decision imports protobuf": ("snode/slow_consumer.py", "from ortoo.v1 import topic_pb2", "stops at the door"),
+    "a decision imports asyncio": ("namesrv/leases.py", "import asyncio", "pure modules"),
+    "the batch's encoding imports the wire": ("common/record_batch.py", "import ortoo.v1", "what travels"),
     "the client imports numpy": ("client/__init__.py", "import numpy", "no numpy"),
 }
 
