@@ -49,6 +49,12 @@ def namespace_closed(tree: Tree) -> list[str]:
     return [name for name in tree.names if re.search(r"(?:^|/)src/ortoo/__init__\.py$", name)]
 
 
+def unopened(tree: Tree) -> list[str]:
+    """Folders of modules without an `__init__.py`: they would be namespaces too, and fall apart over several places."""
+    folders = {name.rsplit("/", 1)[0] for name in tree.named(".py", generated=True) if "/src/ortoo/" in name}
+    return sorted(folder for folder in folders if f"{folder}/__init__.py" not in tree.names)
+
+
 def committed_though_ignored(root: Path) -> list[str]:
     """Files that git tracks although .gitignore names them."""
     command = ["git", "-C", str(root), "ls-files", "--cached", "--ignored", "--exclude-standard"]
@@ -99,6 +105,17 @@ def test_the_namespace_rule_fires(tmp_path: Path) -> None:
     """Such a file is found."""
     planted = {"libs/wire/src/ortoo/__init__.py": "", "libs/wire/src/ortoo/v1/__init__.py": ""}
     assert namespace_closed(Tree.planted(tmp_path, planted)) == ["libs/wire/src/ortoo/__init__.py"]
+
+
+def test_every_package_below_the_namespace_is_a_package(tree: Tree) -> None:
+    """Only `ortoo` itself is shared by distributions."""
+    assert unopened(tree) == []
+
+
+def test_the_package_rule_fires(tmp_path: Path) -> None:
+    """A folder of modules without `__init__.py` is found."""
+    planted = {"libs/a/src/ortoo/a/__init__.py": "", "libs/a/src/ortoo/a/b/c.py": ""}
+    assert unopened(Tree.planted(tmp_path, planted)) == ["libs/a/src/ortoo/a/b"]
 
 
 def test_nothing_ignored_is_committed() -> None:

@@ -1,0 +1,1 @@
+"""The `ortoo` command: what people and operators do with a cluster."""

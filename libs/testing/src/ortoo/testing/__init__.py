@@ -1,0 +1,1 @@
+"""Fakes, faulty disks and clusters for tests and benchmarks; production never imports it."""

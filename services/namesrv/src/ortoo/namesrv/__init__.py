@@ -1,0 +1,1 @@
+"""The name server: topics, groups, routes, and who is there."""

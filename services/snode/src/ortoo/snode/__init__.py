@@ -1,0 +1,1 @@
+"""The stateless proxy between clients and storage."""
