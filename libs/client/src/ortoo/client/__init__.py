@@ -1,0 +1,14 @@
+"""The Ortoo SDK: producers and consumers.
+
+async with ortoo.client.connect("localhost:8081") as mq:
+async with mq.producer("orders") as producer:
+receipt = await producer.send(Message(b"hello"))
+"""
+
+from ortoo.client.client import Client, connect
+from ortoo.client.parcel import Sending
+from ortoo.client.place import Queue, Receipt
+from ortoo.client.producer import Producer, ProducerSettings
+from ortoo.common.message import Message
+
+__all__ = ["Client", "Message", "Producer", "ProducerSettings", "Queue", "Receipt", "Sending", "connect"]

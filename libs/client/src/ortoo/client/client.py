@@ -1,0 +1,34 @@
+"""The client: one connection to the cluster, and the producers, consumers and calls made over it."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from ortoo.client.connection import Connection
+from ortoo.client.producer import Producer, ProducerSettings
+from ortoo.common.clock import Clock, SystemClock
+from ortoo.common.randomness import Randomness
+
+
+class Client:
+    """What an application has of a cluster. Made by `connect`."""
+
+    def __init__(self, connection: Connection) -> None:
+        """`connect` is the way in."""
+        self._connection = connection
+
+    def producer(self, topic: str, settings: ProducerSettings | None = None) -> Producer:
+        """A producer for one topic; enter it with `async with`."""
+        return Producer(self._connection, topic, settings or ProducerSettings())
+
+
+@asynccontextmanager
+async def connect(
+    addresses: str | Sequence[str] = "localhost:8081",
+    *,
+    clock: Clock | None = None,
+    randomness: Randomness | None = None,
+) -> AsyncIterator[Client]:
+    """Connect to a cluster through one or more snodes, host:port each; calls go to the next when one is away."""
+    several = [addresses] if isinstance(addresses, str) else list(addresses)
+    async with Connection(several, clock=clock or SystemClock(), randomness=randomness or Randomness()) as connection:
+        yield Client(connection)

@@ -1,0 +1,80 @@
+"""The way to the cluster: one of several snodes, and the next one when it is away."""
+
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import grpc
+
+from ortoo.common.clock import Clock
+from ortoo.common.errors import Invalid, OrtooError, Unavailable
+from ortoo.common.grpc_channels import Channels
+from ortoo.common.randomness import Randomness
+from ortoo.common.retry import Backoff
+from ortoo.common.status import error_of_rpc
+
+Stub = TypeVar("Stub")
+TRIES_MAX = 5
+CALL_TIMEOUT_S = 10.0
+
+
+class Connection:
+    """Calls to whichever snode answers. Any snode does for any call, because snodes keep nothing."""
+
+    def __init__(self, addresses: Sequence[str], *, clock: Clock, randomness: Randomness) -> None:
+        """`addresses` are host:port of one or more snodes, tried in this order."""
+        if not addresses:
+            raise Invalid("no address; give host:port of a snode, such as localhost:8081", field="addresses")
+        for address in addresses:
+            host, colon, port = address.rpartition(":")
+            if not (host and colon and port.isdigit() and int(port) < 65536):
+                raise Invalid(f"{address!r} is not host:port, such as localhost:8081", field="addresses")
+        self.clock = clock
+        self.randomness = randomness
+        self.backoff = Backoff()
+        self._addresses = list(addresses)
+        self._at = 0
+        self._channels = Channels()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._channels.__aexit__(kind, error, traceback)
+
+    @property
+    def address(self) -> str:
+        """The snode that is asked now."""
+        return self._addresses[self._at]
+
+    def channel(self) -> grpc.aio.Channel:
+        """The channel to that snode."""
+        return self._channels.to(self.address)
+
+    def failed(self, address: str) -> None:
+        """The snode at `address` did not answer; ask the next one."""
+        if address == self.address:
+            self._at = (self._at + 1) % len(self._addresses)
+
+    async def call(self, stub: Callable[[grpc.aio.Channel], Stub], method: str, request: Any) -> Any:
+        """One unary call that may be repeated without harm; tried at several snodes while it is Unavailable.
+
+        Errors: what the server answered; Unavailable when nobody did, naming the addresses.
+        """
+        attempt = 0
+        while True:
+            address = self.address
+            try:
+                return await getattr(stub(self.channel()), method)(request, timeout=CALL_TIMEOUT_S)
+            except grpc.aio.AioRpcError as failure:
+                error: OrtooError = error_of_rpc(failure, address)
+            attempt += 1
+            if not error.retriable:
+                raise error
+            self.failed(address)
+            if attempt >= TRIES_MAX:
+                asked = " or ".join(self._addresses)
+                raise Unavailable(f"no answer from {asked}: {error}; is a snode running there?") from error
+            await self.clock.sleep(max(error.retry_after_ms / 1000, self.backoff.delay_s(attempt, self.randomness)))

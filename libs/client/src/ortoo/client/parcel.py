@@ -1,0 +1,89 @@
+"""A batch under way: one future, shared by all its messages."""
+
+import asyncio
+from collections.abc import Generator
+from dataclasses import replace
+from typing import Any
+
+from ortoo.client.place import Queue, Receipt
+from ortoo.common.message_id import message_id_text
+from ortoo.common.sealed_batch import SealedBatch
+
+
+class Parcel:
+    """One batch from its first message to its answer."""
+
+    __slots__ = ("_batch", "deadline_s", "first_offset", "future", "is_numbered", "queue", "stored_at_ms", "topic_id")
+
+    def __init__(self, queue: Queue, topic_id: int, future: "asyncio.Future[None]", deadline_s: float) -> None:
+        """A batch for `queue` that fails unless it is answered by `deadline_s` of the monotonic clock."""
+        self.queue = queue
+        self.topic_id = topic_id
+        self.future = future
+        self.deadline_s = deadline_s
+        self.is_numbered = False
+        self.first_offset = -1
+        self.stored_at_ms = 0
+        self._batch: SealedBatch | None = None
+
+    @property
+    def batch(self) -> SealedBatch:
+        """The sealed batch."""
+        assert self._batch is not None, "not sealed yet"
+        return self._batch
+
+    def seal(self, batch: SealedBatch) -> None:
+        """No further message comes."""
+        self._batch = batch
+
+    def number(self, producer_id: int, first_sequence: int) -> None:
+        """Give it the identity by which the enode recognises it when it comes again."""
+        self._batch = replace(self.batch, producer_id=producer_id, first_sequence=first_sequence)
+        self.is_numbered = True
+
+    def forget_number(self) -> None:
+        """It is certain that it was not stored under its number; it may get another."""
+        self.is_numbered = False
+
+    def stored(self, first_offset: int, stored_at_ms: int) -> None:
+        """Tell everybody who waits where it lies."""
+        self.first_offset = first_offset
+        self.stored_at_ms = stored_at_ms
+        if not self.future.done():
+            self.future.set_result(None)
+
+    def fail(self, error: BaseException) -> None:
+        """Tell everybody who waits that it failed."""
+        if not self.future.done():
+            self.future.set_exception(error)
+            self.future.exception()  # nobody may be waiting; `flush` reports it all the same
+
+
+class Sending:
+    """A message that a producer has taken; await it for the receipt."""
+
+    __slots__ = ("_message_id", "_parcel", "_row")
+
+    def __init__(self, parcel: Parcel, row: int, message_id: str | None) -> None:
+        """The message at `row` of `parcel`."""
+        self._parcel = parcel
+        self._row = row
+        self._message_id = message_id
+
+    @property
+    def done(self) -> bool:
+        """Whether the outcome is known."""
+        return self._parcel.future.done()
+
+    def __await__(self) -> Generator[Any, None, Receipt]:
+        yield from asyncio.shield(self._parcel.future).__await__()
+        return self.receipt()
+
+    def receipt(self) -> Receipt:
+        """The receipt of a message that is done. Errors: whatever the send failed with."""
+        parcel = self._parcel
+        parcel.future.result()
+        offset = parcel.first_offset + self._row
+        queue = parcel.queue
+        message_id = self._message_id or message_id_text(parcel.topic_id, queue.enode, queue.queue_id, offset)
+        return Receipt(message_id, queue, offset, parcel.stored_at_ms)

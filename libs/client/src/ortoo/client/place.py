@@ -1,0 +1,24 @@
+"""Where messages are: queues, and receipts for what was stored in them."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Queue:
+    """The unit of order: one queue of one topic on one enode."""
+
+    topic: str
+    enode: str
+    queue_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """Where a message is stored."""
+
+    message_id: str
+    queue: Queue
+    offset: int
+    """Its number in the queue."""
+    stored_at_ms: int
+    """Milliseconds since 1970-01-01 UTC."""

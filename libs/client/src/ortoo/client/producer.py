@@ -1,0 +1,292 @@
+"""The producer: messages in, batches out, receipts back."""
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from ortoo.client.connection import Connection
+from ortoo.client.parcel import Parcel, Sending
+from ortoo.client.place import Queue, Receipt
+from ortoo.client.produce_call import ProduceCall
+from ortoo.client.queue_lane import Fate, QueueLane
+from ortoo.client.routes import Route, query_route
+from ortoo.common.background import Background
+from ortoo.common.batch_builder import BatchBuilder
+from ortoo.common.compression import Codec
+from ortoo.common.errors import Invalid, OrtooError, Overloaded, Unavailable
+from ortoo.common.message import Message
+from ortoo.common.sealed_batch import RECORDS_BYTES_MAX
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerSettings:
+    """How a producer trades delay for larger batches, and how long and how much it keeps."""
+
+    linger_ms: float = 5.0
+    """How long a batch waits for company while earlier ones of its queue are under way."""
+    batch_bytes_max: int = RECORDS_BYTES_MAX
+    codec: Codec = Codec.NONE
+    """How bodies are compressed."""
+    memory_bytes_max: int = 64 << 20
+    """How much may wait for an answer before `send` waits and `send_soon` refuses."""
+    delivery_timeout_ms: float = 120_000.0
+    """How long one message is tried before its outcome is given up as unknown."""
+    route_interval_ms: float = 30_000.0
+
+
+class Producer:
+    """Sends messages to one topic. Made by `Client.producer`; an async context manager that flushes at its end.
+
+    A message is durable when its receipt is there. Every batch carries an idempotence id, so that a retry after a lost
+    answer stores nothing twice. Messages of one message group go to one queue and keep their order; the others stay
+    together, batch by batch, on changing queues.
+    """
+
+    def __init__(self, connection: Connection, topic: str, settings: ProducerSettings) -> None:
+        """`Client.producer` is the way in."""
+        self._connection = connection
+        self._topic = topic
+        self._settings = settings
+        self._clock = connection.clock
+        self._background = Background(f"producer {topic}")
+        self._route: Route
+        self._lanes: dict[Queue, _Lane] = {}
+        self._sticky = connection.randomness.below(1 << 16)
+        self._call: ProduceCall | None = None
+        self._bytes = 0
+        self._wanted = asyncio.Event()
+        self._room = asyncio.Event()
+        self._settled = asyncio.Event()
+        self._failed: OrtooError | None = None
+        self._closed = False
+
+    async def __aenter__(self) -> Self:
+        self._route = await query_route(self._connection, self._topic)
+        await self._background.__aenter__()
+        self._background.spawn("conversation", self._converse())
+        self._background.every("deadlines", 1.0, self._give_up_late, clock=self._clock)
+        self._background.every("route", self._settings.route_interval_ms / 1000, self._refresh_route, clock=self._clock)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None:
+                await self.flush()
+        finally:
+            self._closed = True
+            await self._background.__aexit__(kind, error, traceback)
+            for lane in self._lanes.values():
+                lane.abandon()
+
+    async def send(self, message: Message | bytes) -> Receipt:
+        """Send one message and wait until it is stored.
+
+        Errors: Invalid and NotFound (nothing stored), Unavailable when nobody answered in time (outcome unknown).
+        """
+        while self._bytes > self._settings.memory_bytes_max:
+            await self._wait_for_room()
+        return await self._take(_message(message))
+
+    def send_soon(self, message: Message | bytes) -> Sending:
+        """Take a message now and send it with others; await the answer for the receipt, or `flush` for all.
+
+        Errors: Invalid; Overloaded when too much is under way: then `await flush()`, or use `send_many`.
+        """
+        if self._bytes > self._settings.memory_bytes_max:
+            raise Overloaded(f"{self._bytes} bytes wait for an answer; await flush() or send_many()", retry_after_ms=10)
+        return self._take(_message(message))
+
+    async def send_many(self, messages: Iterable[Message | bytes]) -> list[Sending]:
+        """Take many messages, waiting while too much is under way. Await `flush`, or the answers, to know they are stored."""
+        sendings = []
+        for message in messages:
+            if self._bytes > self._settings.memory_bytes_max:
+                await self._wait_for_room()
+            sendings.append(self._take(_message(message)))
+            if not len(sendings) % _YIELD_MESSAGES:
+                await self._clock.sleep(0)
+        return sendings
+
+    async def flush(self) -> None:
+        """Wait until every message taken so far has its outcome. Errors: the first failure since the last flush."""
+        for lane in self._lanes.values():
+            self._seal(lane)
+        while not all(lane.is_settled for lane in self._lanes.values()):
+            self._settled.clear()
+            await self._settled.wait()
+        failed, self._failed = self._failed, None
+        if failed is not None:
+            raise failed
+
+    def _take(self, message: Message) -> Sending:
+        if self._closed:
+            raise Invalid("the producer is closed; make a new one")
+        message.check()
+        rare = message.rare
+        lane = self._lane_of(rare.message_group)
+        if not lane.builder.add(message):
+            self._seal(lane)
+            lane = self._lane_of(rare.message_group)
+            lane.builder.add(message)
+        parcel = lane.open
+        if parcel is None:
+            parcel = lane.open = self._new_parcel(lane)
+        sending = Sending(parcel, len(lane.builder) - 1, rare.message_id)
+        if lane.builder.is_full:
+            self._seal(lane)
+        return sending
+
+    def _new_parcel(self, lane: "_Lane") -> Parcel:
+        loop = asyncio.get_running_loop()
+        deadline_s = self._clock.monotonic_s() + self._settings.delivery_timeout_ms / 1000
+        parcel = Parcel(lane.queue, self._route.topic_id, loop.create_future(), deadline_s)
+        # With nothing under way there is nothing to wait for: the batch is whatever this turn of the loop brings.
+        if lane.account.has_room and lane.account.is_idle:
+            lane.timer = loop.call_soon(self._seal, lane)
+        else:
+            lane.timer = loop.call_later(self._settings.linger_ms / 1000, self._seal, lane)
+        return parcel
+
+    def _lane_of(self, message_group: str | None) -> "_Lane":
+        if message_group is not None:
+            queue = self._route.queue_of_group(message_group)
+        else:
+            queue = self._route.writable[self._sticky % len(self._route.writable)]
+        lane = self._lanes.get(queue)
+        if lane is None:
+            account = QueueLane(self._connection.randomness.id64)
+            builder = BatchBuilder(bytes_max=self._settings.batch_bytes_max)
+            lane = self._lanes[queue] = _Lane(queue, account, builder)
+        return lane
+
+    def _seal(self, lane: "_Lane") -> None:
+        parcel = lane.close()
+        if parcel is None:
+            return
+        self._sticky += 1
+        parcel.seal(lane.builder.seal(now_ms=self._clock.now_ms(), codec=self._settings.codec))
+        self._bytes += len(parcel.batch.records)
+        lane.account.put(parcel)
+        self._wanted.set()
+        self._pump(lane)
+
+    def _pump(self, lane: "_Lane") -> None:
+        """Hand everything to the stream that may go now."""
+        while self._call is not None and (parcel := lane.account.next_to_send()) is not None:
+            self._call.send(parcel)
+
+    def _answered(self, parcel: Parcel, error: OrtooError | None) -> None:
+        lane = self._lanes[parcel.queue]
+        account = lane.account
+        if error is None:
+            lane.attempt = 0
+            account.stored(parcel)
+            self._finish(parcel, None)
+        elif account.failed(parcel, error) is Fate.REFUSED:
+            self._finish(parcel, error)
+        if account.is_waiting_to_resend and lane.retry is None:
+            delay_s = self._connection.backoff.delay_s(lane.attempt, self._connection.randomness) if error else 0.0
+            lane.attempt += 1
+            lane.retry = asyncio.get_running_loop().call_later(delay_s, self._resume, lane)
+        self._pump(lane)
+
+    def _resume(self, lane: "_Lane") -> None:
+        lane.retry = None
+        if lane.account.is_waiting_to_resend:
+            lane.account.resume()
+        self._pump(lane)
+
+    def _finish(self, parcel: Parcel, error: OrtooError | None) -> None:
+        self._bytes -= len(parcel.batch.records)
+        if error is None:
+            parcel.stored(parcel.first_offset, parcel.stored_at_ms)
+        else:
+            self._failed = self._failed or error
+            parcel.fail(error)
+        self._room.set()
+        self._settled.set()
+
+    async def _converse(self) -> None:
+        """Keep a stream open while there is something to send; after a break, send again what has no answer."""
+        attempt = 0
+        while True:
+            await self._wanted.wait()
+            address = self._connection.address
+            call = self._call = ProduceCall(self._connection.channel(), address, self._answered, clock=self._clock)
+            for lane in self._lanes.values():
+                self._pump(lane)
+            began_s = self._clock.monotonic_s()
+            await call.run()
+            self._call = None
+            self._connection.failed(address)
+            attempt = 0 if self._clock.monotonic_s() - began_s > _SETTLED_S else attempt + 1
+            for lane in self._lanes.values():
+                lane.account.connection_lost()
+            await self._clock.sleep(self._connection.backoff.delay_s(attempt, self._connection.randomness))
+            for lane in self._lanes.values():
+                if lane.account.is_waiting_to_resend:
+                    lane.account.resume()
+
+    async def _give_up_late(self) -> None:
+        now_s = self._clock.monotonic_s()
+        timeout_s = self._settings.delivery_timeout_ms / 1000
+        for lane in self._lanes.values():
+            for parcel in lane.account.give_up(now_s):
+                words = "the outcome is unknown" if parcel.is_numbered else "it was never sent"
+                self._finish(parcel, Unavailable(f"no answer for {timeout_s:.0f} s from {lane.queue.enode}; {words}"))
+
+    async def _refresh_route(self) -> None:
+        self._route = await query_route(self._connection, self._topic)
+
+    async def _wait_for_room(self) -> None:
+        self._room.clear()
+        await self._room.wait()
+
+
+class _Lane:
+    """One queue's account, the batch that is being filled for it, and its timers."""
+
+    __slots__ = ("account", "attempt", "builder", "open", "queue", "retry", "timer")
+
+    def __init__(self, queue: Queue, account: QueueLane, builder: BatchBuilder) -> None:
+        self.queue = queue
+        self.account = account
+        self.builder = builder
+        self.open: Parcel | None = None
+        self.timer: asyncio.Handle | None = None
+        self.retry: asyncio.Handle | None = None
+        self.attempt = 0
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether every message taken for this queue has its outcome."""
+        return self.open is None and self.account.is_idle
+
+    def close(self) -> Parcel | None:
+        """Take out the batch that is being filled, if there is one."""
+        parcel, self.open = self.open, None
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+        return parcel
+
+    def abandon(self) -> None:
+        """Fail what has no outcome yet: nobody will send it."""
+        error = Unavailable("the producer was closed before the answer; the outcome is unknown")
+        if self.retry is not None:
+            self.retry.cancel()
+        for parcel in (self.close(), *self.account.everything()):
+            if parcel is not None:
+                parcel.fail(error)
+
+
+_YIELD_MESSAGES = 1024
+_SETTLED_S = 5.0
+
+
+def _message(message: Message | bytes) -> Message:
+    return Message(message) if isinstance(message, bytes) else message
