@@ -30,6 +30,7 @@ class PushClient:
             start_from=consumer_pb2.START_FROM_FIRST if from_first else consumer_pb2.START_FROM_LAST,
         )
         self.others: list[Any] = []
+        self.closed = False
 
     async def __aenter__(self) -> Self:
         await self.call.write(consumer_pb2.PushRequest(open=self._open))
@@ -41,7 +42,7 @@ class PushClient:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if kind is None and not self.call.done():
+        if kind is None and not self.call.done() and not self.closed:
             await self.leave()
         self.call.cancel()
 
@@ -71,6 +72,7 @@ class PushClient:
         """The next event of a kind; others are put aside."""
         while isinstance(response := await self.call.read(), consumer_pb2.PushResponse):
             name = response.WhichOneof("event")
+            self.closed = self.closed or name == "closed"
             if name == kind:
                 return getattr(response, name)
             self.others.append(response)

@@ -1,6 +1,7 @@
 """What of a stored batch a reader gets: from which row on, and which of its rows."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -27,7 +28,7 @@ class TagFilter:
         if column is None:
             return np.zeros(opened.count, np.bool_)
         data, offsets = bytes(column.texts.data), column.texts.offsets
-        wanted = np.array([data[a:b] in self._tags for a, b in zip(offsets[:-1], offsets[1:], strict=True)], np.bool_)
+        wanted = np.array([data[a:b] in self._tags for a, b in pairwise(offsets)], np.bool_)
         if not wanted.any():
             return np.zeros(opened.count, np.bool_)
         hits = wanted[column.codes]
