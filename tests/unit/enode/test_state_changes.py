@@ -84,7 +84,7 @@ def filled() -> State:
 
 def content(state: State) -> list[bytes]:
     """Everything a state says, comparable."""
-    return list(state.checkpoint())
+    return sorted(state.checkpoint())
 
 
 def test_a_checkpoint_carries_the_whole_state() -> None:

@@ -141,3 +141,68 @@ async def test_a_folder_has_one_owner(tmp_path: Path) -> None:
     await store.close()
     with pytest.raises(Conflict):
         await opened(tmp_path, StoreSettings(segment_bytes=64 << 10, headroom_bytes=0, enode="other"))
+
+
+async def test_a_batch_larger_than_a_segment_gets_a_segment_of_its_own(tmp_path: Path) -> None:
+    """One message of 4 MiB fits any store, and the log goes on behind it."""
+    store = await opened(tmp_path)
+    large = b"L" * (4 << 20)
+    for text in (b"before", large, b"between", large, b"after"):
+        await store.append(TOPIC, 0, batch(text))
+    assert [one for _, one in await read_all(store)] == [b"before", large, b"between", large, b"after"]
+    await store.close()
+    (tmp_path / "clean").unlink()
+    store = await opened(tmp_path)
+    assert len(await read_all(store)) == 5
+    assert not store.describe().damages
+    await store.close()
+
+
+async def test_topics_are_copied_deleted_and_never_go_back_a_version(tmp_path: Path) -> None:
+    """A deleted topic is gone with its queues and offsets, and a stale copy changes nothing."""
+    store = await opened(tmp_path)
+    await store.put_topics([TopicCopy(5, "five", 8, 3)])
+    await store.put_topics([TopicCopy(5, "five", 2, 2)])
+    assert [topic.queue_count for topic in store.topics()] == [8, 4]
+    await store.append(5, 7, batch(b"x"))
+    await store.commit_offsets(5, "g", {7: 1})
+    waiting = asyncio.get_running_loop().create_task(store.fetch(5, 0, 0, wait_ms=60_000))
+    await store.append(TOPIC, 0, batch(b"y"))
+    await store.delete_topics([5, 1234])
+    with pytest.raises(NotFound):
+        await waiting
+    with pytest.raises(NotFound):
+        await store.fetch(5, 7, 0)
+    assert store.offset_groups(5) == []
+    await store.close()
+    store = await opened(tmp_path)
+    assert [topic.topic_id for topic in store.topics()] == [TOPIC]
+    await store.close()
+
+
+async def test_an_offset_is_found_by_time(tmp_path: Path) -> None:
+    """The first batch stored at or after a time, in sealed segments and in the active one."""
+    store = await opened(tmp_path)
+    times = [(await store.append(TOPIC, 0, batch(b"%04d" % number * 200))).stored_at_ms for number in range(300)]
+    assert store.describe().segment_count > 2
+    for number in (0, 1, 50, 150, 299):
+        assert await store.find_offset(TOPIC, 0, times[number]) == times.index(times[number])
+    assert await store.find_offset(TOPIC, 0, 0) == 0
+    assert await store.find_offset(TOPIC, 0, times[-1] + 1) == 300
+    assert await store.find_offset(TOPIC, 1, 0) == 0
+    await store.close()
+
+
+async def test_closing_ends_waiting_fetches_and_refuses_later_calls(tmp_path: Path) -> None:
+    """Waiting readers are answered empty; afterwards everything says that the store is closed."""
+    store = await opened(tmp_path)
+    waiting = asyncio.get_running_loop().create_task(store.fetch(TOPIC, 0, 0, wait_ms=60_000))
+    await store.append(TOPIC, 1, batch(b"x"))
+    await store.close()
+    await store.close()
+    assert (await waiting).batches == ()
+    with pytest.raises(Unavailable):
+        await store.fetch(TOPIC, 1, 0)
+    with pytest.raises(Unavailable):
+        await store.commit_offsets(TOPIC, "g", {0: 1})
+    assert not store.describe().writable

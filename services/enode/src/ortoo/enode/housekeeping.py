@@ -28,6 +28,8 @@ from ortoo.enode.state.changes import encode_changes
 from ortoo.enode.state.fold import State
 from ortoo.enode.store_settings import StoreSettings
 
+FORGET_INTERVAL_MS = 300_000
+
 _log = get_logger("store")
 
 
@@ -83,6 +85,7 @@ class Housekeeping:
         self._spawn("seal", self._index_sealed())
         self._spawn("checkpoint", self._checkpoint_when_due())
         self._spawn("retention", self._every(settings.retention_interval_ms, self.retain))
+        self._spawn("producers", self._every(FORGET_INTERVAL_MS, self.forget_producers))
         self._spawn("disk", self._every(settings.disk_check_interval_ms, self._look_at_disk))
 
     async def stop(self) -> None:
@@ -142,11 +145,13 @@ class Housekeeping:
             segment.retire()
             await self._work.run(self._delete, segment)
             self.deleted_segments += 1
-        self._state.windows.forget(
-            used_before_ms=self._clock.now_ms() - self._settings.producer_idle_ms, keep_max=self._settings.producers_max
-        )
         if count:
             await self._look_at_disk()
+
+    async def forget_producers(self) -> None:
+        """Drop the windows of producers that are idle for too long, or too many."""
+        before_ms = self._clock.now_ms() - self._settings.producer_idle_ms
+        self._state.windows.forget(used_before_ms=before_ms, keep_max=self._settings.producers_max)
 
     async def index_sealed(self) -> None:
         """Write the index files of all sealed segments that have none yet."""

@@ -1,12 +1,11 @@
 """The store: one log, and the queues, offsets and topics that are folds over it."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ortoo.common.clock import Clock
 from ortoo.common.errors import Invalid, NotFound, OutOfRange, Unavailable
-from ortoo.common.logs import get_logger
 from ortoo.common.randomness import Randomness
 from ortoo.common.sealed_batch import SealedBatch
 from ortoo.enode.answers import (
@@ -19,24 +18,12 @@ from ortoo.enode.answers import (
     StoreDescription,
     TopicCopy,
 )
-from ortoo.enode.committer import Committer
-from ortoo.enode.disk import DirectoryLock, Disk
-from ortoo.enode.housekeeping import Housekeeping, close_mark
-from ortoo.enode.log.appender import Appender
+from ortoo.enode.disk import Disk
+from ortoo.enode.engine import Engine
 from ortoo.enode.log.catalog import QueueLog
-from ortoo.enode.log.disk_work import DiskWork, InlineDiskWork, ThreadedDiskWork
-from ortoo.enode.log.frame import Flag, Kind, new_header
-from ortoo.enode.log.group import Group
-from ortoo.enode.log.identity import Identity, claim
-from ortoo.enode.log.reader import Reader
-from ortoo.enode.log.recent import Recent
-from ortoo.enode.log.recovery import Recovered, forget_clean_stop, recover
-from ortoo.enode.log.segment import Segment
-from ortoo.enode.log.spares import Spares
-from ortoo.enode.log.waiting import Waiting
-from ortoo.enode.state.changes import Change, OffsetsCommitted, TopicGone, WindowBatch
-from ortoo.enode.state.dedup import Duplicate, Sequencer
-from ortoo.enode.state.offsets import Reservations
+from ortoo.enode.log.frame import Kind, new_header
+from ortoo.enode.state.changes import OffsetsCommitted, TopicGone, WindowBatch
+from ortoo.enode.state.dedup import Duplicate
 from ortoo.enode.state.topics import put
 from ortoo.enode.store_settings import FlushMode, StoreSettings
 
@@ -57,8 +44,6 @@ __all__ = [
 FETCH_BYTES = 1 << 20
 GROUP_NAME_BYTES_MAX = 255
 
-_log = get_logger("store")
-
 
 class Store:
     """One open store. All methods belong to the event loop that opened it; none blocks it."""
@@ -73,123 +58,21 @@ class Store:
         enode; Unsupported when its format is newer; DataLoss when what is needed to start is damaged, naming file
         and position; Invalid when the settings cannot work.
         """
-        settings.check()
-        work: DiskWork = (
-            ThreadedDiskWork(asyncio.get_running_loop(), read_threads=settings.read_threads)
-            if settings.threads
-            else InlineDiskWork(asyncio.get_running_loop())
-        )
-        lock: DirectoryLock | None = None
-        try:
-            await work.run(disk.make_folder, folder)
-            lock = disk.lock(folder)
-            wanted = Identity(settings.cluster, settings.enode, randomness.id_text(), clock.now_ms())
-            identity = await work.run(claim, disk, folder, wanted, disk.list(folder))
-            recovered = await work.run(recover, disk, folder)
-            await work.run(forget_clean_stop, disk, folder)
-            store = cls(folder, settings, disk, clock, work, lock, identity, recovered)
-            await store._start(recovered)
-        except BaseException:
-            work.close()
-            if lock is not None:
-                lock.release()
-            raise
-        return store
+        return cls(await Engine.open(folder, settings=settings, disk=disk, clock=clock, randomness=randomness))
 
-    def __init__(
-        self,
-        folder: Path,
-        settings: StoreSettings,
-        disk: Disk,
-        clock: Clock,
-        work: DiskWork,
-        lock: DirectoryLock,
-        identity: Identity,
-        recovered: Recovered,
-    ) -> None:
-        """Put the parts together; `open` is the way in."""
-        self._folder = folder
-        self._settings = settings
-        self._disk = disk
-        self._clock = clock
-        self._work = work
-        self._lock = lock
-        self._identity = identity
+    def __init__(self, engine: Engine) -> None:
+        """Offer what `engine` does; `open` is the way in."""
+        self._engine = engine
+        self._settings = engine.settings
+        self._clock = engine.clock
         self._loop = asyncio.get_running_loop()
-        self._catalog = recovered.catalog
-        self._state = recovered.state
-        self._sequencer = Sequencer(self._state.windows, idle_ms=settings.producer_idle_ms)
-        self._reservations = Reservations()
+        self._catalog = engine.catalog
+        self._state = engine.state
+        self._appender = engine.appender
+        self._sequencer = engine.sequencer
+        self._reader = engine.reader
         self._topics_going: set[int] = set()
-        self._recent = Recent(settings.recent_bytes)
-        self._reader = Reader(
-            self._catalog, disk, work, recent=self._recent, index_bytes=settings.index_bytes
-        )  # fmt: skip
-        self._waiting = Waiting(clock, waiters_max=settings.waiters_max)
-        self._spares = Spares(
-            disk, folder, work, segment_bytes=settings.segment_bytes, headroom_bytes=settings.headroom_bytes
-        )
-        self._closed = False
         self._fetches = 0
-        self._appender: Appender
-        self._committer: Committer
-        self._housekeeping: Housekeeping
-
-    async def _start(self, recovered: Recovered) -> None:
-        """Go on where the log ends: a mark of this opening first, and what recovery has to say."""
-        catalog = self._catalog
-        active = recovered.active
-        if active is None:
-            spare = await self._spares.take(self._settings.segment_bytes, is_state=True)
-            base = recovered.end_position
-            active = Segment(
-                self._disk, self._folder, base, base + spare.size_bytes, file=spare.file, source=spare.path
-            )  # fmt: skip
-            await self._work.run(active.install)
-        self._appender = Appender(
-            active=active,
-            position=recovered.end_position,
-            store_open=recovered.store_open + 1,
-            stored_at_ms=recovered.stored_at_ms,
-            settings=self._settings,
-            clock=self._clock,
-            work=self._work,
-            spares=self._spares,
-            on_durable=self._show,
-            on_roll=self._roll,
-        )
-        self._housekeeping = Housekeeping(
-            settings=self._settings, clock=self._clock, disk=self._disk, work=self._work, appender=self._appender,
-            catalog=catalog, state=self._state, reader=self._reader, recent=self._recent, spares=self._spares,
-        )  # fmt: skip
-        self._committer = Committer(
-            catalog=catalog, state=self._state, sequencer=self._sequencer, reservations=self._reservations,
-            recent=self._recent, waiting=self._waiting, housekeeping=self._housekeeping,
-        )  # fmt: skip
-        if recovered.active is None:
-            if catalog.segments:
-                self._housekeeping.sealed(catalog.seal(catalog.segments[-1]))
-            catalog.segments.append(active)
-        if not catalog.damages:
-            known = {copy.topic_id for copy in self._state.topics.all()}
-            for topic_id in {key[0] for key in catalog.queues} - known:
-                catalog.forget_topic(topic_id)
-                self._state.apply(TopicGone(topic_id))
-        self._housekeeping.start()
-        for skip in recovered.skips:
-            _log.error("offsets are left out behind damage", topic_id=skip.topic_id, queue_id=skip.queue_id)
-        await self._store([*recovered.skips])
-        if self._appender.fits(0):
-            self._appender.append_mark(Flag.OPENED)
-            await self._appender.flush()
-        for damage in catalog.damages:
-            _log.error("the log is damaged", file=damage.file, position=damage.position, bytes=damage.length_bytes)
-        if recovered.skips or self._housekeeping.checkpoint_from < catalog.begin_position:
-            self._housekeeping.checkpoint_due.set()
-        _log.info(
-            "store opened", folder=str(self._folder), clean=recovered.was_clean, end=recovered.end_position,
-            cut_bytes=recovered.cut_bytes, segments=len(catalog.segments),
-        )  # fmt: skip
 
     async def append(
         self, topic_id: int, queue_id: int, batch: SealedBatch, *, flush_mode: FlushMode = FlushMode.DEFAULT
@@ -263,15 +146,17 @@ class Store:
         outside begin..end; DataLoss when the batch at `from_offset` is damaged, saying where reading can go on;
         Overloaded when too many wait.
         """
+        if self._engine.closed:
+            raise Unavailable("the store is closed")
         self._fetches += 1
         queue = self._queue_to_read(topic_id, queue_id)
         if not queue.begin_offset <= from_offset <= queue.end_offset:
             raise _out_of_range(queue, from_offset)
         if from_offset == queue.end_offset:
-            if wait_ms > 0 and not self._closed:
-                await self._waiting.wait(queue, wait_ms)
+            if wait_ms > 0:
+                await self._engine.waiting.wait(queue, wait_ms)
                 queue = self._queue_to_read(topic_id, queue_id)
-            if from_offset >= queue.end_offset:
+            if from_offset >= queue.end_offset or self._engine.closed:
                 return Fetched((), from_offset, queue.end_offset)
         batches = await self._reader.read(
             queue, from_offset, min(bytes_max or FETCH_BYTES, self._settings.fetch_bytes_max)
@@ -298,10 +183,10 @@ class Store:
 
         def check() -> None:
             self._topic(topic_id)
-            self._reservations.check(self._state.offsets, topic_id, group, offsets, generation)
-            self._reservations.add(topic_id, group, offsets, generation)
+            self._engine.reservations.check(self._state.offsets, topic_id, group, offsets, generation)
+            self._engine.reservations.add(topic_id, group, offsets, generation)
 
-        await self._store([change], check)
+        await self._engine.store([change], check)
 
     def query_offsets(self, topic_id: int, group: str, queue_ids: Iterable[int] = ()) -> dict[int, int]:
         """Committed offsets of `group`, queue id to next offset; queues without one are absent. Empty ids = all.
@@ -333,11 +218,11 @@ class Store:
     def describe(self) -> StoreDescription:
         """Sizes, positions, health, damages."""
         appender, catalog = self._appender, self._catalog
-        reason = "closed" if self._closed else appender.failure or appender.full
+        reason = "closed" if self._engine.closed else appender.failure or appender.full
         return StoreDescription(
-            enode=self._identity.enode,
-            cluster=self._identity.cluster,
-            store_id=self._identity.store_id,
+            enode=self._engine.identity.enode,
+            cluster=self._engine.identity.cluster,
+            store_id=self._engine.identity.store_id,
             log_begin_position=catalog.begin_position,
             log_bytes=appender.appended_position - catalog.begin_position,
             segment_count=len(catalog.segments),
@@ -348,30 +233,30 @@ class Store:
             reason=reason,
             damages=tuple(catalog.damages),
             counters={
-                "appends": self._committer.appends,
-                "appended_messages": self._committer.appended_messages,
-                "appended_bytes": self._committer.appended_bytes,
+                "appends": self._engine.committer.appends,
+                "appended_messages": self._engine.committer.appended_messages,
+                "appended_bytes": self._engine.committer.appended_bytes,
                 "pending_bytes": appender.pending_bytes,
                 "flushes": appender.flushes,
                 "fetches": self._fetches,
-                "waiting_fetches": self._waiting.count,
+                "waiting_fetches": self._engine.waiting.count,
                 "batches_from_memory": self._reader.hits,
                 "batches_from_disk": self._reader.misses,
-                "deleted_segments": self._housekeeping.deleted_segments,
+                "deleted_segments": self._engine.housekeeping.deleted_segments,
                 "producer_windows": len(self._state.windows),
             },
         )
 
     async def put_topics(self, topics: Sequence[TopicCopy]) -> None:
         """Store copies of topics; returns when they are durable. A copy older than the stored one changes nothing."""
-        await self._store([put(copy) for copy in topics])
+        await self._engine.store([put(copy) for copy in topics])
 
     async def delete_topics(self, topic_ids: Iterable[int]) -> None:
         """Forget topics, their queues and the groups' offsets in them; unknown ids are passed over."""
         going = [topic_id for topic_id in topic_ids if self._state.topics.get(topic_id) is not None]
         self._topics_going.update(going)
         try:
-            await self._store([TopicGone(topic_id) for topic_id in going])
+            await self._engine.store([TopicGone(topic_id) for topic_id in going])
         finally:
             self._topics_going.difference_update(going)
 
@@ -381,35 +266,7 @@ class Store:
 
     async def close(self) -> None:
         """Flush, leave the marker of a clean stop, give the folder back. Waiting fetches answer empty. Idempotent."""
-        if self._closed:
-            return
-        self._closed = True
-        self._waiting.close()
-        appender = self._appender
-        try:
-            if not appender.failure and not appender.full:
-                close_mark(appender)
-                await appender.flush()
-            await self._housekeeping.stop()
-            if not appender.failure and not appender.full:
-                await appender.flush()
-                await self._housekeeping.index_sealed()
-                await self._housekeeping.leave_marker(self._folder)
-            else:
-                appender.failure = appender.failure or appender.full
-                appender.fail_waiting()
-        finally:
-            await self._housekeeping.stop()
-            self._work.close()
-            self._spares.close()
-            self._catalog.close()
-            self._lock.release()
-
-    def _show(self, group: Group) -> None:
-        self._committer.commit(group)
-
-    def _roll(self, segment: Segment) -> None:
-        self._committer.next_segments.append(segment)
+        await self._engine.close()
 
     def _topic(self, topic_id: int) -> TopicCopy:
         topic = self._state.topics.get(topic_id)
@@ -419,7 +276,7 @@ class Store:
 
     def _queue_for(self, topic_id: int, queue_id: int) -> QueueLog:
         """The queue to append to. Errors: NotFound; Unavailable when the store is closed."""
-        if self._closed:
+        if self._engine.closed:
             raise Unavailable("the store is closed")
         topic = self._topic(topic_id)
         if not 0 <= queue_id < topic.queue_count:
@@ -455,25 +312,6 @@ class Store:
             self._appender.want_flush()
             return await waiter
         return answer
-
-    async def _store(self, changes: Sequence[Change], check: Callable[[], None] | None = None) -> None:
-        """Store state changes one after another; return when all are durable. `check` runs right before the first."""
-        if self._closed:
-            raise Unavailable("the store is closed")
-        appender = self._appender
-        waiters: list[asyncio.Future[None]] = []
-        for change in changes:
-            encoded = change.encoded()
-            appender.check_alive()
-            if not appender.fits(appender.change_room(len(encoded))):
-                await appender.make_room(appender.change_room(len(encoded)), is_state=True)
-            if check is not None:
-                check()
-            waiters.append(self._loop.create_future())
-            appender.append_change(change, encoded, waiters[-1])
-        appender.want_flush()
-        for waiter in waiters:
-            await waiter
 
 
 def _out_of_range(queue: QueueLog, from_offset: int) -> OutOfRange:

@@ -277,8 +277,7 @@ class Appender:
         self._handover_scheduled = False
         if self._flushing is not None or self.failure:
             return
-        if len(self._groups) <= 1:
-            self._close_changes()
+        self._close_changes()
         if not self._groups:
             self._wanted = False
             return
@@ -322,6 +321,11 @@ class Appender:
     @staticmethod
     def _is_full(error: BaseException) -> bool:
         return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether a group waits for space on the disk."""
+        return self._retry is not None
 
     def try_again(self) -> None:
         """Write a group again that met a full disk; called when the disk is looked at."""

@@ -32,6 +32,9 @@ class Waiting:
         waiter: asyncio.Future[None] = self._loop.create_future()
         deadline = self._clock.monotonic_s() + wait_ms / 1000
         self._number += 1
+        if len(self._deadlines) > 1000 + 2 * self.count:
+            self._deadlines = [one for one in self._deadlines if not one[2].done()]
+            heapq.heapify(self._deadlines)
         heapq.heappush(self._deadlines, (deadline, self._number, waiter))
         queue.waiters.append(waiter)
         self.count += 1

@@ -74,7 +74,7 @@ class Windows:
 
     def checkpoint(self) -> Iterator[bytes]:
         """The whole as encoded changes; may be drawn while appends go on, for they are then folded again."""
-        for key in sorted(self._windows):
+        for key in list(self._windows):
             window = self._windows.get(key)
             if window is not None:
                 yield ProducerWindow(

@@ -94,11 +94,11 @@ class State:
         yield from self.topics.checkpoint()
         yield from self.offsets.checkpoint()
         yield from self.windows.checkpoint()
-        for key in sorted(self.ends):
+        for key in list(self.ends):
             ends = self.ends.get(key)
             if ends is not None:
                 yield QueueEnds(*key, ends.end_offset, ends.stored_at_ms).encoded()
-        for key in sorted(self.skipped):
+        for key in list(self.skipped):
             for begin, end in self.skipped.get(key, ()):
                 yield OffsetsSkipped(*key, begin, end).encoded()
         if self.floor:

@@ -54,7 +54,7 @@ class Offsets:
 
     def checkpoint(self) -> Iterator[bytes]:
         """The whole as encoded changes; may be drawn while commits go on, for they are then folded again."""
-        for topic_id, group in sorted(self._groups):
+        for topic_id, group in list(self._groups):
             rows = self._groups.get((topic_id, group), {})
             queue_ids = sorted(rows)
             for start in range(0, len(queue_ids), ROWS_PER_CHANGE):
