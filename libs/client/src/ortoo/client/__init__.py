@@ -6,9 +6,24 @@ receipt = await producer.send(Message(b"hello"))
 """
 
 from ortoo.client.client import Client, connect
+from ortoo.client.consumer import Consumer, ConsumerSettings
 from ortoo.client.parcel import Sending
 from ortoo.client.place import Queue, Receipt
 from ortoo.client.producer import Producer, ProducerSettings
+from ortoo.client.received import ReceivedBatch, ReceivedMessage
 from ortoo.common.message import Message
 
-__all__ = ["Client", "Message", "Producer", "ProducerSettings", "Queue", "Receipt", "Sending", "connect"]
+__all__ = [
+    "Client",
+    "Consumer",
+    "ConsumerSettings",
+    "Message",
+    "Producer",
+    "ProducerSettings",
+    "Queue",
+    "Receipt",
+    "ReceivedBatch",
+    "ReceivedMessage",
+    "Sending",
+    "connect",
+]

@@ -1,9 +1,10 @@
 """The client: one connection to the cluster, and the producers, consumers and calls made over it."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from ortoo.client.connection import Connection
+from ortoo.client.consumer import Consumer, ConsumerSettings
 from ortoo.client.producer import Producer, ProducerSettings
 from ortoo.common.clock import Clock, SystemClock
 from ortoo.common.randomness import Randomness
@@ -19,6 +20,18 @@ class Client:
     def producer(self, topic: str, settings: ProducerSettings | None = None) -> Producer:
         """A producer for one topic; enter it with `async with`."""
         return Producer(self._connection, topic, settings or ProducerSettings())
+
+    def consumer(
+        self, group: str, topics: Mapping[str, str] | Iterable[str] | str, settings: ConsumerSettings | None = None
+    ) -> Consumer:
+        """A member of `group`; enter it with `async with`.
+
+        `topics` maps each topic to a tag expression such as "UA || DL" ("*" = everything), or names whole topics.
+        """
+        if isinstance(topics, str):
+            topics = (topics,)
+        wanted = dict(topics) if isinstance(topics, Mapping) else dict.fromkeys(topics, "*")
+        return Consumer(self._connection, group, wanted, settings or ConsumerSettings())
 
 
 @asynccontextmanager

@@ -101,7 +101,7 @@ class Producer:
         return self._take(_message(message))
 
     async def send_many(self, messages: Iterable[Message | bytes]) -> list[Sending]:
-        """Take many messages, waiting while too much is under way. Await `flush`, or the answers, to know they are stored."""
+        """Take many messages, waiting while too much is under way; `flush`, or await the answers, for the outcome."""
         sendings = []
         for message in messages:
             if self._bytes > self._settings.memory_bytes_max:

@@ -1,5 +1,6 @@
 """What was sent and what arrived, compared by content: pure counting."""
 
+import asyncio
 from collections import Counter
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -37,6 +38,8 @@ class GroupTally:
         """Start with nothing received."""
         self.group = group
         self.duplicates = 0
+        self.changed = asyncio.Event()
+        """Set by the consumers after each batch."""
         self._places: set[Place] = set()
         self._contents: Counter[bytes] = Counter()
 

@@ -1,0 +1,76 @@
+"""How far the messages of a queue are processed: pure bookkeeping.
+
+Messages may finish in any order. What is acknowledged is the smallest offset that is not finished, so nothing before
+an unfinished message is ever reported as done.
+"""
+
+from collections import deque
+
+
+class BatchProgress:
+    """The messages of one delivery, by their place in it."""
+
+    __slots__ = ("_finished", "_floor", "count", "next_offset", "offsets")
+
+    def __init__(self, offsets: "range | list[int]", next_offset: int) -> None:
+        """`offsets` are those of the delivered messages, rising; `next_offset` is where the next delivery starts."""
+        self.count = len(offsets)
+        self.offsets = offsets
+        self.next_offset = next_offset
+        self._floor = 0
+        self._finished: set[int] = set()
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether every message is finished."""
+        return self._floor >= self.count
+
+    @property
+    def floor_offset(self) -> int:
+        """The smallest offset that is not finished."""
+        return self.next_offset if self.is_finished else self.offsets[self._floor]
+
+    def finish(self, index: int) -> int:
+        """The message at `index` is finished; returns how many are newly finished, 0 or 1."""
+        if index < self._floor or index in self._finished:
+            return 0
+        self._finished.add(index)
+        while self._floor in self._finished:
+            self._finished.discard(self._floor)
+            self._floor += 1
+        return 1
+
+    def finish_all(self) -> int:
+        """All messages are finished; returns how many are newly finished."""
+        fresh = self.count - self._floor - len(self._finished)
+        self._finished.clear()
+        self._floor = self.count
+        return fresh
+
+
+class QueueProgress:
+    """The deliveries of one queue under one assignment, in order."""
+
+    def __init__(self) -> None:
+        """Start with nothing delivered."""
+        self._batches: deque[BatchProgress] = deque()
+        self._reported = -1
+        self._floor = -1
+
+    def deliver(self, batch: BatchProgress) -> None:
+        """A delivery came, after those before it."""
+        self._batches.append(batch)
+
+    def to_acknowledge(self) -> int | None:
+        """The offset to acknowledge now; None when nothing is new since the last call."""
+        while self._batches and self._batches[0].is_finished:
+            self._floor = self._batches.popleft().next_offset
+        if self._batches:
+            head = self._batches[0].floor_offset
+            # The first message of a delivery may lie behind messages nobody wanted; they count as done with it.
+            if head != self._batches[0].offsets[0]:
+                self._floor = head
+        if self._floor <= self._reported:
+            return None
+        self._reported = self._floor
+        return self._floor

@@ -1,0 +1,181 @@
+"""One push session on the wire: requests out, events in."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, Protocol
+
+import grpc
+
+from ortoo.client.place import Queue
+from ortoo.client.received import ReceivedBatch
+from ortoo.common.background import Background
+from ortoo.common.clock import Clock
+from ortoo.common.errors import OrtooError, Unavailable
+from ortoo.common.sealed_batch import SealedBatch
+from ortoo.common.status import error_of_rpc
+from ortoo.v1 import consumer_pb2, topic_pb2
+from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
+
+HEARTBEAT_FIRST_MS = 30_000
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledgement:
+    """Everything before `offset` of a queue is processed."""
+
+    queue: Queue
+    offset: int
+    generation: int
+
+
+class PushEvents(Protocol):
+    """Who hears what the server says."""
+
+    def assigned(self, generation: int, queues: Sequence[Queue]) -> None:
+        """These are the session's queues now."""
+
+    def delivered(self, delivery: consumer_pb2.Delivery, queue: Queue) -> None:
+        """A batch came, or an offset moved on."""
+
+    def acknowledged(self, acknowledgements: Sequence[Acknowledgement]) -> None:
+        """These offsets are durable."""
+
+
+class PushCall:
+    """A session with one snode. `run` ends when the session does."""
+
+    def __init__(self, channel: grpc.aio.Channel, peer: str, events: PushEvents, *, clock: Clock) -> None:
+        """Tell `events` what the snode at `peer` says."""
+        self._channel = channel
+        self._peer = peer
+        self._events = events
+        self._clock = clock
+        self._outgoing: asyncio.Queue[consumer_pb2.PushRequest] = asyncio.Queue()
+        self._heartbeat_s = HEARTBEAT_FIRST_MS / 1000
+
+    def grant(self, messages: int, size_bytes: int) -> None:
+        """Let the server send more."""
+        self._outgoing.put_nowait(
+            consumer_pb2.PushRequest(credit=consumer_pb2.Credit(messages=messages, bytes=size_bytes))
+        )
+
+    def acknowledge(self, acknowledgements: Sequence[Acknowledgement]) -> None:
+        """Say what is processed."""
+        offsets = [
+            consumer_pb2.AcknowledgedOffset(queue=_wire(item.queue), offset=item.offset, generation=item.generation)
+            for item in acknowledgements
+        ]
+        self._outgoing.put_nowait(consumer_pb2.PushRequest(acknowledge=consumer_pb2.Acknowledge(offsets=offsets)))
+
+    def leave(self) -> None:
+        """Leave the group after everything said so far."""
+        self._outgoing.put_nowait(consumer_pb2.PushRequest(close=consumer_pb2.CloseSession()))
+
+    async def run(self, opening: consumer_pb2.OpenSession) -> consumer_pb2.SessionClosed:
+        """Converse until the server closes the session. Errors: what the server refused it with; Unavailable."""
+        call = ConsumerServiceStub(self._channel).Push()
+        closed: asyncio.Future[consumer_pb2.SessionClosed] = asyncio.get_running_loop().create_future()
+
+        async def write() -> None:
+            await call.write(consumer_pb2.PushRequest(open=opening))
+            while True:
+                await call.write(await self._outgoing.get())
+
+        async def read() -> None:
+            async for response in call:
+                self._hear(response, closed)
+            if not closed.done():
+                closed.set_exception(Unavailable(f"{self._peer} ended the session without a word"))
+
+        async def beat() -> None:
+            while True:
+                await self._clock.sleep(self._heartbeat_s)
+                self._outgoing.put_nowait(consumer_pb2.PushRequest(heartbeat=consumer_pb2.Heartbeat()))
+
+        async def guarded(part: Callable[[], Coroutine[Any, Any, None]]) -> None:
+            try:
+                await part()
+            except grpc.aio.AioRpcError as failure:
+                _fail(closed, error_of_rpc(failure, self._peer))
+            except asyncio.InvalidStateError:
+                # The stream is over; the reading side knows why.
+                pass
+
+        try:
+            async with Background("push") as background:
+                for part in (write, read, beat):
+                    background.spawn(part.__name__, guarded(part))
+                return await closed
+        finally:
+            call.cancel()
+
+    def _hear(self, response: consumer_pb2.PushResponse, closed: "asyncio.Future[consumer_pb2.SessionClosed]") -> None:
+        kind = response.WhichOneof("event")
+        if kind == "delivery":
+            self._events.delivered(response.delivery, _queue(response.delivery.queue))
+        elif kind == "assignment":
+            queues = [_queue(queue) for queue in response.assignment.queues]
+            self._events.assigned(response.assignment.generation, queues)
+        elif kind == "acknowledged":
+            self._events.acknowledged(
+                [Acknowledgement(_queue(it.queue), it.offset, it.generation) for it in response.acknowledged.offsets]
+            )
+        elif kind == "opened":
+            self._heartbeat_s = max(0.1, response.opened.heartbeat_interval_ms / 1000)
+        elif kind == "closed" and not closed.done():
+            closed.set_result(response.closed)
+
+
+def opening(
+    group: str, client_id: str, topics: Sequence[tuple[str, str]], *, from_first: bool
+) -> consumer_pb2.OpenSession:
+    """The first request of a session; `topics` are (topic, tag expression) pairs."""
+    return consumer_pb2.OpenSession(
+        group=group,
+        client_id=client_id,
+        subscriptions=[consumer_pb2.Subscription(topic=topic, tag_expression=tags) for topic, tags in topics],
+        start_from=consumer_pb2.START_FROM_FIRST if from_first else consumer_pb2.START_FROM_LAST,
+        client_version=_version(),
+    )
+
+
+def received_batch(delivery: consumer_pb2.Delivery, queue: Queue, **rest: object) -> ReceivedBatch:
+    """A delivery's batch, read."""
+    return ReceivedBatch(
+        queue,
+        sealed_batch(delivery),
+        topic_id=delivery.topic_id,
+        first_offset=delivery.first_offset,
+        next_offset=delivery.next_offset,
+        stored_at_ms=delivery.stored_at_ms,
+        rows=delivery.rows,
+        **rest,  # type: ignore[arg-type]
+    )
+
+
+def sealed_batch(delivery: "consumer_pb2.Delivery | consumer_pb2.FetchResponse") -> SealedBatch:
+    """The sealed batch of a delivery; its bytes are read from the message once, because each access copies them."""
+    batch = delivery.batch
+    return SealedBatch(batch.records, batch.records_crc32c, batch.count, batch.body_inflated_bytes)
+
+
+def _fail(future: "asyncio.Future[consumer_pb2.SessionClosed]", error: OrtooError) -> None:
+    if not future.done():
+        future.set_exception(error)
+
+
+def _queue(queue: topic_pb2.Queue) -> Queue:
+    return Queue(queue.topic, queue.enode, queue.queue_id)
+
+
+def _wire(queue: Queue) -> topic_pb2.Queue:
+    return topic_pb2.Queue(topic=queue.topic, enode=queue.enode, queue_id=queue.queue_id)
+
+
+def _version() -> str:
+    try:
+        return f"python {version('ortoo-client')}"
+    except PackageNotFoundError:
+        return "python"
