@@ -42,16 +42,24 @@ class AckLane:
         self._randomness = randomness
         self._pending: dict[Queue, tuple[int, int]] = {}
         self._in_flight: dict[Queue, tuple[int, int]] = {}
+        self._forgotten: set[Queue] = set()
         self._turn = asyncio.Event()
 
     def put(self, queue: Queue, offset: int, generation: int) -> None:
         """Commit `offset` soon."""
+        self._forgotten.discard(queue)
         self._pending[queue] = (offset, generation)
 
     async def settled(self, queue: Queue) -> None:
         """Wait until nothing of this queue is waiting or in flight."""
         while queue in self._pending or queue in self._in_flight:
             await self._turn.wait()
+
+    def forget(self, queue: Queue) -> None:
+        """Give up what could not be stored of a queue in time: it is somebody else's now."""
+        self._pending.pop(queue, None)
+        if queue in self._in_flight:
+            self._forgotten.add(queue)
 
     async def drain(self) -> None:
         """Commit until nothing waits."""
@@ -66,7 +74,8 @@ class AckLane:
                 await self._offsets.commit(self._enode, self._topic_id, self._group, offsets, generation)
             except OrtooError as error:
                 if error.retriable:
-                    self._pending = {**self._in_flight, **self._pending}
+                    kept = {q: pair for q, pair in self._in_flight.items() if q not in self._forgotten}
+                    self._pending = {**kept, **self._pending}
                 else:
                     _log.warning(
                         "offsets were refused", group=self._group, enode=self._enode, offsets=offsets, reason=str(error)
@@ -83,5 +92,6 @@ class AckLane:
 
     def _next_turn(self) -> None:
         self._in_flight = {}
+        self._forgotten.clear()
         turn, self._turn = self._turn, asyncio.Event()
         turn.set()

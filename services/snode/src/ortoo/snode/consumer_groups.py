@@ -27,7 +27,7 @@ class ConsumerGroups:
         self._directory = directory
         self._membership = membership
         self._sessions: dict[str, dict[str, Assignable]] = {}
-        self._holders: dict[tuple[str, Queue], tuple[str, asyncio.Event]] = {}
+        self._holders: dict[tuple[str, Queue], tuple[object, asyncio.Event]] = {}
         membership.on_change(self._settle)
 
     async def join(self, group: str, member: Member, session: Assignable) -> None:
@@ -49,17 +49,17 @@ class ConsumerGroups:
             if any(member.topics & topics for member in self._membership.members(group).values()):
                 self._membership.advance(group)
 
-    async def hold(self, group: str, queue: Queue, session_id: str) -> None:
-        """Wait until the queue's former owner has released it, and hold it."""
+    async def hold(self, group: str, queue: Queue, owner: object) -> None:
+        """Wait until the queue's former owner has released it, and hold it. `owner` is new for each time of holding."""
         key = (group, queue)
-        while (holder := self._holders.get(key)) is not None and holder[0] != session_id:
+        while (holder := self._holders.get(key)) is not None:
             await holder[1].wait()
-        self._holders.setdefault(key, (session_id, asyncio.Event()))
+        self._holders[key] = (owner, asyncio.Event())
 
-    def release(self, group: str, queue: Queue, session_id: str) -> None:
-        """Let the next owner begin."""
+    def release(self, group: str, queue: Queue, owner: object) -> None:
+        """Let the next owner begin; nothing happens if `owner` does not hold the queue."""
         holder = self._holders.get((group, queue))
-        if holder is not None and holder[0] == session_id:
+        if holder is not None and holder[0] is owner:
             del self._holders[(group, queue)]
             holder[1].set()
 

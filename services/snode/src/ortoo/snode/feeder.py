@@ -85,7 +85,7 @@ class Feeder:
             except OutOfRange as error:
                 self._jump(error)
             except OrtooError as error:
-                if self._failures == 0 or isinstance(error, NotFound):
+                if self._failures % 30 == 0:
                     _log.warning("a queue cannot be read; trying on", queue=str(self.cursor.queue), reason=str(error))
                 await self._clock.sleep(backoff.delay_s(self._failures, self._randomness))
                 self._failures += 1
@@ -151,4 +151,4 @@ class Feeder:
         cursor = self.cursor
         to = error.begin_offset if cursor.next_offset < error.begin_offset else error.end_offset
         _log.warning("offset not stored; going on elsewhere", queue=str(cursor.queue), at=cursor.next_offset, to=to)
-        cursor.next_offset = cursor.sent_offset = to
+        cursor.jump(to)

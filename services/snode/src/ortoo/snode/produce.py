@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 from dataclasses import dataclass
 
-from ortoo.common.errors import Internal, OrtooError
+from ortoo.common.errors import Internal, OrtooError, Unsupported
 from ortoo.common.logs import get_logger
 from ortoo.common.sealed_batch import SealedBatch
 from ortoo.snode.batch_check import check
@@ -12,6 +12,7 @@ from ortoo.snode.directory import Directory, check_writable
 from ortoo.snode.directory_watch import DirectoryWatch
 from ortoo.snode.enode_link import Appended, FlushMode
 from ortoo.snode.enode_links import EnodeLinks, explained
+from ortoo.snode.opened_batch import OpenedBatch
 from ortoo.snode.routes import Queue
 
 _log = get_logger("produce")
@@ -39,6 +40,12 @@ class _Item:
     request_id: int
     size_bytes: int
     future: asyncio.Future[Appended]
+
+
+def check_deliverable(batch: OpenedBatch) -> None:
+    """Refuse what would be delivered too early. Errors: Unsupported."""
+    if batch.deliver_at_ms is not None:
+        raise Unsupported("this server cannot delay messages; leave the time out", field="batch.records.deliver_at_ms")
 
 
 class ProduceStream:
@@ -71,7 +78,7 @@ class ProduceStream:
         try:
             topic = self._directory.find_topic(queue.topic) or await self._watch.topic(queue.topic)
             check_writable(topic, queue)
-            check(batch)
+            check_deliverable(check(batch))
             future = self._links.to(queue.enode).append(topic.topic_id, queue.queue_id, batch, flush_mode)
         except OrtooError as error:
             future = asyncio.get_running_loop().create_future()

@@ -88,10 +88,12 @@ class Publisher:
         if not topic.writable or not queues:
             raise Invalid(f"topic {topic.name} takes no messages: {topic.permission.name}", field="topic")
         placed: dict[Queue, list[int]] = {}
+        unkeyed: Queue | None = None
         for row, message in enumerate(messages):
-            to = (
-                queue_of_group(message.message_group, queues) if message.message_group else self._unkeyed(topic, queues)
-            )
+            if message.message_group:
+                to = queue_of_group(message.message_group, queues)
+            else:
+                to = unkeyed = unkeyed or self._unkeyed(topic, queues)
             placed.setdefault(to, []).append(row)
         return placed
 

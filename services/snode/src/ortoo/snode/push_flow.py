@@ -53,6 +53,12 @@ class QueueCursor:
         self.next_offset = self.sent_offset = offset
         self.acknowledged = offset if committed else None
 
+    def jump(self, offset: int) -> None:
+        """Go on elsewhere: what lay at the next offset is not stored."""
+        self.next_offset = self.sent_offset = offset
+        if self.acknowledged is not None:
+            self.acknowledged = min(self.acknowledged, offset)
+
     def advance(self, next_offset: int) -> None:
         """Rows before `next_offset` were read."""
         self.next_offset = max(self.next_offset, next_offset)

@@ -25,7 +25,6 @@ from ortoo.snode.selection import TagFilter
 
 FLUSH_TIMEOUT_S = 4.0
 """How long a queue is kept from its next owner for the sake of acknowledgements that are still being stored."""
-HEARTBEAT_INTERVAL_MS = 30_000
 _log = get_logger("push")
 
 
@@ -61,6 +60,7 @@ class PushSession:
         client_id: str,
         tags: Mapping[str, TagFilter | None],
         from_first: bool,
+        heartbeat_interval_ms: int,
     ) -> None:
         """`tags` maps each topic to its filter; None = everything."""
         # Members sort by this, so a client keeps its place; the rest of it makes it nobody else's.
@@ -76,7 +76,7 @@ class PushSession:
         self._from_first = from_first
         self._credit = Credit()
         self._outbox = PushOutbox()
-        self._outbox.opened(Opened(self.session_id, HEARTBEAT_INTERVAL_MS))
+        self._outbox.opened(Opened(self.session_id, heartbeat_interval_ms))
         self._lines: dict[Queue, _Line] = {}
         self._lanes: dict[tuple[str, int], AckLane] = {}
         self._granted = asyncio.Event()
@@ -123,7 +123,7 @@ class PushSession:
         if self.closing:
             return
         wanted = set(queues)
-        for queue in [queue for queue in self._lines if queue not in wanted]:
+        for queue in [queue for queue in self._lines if queue not in wanted or self._is_stale(queue)]:
             self._give_up(queue)
         for line in self._lines.values():
             line.feeder.generation = generation
@@ -159,6 +159,10 @@ class PushSession:
             await asyncio.wait(flushes)
         self._outbox.close(Closed(reason, message))
 
+    def _is_stale(self, queue: Queue) -> bool:
+        """Whether the topic was deleted and created anew since the queue was taken on."""
+        return self._lines[queue].feeder.topic_id != self._parts.directory.topic(queue.topic).topic_id
+
     def _take_on(self, queue: Queue, generation: int) -> None:
         topic = self._parts.directory.topic(queue.topic)
         feeder = Feeder(
@@ -180,7 +184,7 @@ class PushSession:
     async def _feed(self, feeder: Feeder) -> None:
         queue = feeder.cursor.queue
         try:
-            await feeder.run(self._parts.groups.hold(self.group, queue, self.session_id))
+            await feeder.run(self._parts.groups.hold(self.group, queue, feeder))
         except OrtooError as error:
             _log.error("a queue is not fed any more", queue=str(queue), group=self.group, reason=str(error))
         except Exception:
@@ -200,8 +204,9 @@ class PushSession:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(FLUSH_TIMEOUT_S):
                         await lane.settled(queue)
+                lane.forget(queue)
         finally:
-            self._parts.groups.release(self.group, queue, self.session_id)
+            self._parts.groups.release(self.group, queue, line.feeder)
 
     async def _drain(self, lane: AckLane) -> None:
         try:

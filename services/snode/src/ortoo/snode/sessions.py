@@ -57,7 +57,14 @@ class Sessions:
                 raise Conflict(f"topic {topic.name} is {topic.permission.name}: it cannot be read", field="topic")
             tags[topic.name] = TagFilter.parse(expression)
         await self._check_group(group)
-        session = PushSession(self._parts, group=group, client_id=client_id, tags=tags, from_first=from_first)
+        session = PushSession(
+            self._parts,
+            group=group,
+            client_id=client_id,
+            tags=tags,
+            from_first=from_first,
+            heartbeat_interval_ms=int(self._expiry_s * 1000 / 4),
+        )
         self._sessions[session.session_id] = session
         await self._parts.groups.join(group, Member(session.session_id, client_id, session.topics), session)
         return session
@@ -88,7 +95,7 @@ class Sessions:
                 await self.close(
                     session,
                     CloseReason.EXPIRED,
-                    f"nothing was heard for {self._expiry_s:.0f} s; send a Heartbeat every 30 s, or open a new session",
+                    f"nothing was heard for {self._expiry_s:.0f} s; send a Heartbeat in between, or open another",
                 )
             elif slow := await self._slow(session, now_s):
                 self.evicted_slow += 1
