@@ -1,0 +1,267 @@
+"""A record batch as numpy arrays that lie over its bytes: what the snode's checks, filters and gathering work on.
+
+Opening reads the head; every column is parsed when it is asked for, once, and its shape is checked then: sizes agree,
+offsets start at 0, never fall and end at the buffer's end, codes lie inside the dictionary. What the texts say is
+`batch_check`'s business. Errors are Invalid or Unsupported and name the column by its path.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ortoo.common import record_reader as reader
+from ortoo.common.compression import Codec
+from ortoo.common.errors import Invalid
+from ortoo.common.record_columns import NUMBERS
+from ortoo.common.record_view import body_block, read_head
+from ortoo.common.record_wire import read_fields
+from ortoo.common.sealed_batch import SealedBatch
+
+Int32s = NDArray[np.int32]
+Int64s = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+RECORDS_PATH = "batch.records"
+
+
+@dataclass(frozen=True, slots=True)
+class TextArrays:
+    """A utf8 column: `offsets` (rows + 1) into `data`, and which rows have a value (None = all)."""
+
+    offsets: Int32s
+    data: memoryview
+    valid: Mask | None
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return len(self.offsets) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class DictionaryArrays:
+    """A dictionary column: `codes` (rows) into `texts`, and which rows have a value (None = all)."""
+
+    codes: Int32s
+    texts: TextArrays
+    valid: Mask | None
+
+
+@dataclass(frozen=True, slots=True)
+class ListArrays:
+    """A list<utf8> column: `offsets` (rows + 1) into the rows of `texts`."""
+
+    offsets: Int32s
+    texts: TextArrays
+
+
+@dataclass(frozen=True, slots=True)
+class MapArrays:
+    """A map column: `offsets` (rows + 1) into the entries, each with a name and a value."""
+
+    offsets: Int32s
+    names: DictionaryArrays
+    values: TextArrays
+
+
+class OpenedBatch:
+    """One batch, its columns as arrays. Columns that the batch does not have are None."""
+
+    def __init__(self, sealed: SealedBatch) -> None:
+        """Read the head of `sealed` and compare it with the envelope; the CRC is not looked at."""
+        self.sealed = sealed
+        self.fields = read_fields(memoryview(sealed.records), RECORDS_PATH)
+        self.count, self.codec, self.body_inflated_bytes = read_head(self.fields)
+        if self.count != sealed.count:
+            raise Invalid(
+                f"the batch holds {self.count} messages, its envelope says {sealed.count}", field="batch.count"
+            )
+        if self.body_inflated_bytes != sealed.body_inflated_bytes:
+            raise Invalid(
+                f"the bodies have {self.body_inflated_bytes} bytes, the envelope says {sealed.body_inflated_bytes}",
+                field="batch.body_inflated_bytes",
+            )
+
+    @property
+    def is_compressed(self) -> bool:
+        """Whether the bodies lie compressed."""
+        return self.codec is not Codec.NONE
+
+    @property
+    def has_unknown_columns(self) -> bool:
+        """Whether a newer producer put in columns that this process does not know."""
+        return not _KNOWN.issuperset(self.fields)
+
+    @cached_property
+    def body(self) -> memoryview:
+        """All bodies as one block, inflated."""
+        return body_block(self.fields, self.codec, self.body_inflated_bytes)
+
+    @cached_property
+    def body_offsets(self) -> Int32s:
+        """Where each body starts in `body`, and where the last ends."""
+        path = f"{RECORDS_PATH}.body_offsets"
+        return _offsets(self._buffer("body_offsets"), self.count, self.body_inflated_bytes, path)
+
+    @cached_property
+    def born_at_ms(self) -> Int64s | None:
+        """When each message was made."""
+        return self._int64s("born_at_ms")
+
+    @cached_property
+    def deliver_at_ms(self) -> Int64s | None:
+        """When each message may be seen; None = the batch is not delayed."""
+        return self._int64s("deliver_at_ms")
+
+    @cached_property
+    def priority(self) -> Int32s | None:
+        """Each message's priority."""
+        data = self._buffer("priority")
+        return _int32s(data, self.count, f"{RECORDS_PATH}.priority") if data else None
+
+    @cached_property
+    def body_encoding(self) -> NDArray[np.int8] | None:
+        """How the producer encoded each body."""
+        data = self._buffer("body_encoding")
+        if not data:
+            return None
+        reader.check_size(data, self.count, 1, f"{RECORDS_PATH}.body_encoding")
+        return np.frombuffer(data, np.int8)
+
+    @cached_property
+    def tag(self) -> DictionaryArrays | None:
+        """Each message's tag."""
+        return self._dictionary("tag")
+
+    @cached_property
+    def message_group(self) -> DictionaryArrays | None:
+        """Each message's group."""
+        return self._dictionary("message_group")
+
+    @cached_property
+    def born_host(self) -> DictionaryArrays | None:
+        """Who made each message."""
+        return self._dictionary("born_host")
+
+    @cached_property
+    def keys(self) -> ListArrays | None:
+        """Each message's keys."""
+        data = self._buffer("keys")
+        if not data:
+            return None
+        path = f"{RECORDS_PATH}.keys"
+        fields = read_fields(data, path)
+        texts = _dense_texts(reader.buffer(fields, 2, f"{path}.values"), f"{path}.values")
+        offsets = reader.buffer(fields, 1, f"{path}.offsets")
+        return ListArrays(_offsets(offsets, self.count, texts.rows, f"{path}.offsets"), texts)
+
+    @cached_property
+    def properties(self) -> MapArrays | None:
+        """Each message's properties."""
+        data = self._buffer("properties")
+        if not data:
+            return None
+        path = f"{RECORDS_PATH}.properties"
+        fields = read_fields(data, path)
+        values = _dense_texts(reader.buffer(fields, 3, f"{path}.values"), f"{path}.values")
+        names = _dictionary(reader.buffer(fields, 2, f"{path}.names"), values.rows, f"{path}.names")
+        if names.valid is not None:
+            raise Invalid("a property must have a name", field=f"{path}.names.validity")
+        offsets = reader.buffer(fields, 1, f"{path}.offsets")
+        return MapArrays(_offsets(offsets, self.count, values.rows, f"{path}.offsets"), names, values)
+
+    @cached_property
+    def message_id(self) -> TextArrays | None:
+        """The ids that producers chose."""
+        return self._text("message_id")
+
+    @cached_property
+    def trace_context(self) -> TextArrays | None:
+        """Each message's trace context."""
+        return self._text("trace_context")
+
+    def _buffer(self, name: str) -> memoryview:
+        return reader.buffer(self.fields, NUMBERS[name], f"{RECORDS_PATH}.{name}")
+
+    def _int64s(self, name: str) -> Int64s | None:
+        data = self._buffer(name)
+        if not data:
+            return None
+        reader.check_size(data, self.count, 8, f"{RECORDS_PATH}.{name}")
+        return np.frombuffer(data, "<i8")
+
+    def _dictionary(self, name: str) -> DictionaryArrays | None:
+        data = self._buffer(name)
+        return _dictionary(data, self.count, f"{RECORDS_PATH}.{name}") if data else None
+
+    def _text(self, name: str) -> TextArrays | None:
+        data = self._buffer(name)
+        return _texts(data, self.count, f"{RECORDS_PATH}.{name}") if data else None
+
+
+def _int32s(data: memoryview, rows: int, path: str) -> Int32s:
+    reader.check_size(data, rows, 4, path)
+    return np.frombuffer(data, "<i4")
+
+
+def _offsets(data: memoryview, rows: int, end: int, path: str) -> Int32s:
+    """Read offsets that start at 0, never fall, and finish at `end`."""
+    offsets = _int32s(data, rows + 1, path)
+    if offsets[0] != 0 or offsets[-1] != end:
+        raise Invalid(f"offsets go from {offsets[0]} to {offsets[-1]} instead of from 0 to {end}", field=path)
+    if (offsets[1:] < offsets[:-1]).any():
+        raise Invalid("offsets fall; every row must start where the one before ends", field=path)
+    return offsets
+
+
+def _valid(data: memoryview, rows: int, path: str) -> Mask | None:
+    """Read a validity bitmap; None if it is absent or says that all rows have a value."""
+    if not data:
+        return None
+    reader.check_size(data, (rows + 7) // 8, 1, path)
+    valid = np.unpackbits(np.frombuffer(data, np.uint8), count=rows, bitorder="little").view(np.bool_)
+    return None if valid.all() else valid
+
+
+def _texts(column: memoryview, rows: int, path: str) -> TextArrays:
+    fields = read_fields(column, path)
+    data = reader.buffer(fields, 3, f"{path}.data")
+    offsets = _offsets(reader.buffer(fields, 2, f"{path}.offsets"), rows, len(data), f"{path}.offsets")
+    return TextArrays(offsets, data, _valid(reader.buffer(fields, 1, f"{path}.validity"), rows, f"{path}.validity"))
+
+
+def _dense_texts(column: memoryview, path: str) -> TextArrays:
+    """Read texts whose number is their own, without nulls."""
+    fields = read_fields(column, path)
+    if reader.buffer(fields, 1, f"{path}.validity"):
+        raise Invalid("these texts may not be null", field=f"{path}.validity")
+    size = len(reader.buffer(fields, 2, f"{path}.offsets"))
+    if not size and 3 not in fields:
+        return _NO_TEXTS
+    if size < 4 or size % 4:
+        raise Invalid(f"{size} bytes; offsets are int32 x (rows + 1)", field=f"{path}.offsets")
+    return _texts(column, size // 4 - 1, path)
+
+
+def _dictionary(column: memoryview, rows: int, path: str) -> DictionaryArrays:
+    fields = read_fields(column, path)
+    codes = _int32s(reader.buffer(fields, 2, f"{path}.codes"), rows, f"{path}.codes")
+    texts = _dense_texts(reader.buffer(fields, 3, f"{path}.dictionary"), f"{path}.dictionary")
+    valid = _valid(reader.buffer(fields, 1, f"{path}.validity"), rows, f"{path}.validity")
+    if texts.rows > rows:
+        raise Invalid(
+            f"{texts.rows} texts for {rows} rows; put in only those that are used", field=f"{path}.dictionary"
+        )
+    if rows:
+        lowest, highest = codes.min(), codes.max()
+        if texts.rows == 0 and (valid is None or valid.any()):
+            raise Invalid("the dictionary is empty but rows have a value", field=f"{path}.dictionary")
+        if lowest < 0 or highest >= max(texts.rows, 1):
+            raise Invalid(f"codes go from {lowest} to {highest}; there are {texts.rows} texts", field=f"{path}.codes")
+    return DictionaryArrays(codes, texts, valid)
+
+
+_KNOWN = frozenset(NUMBERS.values())
+_NO_TEXTS = TextArrays(np.zeros(1, "<i4"), memoryview(b""), None)
