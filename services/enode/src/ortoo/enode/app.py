@@ -54,7 +54,7 @@ async def open_enode(
     name_servers = NameServers(settings.namesrv_address)
     async with contextlib.AsyncExitStack() as parts:
         store = await Store.open(
-            settings.data_dir, settings=settings.store, disk=disk, clock=clock, randomness=randomness
+            settings.data_dir, settings=settings.store_settings, disk=disk, clock=clock, randomness=randomness
         )
         parts.push_async_callback(store.close)
         topics = TopicCopies(store, settings.name)

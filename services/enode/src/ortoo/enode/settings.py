@@ -52,6 +52,11 @@ class Settings:
     store: StoreSettings = field(default_factory=StoreSettings)
     """The storage engine."""
 
+    @property
+    def store_settings(self) -> StoreSettings:
+        """Those of the storage engine, which also knows whose store it is."""
+        return dataclasses.replace(self.store, enode=self.name, cluster=self.cluster)
+
     def check(self) -> None:
         """Refuse settings that cannot work. Errors: Invalid, naming the field."""
         check_process_name(self.name, "name")
@@ -71,7 +76,7 @@ class Settings:
                 raise Invalid(f"{getattr(self, name)}; expected more than 0", field=name)
         if self.log_level not in ("debug", "info", "warning", "error"):
             raise Invalid(f"{self.log_level!r}; expected debug, info, warning or error", field="log_level")
-        self.store.check()
+        self.store_settings.check()
 
 
 def load(
@@ -83,11 +88,8 @@ def load(
         if loaded.origins[name] != "default":
             short = "name" if name == "store.enode" else "cluster"
             raise Invalid(f"is taken from {short}; set {short} instead", field=name)
-    chosen = loaded.settings
-    store = dataclasses.replace(chosen.store, enode=chosen.name, cluster=chosen.cluster)
-    chosen = dataclasses.replace(chosen, store=store)
-    chosen.check()
-    return settings.Loaded(chosen, loaded.origins)
+    loaded.settings.check()
+    return loaded
 
 
 def _check_address(name: str, address: str) -> None:
