@@ -29,9 +29,12 @@ TABLE: tuple[tuple[type[errors.OrtooError], grpc.StatusCode, "failure_pb2.Failur
 _STATUS_BY_CLASS = {cls: status for cls, status, _ in TABLE}
 _KIND_BY_CLASS = {cls: kind for cls, _, kind in TABLE}
 _CLASS_BY_KIND = {kind: cls for cls, _, kind in TABLE}
-_CLASS_BY_STATUS = {status: cls for cls, status, _ in TABLE} | {
+# Statuses without a Failure were made by the transport: our servers always send one. That is why a bare INTERNAL is a
+# broken connection ("Internal error from Core") and not a server's defect.
+_CLASS_BY_BARE_STATUS = {status: cls for cls, status, _ in TABLE} | {
     grpc.StatusCode.DEADLINE_EXCEEDED: errors.Unavailable,
     grpc.StatusCode.CANCELLED: errors.Unavailable,
+    grpc.StatusCode.INTERNAL: errors.Unavailable,
     grpc.StatusCode.UNAUTHENTICATED: errors.Forbidden,
     grpc.StatusCode.UNKNOWN: errors.Internal,
 }
@@ -64,7 +67,7 @@ def error_of_rpc(error: grpc.aio.AioRpcError, peer: str) -> errors.OrtooError:
         if key == FAILURE_METADATA_KEY:
             with contextlib.suppress(DecodeError, TypeError):
                 return error_of(failure_pb2.Failure.FromString(value))  # type: ignore[arg-type]
-    cls = _CLASS_BY_STATUS.get(error.code(), errors.Internal)
+    cls = _CLASS_BY_BARE_STATUS.get(error.code(), errors.Internal)
     return cls(f"{peer}: {error.details() or error.code().name}")
 
 
