@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+
 from ortoo.common.background import Background
 from ortoo.common.clock import SystemClock
 

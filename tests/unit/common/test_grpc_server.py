@@ -15,7 +15,7 @@ from ortoo.common.status import rpc_errors
 from ortoo.v1 import namesrv_pb2, namesrv_pb2_grpc
 
 
-class Names(namesrv_pb2_grpc.NameServiceServicer):  # type: ignore[misc]
+class Names(namesrv_pb2_grpc.NameServiceServicer):
     """Fails in chosen ways."""
 
     def __init__(self) -> None:
@@ -60,9 +60,10 @@ async def test_errors_arrive_as_they_were_raised() -> None:
 async def test_bytes_that_are_no_request_are_invalid() -> None:
     """Garbage instead of a protobuf message is the caller's error, not a defect of the server."""
     async with server_of(Names()) as server, Channels() as channels:
+        channel: Any = channels.to(server.address)
         for call in (
-            channels.to(server.address).unary_unary(f"/{NAME}/GetTopic")(b"\xff\xff\xff"),
-            channels.to(server.address).unary_stream(f"/{NAME}/WatchRoutes")(b"\xff\xff\xff").read(),
+            channel.unary_unary(f"/{NAME}/GetTopic")(b"\xff\xff\xff"),
+            channel.unary_stream(f"/{NAME}/WatchRoutes")(b"\xff\xff\xff").read(),
         ):
             with pytest.raises(Invalid, match="are not a request of"), rpc_errors("name server"):
                 await call
@@ -96,7 +97,7 @@ async def test_long_streams_end_well_at_the_stop() -> None:
     names = Names()
     async with Channels() as channels:
         async with server_of(names) as server:
-            stub = namesrv_pb2_grpc.NameServiceStub(channels.to(server.address))
+            stub: Any = namesrv_pb2_grpc.NameServiceStub(channels.to(server.address))
             call = stub.WatchRoutes(namesrv_pb2.WatchRoutesRequest())
             assert (await call.read()).version == 1
         assert (await call.read()).version == 2

@@ -1,6 +1,7 @@
 """Names are checked at the door, with the rule in the answer."""
 
 import pytest
+
 from ortoo.common.errors import Invalid
 from ortoo.common.names import check_group_name, check_process_name, check_topic_name
 

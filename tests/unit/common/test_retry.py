@@ -2,6 +2,7 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
+
 from ortoo.common.randomness import Randomness
 from ortoo.common.retry import Backoff
 

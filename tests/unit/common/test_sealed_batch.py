@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+
 from ortoo.common.errors import Invalid
 from ortoo.common.sealed_batch import (
     BODY_INFLATED_BYTES_MAX,

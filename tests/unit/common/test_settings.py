@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+
 from ortoo.common.errors import Invalid
 from ortoo.common.settings import load
 

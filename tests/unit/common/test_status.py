@@ -2,6 +2,7 @@
 
 import grpc
 import pytest
+
 from ortoo.common import errors
 from ortoo.common.status import TABLE, error_of, error_of_rpc, failure_of, status_of
 from ortoo.v1 import failure_pb2

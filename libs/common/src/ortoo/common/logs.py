@@ -13,7 +13,9 @@ def configure(*, level: str = "info", json: bool | None = None) -> None:
     """Set up logging for a process; `json` None means JSON unless stderr is a terminal."""
     as_json = not sys.stderr.isatty() if json is None else json
     plain = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
-    rendering: list[Any] = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()] if as_json else [plain]
+    rendering: list[Any] = (
+        [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()] if as_json else [plain]
+    )
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,

@@ -37,7 +37,8 @@ class SealedBatch:
         limit = RECORDS_BYTES_MAX if self.count > 1 else SINGLE_RECORD_BYTES_MAX
         if not 0 < len(self.records) <= limit:
             raise Invalid(
-                f"{len(self.records)} bytes; a batch of {self.count} may have 1 to {limit}: send fewer messages at once",
+                f"{len(self.records)} bytes; a batch of {self.count} may have 1 to {limit}: "
+                "send fewer messages at once",
                 field="batch.records",
             )
         if self.body_inflated_bytes > BODY_INFLATED_BYTES_MAX:

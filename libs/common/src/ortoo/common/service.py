@@ -33,7 +33,7 @@ class Running:
 def run(open_service: Callable[[], AbstractAsyncContextManager[Running]]) -> int:
     """Run one role until SIGTERM or SIGINT, then drain it; a second signal ends the process at once.
 
-    Returns the process's exit code: 0 after a clean stop, EXIT_REFUSED when the role could not start, EXIT_FAILED when
+    Returns the process's exit code: 0 after a stop that was asked for, EXIT_REFUSED when the role could not start, EXIT_FAILED when
     a part of it failed later. When ready, one line `ready NAME ADDRESS` goes to standard output.
     """
     return asyncio.run(_run(open_service))
@@ -42,11 +42,15 @@ def run(open_service: Callable[[], AbstractAsyncContextManager[Running]]) -> int
 async def _run(open_service: Callable[[], AbstractAsyncContextManager[Running]]) -> int:
     stop = asyncio.Event()
     ready = False
+    main = asyncio.current_task()
+    assert main is not None
 
     def on_signal() -> None:
         if stop.is_set():
             os._exit(EXIT_FAILED)
         stop.set()
+        if not ready:
+            main.cancel()  # it may be waiting for another role, for ever
 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -57,6 +61,10 @@ async def _run(open_service: Callable[[], AbstractAsyncContextManager[Running]])
             print(f"ready {running.name} {running.address}", flush=True)
             await stop.wait()
             _log.info("stopping", name=running.name)
+    except asyncio.CancelledError:
+        if ready or not stop.is_set():
+            raise
+        _log.info("stopped before it was ready")
     except (OrtooError, OSError, ExceptionGroup) as error:
         _report(error)
         return EXIT_FAILED if ready else EXIT_REFUSED
