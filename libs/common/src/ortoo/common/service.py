@@ -33,8 +33,8 @@ class Running:
 def run(open_service: Callable[[], AbstractAsyncContextManager[Running]]) -> int:
     """Run one role until SIGTERM or SIGINT, then drain it; a second signal ends the process at once.
 
-    Returns the process's exit code: 0 after a stop that was asked for, EXIT_REFUSED when the role could not start, EXIT_FAILED when
-    a part of it failed later. When ready, one line `ready NAME ADDRESS` goes to standard output.
+    Returns the process's exit code: 0 after a stop that was asked for, EXIT_REFUSED when the role could not start,
+    EXIT_FAILED when a part of it failed later. When ready, one line `ready NAME ADDRESS` goes to standard output.
     """
     return asyncio.run(_run(open_service))
 
