@@ -9,6 +9,7 @@ from pathlib import Path
 from ortoo.cli.demo.journey import Journey
 from ortoo.cli.demo.summary import print_summary
 from ortoo.common.errors import OrtooError
+from ortoo.common.logs import configure
 
 
 def main() -> int:
@@ -17,6 +18,8 @@ def main() -> int:
     parser.add_argument("--data-dir", type=Path, help="keep the stores and logs here (default: a temporary folder)")
     parser.add_argument("--no-kill", action="store_true", help="leave the processes alone")
     arguments = parser.parse_args()
+    # Broken connections are what the demo makes on purpose; the clients' warnings about them would tear the bars.
+    configure(level="error")
     with tempfile.TemporaryDirectory(prefix="ortoo-demo-") as temporary:
         folder: Path = arguments.data_dir or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)

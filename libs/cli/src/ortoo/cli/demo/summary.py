@@ -31,7 +31,7 @@ def print_summary(outcome: Outcome) -> None:
     console = Console()
     table = Table(title="Every departure from New York in 2013")
     for heading in ("", "messages", "expected", "duplicates", "lost", "MB/s", "seconds"):
-        table.add_column(heading, justify="right" if heading else "left")
+        table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
     speed = f"{outcome.body_bytes / 1e6 / outcome.seconds:.1f}"
     table.add_row("sent", f"{outcome.sent:,}", f"{outcome.flights_expected:,}", "", "", speed, f"{outcome.seconds:.1f}")
     stored_twice = max(0, outcome.stored - outcome.sent)
@@ -48,9 +48,8 @@ def print_summary(outcome: Outcome) -> None:
     console.print(table)
     killed = ", then ".join(outcome.kills)
     if outcome.right:
-        console.print(
-            f"Killed on the way: {killed or 'nobody'}. Every acknowledged flight arrived, with its content unchanged."
-        )
+        console.print(f"Killed on the way: {killed or 'nobody'}.")
+        console.print("Every acknowledged flight arrived, with its content unchanged.")
         return
     console.print("[red]Something is wrong: the counts or contents above are not those that were sent.[/red]")
     for verdict in outcome.verdicts:
