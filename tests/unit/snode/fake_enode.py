@@ -1,0 +1,124 @@
+"""An enode in memory that does as it is told: answers late, loses answers, refuses."""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable, Mapping
+
+from ortoo.common.errors import NotFound, OrtooError, OutOfRange, Unavailable
+from ortoo.common.sealed_batch import SealedBatch
+from ortoo.snode.directory import Directory
+from ortoo.snode.enode_link import Appended, EnodeLink, Fetched, FlushMode, QueueRange, StoredBatch
+from ortoo.snode.enode_links import EnodeLinks
+from ortoo.snode.routes import EnodeEntry, Permission, Placement, RouteChange, Topic
+
+TOPIC = Topic("t", 77, 1, Permission.READ_WRITE, (Placement("e", 4, 4),))
+
+
+class FakeEnode:
+    """One enode with one topic of four queues."""
+
+    connected = True
+
+    def __init__(self) -> None:
+        self.queues: dict[int, list[StoredBatch]] = {number: [] for number in range(4)}
+        self.offsets: dict[tuple[str, int], int] = {}
+        self.commits: list[dict[int, int]] = []
+        self.seen: list[SealedBatch] = []
+        self.refusals: deque[OrtooError] = deque()
+        """What the next appends are refused with, stored nothing."""
+        self.lost_answers = 0
+        """So many of the next appends are stored, but the answer is lost."""
+        self.commit_refusals: deque[OrtooError] = deque()
+        self.gate = asyncio.Event()
+        """Appends and commits wait for it."""
+        self.gate.set()
+        self.arrived = asyncio.Event()
+        """Set when an append or a commit has come."""
+        self._dedup: dict[tuple[int, int, int], Appended] = {}
+        self._stored = asyncio.Event()
+        self._tasks: set[asyncio.Task[Appended]] = set()
+
+    def links(self) -> EnodeLinks:
+        """A directory with this enode, alive."""
+        return EnodeLinks(self.directory(), self)
+
+    def directory(self) -> Directory:
+        """A directory that knows this enode and its topic."""
+        directory = Directory()
+        directory.apply(RouteChange(1, True, (TOPIC,), enodes=(EnodeEntry("e", "h:1", "s", alive=True),)))
+        return directory
+
+    def to(self, enode: str, address: str) -> EnodeLink:
+        """The link: itself."""
+        return self
+
+    def append(
+        self, topic_id: int, queue_id: int, batch: SealedBatch, flush_mode: FlushMode = FlushMode.DEFAULT
+    ) -> asyncio.Future[Appended]:
+        """Store, as the test says."""
+        task = asyncio.get_running_loop().create_task(self._append(queue_id, batch))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _append(self, queue_id: int, batch: SealedBatch) -> Appended:
+        self.seen.append(batch)
+        self.arrived.set()
+        await self.gate.wait()
+        if self.refusals:
+            raise self.refusals.popleft()
+        key = (batch.producer_id, queue_id, batch.first_sequence)
+        appended = self._dedup.get(key)
+        if appended is None:
+            appended = Appended(self.end(queue_id), 5, FlushMode.SYNC)
+            self.queues[queue_id].append(StoredBatch(appended.first_offset, 5, batch))
+            if batch.producer_id:
+                self._dedup[key] = appended
+            stored, self._stored = self._stored, asyncio.Event()
+            stored.set()
+        if self.lost_answers:
+            self.lost_answers -= 1
+            raise Unavailable("the answer was lost")
+        return appended
+
+    def end(self, queue_id: int) -> int:
+        """The queue's next offset."""
+        return sum(stored.batch.count for stored in self.queues[queue_id])
+
+    async def fetch(
+        self, topic_id: int, queue_id: int, from_offset: int, *, bytes_max: int = 0, wait_ms: int = 0
+    ) -> Fetched:
+        """One batch at a time; waits for ever at the end."""
+        while True:
+            end = self.end(queue_id)
+            if from_offset > end:
+                raise OutOfRange(begin_offset=0, end_offset=end)
+            for stored in self.queues[queue_id]:
+                if stored.first_offset + stored.batch.count > from_offset:
+                    return Fetched((stored,), stored.first_offset + stored.batch.count, end)
+            if not wait_ms:
+                return Fetched((), from_offset, end)
+            await self._stored.wait()
+
+    async def commit_offsets(self, topic_id: int, group: str, offsets: Mapping[int, int], generation: int = 0) -> None:
+        """Store offsets, as the test says."""
+        self.commits.append(dict(offsets))
+        self.arrived.set()
+        await self.gate.wait()
+        if self.commit_refusals:
+            raise self.commit_refusals.popleft()
+        self.offsets.update({(group, queue_id): offset for queue_id, offset in offsets.items()})
+
+    async def query_offsets(self, topic_id: int, group: str, queue_ids: Iterable[int] = ()) -> dict[int, int]:
+        """Stored offsets."""
+        return {queue_id: offset for (name, queue_id), offset in self.offsets.items() if name == group}
+
+    async def describe_queues(self, topic_id: int) -> list[QueueRange]:
+        """From 0 to the end."""
+        if topic_id != TOPIC.topic_id:
+            raise NotFound(field="topic_id")
+        return [QueueRange(number, 0, self.end(number)) for number in self.queues]
+
+    async def find_offset(self, topic_id: int, queue_id: int, stored_at_ms: int) -> int:
+        """The end."""
+        return self.end(queue_id)

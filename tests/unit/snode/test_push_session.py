@@ -1,0 +1,162 @@
+"""Push sessions of one group over a fake enode: order, hand-over, credit, memory."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import TypeVar
+
+from ortoo.common.background import Background
+from ortoo.common.clock import SystemClock
+from ortoo.common.errors import Unavailable
+from ortoo.common.randomness import Randomness
+from ortoo.common.record_batch import encode_bodies
+from ortoo.snode.close_reason import CloseReason
+from ortoo.snode.consumer_groups import ConsumerGroups
+from ortoo.snode.enode_link import FlushMode
+from ortoo.snode.membership import LocalMembership, Member
+from ortoo.snode.offsets import Offsets
+from ortoo.snode.push_outbox import AcknowledgedOffsets, Assigned, Closed, Delivery
+from ortoo.snode.push_session import PushParts, PushSession
+from ortoo.snode.routes import Queue
+from tests.unit.snode.fake_enode import FakeEnode
+
+E = TypeVar("E")
+QUEUES = [Queue("t", "e", number) for number in range(4)]
+
+
+class Bench:
+    """A group and its sessions."""
+
+    def __init__(self, enode: FakeEnode, background: Background) -> None:
+        self.enode = enode
+        directory = enode.directory()
+        self.groups = ConsumerGroups(directory, LocalMembership(SystemClock()))
+        links = enode.links()
+        self.parts = PushParts(directory, links, Offsets(links), self.groups, background, SystemClock(), Randomness(1))
+
+    async def join(self, client_id: str, messages: int = 1000) -> PushSession:
+        """Open a session that starts with the oldest message."""
+        session = PushSession(
+            self.parts, group="g", client_id=client_id, tags={"t": None}, from_first=True, heartbeat_interval_ms=1
+        )
+        session.grant(messages, 1 << 30)
+        await self.groups.join("g", Member(session.session_id, client_id, session.topics), session)
+        return session
+
+    async def store(self, queue_id: int, *bodies: bytes) -> None:
+        """Append one batch."""
+        await self.enode.append(77, queue_id, encode_bodies(bodies, now_ms=1), FlushMode.DEFAULT)
+
+
+async def event(session: PushSession, kind: type[E]) -> E:
+    """The next event of a kind."""
+    while not isinstance(found := await session.next_event(), kind):
+        pass
+    return found
+
+
+@contextlib.asynccontextmanager
+async def bench() -> AsyncIterator[Bench]:
+    """A group over an enode whose gate is open."""
+    async with asyncio.timeout(20), Background("test") as background:
+        yield Bench(FakeEnode(), background)
+
+
+async def test_a_queue_comes_in_order_without_gaps() -> None:
+    """Batches stored before and after the session opened are delivered one behind the other (G3)."""
+    async with bench() as it:
+        await it.store(0, b"a", b"b")
+        session = await it.join("c")
+        await it.store(0, b"c")
+        await it.store(0, b"d", b"e")
+        at = 0
+        while at < 5:
+            delivery = await event(session, Delivery)
+            assert (delivery.queue, delivery.first_offset) == (QUEUES[0], at)
+            at = delivery.next_offset
+
+
+async def test_without_credit_nothing_is_read_or_sent() -> None:
+    """A session that grants one message gets one batch; the next comes with the next credit (G13)."""
+    async with bench() as it:
+        await it.store(0, b"a", b"b")
+        await it.store(0, b"c")
+        session = await it.join("c", messages=1)
+        assert (await event(session, Delivery)).next_offset == 2
+        waiting = it.parts.background.spawn("waiting", event(session, Delivery))
+        session.grant(1, 0)
+        await it.store(1, b"x")
+        assert not waiting.done()
+        session.grant(1, 0)
+        assert (await waiting).messages == 1
+
+
+async def test_the_new_owner_starts_when_the_old_ones_acknowledgements_are_stored() -> None:
+    """While the old owner's commit is on its way the new owner waits; then it starts at that offset (E-109)."""
+    async with bench() as it:
+        for number in range(4):
+            await it.store(number, b"a", b"b")
+        first = await it.join("a")
+        got: dict[Queue, Delivery] = {}
+        while len(got) < 4:
+            delivery = await event(first, Delivery)
+            got[delivery.queue] = delivery
+        it.enode.gate.clear()
+        it.enode.arrived.clear()
+        for delivery in got.values():
+            first.acknowledge(delivery.queue, delivery.next_offset, delivery.generation)
+        await it.enode.arrived.wait()
+        second = await it.join("b")
+        assert (await event(second, Assigned)).queues == tuple(QUEUES[2:])
+        waiting = it.parts.background.spawn("waiting", event(second, Delivery))
+        assert (await event(first, Assigned)).queues == tuple(QUEUES[:2])
+        assert not waiting.done()
+        it.enode.gate.set()
+        await it.store(2, b"c")
+        delivery = await waiting
+        assert (delivery.queue, delivery.first_offset) == (QUEUES[2], 2)
+
+
+async def test_acknowledgements_of_a_lost_queue_are_dropped() -> None:
+    """What the old owner acknowledges after the queue has moved is not committed."""
+    async with bench() as it:
+        await it.store(3, b"a", b"b")
+        first = await it.join("a")
+        delivery = await event(first, Delivery)
+        await it.join("b")
+        first.acknowledge(delivery.queue, delivery.next_offset, delivery.generation)
+        assert it.enode.commits == []
+
+
+async def test_closing_stores_acknowledgements_and_says_goodbye_last() -> None:
+    """An acknowledgement right before the close is durable before the session is over."""
+    async with bench() as it:
+        await it.store(0, b"a")
+        session = await it.join("c")
+        delivery = await event(session, Delivery)
+        session.acknowledge(delivery.queue, 1, delivery.generation)
+        await session.close(CloseReason.CLIENT_LEFT, "bye")
+        assert it.enode.offsets == {("g", 0): 1}
+        assert (await event(session, AcknowledgedOffsets)).offsets == [(QUEUES[0], 1, delivery.generation)]
+        assert (await event(session, Closed)).reason is CloseReason.CLIENT_LEFT
+
+
+async def test_an_enode_that_is_away_does_not_end_the_session() -> None:
+    """Commits are tried again until they are stored."""
+    async with bench() as it:
+        await it.store(0, b"a")
+        session = await it.join("c")
+        delivery = await event(session, Delivery)
+        it.enode.commit_refusals.extend([Unavailable("away")] * 3)
+        session.acknowledge(delivery.queue, 1, delivery.generation)
+        assert (await event(session, AcknowledgedOffsets)).offsets[0][1] == 1
+
+
+async def test_two_hundred_members_come_and_go_and_every_queue_has_one_owner() -> None:
+    """After a storm of joins and leaves the last assignments are complete and disjoint (E-056, E-125)."""
+    async with bench() as it:
+        sessions = await asyncio.gather(*(it.join(f"c{number:03}", messages=0) for number in range(200)))
+        await asyncio.gather(*(session.close(CloseReason.CLIENT_LEFT, "") for session in sessions[3:]))
+        owned = [cursor.queue for session in sessions[:3] for cursor, _ in session.cursors()]
+        assert sorted(owned) == QUEUES
+        assert all(not session.cursors() for session in sessions[3:])

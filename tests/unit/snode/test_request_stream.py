@@ -1,0 +1,158 @@
+"""Requests over one call."""
+
+import asyncio
+from typing import Any
+
+import grpc
+import pytest
+
+from ortoo.common.background import Background
+from ortoo.common.errors import Invalid, Overloaded, Unavailable
+from ortoo.common.status import error_of, failure_of
+from ortoo.snode.request_stream import RequestStream
+from ortoo.testing.virtual_clock import VirtualClock
+from ortoo.v1 import enode_pb2
+
+Stream = RequestStream[enode_pb2.AppendRequest, enode_pb2.AppendResponse, int]
+
+
+class FakeCall:
+    """A bidirectional call whose far side is the test."""
+
+    def __init__(self) -> None:
+        self.written: asyncio.Queue[enode_pb2.AppendRequest] = asyncio.Queue()
+        self.answers: asyncio.Queue[Any] = asyncio.Queue()
+        self.cancelled = False
+
+    async def write(self, request: enode_pb2.AppendRequest) -> None:
+        """Take a request."""
+        await self.written.put(request)
+
+    async def read(self) -> Any:
+        """Give what the test answers."""
+        return await self.answers.get()
+
+    async def code(self) -> grpc.StatusCode:
+        """How it ended."""
+        return grpc.StatusCode.UNAVAILABLE
+
+    async def details(self) -> str:
+        """Why."""
+        return "gone"
+
+    def cancel(self) -> None:
+        """Break off."""
+        self.cancelled = True
+
+    async def answer(self, offset: int) -> None:
+        """Answer the oldest unanswered request."""
+        request = await self.written.get()
+        await self.answers.put(enode_pb2.AppendResponse(request_id=request.request_id, first_offset=offset))
+
+
+def decode(answer: enode_pb2.AppendResponse) -> int:
+    """The offset, or the error."""
+    if answer.HasField("failure"):
+        raise error_of(answer.failure)
+    return answer.first_offset
+
+
+class Far:
+    """Calls as they are opened."""
+
+    def __init__(self) -> None:
+        self.calls: list[FakeCall] = []
+
+    def open(self) -> FakeCall:
+        """Another call."""
+        self.calls.append(FakeCall())
+        return self.calls[-1]
+
+
+def stream_to(far: Far, clock: VirtualClock, bytes_max: int = 100) -> Stream:
+    """A stream with a limit of three seconds."""
+    return Stream("enode e", far.open, decode, clock=clock, timeout_s=3.0, in_flight_bytes_max=bytes_max)
+
+
+async def test_answers_find_their_requests() -> None:
+    """Answers in another order, and errors, reach who asked; the call is opened once."""
+    far, clock = Far(), VirtualClock()
+    stream = stream_to(far, clock)
+    async with asyncio.timeout(10), Background("test") as background:
+        background.spawn("run", stream.run())
+        futures = [stream.send(enode_pb2.AppendRequest()) for _ in range(3)]
+        while not far.calls:
+            await clock.sleep(0)
+        call = far.calls[0]
+        ids = [(await call.written.get()).request_id for _ in range(3)]
+        refusal = failure_of(Invalid("no"))
+        await call.answers.put(enode_pb2.AppendResponse(request_id=ids[2], first_offset=2))
+        await call.answers.put(enode_pb2.AppendResponse(request_id=ids[1], failure=refusal))
+        await call.answers.put(enode_pb2.AppendResponse(request_id=ids[0], first_offset=0))
+        assert await futures[2] == 2
+        with pytest.raises(Invalid):
+            await futures[1]
+        assert await futures[0] == 0
+    assert len(far.calls) == 1
+    assert call.cancelled
+
+
+async def test_a_broken_call_fails_everything_at_once_and_the_next_request_opens_another() -> None:
+    """What is in flight becomes Unavailable and names the enode; later requests work."""
+    far, clock = Far(), VirtualClock()
+    stream = stream_to(far, clock)
+    async with asyncio.timeout(10), Background("test") as background:
+        background.spawn("run", stream.run())
+        futures = [stream.send(enode_pb2.AppendRequest()) for _ in range(2)]
+        while not far.calls:
+            await clock.sleep(0)
+        await far.calls[0].answers.put(grpc.aio.EOF)
+        for future in futures:
+            with pytest.raises(Unavailable, match="enode e"):
+                await future
+        later = stream.send(enode_pb2.AppendRequest())
+        while len(far.calls) < 2:
+            await clock.sleep(0)
+        await far.calls[1].answer(9)
+        assert await later == 9
+
+
+async def test_silence_is_an_error_after_the_limit() -> None:
+    """A frozen enode's requests fail within the limit and a little; a waiting read may take its own time (E-241)."""
+    far, clock = Far(), VirtualClock()
+    stream = stream_to(far, clock)
+    async with asyncio.timeout(10), Background("test") as background:
+        background.spawn("run", stream.run())
+        patient = stream.send(enode_pb2.AppendRequest(), wait_s=60.0)
+        while not clock.sleeping:
+            await clock.sleep(0)
+        for _ in range(100):
+            clock.advance(0.5)
+            await clock.sleep(0)
+        assert not patient.done()
+        silent = stream.send(enode_pb2.AppendRequest())
+        began_s = clock.monotonic_s()
+        while not silent.done():
+            clock.advance(0.1)
+            await clock.sleep(0)
+        assert clock.monotonic_s() - began_s < 4.0
+        with pytest.raises(Unavailable, match="3000 ms"):
+            await silent
+        with pytest.raises(Unavailable):
+            await patient
+
+
+async def test_bytes_in_flight_are_bounded() -> None:
+    """Beyond the bound a request is Overloaded at once; one that is alone always goes."""
+    far, clock = Far(), VirtualClock()
+    stream = stream_to(far, clock)
+    async with asyncio.timeout(10), Background("test") as background:
+        background.spawn("run", stream.run())
+        large = stream.send(enode_pb2.AppendRequest(), size_bytes=1000)
+        with pytest.raises(Overloaded):
+            stream.send(enode_pb2.AppendRequest(), size_bytes=1)
+        while not far.calls:
+            await clock.sleep(0)
+        await far.calls[0].answer(0)
+        assert await large == 0
+        assert stream.send(enode_pb2.AppendRequest(), size_bytes=1)
