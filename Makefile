@@ -37,7 +37,7 @@ dev: $(READY)  ## A whole cluster in one process, for development
 	@$(VENV)/bin/ortoo dev
 
 check: $(READY)  ## Lint, types, imports, protos and the quick tests; run before every commit
-	@$(MAKE) -j2 --output-sync=target lint types imports protos-check quick-tests
+	@$(MAKE) -k -j2 --output-sync=target lint types imports protos-check quick-tests
 
 test: $(READY)  ## Everything: check, then the contract, integration and end-to-end tests
 	@$(MAKE) check
@@ -66,7 +66,7 @@ clean:  ## Remove caches and what runs left behind; .venv stays
 
 lint: $(READY)
 	@ruff check --quiet
-	@ruff format --check --quiet
+	@ruff format --check
 
 types: $(READY)
 	@$(PY) -m mypy
