@@ -5,12 +5,14 @@ The folder `store-v1` is never changed. A new version of the format gets a folde
 
 import asyncio
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ortoo.common.randomness import Randomness
-from ortoo.common.sealed_batch import SealedBatch, crc32c
+from ortoo.common.record_batch import Message, encode
+from ortoo.common.sealed_batch import SealedBatch
 from ortoo.enode.disk import RealDisk
 from ortoo.enode.store import Store, StoreSettings, TopicCopy
 
@@ -60,9 +62,11 @@ def bytes_of(folder: Path) -> dict[str, bytes]:
 
 
 def batch(number: int, *, producer_id: int = 0, first_sequence: int = 0) -> SealedBatch:
-    """The n-th batch: two messages, 100 to 500 bytes."""
-    data = bytes((number * 31 + at) % 251 for at in range(100 + number % 5 * 100))
-    return SealedBatch(data, crc32c(data), 2, len(data) - 60, producer_id, first_sequence)
+    """The n-th batch: two messages with a key, the second with an id."""
+    body = bytes((number * 31 + at) % 251 for at in range(30 + number % 5 * 50))
+    messages = [Message(body, "t", (f"key-{number}",)), Message(b"second", None, (), message_id=f"id-{number}")]
+    sealed = encode(messages, now_ms=1_735_689_600_000)
+    return replace(sealed, producer_id=producer_id, first_sequence=first_sequence)
 
 
 async def write_store(folder: Path) -> None:
@@ -76,6 +80,7 @@ async def write_store(folder: Path) -> None:
             await store.commit_offsets(TOPIC, "billing", {0: number, 1: number // 2}, 4)
     await store.append(2, 0, batch(41))
     await store.delete_topics([3])
+    await store.find_messages(TOPIC, key="key-0")
     await store.close()
     store = await opened(folder)
     await store.commit_offsets(2, "reports", {0: 1})
@@ -91,7 +96,7 @@ async def test_the_same_store_is_written_byte_for_byte(tmp_path: Path) -> None:
         assert written[name] == data, name
 
 
-@pytest.mark.parametrize("without", [(), ("*.idx", "clean")])
+@pytest.mark.parametrize("without", [(), ("*.idx", "*.keys", "clean")])
 async def test_the_golden_store_is_read(tmp_path: Path, without: tuple[str, ...]) -> None:
     """All of it, with its caches and from its frames alone."""
     folder = tmp_path / "store"
@@ -110,6 +115,8 @@ async def test_the_golden_store_is_read(tmp_path: Path, without: tuple[str, ...]
     assert store.query_offsets(2, "reports") == {0: 1}
     again = await store.append(TOPIC, 2, batch(32, producer_id=99, first_sequence=8))
     assert again.first_offset == 8
+    assert [one.offset for one in await store.find_messages(TOPIC, key="key-8")] == [2, 8]
+    assert [one.offset for one in await store.find_messages(TOPIC, message_id="id-39")] == [39]
     assert store.describe().store_open_number == 3
     assert not store.describe().damages
     await store.close()

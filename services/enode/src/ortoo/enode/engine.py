@@ -9,8 +9,9 @@ from ortoo.common.errors import OrtooError, Unavailable
 from ortoo.common.logs import get_logger
 from ortoo.common.randomness import Randomness
 from ortoo.enode.committer import Committer
-from ortoo.enode.disk import DirectoryLock, Disk
+from ortoo.enode.disk import DirectoryLock, Disk, RealDisk
 from ortoo.enode.housekeeping import Housekeeping, close_mark
+from ortoo.enode.key_process import KeyProcess, Keys, LocalKeys
 from ortoo.enode.log.appender import Appender
 from ortoo.enode.log.disk_work import DiskWork, InlineDiskWork, ThreadedDiskWork
 from ortoo.enode.log.frame import Flag
@@ -70,6 +71,9 @@ class Engine:
             on_durable=self._commit,
             on_roll=self._roll,
         )
+        self.keys: Keys = LocalKeys(disk, folder, work)
+        if settings.threads and isinstance(disk, RealDisk):
+            self.keys = KeyProcess(folder)
         self.housekeeping = Housekeeping(
             settings=settings,
             clock=clock,
@@ -81,6 +85,7 @@ class Engine:
             reader=self.reader,
             recent=recent,
             spares=spares,
+            keys=self.keys,
         )
         self.committer = Committer(
             catalog=self.catalog,
@@ -172,6 +177,7 @@ class Engine:
             _log.warning("the store could not be closed cleanly; its next start scans the log", reason=str(error))
         finally:
             await self.housekeeping.stop()
+            await self.keys.close()
             appender.failure = appender.failure or "the store is closed"
             appender.fail_waiting()
             self._work.close()

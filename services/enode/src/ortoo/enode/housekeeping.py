@@ -10,6 +10,7 @@ from ortoo.common.clock import Clock
 from ortoo.common.errors import OrtooError
 from ortoo.common.logs import get_logger
 from ortoo.enode.disk import Disk
+from ortoo.enode.key_process import Keys
 from ortoo.enode.log.appender import Appender
 from ortoo.enode.log.catalog import Catalog, Sealed
 from ortoo.enode.log.checkpoint import SLICE_HEAD_BYTES, Slice, cut_slices, newest_complete
@@ -18,17 +19,20 @@ from ortoo.enode.log.clean_stop import CleanStop
 from ortoo.enode.log.disk_work import DiskWork
 from ortoo.enode.log.frame import HEADER_BYTES, Flag
 from ortoo.enode.log.identity import write_whole
+from ortoo.enode.log.key_search import Stretch
 from ortoo.enode.log.queue_index import Contents, encode_index
 from ortoo.enode.log.reader import Reader
 from ortoo.enode.log.recent import Recent
 from ortoo.enode.log.retention import expired_count
-from ortoo.enode.log.segment import Segment, index_name
+from ortoo.enode.log.segment import KEYS_SUFFIX, Segment, bases, index_name, keys_name
 from ortoo.enode.log.spares import Spares
 from ortoo.enode.state.changes import encode_changes
 from ortoo.enode.state.fold import State
 from ortoo.enode.store_settings import StoreSettings
 
 FORGET_INTERVAL_MS = 300_000
+KEYS_INTERVAL_MS = 200
+KEYS_STEP_BYTES = 4 << 20
 
 _log = get_logger("store")
 
@@ -49,6 +53,7 @@ class Housekeeping:
         reader: Reader,
         recent: Recent,
         spares: Spares,
+        keys: Keys,
     ) -> None:
         """Look after these parts of one store."""
         self._settings = settings
@@ -61,6 +66,12 @@ class Housekeeping:
         self._reader = reader
         self._recent = recent
         self._spares = spares
+        self._keys = keys
+        self._keys_advanced = 0
+        with_keys = set(bases(disk.list(catalog.active.folder), KEYS_SUFFIX)) if catalog.segments else set()
+        self._keys_to_seal = deque(
+            Stretch(one.base, one.end, is_sealed=True) for one in catalog.contents.values() if one.base not in with_keys
+        )
         self._tasks: list[asyncio.Task[None]] = []
         self._sealed: deque[Sealed] = deque()
         self._sealed_event = asyncio.Event()
@@ -86,6 +97,7 @@ class Housekeeping:
         self._spawn("checkpoint", self._checkpoint_when_due())
         self._spawn("retention", self._every(settings.retention_interval_ms, self.retain))
         self._spawn("producers", self._every(FORGET_INTERVAL_MS, self.forget_producers))
+        self._spawn("keys", self._every(KEYS_INTERVAL_MS, self.index_keys))
         self._spawn("disk", self._every(settings.disk_check_interval_ms, self._look_at_disk))
 
     async def stop(self) -> None:
@@ -163,6 +175,7 @@ class Housekeeping:
                     self._disk.remove(sealed.segment.folder / index_name(sealed.segment.base))
                 else:
                     self._catalog.indexed(sealed, contents)
+                    self._keys_to_seal.append(Stretch(contents.base, contents.end, is_sealed=True))
             self._sealed.popleft()
 
     async def leave_marker(self, folder: Path) -> None:
@@ -175,11 +188,27 @@ class Housekeeping:
         marker = CleanStop(position, appender.store_open, stored_at_ms, state, index)
         await self._work.run(write_whole, self._disk, folder / CLEAN_NAME, marker.encoded())
 
+    async def index_keys(self) -> None:
+        """Let the key index follow the log, so that a search has little to catch up with."""
+        if not self._settings.key_index:
+            return
+        while self._keys_to_seal:
+            if self._keys_to_seal[0].base in self._catalog.contents:
+                await self._keys.seal(self._keys_to_seal[0])
+            self._keys_to_seal.popleft()
+        position = self._appender.durable_position
+        if position - self._keys_advanced >= KEYS_STEP_BYTES:
+            self._keys_advanced = position
+            base = self._catalog.active.base
+            if position > base:
+                await self._keys.advance(Stretch(base, position, is_sealed=False))
+
     def _delete(self, segment: Segment) -> None:
         self._disk.remove(segment.path)
         names = self._disk.list(segment.folder)
-        if index_name(segment.base) in names:
-            self._disk.remove(segment.folder / index_name(segment.base))
+        for name in (index_name(segment.base), keys_name(segment.base)):
+            if name in names:
+                self._disk.remove(segment.folder / name)
         self._disk.sync_directory(segment.folder)
 
     def _is_acknowledged(self, segment: Segment) -> bool:

@@ -22,6 +22,8 @@ from ortoo.enode.disk import Disk
 from ortoo.enode.engine import Engine
 from ortoo.enode.log.catalog import QueueLog
 from ortoo.enode.log.frame import Kind, new_header
+from ortoo.enode.log.key_index import KIND_KEY, KIND_MESSAGE_ID
+from ortoo.enode.log.key_search import FoundMessage, Query, Stretch
 from ortoo.enode.state.changes import OffsetsCommitted, TopicGone, WindowBatch
 from ortoo.enode.state.dedup import Duplicate
 from ortoo.enode.state.topics import put
@@ -33,6 +35,7 @@ __all__ = [
     "DamagedQueue",
     "Fetched",
     "FlushMode",
+    "FoundMessage",
     "QueueRange",
     "Store",
     "StoreDescription",
@@ -42,6 +45,7 @@ __all__ = [
 ]
 
 FETCH_BYTES = 1 << 20
+FIND_LIMIT_MAX = 1000
 GROUP_NAME_BYTES_MAX = 255
 
 
@@ -214,6 +218,36 @@ class Store:
     async def find_offset(self, topic_id: int, queue_id: int, stored_at_ms: int) -> int:
         """The first offset stored at or after a time; the queue's end if there is none. Errors: NotFound."""
         return await self._reader.find_time(self._queue_to_read(topic_id, queue_id), stored_at_ms)
+
+    async def find_messages(
+        self,
+        topic_id: int,
+        *,
+        key: str = "",
+        message_id: str = "",
+        begin_ms: int = 0,
+        end_ms: int = 1 << 62,
+        limit: int = 32,
+    ) -> list[FoundMessage]:
+        """Messages with this key, or with this id chosen by their producer, stored in [begin_ms, end_ms); newest first.
+
+        Give one of `key` and `message_id`. Ids that are made of where a message lies need no search: fetch the offset
+        they name.
+        Errors: NotFound (topic), Invalid, Unavailable (the search is away, or the key index is switched off).
+        """
+        self._topic(topic_id)
+        if bool(key) == bool(message_id):
+            raise Invalid("give a key or a message id, and not both", field="key")
+        if not 1 <= limit <= FIND_LIMIT_MAX:
+            raise Invalid(f"{limit}; expected 1 to {FIND_LIMIT_MAX}", field="limit")
+        if self._engine.closed or not self._settings.key_index:
+            raise Unavailable("the key index is switched off" if not self._engine.closed else "the store is closed")
+        kind = KIND_KEY if key else KIND_MESSAGE_ID
+        end = self._appender.durable_position
+        stretches = [Stretch(one.base, end if one.end is None else one.end, one.end is not None)
+                     for one in self._catalog.segments if one.base < end]  # fmt: skip
+        query = Query(topic_id, kind, key or message_id, begin_ms, end_ms, limit)
+        return await self._engine.keys.find(query, stretches)
 
     def describe(self) -> StoreDescription:
         """Sizes, positions, health, damages."""

@@ -76,6 +76,9 @@ class StoreSettings:
     producers_max: int = 200_000
     """How many (producer, queue) pairs are remembered; the longest idle are forgotten first."""
 
+    key_index: bool = True
+    """Keep an index of keys and message ids, for searches."""
+
     threads: bool = True
     """False does all disk work on the event loop, in order: for tests that replay a run exactly."""
 

@@ -19,7 +19,16 @@ from ortoo.enode.log.losses import damages_of
 from ortoo.enode.log.queue_index import Contents, SliceAt, decode_contents, decode_rows, encode_index
 from ortoo.enode.log.refold import Refold
 from ortoo.enode.log.scan import Hole
-from ortoo.enode.log.segment import INDEX_SUFFIX, SPARE_SUFFIX, Segment, bases, index_name, segment_name
+from ortoo.enode.log.segment import (
+    INDEX_SUFFIX,
+    KEYS_SUFFIX,
+    SPARE_SUFFIX,
+    Segment,
+    bases,
+    index_name,
+    keys_name,
+    segment_name,
+)
 from ortoo.enode.log.survey import find_cut, survey
 from ortoo.enode.state.changes import OffsetsSkipped, decode_changes, encode_changes
 from ortoo.enode.state.fold import State
@@ -111,6 +120,7 @@ def _sweep(disk: Disk, folder: Path, names: list[str]) -> list[str]:
     """Remove what interrupted work left behind."""
     segments = {segment_name(base) for base in bases(names)}
     orphans = {index_name(base) for base in bases(names, INDEX_SUFFIX) if segment_name(base) not in segments}
+    orphans |= {keys_name(base) for base in bases(names, KEYS_SUFFIX) if segment_name(base) not in segments}
     left = [name for name in names if name in orphans or name.endswith((SPARE_SUFFIX, ".tmp"))]
     for name in left:
         disk.remove(folder / name)

@@ -7,8 +7,9 @@ from ortoo.enode.disk import Disk, File
 
 SUFFIX = ".seg"
 INDEX_SUFFIX = ".idx"
+KEYS_SUFFIX = ".keys"
 SPARE_SUFFIX = ".spare"
-_NAME = re.compile(r"^(\d{20})\.(seg|idx)$")
+_NAME = re.compile(r"^(\d{20})\.(seg|idx|keys)$")
 
 
 def segment_name(base: int) -> str:
@@ -19,6 +20,11 @@ def segment_name(base: int) -> str:
 def index_name(base: int) -> str:
     """The file name of that segment's queue index."""
     return f"{base:020d}{INDEX_SUFFIX}"
+
+
+def keys_name(base: int) -> str:
+    """The file name of that segment's key index."""
+    return f"{base:020d}{KEYS_SUFFIX}"
 
 
 def bases(names: list[str], suffix: str = SUFFIX) -> list[int]:
