@@ -10,7 +10,8 @@ import pytest
 from ortoo.common.background import Background
 from ortoo.common.record_batch import open_batch
 from ortoo.snode.wire import batch_of
-from ortoo.v1 import consumer_pb2, failure_pb2, namesrv_pb2, producer_pb2, topic_pb2
+from ortoo.testing.cluster import STOP_GRACE_S
+from ortoo.v1 import admin_pb2, consumer_pb2, failure_pb2, namesrv_pb2, producer_pb2, topic_pb2
 from tests.integration.push_client import PushClient
 from tests.integration.snode_calls import batch_request, open_snode_cluster, queue
 
@@ -157,3 +158,55 @@ async def test_stopping_snode_says_goodbye(tmp_path: Path) -> None:
             await producing.read()
         assert ended.value.code() is grpc.StatusCode.UNAVAILABLE
         await stopping
+
+
+async def test_stop_does_not_wait_for_those_who_follow(tmp_path: Path) -> None:
+    """A tail and a read that follow a queue for ever end when the snode stops."""
+    async with open_snode_cluster(tmp_path) as snode, asyncio.timeout(30):
+        await snode.topic("t")
+        await snode.publish("t", b"one")
+        reading = snode.consumer.Fetch(consumer_pb2.FetchRequest(queue=queue("t"), follow=True))
+        tailing = snode.admin.Tail(admin_pb2.TailRequest(topic="t", from_first=True, follow=True))
+        assert isinstance(await reading.read(), consumer_pb2.FetchResponse)
+        assert isinstance(await tailing.read(), admin_pb2.TailResponse)
+        async with asyncio.timeout(STOP_GRACE_S):
+            await snode.cluster.close("snode-0")
+        last = await reading.read()
+        assert isinstance(last, consumer_pb2.FetchResponse)
+        assert last.failure.kind == failure_pb2.FAILURE_KIND_UNAVAILABLE
+        with pytest.raises(grpc.aio.AioRpcError) as ended:
+            await tailing.read()
+        assert ended.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_restarted_snode_goes_on_from_what_was_acknowledged(tmp_path: Path) -> None:
+    """A snode keeps nothing: after its restart a new session starts at the committed offset (E-106, E-240)."""
+    async with open_snode_cluster(tmp_path) as snode, asyncio.timeout(30):
+        await snode.topic("t")
+        await snode.publish("t", b"one", b"two")
+        async with PushClient(snode, "g", "t", from_first=True) as member:
+            await member.acknowledge(await member.delivery())
+            await member.event("acknowledged")
+        await snode.cluster.close("snode-0")
+        await snode.cluster.open_snode("snode-0")
+        await snode.publish("t", b"three")
+        async with PushClient(snode, "g", "t", from_first=True) as member:
+            delivery = await member.delivery()
+            assert delivery.first_offset == 2
+            await member.acknowledge(delivery)
+            assert (await member.event("acknowledged")).offsets[0].offset == 3
+
+
+async def test_deleted_and_recreated_topic_starts_empty_for_its_group(tmp_path: Path) -> None:
+    """A session lives through the topic's second creation and gets the new topic's first message."""
+    async with open_snode_cluster(tmp_path) as snode, asyncio.timeout(30):
+        await snode.topic("t")
+        await snode.publish("t", b"old", b"old")
+        async with PushClient(snode, "g", "t", from_first=True) as member:
+            await member.acknowledge(await member.delivery())
+            await member.event("acknowledged")
+            await snode.admin.DeleteTopic(namesrv_pb2.DeleteTopicRequest(name="t"))
+            await snode.topic("t")
+            assert (await snode.publish("t", b"new"))[0].offset == 0
+            delivery = await member.delivery()
+            assert (delivery.first_offset, delivery.next_offset) == (0, 1)

@@ -27,6 +27,7 @@ from ortoo.snode.push_session import PushParts
 from ortoo.snode.reading import Reading
 from ortoo.snode.registration import Registration
 from ortoo.snode.rpc import admin, consumer, producer
+from ortoo.snode.rpc.long_calls import LongCalls
 from ortoo.snode.sessions import Sessions
 from ortoo.snode.settings import Settings
 from ortoo.snode.topic_arrival import TopicArrival
@@ -75,10 +76,12 @@ async def open_snode(
         publisher = Publisher(
             directory, watch, enodes, background, LaneLimits(timeout_s), clock=clock, randomness=randomness
         )
+        long_calls = LongCalls()
         producing = producer.ProducerService(directory, watch, enodes, publisher, background)
-        consuming = consumer.ConsumerService(watch, sessions, reading, background)
+        consuming = consumer.ConsumerService(watch, sessions, reading, background, long_calls)
         arrival = TopicArrival(watch, enodes, clock=clock)
-        operating = admin.AdminService(directory, name_server, arrival, reading, Lag(watch, enodes, reading))
+        lag = Lag(watch, enodes, reading)
+        operating = admin.AdminService(directory, name_server, arrival, reading, lag, long_calls)
         server = GrpcServer(
             settings.listen_address,
             [
@@ -92,6 +95,7 @@ async def open_snode(
         async def drain() -> None:
             await server.draining.wait()
             producing.drain()
+            long_calls.end()
             await sessions.close_all(CloseReason.SHUTDOWN, "this snode stops; open the session at another one")
 
         background.spawn("drain", drain())

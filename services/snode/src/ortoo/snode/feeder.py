@@ -13,7 +13,8 @@ from ortoo.snode.enode_links import EnodeLinks
 from ortoo.snode.offsets import Offsets
 from ortoo.snode.push_flow import QueueCursor
 from ortoo.snode.push_outbox import Delivery
-from ortoo.snode.selection import TagFilter, selected
+from ortoo.snode.selection import selected
+from ortoo.snode.tag_filter import TagFilter
 
 FETCH_WAIT_MS = 15_000
 FETCH_BYTES_MAX = 1 << 20

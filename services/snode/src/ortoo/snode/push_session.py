@@ -21,7 +21,7 @@ from ortoo.snode.offsets import Offsets
 from ortoo.snode.push_flow import Credit, QueueCursor
 from ortoo.snode.push_outbox import Assigned, Closed, Delivery, Event, Opened, PushOutbox
 from ortoo.snode.routes import Queue
-from ortoo.snode.selection import TagFilter
+from ortoo.snode.tag_filter import TagFilter
 
 FLUSH_TIMEOUT_S = 4.0
 """How long a queue is kept from its next owner for the sake of acknowledgements that are still being stored."""

@@ -1,43 +1,18 @@
 """What of a stored batch a reader gets: from which row on, and which of its rows."""
 
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
 from ortoo.common.sealed_batch import SealedBatch
 from ortoo.snode.enode_link import StoredBatch
-from ortoo.snode.opened_batch import OpenedBatch
-
-
-class TagFilter:
-    """Tags separated by "||"."""
-
-    def __init__(self, tags: frozenset[bytes]) -> None:
-        self._tags = tags
-
-    @classmethod
-    def parse(cls, expression: str) -> "TagFilter | None":
-        """Read an expression; None = everything."""
-        tags = frozenset(part.strip().encode() for part in expression.split("||") if part.strip())
-        return None if not tags or b"*" in tags else cls(tags)
-
-    def mask(self, opened: OpenedBatch) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
-        """One bool a row."""
-        column = opened.tag
-        if column is None:
-            return np.zeros(opened.count, np.bool_)
-        data, offsets = bytes(column.texts.data), column.texts.offsets
-        wanted = np.array([data[a:b] in self._tags for a, b in pairwise(offsets)], np.bool_)
-        if not wanted.any():
-            return np.zeros(opened.count, np.bool_)
-        hits = wanted[column.codes]
-        return hits if column.valid is None else hits & column.valid
+from ortoo.snode.opened_batch import Int32s, OpenedBatch
+from ortoo.snode.tag_filter import TagFilter
 
 
 @dataclass(frozen=True, slots=True)
 class Selected:
-    """A batch and its rows that are meant; without a batch none was wanted."""
+    """A batch and its rows that are meant (empty = all); without a batch none was wanted."""
 
     first_offset: int
     next_offset: int
@@ -50,17 +25,22 @@ class Selected:
 def selected(
     stored: StoredBatch, from_offset: int, to_offset: int | None = None, tags: TagFilter | None = None
 ) -> Selected:
-    """Cut a stored batch to `from_offset`..`to_offset` (exclusive) and filter it; offsets of rows stay as they are."""
+    """Cut a stored batch to `from_offset`..`to_offset` (exclusive) and filter it; the producer's bytes stay whole."""
     batch, first = stored.batch, stored.first_offset
     start = max(from_offset - first, 0)
     stop = batch.count if to_offset is None else min(batch.count, to_offset - first)
-    if start == 0 and stop == batch.count and tags is None:
+    whole = start == 0 and stop == batch.count
+    matching = tags.select(OpenedBatch(batch)) if tags is not None else None
+    if whole and matching is None:
         return Selected(first, first + batch.count, stored.stored_at_ms, batch, b"", batch.count)
-    if tags is None:
-        rows = np.arange(start, stop, dtype="<i4")
-    else:
-        rows = (np.flatnonzero(tags.mask(OpenedBatch(batch))[start:stop]) + start).astype("<i4")
+    rows = _between(matching, start, stop)
     if not len(rows):
         return Selected(first, first + stop, stored.stored_at_ms, None, b"", 0)
-    named = b"" if len(rows) == batch.count else rows.tobytes()
-    return Selected(first, first + stop, stored.stored_at_ms, batch, named, len(rows))
+    return Selected(first, first + stop, stored.stored_at_ms, batch, rows.tobytes(), len(rows))
+
+
+def _between(rows: Int32s | None, start: int, stop: int) -> Int32s:
+    if rows is None:
+        return np.arange(start, stop, dtype="<i4")
+    low, high = np.searchsorted(rows, (start, stop))
+    return rows[low:high]

@@ -14,8 +14,8 @@ from ortoo.snode.membership import Member
 from ortoo.snode.name_server import NameServer
 from ortoo.snode.push_session import PushParts, PushSession, check_subscriptions
 from ortoo.snode.routes import Group
-from ortoo.snode.selection import TagFilter
 from ortoo.snode.slow_consumer import SlowRule
+from ortoo.snode.tag_filter import TagFilter
 
 FAREWELL_S = 60.0
 """How long a client that does not read has time to take the reason why its session ended."""
@@ -55,7 +55,8 @@ class Sessions:
             topic = await self._watch.topic(topic_name)
             if not topic.readable:
                 raise Conflict(f"topic {topic.name} is {topic.permission.name}: it cannot be read", field="topic")
-            tags[topic.name] = TagFilter.parse(expression)
+            tag_filter = TagFilter.compile(expression, "open.subscriptions.tag_expression")
+            tags[topic.name] = None if tag_filter.wants_everything else tag_filter
         await self._check_group(group)
         session = PushSession(
             self._parts,

@@ -10,6 +10,7 @@ from ortoo.snode.directory import Directory
 from ortoo.snode.lag import Lag
 from ortoo.snode.name_server import CALL_TIMEOUT_S, NameServer
 from ortoo.snode.reading import Reading, TailedMessage
+from ortoo.snode.rpc.long_calls import LongCalls
 from ortoo.snode.topic_arrival import TopicArrival
 from ortoo.snode.wire import enode_to, message_to, queue_to, snode_to, topic_of, topic_to
 from ortoo.v1 import admin_pb2, admin_pb2_grpc, namesrv_pb2
@@ -22,13 +23,20 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
     """What operators do."""
 
     def __init__(
-        self, directory: Directory, name_server: NameServer, arrival: TopicArrival, reading: Reading, lag: Lag
+        self,
+        directory: Directory,
+        name_server: NameServer,
+        arrival: TopicArrival,
+        reading: Reading,
+        lag: Lag,
+        long_calls: LongCalls,
     ) -> None:
         self._directory = directory
         self._name_server = name_server
         self._arrival = arrival
         self._reading = reading
         self._lag = lag
+        self._long_calls = long_calls
 
     async def CreateTopic(
         self, request: namesrv_pb2.CreateTopicRequest, context: Context
@@ -103,11 +111,13 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
     async def Tail(self, request: admin_pb2.TailRequest, context: Context) -> AsyncIterator[admin_pb2.TailResponse]:
         """Messages of a topic as text-friendly records."""
         given = 0
-        async for message in self._reading.tail(request.topic, from_first=request.from_first, follow=request.follow):
-            yield _tailed(message)
-            given += 1
-            if given == request.messages_max:
-                return
+        messages = self._reading.tail(request.topic, from_first=request.from_first, follow=request.follow)
+        with self._long_calls.running():
+            async for message in messages:
+                yield _tailed(message)
+                given += 1
+                if given == request.messages_max:
+                    return
 
     async def DescribeLag(
         self, request: admin_pb2.DescribeLagRequest, context: Context

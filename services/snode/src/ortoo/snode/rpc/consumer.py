@@ -11,6 +11,7 @@ from ortoo.common.status import failure_of
 from ortoo.snode.close_reason import CloseReason
 from ortoo.snode.directory_watch import DirectoryWatch
 from ortoo.snode.reading import Reading
+from ortoo.snode.rpc.long_calls import LongCalls
 from ortoo.snode.rpc.push import PushCall
 from ortoo.snode.selection import Selected
 from ortoo.snode.sessions import Sessions
@@ -24,11 +25,19 @@ Context = grpc.aio.ServicerContext[Any, Any]
 class ConsumerService(consumer_pb2_grpc.ConsumerServiceServicer):
     """How messages get out."""
 
-    def __init__(self, watch: DirectoryWatch, sessions: Sessions, reading: Reading, background: Background) -> None:
+    def __init__(
+        self,
+        watch: DirectoryWatch,
+        sessions: Sessions,
+        reading: Reading,
+        background: Background,
+        long_calls: LongCalls,
+    ) -> None:
         self._watch = watch
         self._sessions = sessions
         self._reading = reading
         self._background = background
+        self._long_calls = long_calls
 
     async def Push(
         self, request_iterator: AsyncIterator[consumer_pb2.PushRequest], context: Context
@@ -54,12 +63,14 @@ class ConsumerService(consumer_pb2_grpc.ConsumerServiceServicer):
         if request.from_offset < 0 or request.to_offset < 0:
             raise Invalid("an offset is negative; give 0 or more", field="from_offset")
         begun = False
+        parts = self._reading.fetch(
+            queue_of(request.queue), request.from_offset, request.to_offset, follow=request.follow
+        )
         try:
-            async for topic_id, part in self._reading.fetch(
-                queue_of(request.queue), request.from_offset, request.to_offset, follow=request.follow
-            ):
-                begun = True
-                yield _batch(topic_id, part)
+            with self._long_calls.running():
+                async for topic_id, part in parts:
+                    begun = True
+                    yield _batch(topic_id, part)
         except OrtooError as error:
             if not begun:
                 raise
