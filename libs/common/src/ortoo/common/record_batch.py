@@ -332,6 +332,7 @@ def _explain(columns: Columns) -> None:
     def at(row: int, values: Sequence[object] | None, default: object = None) -> object:
         return default if values is None or row >= len(values) else values[row]
 
+    one_key = columns.keys is not None and set(map(type, columns.keys)) == {str}
     for row in range(min(count, MESSAGES_MAX)):
         keys = at(row, columns.keys, ())
         rare = RareFields(
@@ -349,7 +350,7 @@ def _explain(columns: Columns) -> None:
         check_parts(
             columns.bodies[row],
             tag,  # type: ignore[arg-type]
-            (keys,) if isinstance(keys, str) else keys,  # type: ignore[arg-type]
+            (keys,) if one_key else keys,  # type: ignore[arg-type]
             rare,
             f"messages[{row}]",
         )

@@ -30,7 +30,7 @@ def narrowed(opened: OpenedBatch, rows: Int32s) -> tuple[SealedBatch, Int32s]:
 def gathered(opened: OpenedBatch, rows: Int32s) -> SealedBatch:
     """Make an uncompressed batch of some rows, 1 or more, strictly rising; idempotence does not travel with it."""
     offsets, body = _ranges(opened.body_offsets, opened.body, rows)
-    number = NUMBERS
+    number, encoding = NUMBERS, opened.body_encoding
     parts = [
         number_field(number["format"], FORMAT),
         number_field(number["count"], len(rows)),
@@ -46,7 +46,7 @@ def gathered(opened: OpenedBatch, rows: Int32s) -> SealedBatch:
         _nested("properties", _map(opened.properties, rows)),
         _fixed("deliver_at_ms", opened.deliver_at_ms, rows),
         _fixed("priority", opened.priority, rows),
-        _fixed("body_encoding", opened.body_encoding, rows),
+        _fixed("body_encoding", encoding if encoding is not None and encoding[rows].any() else None, rows),
         _nested("born_host", _dictionary(opened.born_host, rows)),
         _nested("message_id", _text(opened.message_id, rows)),
         _nested("trace_context", _text(opened.trace_context, rows)),

@@ -1,0 +1,47 @@
+"""Batches of format 1 open for ever, and the same messages always give the same bytes."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from ortoo.common.message import Message
+from ortoo.common.record_batch import encode, open_batch
+from ortoo.common.sealed_batch import SealedBatch
+from ortoo.snode.batch_check import check
+
+HERE = Path(__file__).parent
+RECORDS = (HERE / "record_batch_v1.bin").read_bytes()
+SAID: dict[str, Any] = json.loads((HERE / "record_batch_v1.json").read_text())
+
+
+def golden_messages() -> list[Message]:
+    """The messages that the golden file holds, as their producer gave them."""
+    return [
+        Message(**{**fields, "body": fields["body"].encode(), "keys": tuple(fields["keys"])})
+        for fields in SAID["messages"]
+    ]
+
+
+def golden_batch() -> SealedBatch:
+    """The golden bytes in their envelope."""
+    messages = golden_messages()
+    return SealedBatch(RECORDS, SAID["records_crc32c"], len(messages), sum(len(message.body) for message in messages))
+
+
+def test_golden_bytes_open() -> None:
+    """Every field of every message of an old batch comes back."""
+    opened = list(open_batch(golden_batch(), verify_crc=True))
+    assert opened == [
+        message if message.born_at_ms is not None else message.replace(born_at_ms=SAID["now_ms"])
+        for message in golden_messages()
+    ]
+
+
+def test_golden_bytes_pass_the_check() -> None:
+    """The snode takes an old producer's batch."""
+    assert check(golden_batch()).count == len(golden_messages())
+
+
+def test_encoding_gives_the_golden_bytes() -> None:
+    """Encoding is deterministic: another byte is another format."""
+    assert encode(golden_messages(), now_ms=SAID["now_ms"]) == golden_batch()

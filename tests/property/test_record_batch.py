@@ -1,0 +1,98 @@
+"""Any messages survive a batch, any bytes are a batch or a named error, and client and server agree on which."""
+
+from contextlib import suppress
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ortoo.common.compression import Codec
+from ortoo.common.errors import Invalid, Unsupported
+from ortoo.common.message import Message
+from ortoo.common.record_batch import SealedBatch, encode, open_batch
+from ortoo.common.sealed_batch import crc32c
+from ortoo.snode.batch_check import check
+from ortoo.snode.gather import gathered
+from ortoo.v1 import record_pb2
+
+TEXT = st.text(st.characters(exclude_categories=["Cc", "Cs"], exclude_characters="|"), max_size=12)
+NAME = TEXT.filter(lambda text: bool(text.strip(" ")))
+TAG = TEXT.filter(lambda text: not text or bool(text.strip(" ")))
+TIME = st.integers(0, (1 << 63) - 1)
+
+
+@st.composite
+def messages(draw: st.DrawFn) -> list[Message]:
+    """Messages that one batch may hold."""
+    delayed, ranked = draw(st.booleans()), draw(st.booleans())
+    return [
+        Message(
+            draw(st.binary(min_size=1, max_size=40)),
+            draw(st.none() | TAG),
+            tuple(draw(st.lists(NAME, max_size=3))),
+            message_group=draw(st.none() | NAME),
+            properties=draw(st.dictionaries(NAME, TEXT, max_size=3)),
+            message_id=draw(st.none() | NAME),
+            born_at_ms=draw(TIME),
+            deliver_at_ms=draw(TIME) if delayed else None,
+            priority=draw(st.integers(0, 9)) if ranked else None,
+            body_encoding=draw(st.integers(0, 1)),
+            born_host=draw(st.none() | TEXT),
+            trace_context=draw(st.none() | TEXT),
+        )
+        for _ in range(draw(st.integers(1, 12)))
+    ]
+
+
+@settings(max_examples=150, deadline=None)
+@given(messages(), st.sampled_from(list(Codec)))
+def test_messages_survive(sent: list[Message], codec: Codec) -> None:
+    """Encoding and opening gives the same messages, which the snode's check passes and protobuf reads."""
+    sealed = encode(sent, now_ms=1, codec=codec)
+    assert list(open_batch(sealed, verify_crc=True)) == sent
+    assert [open_batch(sealed).message(row) for row in range(len(sent))] == sent
+    assert bytes(check(sealed).body) == b"".join(message.body for message in sent)
+    parsed = record_pb2.RecordBatch.FromString(sealed.records)
+    assert parsed.SerializeToString(deterministic=True) == sealed.records
+
+
+@settings(max_examples=150, deadline=None)
+@given(messages(), st.data())
+def test_gathering_is_encoding_the_rows_alone(sent: list[Message], data: st.DataObject) -> None:
+    """A gathered batch is byte for byte what its producer would have made of those messages."""
+    rows = sorted(data.draw(st.sets(st.integers(0, len(sent) - 1), min_size=1)))
+    opened = check(encode(sent, now_ms=1))
+    assert gathered(opened, np.array(rows, "<i4")) == encode([sent[row] for row in rows], now_ms=1)
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.binary(max_size=200))
+def test_random_bytes_are_refused(records: bytes) -> None:
+    """Garbage is Invalid or Unsupported, for the client's reader and for the snode's."""
+    sealed = SealedBatch(records, crc32c(records), 1, 1)
+    with suppress(Invalid, Unsupported):
+        open_batch(sealed).messages()
+    with suppress(Invalid, Unsupported):
+        check(sealed)
+
+
+@settings(max_examples=500, deadline=None)
+@given(messages(), st.sampled_from(list(Codec)), st.data())
+def test_damage_is_named_and_what_the_snode_passes_the_client_reads(
+    sent: list[Message], codec: Codec, data: st.DataObject
+) -> None:
+    """After any damage both readers answer or refuse by name, and what the snode lets through, a client reads."""
+    records = bytearray(encode(sent, now_ms=1, codec=codec).records)
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(records) - 1))
+        records[at : at + data.draw(st.integers(0, 3))] = data.draw(st.binary(max_size=4))
+    damaged = bytes(records)
+    sealed = SealedBatch(damaged, 0, len(sent), sum(len(message.body) for message in sent))
+    passed = readable = False
+    with suppress(Invalid, Unsupported):
+        check(sealed, verify_crc=False)
+        passed = True
+    with suppress(Invalid, Unsupported):
+        open_batch(sealed).messages()
+        readable = True
+    assert readable or not passed
