@@ -121,7 +121,7 @@ class MemoryDisk:
         """A disk with room for `capacity_bytes`; with `record` everything that happens to it is in `operations`."""
         self.capacity_bytes = capacity_bytes
         self.operations: list[Operation] = []
-        self._image = image if image is not None else DiskImage()
+        self.image = image if image is not None else DiskImage()
         self._record = record
         self._locked: set[Path] = set()
         self._mutex = threading.RLock()
@@ -138,19 +138,19 @@ class MemoryDisk:
         """Another disk with what a power cut now would leave of this one; `choice` decides what arrived unsynced."""
         with self._mutex:
             return MemoryDisk(
-                capacity_bytes=self.capacity_bytes, record=record, image=self._image.crashed(choice, fate)
+                capacity_bytes=self.capacity_bytes, record=record, image=self.image.crashed(choice, fate)
             )  # fmt: skip
 
     def open(self, path: Path, *, create: bool = False, writable: bool = True) -> MemoryFile:
         """Open a file; with `create` it must not exist yet."""
         with self._mutex:
-            number = self._image.number_of(path)
+            number = self.image.number_of(path)
             if create:
                 if number is not None:
                     raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
-                if path.parent not in self._image.folders:
+                if path.parent not in self.image.folders:
                     raise _missing(path)
-                number = self._image.files_made + 1
+                number = self.image.files_made + 1
                 self.do(Create(path, number))
             elif number is None:
                 raise _missing(path)
@@ -159,21 +159,21 @@ class MemoryDisk:
     def list(self, folder: Path) -> list[str]:
         """Names in a folder, sorted; empty when the folder does not exist."""
         with self._mutex:
-            found = self._image.folders.get(folder)
-            below = {one.name for one in self._image.folders if one.parent == folder and one != folder}
+            found = self.image.folders.get(folder)
+            below = {one.name for one in self.image.folders if one.parent == folder and one != folder}
             return sorted({*found.live, *below}) if found is not None else []
 
     def make_folder(self, folder: Path) -> None:
         """Create a folder and its parents, durably."""
         with self._mutex:
             for one in (*reversed(folder.parents), folder):
-                if one not in self._image.folders:
+                if one not in self.image.folders:
                     self.do(MakeFolder(one))
 
     def rename(self, source: Path, target: Path) -> None:
         """Replace `target` by `source` in one step."""
         with self._mutex:
-            if self._image.number_of(source) is None or target.parent not in self._image.folders:
+            if self.image.number_of(source) is None or target.parent not in self.image.folders:
                 raise _missing(source)
             if source.parent != target.parent:
                 raise OSError(errno.EXDEV, "this disk renames within a folder only", str(source))
@@ -182,21 +182,21 @@ class MemoryDisk:
     def remove(self, path: Path) -> None:
         """Remove a file's name."""
         with self._mutex:
-            if self._image.number_of(path) is None:
+            if self.image.number_of(path) is None:
                 raise _missing(path)
             self.do(Remove(path))
 
     def sync_directory(self, folder: Path) -> None:
         """Make created, renamed and removed names in this folder durable."""
         with self._mutex:
-            if folder not in self._image.folders:
+            if folder not in self.image.folders:
                 raise _missing(folder)
             self.do(SyncFolder(folder))
 
     def lock(self, folder: Path) -> MemoryDirectoryLock:
         """Take the folder. Errors: Conflict when somebody holds it."""
         with self._mutex:
-            if folder not in self._image.folders:
+            if folder not in self.image.folders:
                 raise _missing(folder)
             if folder in self._locked:
                 raise Conflict(f"{folder} is in use by another process: stop it, or choose another folder")
@@ -206,32 +206,32 @@ class MemoryDisk:
     def free_bytes(self, folder: Path) -> int:
         """How much can still be written."""
         with self._mutex:
-            return max(0, self.capacity_bytes - self._image.used_bytes())
+            return max(0, self.capacity_bytes - self.image.used_bytes())
 
     def do(self, operation: Operation) -> None:
         """Let one thing happen, and record it if so wished."""
         with self._mutex:
-            self._image.apply(operation)
+            self.image.apply(operation)
             if self._record:
                 self.operations.append(operation)
 
     def read(self, number: int, position: int, length: int) -> bytes:
         """Bytes of a file as programs see them."""
         with self._mutex:
-            return bytes(self._image.contents[number].live[position : position + length])
+            return bytes(self.image.contents[number].live[position : position + length])
 
     def size_bytes(self, number: int) -> int:
         """The size of a file as programs see it."""
         with self._mutex:
-            return len(self._image.contents[number].live)
+            return len(self.image.contents[number].live)
 
     def room_for(self, number: int, length: int) -> int:
         """Up to which size, `length` at most, a file can grow now."""
         with self._mutex:
-            size = len(self._image.contents[number].live)
+            size = len(self.image.contents[number].live)
             if length <= size:
                 return length
-            return min(length, size + max(0, self.capacity_bytes - self._image.used_bytes()))
+            return min(length, size + max(0, self.capacity_bytes - self.image.used_bytes()))
 
 
 def _missing(path: Path) -> FileNotFoundError:

@@ -1,0 +1,136 @@
+"""A store as anybody would write it who need not care for speed or crashes: lists and dictionaries."""
+
+from dataclasses import dataclass, field
+
+from ortoo.common.errors import Conflict, Fenced, Invalid, NotFound, OrtooError, OutOfRange, Unavailable
+from ortoo.common.sealed_batch import SealedBatch
+
+REMEMBERED = 5
+
+
+@dataclass(slots=True)
+class Stored:
+    """One batch."""
+
+    first_offset: int
+    stored_at_ms: int
+    batch: SealedBatch
+
+    @property
+    def end_offset(self) -> int:
+        """The offset behind it."""
+        return self.first_offset + self.batch.count
+
+
+@dataclass(slots=True)
+class SlowQueue:
+    """One queue: everything that was ever stored in it, and where it begins now."""
+
+    batches: list[Stored] = field(default_factory=list)
+    begin: int = 0
+
+    @property
+    def end(self) -> int:
+        """The next offset."""
+        return self.batches[-1].end_offset if self.batches else 0
+
+
+@dataclass(slots=True)
+class SlowStore:
+    """What the store must answer. Errors are those that the store must raise."""
+
+    topics: dict[int, int] = field(default_factory=dict)
+    """Topic id to number of queues."""
+    queues: dict[tuple[int, int], SlowQueue] = field(default_factory=dict)
+    offsets: dict[tuple[int, str], dict[int, tuple[int, int]]] = field(default_factory=dict)
+    """(topic id, group) to queue id to (offset, generation)."""
+    sequences: dict[tuple[int, int, int], list[Stored]] = field(default_factory=dict)
+
+    def put_topic(self, topic_id: int, queue_count: int) -> None:
+        """Create a topic or give it more queues."""
+        self.topics[topic_id] = queue_count
+        for queue_id in range(queue_count):
+            self.queues.setdefault((topic_id, queue_id), SlowQueue())
+
+    def delete_topic(self, topic_id: int) -> None:
+        """Forget everything about a topic."""
+        self.topics.pop(topic_id, None)
+        self.queues = {key: value for key, value in self.queues.items() if key[0] != topic_id}
+        self.offsets = {key: value for key, value in self.offsets.items() if key[0] != topic_id}
+        self.sequences = {key: value for key, value in self.sequences.items() if key[0] != topic_id}
+
+    def queue(self, topic_id: int, queue_id: int) -> SlowQueue:
+        """One queue. Errors: NotFound."""
+        if not 0 <= queue_id < self.topics.get(topic_id, 0):
+            raise NotFound
+        return self.queues[topic_id, queue_id]
+
+    def place(self, topic_id: int, queue_id: int, batch: SealedBatch) -> int:
+        """The first offset that a batch must get, or has. Errors: as the store's `append`."""
+        queue = self.queue(topic_id, queue_id)
+        if not batch.producer_id:
+            return queue.end
+        before = self.sequences.get((topic_id, queue_id, batch.producer_id), [])
+        if not before:
+            if batch.first_sequence:
+                raise NotFound
+            return queue.end
+        last = before[-1].batch
+        expected = last.first_sequence + last.count
+        if batch.first_sequence == expected:
+            return queue.end
+        if batch.first_sequence > expected:
+            raise Unavailable
+        for one in before[-REMEMBERED:]:
+            if (one.batch.first_sequence, one.batch.count) == (batch.first_sequence, batch.count):
+                if one.batch.records != batch.records:
+                    raise Conflict
+                return one.first_offset
+            if (
+                one.batch.first_sequence < batch.first_sequence + batch.count
+                and batch.first_sequence < one.batch.first_sequence + one.batch.count
+            ):
+                raise Invalid
+        raise Conflict
+
+    def stored(self, topic_id: int, queue_id: int, batch: SealedBatch, first_offset: int, stored_at_ms: int) -> None:
+        """The store said that it stored this there."""
+        queue = self.queue(topic_id, queue_id)
+        if first_offset < queue.end:
+            return
+        one = Stored(first_offset, stored_at_ms, batch)
+        queue.batches.append(one)
+        if batch.producer_id:
+            self.sequences.setdefault((topic_id, queue_id, batch.producer_id), []).append(one)
+
+    def from_offset(self, topic_id: int, queue_id: int, offset: int) -> list[Stored]:
+        """All batches from the one that holds `offset` on. Errors: NotFound, OutOfRange."""
+        queue = self.queue(topic_id, queue_id)
+        if not queue.begin <= offset <= queue.end:
+            raise OutOfRange
+        return [one for one in queue.batches if one.end_offset > offset and one.first_offset >= queue.begin]
+
+    def at_time(self, topic_id: int, queue_id: int, stored_at_ms: int) -> int:
+        """The first offset stored at or after a time."""
+        queue = self.queue(topic_id, queue_id)
+        later = [
+            one.first_offset
+            for one in queue.batches
+            if one.stored_at_ms >= stored_at_ms and one.first_offset >= queue.begin
+        ]
+        return min(later, default=queue.end)
+
+    def commit(self, topic_id: int, group: str, queue_id: int, offset: int, generation: int) -> None:
+        """Store how far a group is. Errors: NotFound, Fenced."""
+        if topic_id not in self.topics:
+            raise NotFound
+        rows = self.offsets.setdefault((topic_id, group), {})
+        _, known = rows.get(queue_id, (0, 0))
+        if generation and generation < known:
+            raise Fenced
+        rows[queue_id] = (offset, generation or known)
+
+
+def refusal(error: OrtooError) -> type[OrtooError]:
+    """The kind of an error: what model and store must agree on."""
+    return type(error)

@@ -1,0 +1,217 @@
+"""Bugs to plant into the storage engine, so that the harness that looks for bugs is itself tested."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ortoo.common.errors import Unavailable
+from ortoo.enode import engine, housekeeping
+from ortoo.enode.disk import Disk
+from ortoo.enode.housekeeping import Housekeeping
+from ortoo.enode.log import identity, recovery, scan
+from ortoo.enode.log.appender import Appender
+from ortoo.enode.log.checkpoint import Slice
+from ortoo.enode.log.clean_stop import FILE_NAME, CleanStop, decode_clean_stop
+from ortoo.enode.log.group import Group
+from ortoo.enode.log.identity import read_whole
+from ortoo.enode.log.recovery import Recovered
+from ortoo.enode.log.segment import Segment, index_name
+from ortoo.enode.log.survey import Survey
+from ortoo.enode.state.dedup import Accept, Duplicate, Sequencer, Windows
+from ortoo.enode.state.offsets import Offsets
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def no_fsync(patch: pytest.MonkeyPatch) -> None:
+    """Acknowledge what was written but not synced."""
+
+    def write(group: Group) -> None:
+        for part in group.parts:
+            part.segment.install()
+            part.segment.file.write(part.position - part.segment.base, part.buffers)
+
+    patch.setattr(Group, "write", write)
+
+
+def fsync_before_the_write(patch: pytest.MonkeyPatch) -> None:
+    """Sync, but too early."""
+
+    def write(group: Group) -> None:
+        for part in group.parts:
+            part.segment.install()
+            part.segment.file.sync_data()
+            part.segment.file.write(part.position - part.segment.base, part.buffers)
+
+    patch.setattr(Group, "write", write)
+
+
+def no_folder_fsync(patch: pytest.MonkeyPatch) -> None:
+    """Write into a segment whose name is not durable."""
+
+    def install(segment: Segment) -> None:
+        if segment.source is not None:
+            segment.disk.rename(segment.source, segment.path)
+            segment.source = None
+
+    patch.setattr(Segment, "install", install)
+
+
+def offsets_given_twice(patch: pytest.MonkeyPatch) -> None:
+    """After a restart, go on with the last batch's offset instead of the one behind it."""
+    settle = recovery._settle_ranges
+
+    def settled(recovered: Recovered) -> None:
+        settle(recovered)
+        for queue in recovered.catalog.queues.values():
+            if queue.rows:
+                queue.next_offset = queue.rows.first_offsets[-1]
+
+    patch.setattr(recovery, "_settle_ranges", settled)
+
+
+def acknowledged_before_the_flush(patch: pytest.MonkeyPatch) -> None:
+    """Answer as soon as the frame has its place."""
+
+    def wait_flush(appender: Appender, waiter: "asyncio.Future[Any]", answer: object) -> None:
+        appender._group()
+        waiter.set_result(answer)
+
+    patch.setattr(Appender, "wait_flush", wait_flush)
+
+
+def stale_snapshot(patch: pytest.MonkeyPatch) -> None:
+    """Leave the marker of a clean stop where it is, and believe it."""
+
+    def clean_stop(disk: Disk, folder: Path, starts: list[int]) -> CleanStop | None:
+        data = read_whole(disk, folder / FILE_NAME)
+        clean = decode_clean_stop(data) if data is not None else None
+        return clean if clean is not None and starts and starts[-1] <= clean.end_position else None
+
+    patch.setattr(recovery, "_clean_stop", clean_stop)
+    patch.setattr(engine, "forget_clean_stop", lambda disk, folder: None)
+
+
+def cut_too_early(patch: pytest.MonkeyPatch) -> None:
+    """Cut the log where it was last known to be durable, not at the first bad frame."""
+
+    def find_cut(found: Survey, read: scan.Read, base: int, limit: int) -> int:
+        return max(base, found.durable_below)
+
+    patch.setattr(recovery, "find_cut", find_cut)
+
+
+def torn_frame_accepted(patch: pytest.MonkeyPatch) -> None:
+    """Look at headers only when searching for the end of the log."""
+    patch.setattr(scan, "body_problem", lambda header, body: "")
+
+
+def durable_below_too_high(patch: pytest.MonkeyPatch) -> None:
+    """Let a group say that it is itself durable already."""
+    declare = Group.declare_durable_below
+    patch.setattr(Group, "declare_durable_below", lambda group, position: declare(group, group.end_position))
+
+
+def dedup_windows_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """Leave the producers' windows out of checkpoints."""
+    patch.setattr(Windows, "checkpoint", lambda windows: iter(()))
+
+
+def offsets_left_out(patch: pytest.MonkeyPatch) -> None:
+    """Leave one group's offsets out of checkpoints."""
+    checkpoint = Offsets.checkpoint
+
+    def shorter(offsets: Offsets) -> Iterator[bytes]:
+        whole = checkpoint(offsets)
+        next(whole, None)
+        yield from whole
+
+    patch.setattr(Offsets, "checkpoint", shorter)
+
+
+def segments_deleted_before_the_checkpoint(patch: pytest.MonkeyPatch) -> None:
+    """Count a checkpoint as there before its slices are written."""
+    checkpoint = Housekeeping.checkpoint
+
+    async def early(keeping: Housekeeping) -> None:
+        keeping.checkpoint_from = keeping._appender.durable_position
+        await keeping.retain()
+        await checkpoint(keeping)
+
+    patch.setattr(Housekeeping, "checkpoint", early)
+
+
+def checkpoint_folded_too_late(patch: pytest.MonkeyPatch) -> None:
+    """Fold on from where the last slice was written, though the first slices are older."""
+
+    def late(checkpoint_id: int, number: int, total: int, fold_from: int, as_of: int, changes: bytes) -> Slice:
+        return Slice(checkpoint_id, number, total, as_of, as_of, changes)
+
+    patch.setattr(housekeeping, "Slice", late)
+
+
+def deletions_not_in_order(patch: pytest.MonkeyPatch) -> None:
+    """Delete several segments without syncing the folder in between, so that a crash brings older ones back."""
+
+    def delete(keeping: Housekeeping, segment: Segment) -> None:
+        keeping._disk.remove(segment.path)
+        names = keeping._disk.list(segment.folder)
+        if index_name(segment.base) in names:
+            keeping._disk.remove(segment.folder / index_name(segment.base))
+
+    patch.setattr(Housekeeping, "_delete", delete)
+
+
+def small_files_not_synced(patch: pytest.MonkeyPatch) -> None:
+    """Rename a file to its name before its bytes are durable."""
+
+    def write_whole(disk: Disk, path: Path, data: bytes) -> None:
+        temporary = path.with_name(path.name + ".tmp")
+        if temporary.name in disk.list(path.parent):
+            disk.remove(temporary)
+        file = disk.open(temporary, create=True)
+        file.write(0, [data])
+        file.close()
+        disk.rename(temporary, path)
+        disk.sync_directory(path.parent)
+
+    patch.setattr(identity, "write_whole", write_whole)
+
+
+def gaps_stored(patch: pytest.MonkeyPatch) -> None:
+    """Accept whatever sequence comes, if it was not there before."""
+    honest = Sequencer.decide
+
+    def decide(
+        sequencer: Sequencer, key: tuple[int, int, int], first_sequence: int, count: int, crc: int, now_ms: int
+    ) -> Accept | Duplicate:
+        try:
+            return honest(sequencer, key, first_sequence, count, crc, now_ms)
+        except Unavailable:
+            return Accept()
+
+    patch.setattr(Sequencer, "decide", decide)
+
+
+BUGS: dict[Plant, str] = {
+    no_fsync: "is lost|damage is reported|instead of|DataLoss|expected one of",
+    fsync_before_the_write: "is lost|damage is reported|instead of|DataLoss|expected one of",
+    no_folder_fsync: "is lost|damage is reported|instead of|is None",
+    offsets_given_twice: "the next offset is|already|twice|expected|acknowledged at",
+    acknowledged_before_the_flush: "is lost",
+    stale_snapshot: "the state's|is lost",
+    cut_too_early: "is lost|expected one of",
+    torn_frame_accepted: "DataLoss|instead of|ValueError",
+    durable_below_too_high: "damage is reported",
+    dedup_windows_forgotten: "the state's windows|producer",
+    offsets_left_out: "the state's offsets",
+    segments_deleted_before_the_checkpoint: "no whole checkpoint|the state's",
+    checkpoint_folded_too_late: "the state's",
+    deletions_not_in_order: "damage is reported|no whole checkpoint",
+    small_files_not_synced: "is damaged",
+    gaps_stored: "although sequence",
+}
+"""Each bug with what the harness says about it."""

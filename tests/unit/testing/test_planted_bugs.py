@@ -1,0 +1,17 @@
+"""The harness finds bugs: each of these, planted into the storage engine, is caught."""
+
+import pytest
+
+from ortoo.testing.crash_points import enumerate_points
+from ortoo.testing.store_model import Broken
+from tests.unit.testing.planted_bugs import BUGS, Plant
+
+POINTS_MAX = 1500
+
+
+@pytest.mark.parametrize("plant", BUGS, ids=lambda plant: plant.__name__)
+def test_a_planted_bug_is_caught(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stopping after every few operations shows the bug, and says what is wrong."""
+    plant(monkeypatch)
+    with pytest.raises(Broken, match=BUGS[plant]):
+        enumerate_points(1, points_max=POINTS_MAX, every=5, variants=3, lives=0)
