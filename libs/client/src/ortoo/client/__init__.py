@@ -7,7 +7,7 @@ receipt = await producer.send(Message(b"hello"))
 
 from ortoo.client.client import Client, connect
 from ortoo.client.consumer import Consumer, ConsumerSettings
-from ortoo.client.parcel import Sending
+from ortoo.client.parcel import Sending, Sendings
 from ortoo.client.place import Queue, Receipt
 from ortoo.client.producer import Producer, ProducerSettings
 from ortoo.client.received import ReceivedBatch, ReceivedMessage
@@ -25,5 +25,6 @@ __all__ = [
     "ReceivedBatch",
     "ReceivedMessage",
     "Sending",
+    "Sendings",
     "connect",
 ]

@@ -1,11 +1,12 @@
 """A batch under way: one future, shared by all its messages."""
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from dataclasses import replace
 from typing import Any
 
 from ortoo.client.place import Queue, Receipt
+from ortoo.common.errors import OrtooError
 from ortoo.common.message_id import message_id_text
 from ortoo.common.sealed_batch import SealedBatch
 
@@ -13,7 +14,17 @@ from ortoo.common.sealed_batch import SealedBatch
 class Parcel:
     """One batch from its first message to its answer."""
 
-    __slots__ = ("_batch", "deadline_s", "first_offset", "future", "is_numbered", "queue", "stored_at_ms", "topic_id")
+    __slots__ = (
+        "_batch",
+        "deadline_s",
+        "first_offset",
+        "future",
+        "is_numbered",
+        "queue",
+        "refused",
+        "stored_at_ms",
+        "topic_id",
+    )
 
     def __init__(self, queue: Queue, topic_id: int, future: "asyncio.Future[None]", deadline_s: float) -> None:
         """A batch for `queue` that fails unless it is answered by `deadline_s` of the monotonic clock."""
@@ -24,6 +35,8 @@ class Parcel:
         self.is_numbered = False
         self.first_offset = -1
         self.stored_at_ms = 0
+        self.refused: dict[int, OrtooError] = {}
+        """Messages that broke a limit and were left out, by the place at which they were taken."""
         self._batch: SealedBatch | None = None
 
     @property
@@ -83,7 +96,48 @@ class Sending:
         """The receipt of a message that is done. Errors: whatever the send failed with."""
         parcel = self._parcel
         parcel.future.result()
-        offset = parcel.first_offset + self._row
+        if self._row in parcel.refused:
+            raise parcel.refused[self._row]
+        left_out = sum(row < self._row for row in parcel.refused)
+        offset = parcel.first_offset + self._row - left_out
         queue = parcel.queue
         message_id = self._message_id or message_id_text(parcel.topic_id, queue.enode, queue.queue_id, offset)
         return Receipt(message_id, queue, offset, parcel.stored_at_ms)
+
+    def later(self, messages: int) -> "Sending":
+        """The message so many after this one in the same batch."""
+        return Sending(self._parcel, self._row + messages, None)
+
+    async def settled(self) -> None:
+        """Wait for the outcome of the whole batch, whatever it is."""
+        await asyncio.wait([self._parcel.future])
+
+
+class Sendings:
+    """Many messages that a producer has taken, in order; await it for all their receipts."""
+
+    __slots__ = ("_count", "_runs")
+
+    def __init__(self) -> None:
+        """Start with none."""
+        self._count = 0
+        self._runs: list[tuple[Sending, int]] = []
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Sending]:
+        return (first.later(place) if place else first for first, count in self._runs for place in range(count))
+
+    def add(self, first: Sending, count: int = 1) -> None:
+        """Add messages that lie one after another in one batch, from `first` on."""
+        self._runs.append((first, count))
+        self._count += count
+
+    def __await__(self) -> Generator[Any, None, list[Receipt]]:
+        return self._all().__await__()
+
+    async def _all(self) -> list[Receipt]:
+        for first, _ in self._runs:
+            await first.settled()
+        return [sending.receipt() for sending in self]

@@ -1,13 +1,14 @@
 """The producer: messages in, batches out, receipts back."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from types import TracebackType
 from typing import Self
 
 from ortoo.client.connection import Connection
-from ortoo.client.parcel import Parcel, Sending
+from ortoo.client.parcel import Parcel, Sending, Sendings
 from ortoo.client.place import Queue, Receipt
 from ortoo.client.produce_call import ProduceCall
 from ortoo.client.queue_lane import Fate, QueueLane
@@ -16,8 +17,9 @@ from ortoo.common.background import Background
 from ortoo.common.batch_builder import BatchBuilder
 from ortoo.common.compression import Codec
 from ortoo.common.errors import Invalid, OrtooError, Overloaded, Unavailable
-from ortoo.common.message import Message
-from ortoo.common.sealed_batch import RECORDS_BYTES_MAX
+from ortoo.common.message import NO_RARE_FIELDS, Message
+from ortoo.common.record_batch import encode
+from ortoo.common.sealed_batch import RECORDS_BYTES_MAX, SealedBatch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,9 +55,11 @@ class Producer:
         self._background = Background(f"producer {topic}")
         self._route: Route
         self._lanes: dict[Queue, _Lane] = {}
-        self._sticky = connection.randomness.below(1 << 16)
+        self._sticky_number = connection.randomness.below(1 << 16)
+        self._sticky: _Lane
         self._call: ProduceCall | None = None
         self._bytes = 0
+        self._pause = False
         self._wanted = asyncio.Event()
         self._room = asyncio.Event()
         self._settled = asyncio.Event()
@@ -64,6 +68,7 @@ class Producer:
 
     async def __aenter__(self) -> Self:
         self._route = await query_route(self._connection, self._topic)
+        self._move_on()
         await self._background.__aenter__()
         self._background.spawn("conversation", self._converse())
         self._background.every("deadlines", 1.0, self._give_up_late, clock=self._clock)
@@ -87,28 +92,30 @@ class Producer:
 
         Errors: Invalid and NotFound (nothing stored), Unavailable when nobody answered in time (outcome unknown).
         """
-        while self._bytes > self._settings.memory_bytes_max:
-            await self._wait_for_room()
-        return await self._take(_message(message))
+        await self._wait_for_room()
+        return await self._take(Message(message) if type(message) is bytes else message)  # type: ignore[arg-type]
 
     def send_soon(self, message: Message | bytes) -> Sending:
         """Take a message now and send it with others; await the answer for the receipt, or `flush` for all.
 
-        Errors: Invalid; Overloaded when too much is under way: then `await flush()`, or use `send_many`.
+        Errors: Overloaded when too much is under way: then `await flush()`, or use `send_many`.
         """
         if self._bytes > self._settings.memory_bytes_max:
             raise Overloaded(f"{self._bytes} bytes wait for an answer; await flush() or send_many()", retry_after_ms=10)
-        return self._take(_message(message))
+        return self._take(Message(message) if type(message) is bytes else message)  # type: ignore[arg-type]
 
-    async def send_many(self, messages: Iterable[Message | bytes]) -> list[Sending]:
-        """Take many messages, waiting while too much is under way; `flush`, or await the answers, for the outcome."""
-        sendings = []
-        for message in messages:
-            if self._bytes > self._settings.memory_bytes_max:
-                await self._wait_for_room()
-            sendings.append(self._take(_message(message)))
-            if not len(sendings) % _YIELD_MESSAGES:
-                await self._clock.sleep(0)
+    async def send_many(self, messages: Iterable[Message | bytes]) -> Sendings:
+        """Take many messages, waiting while too much is under way; await the answer, or `flush`, for the outcome."""
+        sendings = Sendings()
+        source = iter(messages)
+        while chunk := [Message(m) if type(m) is bytes else m for m in islice(source, _CHUNK_MESSAGES)]:
+            while chunk:
+                if self._pause:
+                    # A batch was sealed: let it leave before the next one is filled.
+                    self._pause = False
+                    await self._clock.sleep(0)
+                    await self._wait_for_room()
+                chunk = chunk[self._take_some(chunk, sendings) :]  # type: ignore[arg-type]
         return sendings
 
     async def flush(self) -> None:
@@ -125,9 +132,8 @@ class Producer:
     def _take(self, message: Message) -> Sending:
         if self._closed:
             raise Invalid("the producer is closed; make a new one")
-        message.check()
         rare = message.rare
-        lane = self._lane_of(rare.message_group)
+        lane = self._sticky if rare is NO_RARE_FIELDS else self._lane_of(rare.message_group)
         if not lane.builder.add(message):
             self._seal(lane)
             lane = self._lane_of(rare.message_group)
@@ -135,10 +141,27 @@ class Producer:
         parcel = lane.open
         if parcel is None:
             parcel = lane.open = self._new_parcel(lane)
-        sending = Sending(parcel, len(lane.builder) - 1, rare.message_id)
-        if lane.builder.is_full:
+        row = lane.taken
+        lane.taken = row + 1
+        return Sending(parcel, row, rare.message_id)
+
+    def _take_some(self, messages: Sequence[Message], sendings: Sendings) -> int:
+        """Take messages from the front, at least one, and return how many."""
+        if self._closed:
+            raise Invalid("the producer is closed; make a new one")
+        if messages[0].rare is not NO_RARE_FIELDS:
+            sendings.add(self._take(messages[0]))
+            return 1
+        lane = self._sticky
+        count = lane.builder.extend(messages)
+        if not count:
             self._seal(lane)
-        return sending
+            return 0
+        if lane.open is None:
+            lane.open = self._new_parcel(lane)
+        sendings.add(Sending(lane.open, lane.taken, None), count)
+        lane.taken += count
+        return count
 
     def _new_parcel(self, lane: "_Lane") -> Parcel:
         loop = asyncio.get_running_loop()
@@ -152,10 +175,16 @@ class Producer:
         return parcel
 
     def _lane_of(self, message_group: str | None) -> "_Lane":
-        if message_group is not None:
-            queue = self._route.queue_of_group(message_group)
-        else:
-            queue = self._route.writable[self._sticky % len(self._route.writable)]
+        if message_group is None:
+            return self._sticky
+        return self._lane(self._route.queue_of_group(message_group))
+
+    def _move_on(self) -> None:
+        """Let messages without a message group go to the next queue."""
+        self._sticky_number += 1
+        self._sticky = self._lane(self._route.writable[self._sticky_number % len(self._route.writable)])
+
+    def _lane(self, queue: Queue) -> "_Lane":
         lane = self._lanes.get(queue)
         if lane is None:
             account = QueueLane(self._connection.randomness.id64)
@@ -167,12 +196,35 @@ class Producer:
         parcel = lane.close()
         if parcel is None:
             return
-        self._sticky += 1
-        parcel.seal(lane.builder.seal(now_ms=self._clock.now_ms(), codec=self._settings.codec))
-        self._bytes += len(parcel.batch.records)
+        if lane is self._sticky:
+            self._move_on()
+        batch = self._encode(lane.builder.take(), parcel)
+        if batch is None:
+            parcel.stored(-1, 0)
+            self._settled.set()
+            return
+        parcel.seal(batch)
+        self._bytes += len(batch.records)
+        self._pause = True
         lane.account.put(parcel)
         self._wanted.set()
         self._pump(lane)
+
+    def _encode(self, messages: Sequence[Message], parcel: Parcel) -> SealedBatch | None:
+        """Encode what keeps every limit; None if nothing does. Limits are checked in bulk, singly only on failure."""
+        now_ms, codec = self._clock.now_ms(), self._settings.codec
+        try:
+            return encode(messages, now_ms=now_ms, codec=codec)
+        except Invalid:
+            good = []
+            for row, message in enumerate(messages):
+                try:
+                    encode((message,), now_ms=now_ms)
+                    good.append(message)
+                except Invalid as error:
+                    parcel.refused[row] = error
+                    self._failed = self._failed or error
+        return encode(good, now_ms=now_ms, codec=codec) if good else None
 
     def _pump(self, lane: "_Lane") -> None:
         """Hand everything to the stream that may go now."""
@@ -180,6 +232,8 @@ class Producer:
             self._call.send(parcel)
 
     def _answered(self, parcel: Parcel, error: OrtooError | None) -> None:
+        if parcel.future.done():
+            return  # its time was over before its answer came
         lane = self._lanes[parcel.queue]
         account = lane.account
         if error is None:
@@ -243,14 +297,15 @@ class Producer:
         self._route = await query_route(self._connection, self._topic)
 
     async def _wait_for_room(self) -> None:
-        self._room.clear()
-        await self._room.wait()
+        while self._bytes > self._settings.memory_bytes_max:
+            self._room.clear()
+            await self._room.wait()
 
 
 class _Lane:
     """One queue's account, the batch that is being filled for it, and its timers."""
 
-    __slots__ = ("account", "attempt", "builder", "open", "queue", "retry", "timer")
+    __slots__ = ("account", "attempt", "builder", "open", "queue", "retry", "taken", "timer")
 
     def __init__(self, queue: Queue, account: QueueLane, builder: BatchBuilder) -> None:
         self.queue = queue
@@ -260,6 +315,8 @@ class _Lane:
         self.timer: asyncio.Handle | None = None
         self.retry: asyncio.Handle | None = None
         self.attempt = 0
+        self.taken = 0
+        """How many messages the batch that is being filled has."""
 
     @property
     def is_settled(self) -> bool:
@@ -269,6 +326,7 @@ class _Lane:
     def close(self) -> Parcel | None:
         """Take out the batch that is being filled, if there is one."""
         parcel, self.open = self.open, None
+        self.taken = 0
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
@@ -284,9 +342,5 @@ class _Lane:
                 parcel.fail(error)
 
 
-_YIELD_MESSAGES = 1024
 _SETTLED_S = 5.0
-
-
-def _message(message: Message | bytes) -> Message:
-    return Message(message) if isinstance(message, bytes) else message
+_CHUNK_MESSAGES = 1024

@@ -6,12 +6,18 @@ if not builder.add(message):                  # it does not fit any more
     builder.add(message)                      # an empty builder takes any message
 """
 
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate
+
 from ortoo.common.compression import Codec
 from ortoo.common.errors import Invalid
 from ortoo.common.message import NO_RARE_FIELDS, Message
 from ortoo.common.record_batch import encode, encoded_bytes_bound
 from ortoo.common.sealed_batch import MESSAGES_MAX, RECORDS_BYTES_MAX, SealedBatch
 
+_MESSAGE_BYTES = 40
+"""Bytes that a message costs besides body, tag and keys, generously."""
 _BATCH_BYTES = 1024
 """Bytes that a batch costs by itself, generously."""
 
@@ -55,9 +61,40 @@ class BatchBuilder:
         self._bytes += cost
         return True
 
+    def extend(self, messages: Sequence[Message]) -> int:
+        """Take as many from the front of `messages` as fit, and return how many; none with rare fields are taken.
+
+        The room is reckoned in bulk from the longest tag and key, which costs a tenth of asking message by message.
+        """
+        messages = messages[: self._messages_max - len(self._messages)]
+        rares = [message.rare for message in messages]
+        if rares.count(NO_RARE_FIELDS) != len(rares):
+            messages = messages[: next(at for at, rare in enumerate(rares) if rare is not NO_RARE_FIELDS)]
+        if not messages or (self._messages and self._sort != _USUAL):
+            return 0
+        tags = {message.tag for message in messages}
+        keys = [message.keys for message in messages if message.keys]
+        extra = _MESSAGE_BYTES + 4 * max([len(tag) for tag in tags if tag], default=0)
+        extra += max([sum([4 * len(key) + 4 for key in several]) for several in keys], default=0)
+        ends = list(accumulate([len(message.body) + extra for message in messages]))
+        room = self._bytes_max - self._bytes
+        count = bisect_right(ends, room)
+        if not count and not self._messages:
+            count = 1
+        if count:
+            self._messages += messages[:count]
+            self._bytes += ends[count - 1]
+            self._sort = _USUAL
+        return count
+
+    def take(self) -> list[Message]:
+        """Give out what was taken, unchecked, and start anew."""
+        messages, self._messages, self._bytes = self._messages, [], _BATCH_BYTES
+        return messages
+
     def seal(self, *, now_ms: int, codec: Codec = Codec.NONE) -> SealedBatch:
         """Encode what was taken and start anew. Raises Invalid, and keeps nothing, if a message breaks a limit."""
-        messages, self._messages, self._bytes = self._messages, [], _BATCH_BYTES
+        messages = self.take()
         if not messages:
             raise Invalid("no messages; add one first", field="messages")
         return encode(messages, now_ms=now_ms, codec=codec)

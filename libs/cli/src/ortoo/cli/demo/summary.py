@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -29,7 +30,7 @@ class Outcome:
 def print_summary(outcome: Outcome) -> None:
     """Print the table, and one line that says what it means."""
     console = Console()
-    table = Table(title="Every departure from New York in 2013")
+    table = Table(title="Every departure from New York in 2013", box=SIMPLE_HEAD)
     for heading in ("", "messages", "expected", "duplicates", "lost", "MB/s", "seconds"):
         table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
     speed = f"{outcome.body_bytes / 1e6 / outcome.seconds:.1f}"
@@ -44,7 +45,7 @@ def print_summary(outcome: Outcome) -> None:
     )
     for verdict in outcome.verdicts:
         counts = (verdict.delivered, verdict.expected, verdict.duplicates, verdict.lost)
-        table.add_row(f"delivered to {verdict.group}", *(f"{count:,}" for count in counts))
+        table.add_row(f"received by {verdict.group}", *(f"{count:,}" for count in counts))
     console.print(table)
     killed = ", then ".join(outcome.kills)
     if outcome.right:

@@ -1,0 +1,237 @@
+"""What operators do: topics, groups, lag, tail. Everything goes through AdminService, so grpcurl can do it too."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import grpc
+
+from ortoo.client.connection import Connection
+from ortoo.client.descriptions import (
+    ClusterInfo,
+    GroupInfo,
+    GroupLag,
+    ProcessInfo,
+    QueueInfo,
+    QueueLag,
+    StoredMessage,
+    TopicDescription,
+    TopicInfo,
+    TopicPlacement,
+)
+from ortoo.client.place import Queue
+from ortoo.common.errors import AlreadyExists, Invalid, NotFound
+from ortoo.common.message import Message
+from ortoo.common.status import error_of_rpc
+from ortoo.v1 import admin_pb2, namesrv_pb2, record_pb2, topic_pb2
+from ortoo.v1.admin_pb2_grpc import AdminServiceStub
+
+UINT32_MAX = (1 << 32) - 1
+
+
+class Admin:
+    """An operator's calls. Reached as `Client.admin`."""
+
+    def __init__(self, connection: Connection) -> None:
+        """`Client.admin` is the way in."""
+        self._connection = connection
+
+    async def create_topic(
+        self, name: str, *, queue_count: int = 0, permission: str = "read_write", enodes: Sequence[str] = ()
+    ) -> TopicInfo:
+        """Create a topic with so many queues on each enode (0 = 4), on the named enodes or on all that are alive.
+
+        Errors: Invalid; AlreadyExists when it is there, unless only a lost answer made this call ask twice.
+        """
+        request = namesrv_pb2.CreateTopicRequest(
+            name=name,
+            read_queue_count=_count(queue_count, "queue_count"),
+            permission=_permission(permission),
+            enodes=enodes,
+        )
+        return _topic((await self._call("CreateTopic", request)).topic)
+
+    async def ensure_topic(self, name: str, *, queue_count: int = 0) -> TopicInfo:
+        """Create a topic unless it is there already, however many queues it has then."""
+        try:
+            return await self.create_topic(name, queue_count=queue_count)
+        except AlreadyExists:
+            return (await self.describe_topic(name)).topic
+
+    async def list_topics(self) -> list[TopicInfo]:
+        """All topics, by name."""
+        answer = await self._call("ListTopics", namesrv_pb2.ListTopicsRequest())
+        return [_topic(topic) for topic in answer.topics]
+
+    async def describe_topic(self, name: str) -> TopicDescription:
+        """One topic with what its queues hold. Errors: NotFound."""
+        answer = await self._call("DescribeTopic", admin_pb2.DescribeTopicRequest(name=name))
+        return TopicDescription(
+            _topic(answer.topic),
+            tuple(
+                QueueInfo(Queue(name, item.enode, item.queue_id), item.begin_offset, item.end_offset)
+                for item in answer.queues
+            ),
+        )
+
+    async def delete_topic(self, name: str) -> None:
+        """Delete a topic and its messages. Errors: NotFound."""
+        await self._call("DeleteTopic", namesrv_pb2.DeleteTopicRequest(name=name))
+
+    async def list_groups(self) -> list[GroupInfo]:
+        """All groups, by name."""
+        answer = await self._call("ListGroups", namesrv_pb2.ListGroupsRequest())
+        return [_group(group) for group in answer.groups]
+
+    async def describe_group(self, name: str) -> GroupInfo:
+        """One group. Errors: NotFound."""
+        for group in await self.list_groups():
+            if group.name == name:
+                return group
+        raise NotFound(f"there is no group {name!r}; a group is created by its first consumer", field="group")
+
+    async def put_group(
+        self,
+        name: str,
+        *,
+        consume_enabled: bool = True,
+        slow_consumer_threshold_messages: int = 0,
+        slow_consumer_grace_ms: int = 0,
+    ) -> GroupInfo:
+        """Create a group or change it; 0 = the default."""
+        group = topic_pb2.Group(
+            name=name,
+            consume_enabled=consume_enabled,
+            slow_consumer_threshold_messages=_count(slow_consumer_threshold_messages, "threshold"),
+            slow_consumer_grace_ms=_count(slow_consumer_grace_ms, "grace"),
+        )
+        return _group((await self._call("PutGroup", namesrv_pb2.PutGroupRequest(group=group))).group)
+
+    async def delete_group(self, name: str) -> None:
+        """Delete a group. Errors: NotFound."""
+        await self._call("DeleteGroup", namesrv_pb2.DeleteGroupRequest(name=name))
+
+    async def lag(self, group: str, topic: str) -> GroupLag:
+        """How far a group is behind in each queue of a topic."""
+        answer = await self._call("DescribeLag", admin_pb2.DescribeLagRequest(group=group, topic=topic))
+        queues = tuple(
+            QueueLag(_queue(item.queue), item.committed_offset, item.end_offset, item.lag_messages)
+            for item in answer.queues
+        )
+        return GroupLag(queues, answer.lag_messages)
+
+    async def describe_cluster(self) -> ClusterInfo:
+        """The processes of the cluster."""
+        answer = await self._call("DescribeCluster", admin_pb2.DescribeClusterRequest())
+        return ClusterInfo(
+            tuple(ProcessInfo(item.name, item.address, item.alive) for item in answer.enodes),
+            tuple(ProcessInfo(item.name, item.address, item.alive) for item in answer.snodes),
+            answer.version,
+        )
+
+    async def tail(
+        self, topic: str, *, from_first: bool = False, follow: bool = True, messages_max: int = 0
+    ) -> AsyncIterator[StoredMessage]:
+        """Messages of all queues of a topic: from the oldest or from now on; without `from_first` it always follows.
+
+        Joins no group and moves no offset. Errors: NotFound; Unavailable when the snode or an enode goes away.
+        """
+        request = admin_pb2.TailRequest(
+            topic=topic, from_first=from_first, follow=follow, messages_max=_count(messages_max, "messages_max")
+        )
+        address = self._connection.address
+        call = AdminServiceStub(self._connection.channel()).Tail(request)
+        try:
+            async for answer in call:
+                yield _stored(answer)
+        except grpc.aio.AioRpcError as failure:
+            self._connection.failed(address)
+            raise error_of_rpc(failure, address) from failure
+        finally:
+            call.cancel()
+
+    async def last(self, topic: str, count: int) -> list[StoredMessage]:
+        """The newest messages of a topic, at most so many, by the time they were stored."""
+        # Imported here: fetch is made of the consumer's parts, which an operator's other calls do not need.
+        from ortoo.client.fetch import fetch
+
+        description = await self.describe_topic(topic)
+        queues = [item for item in description.queues if item.end_offset > item.begin_offset]
+
+        async def newest_of(item: QueueInfo) -> list[StoredMessage]:
+            begin = max(item.begin_offset, item.end_offset - count)
+            return [
+                StoredMessage(it.message_id, it.queue, it.offset, it.stored_at_ms, it.message())
+                async for batch in fetch(self._connection, item.queue, begin, item.end_offset)
+                for it in batch
+            ]
+
+        found = [it for part in await asyncio.gather(*map(newest_of, queues)) for it in part]
+        found.sort(key=lambda it: (it.stored_at_ms, it.queue, it.offset))
+        return found[-count:] if count else []
+
+    async def _call(self, method: str, request: Any) -> Any:
+        return await self._connection.call(AdminServiceStub, method, request)
+
+
+def _count(value: int, field: str) -> int:
+    if not 0 <= value <= UINT32_MAX:
+        raise Invalid(f"{value}; expected 0 to {UINT32_MAX}", field=field)
+    return value
+
+
+_PERMISSIONS: dict[str, "topic_pb2.Permission.ValueType"] = {
+    "read_write": topic_pb2.PERMISSION_READ_WRITE,
+    "read_only": topic_pb2.PERMISSION_READ_ONLY,
+    "write_only": topic_pb2.PERMISSION_WRITE_ONLY,
+    "none": topic_pb2.PERMISSION_NONE,
+}
+_PERMISSION_NAMES = {number: name for name, number in _PERMISSIONS.items()}
+
+
+def _permission(name: str) -> "topic_pb2.Permission.ValueType":
+    if name not in _PERMISSIONS:
+        raise Invalid(f"{name!r}; expected {', '.join(_PERMISSIONS)}", field="permission")
+    return _PERMISSIONS[name]
+
+
+def _queue(queue: topic_pb2.Queue) -> Queue:
+    return Queue(queue.topic, queue.enode, queue.queue_id)
+
+
+def _topic(topic: topic_pb2.Topic) -> TopicInfo:
+    return TopicInfo(
+        topic.name,
+        topic.topic_id,
+        _PERMISSION_NAMES.get(topic.permission, "unknown"),
+        tuple(TopicPlacement(p.enode, p.read_queue_count, p.write_queue_count) for p in topic.placements),
+        topic.created_at_ms,
+    )
+
+
+def _group(group: topic_pb2.Group) -> GroupInfo:
+    return GroupInfo(
+        group.name,
+        group.consume_enabled,
+        group.slow_consumer_threshold_messages,
+        group.slow_consumer_grace_ms,
+        group.created_at_ms,
+    )
+
+
+def _stored(answer: admin_pb2.TailResponse) -> StoredMessage:
+    return StoredMessage(
+        answer.message_id, _queue(answer.queue), answer.offset, answer.stored_at_ms, _message(answer.message)
+    )
+
+
+def _message(message: record_pb2.Message) -> Message:
+    return Message(
+        message.body,
+        message.tag or None,
+        tuple(message.keys),
+        message_group=message.message_group or None,
+        properties=dict(message.properties),
+        message_id=message.message_id or None,
+        born_at_ms=message.born_at_ms or None,
+    )

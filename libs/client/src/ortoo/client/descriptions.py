@@ -1,0 +1,102 @@
+"""What an operator is told: topics, groups, lag and processes, as plain values that turn into JSON by themselves."""
+
+from dataclasses import dataclass
+
+from ortoo.client.place import Queue
+from ortoo.common.message import Message
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPlacement:
+    """A topic's queues on one enode; queue ids run from 0."""
+
+    enode: str
+    read_queue_count: int
+    write_queue_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    """A topic as the name server knows it."""
+
+    name: str
+    topic_id: int
+    permission: str
+    """read_write, read_only, write_only or none."""
+    placements: tuple[TopicPlacement, ...]
+    created_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueInfo:
+    """What one queue holds: offsets from `begin_offset` to `end_offset`, exclusive."""
+
+    queue: Queue
+    begin_offset: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    """A topic and what its queues hold; those of an enode that is away are missing."""
+
+    topic: TopicInfo
+    queues: tuple[QueueInfo, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupInfo:
+    """A consumer group as the name server knows it."""
+
+    name: str
+    consume_enabled: bool
+    slow_consumer_threshold_messages: int
+    slow_consumer_grace_ms: int
+    created_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueLag:
+    """How far a group is behind in one queue; a `committed_offset` of -1 means that it has not said yet."""
+
+    queue: Queue
+    committed_offset: int
+    end_offset: int
+    lag_messages: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLag:
+    """How far a group is behind in a topic."""
+
+    queues: tuple[QueueLag, ...]
+    lag_messages: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessInfo:
+    """An enode or a snode; the address of an enode is for operators, clients never need it."""
+
+    name: str
+    address: str
+    alive: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterInfo:
+    """The processes of a cluster."""
+
+    enodes: tuple[ProcessInfo, ...]
+    snodes: tuple[ProcessInfo, ...]
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMessage:
+    """One message and where it lies."""
+
+    message_id: str
+    queue: Queue
+    offset: int
+    stored_at_ms: int
+    message: Message

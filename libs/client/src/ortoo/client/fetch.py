@@ -1,0 +1,83 @@
+"""Reading a queue outside groups: takes no lock, moves no offset."""
+
+from collections.abc import AsyncIterator
+
+import grpc
+
+from ortoo.client.connection import Connection
+from ortoo.client.place import Queue
+from ortoo.client.push_call import sealed_batch
+from ortoo.client.received import ReceivedBatch
+from ortoo.common.errors import OrtooError
+from ortoo.common.status import error_of, error_of_rpc
+from ortoo.v1 import consumer_pb2, topic_pb2
+from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
+
+BREAKS_MAX = 5
+
+
+async def fetch(
+    connection: Connection, queue: Queue, from_offset: int = 0, to_offset: int = 0, *, follow: bool = False
+) -> AsyncIterator[ReceivedBatch]:
+    """Whole batches from `from_offset` to `to_offset`, exclusive; 0 = to the end the queue has now.
+
+    With `follow` it goes on for ever. A read that breaks goes on where it was, through the next snode.
+    Errors: NotFound, OutOfRange, DataLoss, Invalid; Unavailable after several breaks in a row.
+    """
+    at, breaks = from_offset, 0
+    if to_offset == 0 and not follow:
+        # Fixed now, so that a read that goes on after a break still ends where it would have.
+        to_offset = await _end_of(connection, queue)
+        if at == to_offset:
+            return
+    while follow or at < to_offset or at == from_offset:
+        address = connection.address
+        try:
+            async for answer in _batches(connection, queue, at, to_offset, follow):
+                breaks, at = 0, answer.next_offset
+                if answer.HasField("batch"):
+                    yield ReceivedBatch(
+                        queue,
+                        sealed_batch(answer),
+                        topic_id=answer.topic_id,
+                        first_offset=answer.first_offset,
+                        next_offset=answer.next_offset,
+                        stored_at_ms=answer.stored_at_ms,
+                        rows=answer.rows,
+                    )
+            if not follow:
+                return
+        except OrtooError as error:
+            breaks += 1
+            if not error.retriable or breaks >= BREAKS_MAX:
+                raise
+            connection.failed(address)
+        await connection.clock.sleep(connection.backoff.delay_s(breaks, connection.randomness))
+
+
+async def _batches(
+    connection: Connection, queue: Queue, at: int, to_offset: int, follow: bool
+) -> AsyncIterator[consumer_pb2.FetchResponse]:
+    address = connection.address
+    wire_queue = topic_pb2.Queue(topic=queue.topic, enode=queue.enode, queue_id=queue.queue_id)
+    request = consumer_pb2.FetchRequest(queue=wire_queue, from_offset=at, to_offset=to_offset, follow=follow)
+    call = ConsumerServiceStub(connection.channel()).Fetch(request)
+    try:
+        async for answer in call:
+            if answer.HasField("failure"):
+                raise error_of(answer.failure)
+            yield answer
+    except grpc.aio.AioRpcError as failure:
+        raise error_of_rpc(failure, address) from failure
+    finally:
+        call.cancel()
+
+
+async def _end_of(connection: Connection, queue: Queue) -> int:
+    answer = await connection.call(
+        ConsumerServiceStub, "QueryQueues", consumer_pb2.QueryQueuesRequest(topic=queue.topic)
+    )
+    for state in answer.queues:
+        if (state.queue.enode, state.queue.queue_id) == (queue.enode, queue.queue_id):
+            return int(state.end_offset)
+    return 0
