@@ -18,6 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ortoo.common.grpc_channels import Channels
+from ortoo.v1 import namesrv_pb2, namesrv_pb2_grpc
+
 READY_TIMEOUT_S = 30.0
 END_TIMEOUT_S = 20.0
 LOG_LINES_SHOWN = 20
@@ -203,6 +206,18 @@ class ProcessCluster:
         """Where clients connect."""
         return self.snode.address
 
+    async def until_alive(self) -> None:
+        """Wait until the name server knows every enode and snode as alive. Errors: TimeoutError."""
+        wanted = {role.folder.name for role in (*self.enodes, *self.snodes)}
+        alive: set[str] = set()
+        async with asyncio.timeout(READY_TIMEOUT_S), Channels() as channels:
+            stub = namesrv_pb2_grpc.NameServiceStub(channels.to(self.namesrv.address))
+            async for news in stub.WatchRoutes(namesrv_pb2.WatchRoutesRequest(), wait_for_ready=True):
+                known = {e.name: e.alive for e in news.enodes} | {s.name: s.alive for s in news.snodes}
+                alive = {name for name in alive | known.keys() if known.get(name, name in alive)}
+                if wanted <= alive:
+                    return
+
     def logs(self) -> str:
         """The end of what each process said, for the report of a failed test."""
         return "\n".join(f"--- {role.folder.name}\n{role.log_text()[-3000:]}" for role in self.roles)
@@ -230,6 +245,7 @@ async def process_cluster(
         async with asyncio.TaskGroup() as group:
             starts = [group.create_task(role.start()) for role in (*cluster.enodes, *cluster.snodes)]
         assert all(start.done() for start in starts)
+        await cluster.until_alive()
         yield cluster
     finally:
         for role in reversed(cluster.roles):

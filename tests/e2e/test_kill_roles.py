@@ -1,0 +1,24 @@
+"""`kill -9` of every role while messages flow: nothing acknowledged is lost, nothing is stored twice."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.kill_roles import kill_roles
+
+
+async def test_three_kills_of_each_role_lose_nothing(tmp_path: Path) -> None:
+    """Each role is killed three times at random; every promise of the ledger holds (G1, G2, G3, G4, G10)."""
+    ledger = await kill_roles(tmp_path, seed=3, kills=3)
+    assert ledger.faults == []
+    assert len(ledger.acknowledged) + len(ledger.unknown) == ledger.sent
+    assert ledger.unknown == set()
+
+
+@pytest.mark.crash
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_twenty_kills_of_each_role_lose_nothing(tmp_path: Path, seed: int) -> None:
+    """Each role is killed twenty times at random, beside two enodes; every promise of the ledger holds."""
+    ledger = await kill_roles(tmp_path, seed=seed, kills=20, enodes=2)
+    assert ledger.faults == []
