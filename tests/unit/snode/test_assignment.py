@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from ortoo.snode.assignment import assign, averagely
 from ortoo.snode.routes import Queue
 

@@ -1,6 +1,7 @@
 """The copy of the directory."""
 
 import pytest
+
 from ortoo.common.errors import Invalid, NotFound
 from ortoo.snode.directory import Directory, check_readable, check_writable
 from ortoo.snode.routes import EnodeEntry, Group, Permission, Placement, Queue, RouteChange, Topic

@@ -1,6 +1,7 @@
 """Credit and cursors of a push session."""
 
 import pytest
+
 from ortoo.common.errors import Invalid
 from ortoo.snode.push_flow import Credit, QueueCursor
 from ortoo.snode.routes import Queue

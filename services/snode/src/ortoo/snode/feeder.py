@@ -104,7 +104,11 @@ class Feeder:
         found = next((r for r in ranges if r.queue_id == queue.queue_id), None)
         if found is None:
             raise NotFound(f"enode {queue.enode} does not have queue {queue} yet", field="queue_id")
-        self.cursor.start(found.begin_offset if self._from_first else found.end_offset, committed=False)
+        start = found.begin_offset if self._from_first else found.end_offset
+        # From here on the group subscribes: whatever is stored now is its own, even if this session ends before it
+        # has acknowledged anything.
+        await self._offsets.commit(queue.enode, self.topic_id, self._group, {queue.queue_id: start}, self.generation)
+        self.cursor.start(start, committed=False)
 
     async def _step(self) -> None:
         cursor = self.cursor

@@ -1,6 +1,7 @@
 """All push sessions of this snode: opened, watched for silence and slowness, closed at the end."""
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ from ortoo.snode.directory_watch import DirectoryWatch
 from ortoo.snode.membership import Member
 from ortoo.snode.name_server import NameServer
 from ortoo.snode.push_session import PushParts, PushSession, check_subscriptions
-from ortoo.snode.routes import Group
+from ortoo.snode.routes import Group, Queue
 from ortoo.snode.slow_consumer import SlowRule
 from ortoo.snode.tag_filter import TagFilter
 
@@ -21,6 +22,7 @@ FAREWELL_S = 60.0
 """How long a client that does not read has time to take the reason why its session ended."""
 SESSIONS_MAX = 10_000
 CLIENT_ID_LENGTH_MAX = 255
+Ends = dict[tuple[str, int], dict[int, int]]
 _log = get_logger("sessions")
 
 
@@ -87,6 +89,7 @@ class Sessions:
     async def sweep(self) -> None:
         """End the sessions that are silent or slow; to be called about once a second."""
         now_s = self._clock.monotonic_s()
+        ends: Ends = {}
         for session_id, (call, deadline_s) in list(self._leaving.items()):
             if deadline_s < now_s:
                 call.cancel()
@@ -98,12 +101,12 @@ class Sessions:
                     CloseReason.EXPIRED,
                     f"nothing was heard for {self._expiry_s:.0f} s; send a Heartbeat in between, or open another",
                 )
-            elif slow := await self._slow(session, now_s):
+            elif slow := await self._slow(session, now_s, ends):
                 self.evicted_slow += 1
                 _log.warning("a slow consumer is evicted", group=session.group, session=session.session_id, why=slow)
                 await self.close(session, CloseReason.SLOW_CONSUMER, slow)
 
-    async def _slow(self, session: PushSession, now_s: float) -> str:
+    async def _slow(self, session: PushSession, now_s: float, ends: Ends) -> str:
         """Why a session is slow; empty if it is not. An enode is asked only about those that owe an answer."""
         group = self._parts.directory.group(session.group) or Group(session.group)
         rule = SlowRule(group.slow_consumer_threshold_messages, group.slow_consumer_grace_ms / 1000)
@@ -111,11 +114,7 @@ class Sessions:
             since_s = cursor.waiting_since_s
             if since_s is None or cursor.acknowledged is None or now_s - since_s < rule.grace_s:
                 continue
-            try:
-                ranges = await self._parts.links.to(cursor.queue.enode).describe_queues(topic_id)
-            except OrtooError:
-                continue
-            end = next((r.end_offset for r in ranges if r.queue_id == cursor.queue.queue_id), cursor.end_offset)
+            end = await self._end_of(cursor.queue, topic_id, ends)
             if rule.broken_by(
                 newest_offset=end - 1,
                 acknowledged_offset=cursor.acknowledged,
@@ -128,6 +127,16 @@ class Sessions:
                     f"{now_s - since_s:.1f} s; open a new session to go on from there"
                 )
         return ""
+
+    async def _end_of(self, queue: Queue, topic_id: int, ends: Ends) -> int:
+        """The end of a queue, each (enode, topic) asked once a sweep; 0 when it cannot be told."""
+        key = (queue.enode, topic_id)
+        if key not in ends:
+            ends[key] = {}
+            with contextlib.suppress(OrtooError):
+                ranges = await self._parts.links.to(queue.enode).describe_queues(topic_id)
+                ends[key] = {item.queue_id: item.end_offset for item in ranges}
+        return ends[key].get(queue.queue_id, 0)
 
     async def _check_group(self, name: str) -> None:
         group = self._parts.directory.group(name)
