@@ -87,6 +87,7 @@ class PublishLane:
     async def drain(self) -> None:
         """Send until nothing waits."""
         while self._waiting:
+            await self._clock.sleep(0)  # those who are being served in this very turn of the loop can join
             part = self._cut()
             try:
                 batch = encode([message for item in part for message in item.messages], now_ms=self._clock.now_ms())
