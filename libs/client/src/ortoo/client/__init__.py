@@ -3,28 +3,84 @@
 async with ortoo.client.connect("localhost:8081") as mq:
 async with mq.producer("orders") as producer:
 receipt = await producer.send(Message(b"hello"))
+
+`ortoo.client.blocking` has the same for programs without an event loop.
 """
 
+from ortoo.client.admin import Admin
 from ortoo.client.client import Client, connect
 from ortoo.client.consumer import Consumer, ConsumerSettings
+from ortoo.client.descriptions import (
+    ClusterInfo,
+    GroupInfo,
+    GroupLag,
+    ProcessInfo,
+    QueueInfo,
+    QueueLag,
+    StoredMessage,
+    TopicDescription,
+    TopicInfo,
+    TopicPlacement,
+)
 from ortoo.client.parcel import Sending, Sendings
 from ortoo.client.place import Queue, Receipt
 from ortoo.client.producer import Producer, ProducerSettings
 from ortoo.client.received import ReceivedBatch, ReceivedMessage
+from ortoo.common.compression import Codec
+from ortoo.common.errors import (
+    AlreadyExists,
+    Conflict,
+    DataLoss,
+    Fenced,
+    Forbidden,
+    Internal,
+    Invalid,
+    NotFound,
+    OrtooError,
+    OutOfRange,
+    Overloaded,
+    Unavailable,
+    Unsupported,
+)
 from ortoo.common.message import Message
 
 __all__ = [
+    "Admin",
+    "AlreadyExists",
     "Client",
+    "ClusterInfo",
+    "Codec",
+    "Conflict",
     "Consumer",
     "ConsumerSettings",
+    "DataLoss",
+    "Fenced",
+    "Forbidden",
+    "GroupInfo",
+    "GroupLag",
+    "Internal",
+    "Invalid",
     "Message",
+    "NotFound",
+    "OrtooError",
+    "OutOfRange",
+    "Overloaded",
+    "ProcessInfo",
     "Producer",
     "ProducerSettings",
     "Queue",
+    "QueueInfo",
+    "QueueLag",
     "Receipt",
     "ReceivedBatch",
     "ReceivedMessage",
     "Sending",
     "Sendings",
+    "StoredMessage",
+    "TopicDescription",
+    "TopicInfo",
+    "TopicPlacement",
+    "Unavailable",
+    "Unsupported",
     "connect",
 ]

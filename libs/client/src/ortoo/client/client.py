@@ -3,9 +3,13 @@
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
+from ortoo.client.admin import Admin
 from ortoo.client.connection import Connection
 from ortoo.client.consumer import Consumer, ConsumerSettings
+from ortoo.client.fetch import fetch
+from ortoo.client.place import Queue
 from ortoo.client.producer import Producer, ProducerSettings
+from ortoo.client.received import ReceivedBatch
 from ortoo.common.clock import Clock, SystemClock
 from ortoo.common.randomness import Randomness
 
@@ -15,6 +19,8 @@ class Client:
 
     def __init__(self, connection: Connection) -> None:
         """`connect` is the way in."""
+        self.admin = Admin(connection)
+        """What operators do."""
         self._connection = connection
 
     def producer(self, topic: str, settings: ProducerSettings | None = None) -> Producer:
@@ -32,6 +38,15 @@ class Client:
             topics = (topics,)
         wanted = dict(topics) if isinstance(topics, Mapping) else dict.fromkeys(topics, "*")
         return Consumer(self._connection, group, wanted, settings or ConsumerSettings())
+
+    def fetch(
+        self, queue: Queue, from_offset: int = 0, to_offset: int = 0, *, follow: bool = False
+    ) -> AsyncIterator[ReceivedBatch]:
+        """Batches of one queue, read outside any group: no lock is taken and no offset moves.
+
+        `to_offset` is exclusive, 0 = to the end the queue has now; with `follow` it goes on for ever.
+        """
+        return fetch(self._connection, queue, from_offset, to_offset, follow=follow)
 
 
 @asynccontextmanager

@@ -1,5 +1,6 @@
 """The way to the cluster: one of several snodes, and the next one when it is away."""
 
+import os
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -7,7 +8,7 @@ from typing import Any, Self, TypeVar
 import grpc
 
 from ortoo.common.clock import Clock
-from ortoo.common.errors import Invalid, OrtooError, Unavailable
+from ortoo.common.errors import Conflict, Invalid, OrtooError, Unavailable
 from ortoo.common.grpc_channels import Channels
 from ortoo.common.randomness import Randomness
 from ortoo.common.retry import Backoff
@@ -35,6 +36,7 @@ class Connection:
         self._addresses = list(addresses)
         self._at = 0
         self._channels = Channels()
+        self._process_id = os.getpid()
 
     async def __aenter__(self) -> Self:
         return self
@@ -50,7 +52,12 @@ class Connection:
         return self._addresses[self._at]
 
     def channel(self) -> grpc.aio.Channel:
-        """The channel to that snode."""
+        """The channel to that snode. Errors: Conflict in a process that was forked from the one that connected."""
+        if os.getpid() != self._process_id:
+            raise Conflict(
+                "this client was connected before a fork, and gRPC's threads do not survive one; connect in the child, "
+                "or start processes with the spawn method"
+            )
         return self._channels.to(self.address)
 
     def failed(self, address: str) -> None:

@@ -8,7 +8,7 @@ from ortoo.client.connection import Connection
 from ortoo.client.place import Queue
 from ortoo.client.push_call import sealed_batch
 from ortoo.client.received import ReceivedBatch
-from ortoo.common.errors import OrtooError
+from ortoo.common.errors import NotFound, OrtooError
 from ortoo.common.status import error_of, error_of_rpc
 from ortoo.v1 import consumer_pb2, topic_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
@@ -30,7 +30,7 @@ async def fetch(
         to_offset = await _end_of(connection, queue)
         if at == to_offset:
             return
-    while follow or at < to_offset or at == from_offset:
+    while True:
         address = connection.address
         try:
             async for answer in _batches(connection, queue, at, to_offset, follow):
@@ -51,6 +51,8 @@ async def fetch(
             breaks += 1
             if not error.retriable or breaks >= BREAKS_MAX:
                 raise
+            if not follow and at >= to_offset > from_offset:
+                return
             connection.failed(address)
         await connection.clock.sleep(connection.backoff.delay_s(breaks, connection.randomness))
 
@@ -80,4 +82,4 @@ async def _end_of(connection: Connection, queue: Queue) -> int:
     for state in answer.queues:
         if (state.queue.enode, state.queue.queue_id) == (queue.enode, queue.queue_id):
             return int(state.end_offset)
-    return 0
+    raise NotFound(f"the topic {queue.topic!r} has no queue {queue.queue_id} on enode {queue.enode!r}", field="queue")

@@ -1,0 +1,257 @@
+"""The client for programs without an event loop: the same calls, each returning when it is done.
+
+    with connect("localhost:8081") as mq:
+        with mq.producer("orders") as producer:
+            receipt = producer.send(Message(b"hello"))
+        with mq.consumer("billing", "orders") as consumer:
+            for message in consumer:
+                consumer.ack(message)
+
+One thread runs the event loop of each connection; calls may come from any thread. Leaving the block ends the thread.
+"""
+
+import asyncio
+import concurrent.futures
+import contextlib
+import os
+import threading
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
+from typing import Any, TypeVar
+
+from ortoo.client import client as asynchronous
+from ortoo.client.admin import Admin as AsyncAdmin
+from ortoo.client.consumer import Consumer as AsyncConsumer
+from ortoo.client.consumer import ConsumerSettings
+from ortoo.client.descriptions import (
+    ClusterInfo,
+    GroupInfo,
+    GroupLag,
+    StoredMessage,
+    TopicDescription,
+    TopicInfo,
+)
+from ortoo.client.place import Queue, Receipt
+from ortoo.client.producer import Producer as AsyncProducer
+from ortoo.client.producer import ProducerSettings
+from ortoo.client.received import ReceivedBatch, ReceivedMessage
+from ortoo.common.errors import Conflict
+from ortoo.common.message import Message
+
+__all__ = ["Admin", "Client", "Consumer", "Producer", "connect"]
+
+T = TypeVar("T")
+
+
+class _LoopThread:
+    """A thread with an event loop, and calls into it."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._process_id = os.getpid()
+        self._thread = threading.Thread(target=self._run, name="ortoo-client", daemon=True)
+        self._thread.start()
+
+    def wait(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run `work` on the loop and wait; an interrupted wait cancels it."""
+        if os.getpid() != self._process_id:
+            work.close()
+            raise Conflict("this client was connected before a fork; connect in the child instead")
+        if threading.current_thread() is self._thread:
+            work.close()
+            raise Conflict("a blocking call on the client's own loop would wait for itself; use ortoo.client there")
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            if not future.done():
+                future.cancel()
+                concurrent.futures.wait([future], timeout=5.0)
+            raise
+
+    @contextmanager
+    def inside(self, manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
+        """Enter an async context manager, and leave it with whatever ends the block."""
+
+        async def enter() -> T:
+            return await manager.__aenter__()
+
+        async def leave(error: BaseException | None) -> bool | None:
+            return await manager.__aexit__(
+                type(error) if error else None, error, error.__traceback__ if error else None
+            )
+
+        value = self.wait(enter())
+        try:
+            yield value
+        except BaseException as error:
+            if not self.wait(leave(error)):
+                raise
+        else:
+            self.wait(leave(None))
+
+    def iterate(self, source: AsyncIterator[T]) -> Iterator[T]:
+        """The items of an async iterator, one wait each."""
+
+        async def following() -> tuple[T, ...]:
+            async for item in source:
+                return (item,)
+            return ()
+
+        async def close() -> None:
+            closing = getattr(source, "aclose", None)
+            if closing is not None:
+                await closing()
+
+        try:
+            while item := self.wait(following()):
+                yield item[0]
+        finally:
+            with contextlib.suppress(RuntimeError):
+                self.wait(close())
+
+    def soon(self, call: Any, *arguments: Any) -> None:
+        """Run a plain function on the loop."""
+        self._loop.call_soon_threadsafe(call, *arguments)
+
+    def close(self) -> None:
+        """End the loop and its thread."""
+        if os.getpid() == self._process_id:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.get_loop().run_forever()
+
+
+class Producer:
+    """Sends messages to one topic; see `ortoo.client.Producer`."""
+
+    def __init__(self, thread: _LoopThread, producer: AsyncProducer) -> None:
+        """`Client.producer` is the way in."""
+        self._thread = thread
+        self._producer = producer
+
+    def send(self, message: Message | bytes) -> Receipt:
+        """Send one message and wait until it is stored."""
+        return self._thread.wait(self._producer.send(message))
+
+    def send_many(self, messages: Iterable[Message | bytes]) -> list[Receipt]:
+        """Send many messages and wait until all are stored. Errors: the first failure; the others may be stored."""
+        taken = list(messages)
+
+        async def send() -> list[Receipt]:
+            return await (await self._producer.send_many(taken))
+
+        return self._thread.wait(send())
+
+    def flush(self) -> None:
+        """Wait until every message taken so far has its outcome."""
+        self._thread.wait(self._producer.flush())
+
+
+class Consumer:
+    """A member of a group; see `ortoo.client.Consumer`. Acknowledge with `ack` of this object, from any thread."""
+
+    def __init__(self, thread: _LoopThread, consumer: AsyncConsumer) -> None:
+        """`Client.consumer` is the way in."""
+        self._thread = thread
+        self._consumer = consumer
+
+    def __iter__(self) -> Iterator[ReceivedMessage]:
+        """Messages, in order within each queue."""
+        for batch in self.batches():
+            yield from batch
+
+    def batches(self) -> Iterator[ReceivedBatch]:
+        """Whole batches, in order within each queue."""
+        return self._thread.iterate(self._consumer.batches())
+
+    def ack(self, received: ReceivedMessage | ReceivedBatch) -> None:
+        """A message, or a whole batch, is processed."""
+        self._thread.soon(received.ack)
+
+
+class Admin:
+    """An operator's calls; see `ortoo.client.Admin`."""
+
+    def __init__(self, thread: _LoopThread, admin: AsyncAdmin) -> None:
+        """`Client.admin` is the way in."""
+        self._thread = thread
+        self._admin = admin
+
+    def create_topic(self, name: str, *, queue_count: int = 0, permission: str = "read_write") -> TopicInfo:
+        """Create a topic with so many queues on each enode; 0 = 4."""
+        return self._thread.wait(self._admin.create_topic(name, queue_count=queue_count, permission=permission))
+
+    def list_topics(self) -> list[TopicInfo]:
+        """All topics, by name."""
+        return self._thread.wait(self._admin.list_topics())
+
+    def describe_topic(self, name: str) -> TopicDescription:
+        """One topic with what its queues hold."""
+        return self._thread.wait(self._admin.describe_topic(name))
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic and its messages."""
+        self._thread.wait(self._admin.delete_topic(name))
+
+    def list_groups(self) -> list[GroupInfo]:
+        """All groups, by name."""
+        return self._thread.wait(self._admin.list_groups())
+
+    def lag(self, group: str, topic: str) -> GroupLag:
+        """How far a group is behind."""
+        return self._thread.wait(self._admin.lag(group, topic))
+
+    def describe_cluster(self) -> ClusterInfo:
+        """The processes of the cluster."""
+        return self._thread.wait(self._admin.describe_cluster())
+
+    def tail(
+        self, topic: str, *, from_first: bool = False, follow: bool = True, messages_max: int = 0
+    ) -> Iterator[StoredMessage]:
+        """Messages of all queues of a topic."""
+        source = self._admin.tail(topic, from_first=from_first, follow=follow, messages_max=messages_max)
+        return self._thread.iterate(source)
+
+
+class Client:
+    """What an application has of a cluster. Made by `connect`."""
+
+    def __init__(self, thread: _LoopThread, client: asynchronous.Client) -> None:
+        """`connect` is the way in."""
+        self.admin = Admin(thread, client.admin)
+        """What operators do."""
+        self._thread = thread
+        self._client = client
+
+    @contextmanager
+    def producer(self, topic: str, settings: ProducerSettings | None = None) -> Iterator[Producer]:
+        """A producer for one topic; leaving the block flushes it."""
+        with self._thread.inside(self._client.producer(topic, settings)) as producer:
+            yield Producer(self._thread, producer)
+
+    @contextmanager
+    def consumer(
+        self, group: str, topics: Mapping[str, str] | Iterable[str] | str, settings: ConsumerSettings | None = None
+    ) -> Iterator[Consumer]:
+        """A member of `group`; leaving the block acknowledges and leaves the group."""
+        with self._thread.inside(self._client.consumer(group, topics, settings)) as consumer:
+            yield Consumer(self._thread, consumer)
+
+    def fetch(self, queue: Queue, from_offset: int = 0, to_offset: int = 0) -> Iterator[ReceivedBatch]:
+        """Batches of one queue, read outside any group."""
+        return self._thread.iterate(self._client.fetch(queue, from_offset, to_offset))
+
+
+@contextmanager
+def connect(addresses: str | Sequence[str] = "localhost:8081") -> Iterator[Client]:
+    """Connect to a cluster through one or more snodes, host:port each."""
+    thread = _LoopThread()
+    try:
+        with thread.inside(asynchronous.connect(addresses)) as client:
+            yield Client(thread, client)
+    finally:
+        thread.close()
