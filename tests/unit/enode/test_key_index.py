@@ -19,22 +19,34 @@ from ortoo.enode.log.key_index import (
     BadKeys,
     Entries,
     Fences,
-    batch_entries,
     encode_keys,
     text_hash,
+    unpacked,
 )
 from ortoo.enode.store import FoundMessage, Store, StoreSettings, TopicCopy
 
 SETTINGS = StoreSettings(segment_bytes=32 << 10, headroom_bytes=0, retention_age_ms=0)
 
 
-@given(st.lists(st.lists(st.text("aö€🐎z", max_size=6).filter(bool), max_size=3), min_size=1, max_size=8))
-def test_many_hashes_at_once_are_those_of_one(keys: list[list[str]]) -> None:
-    """The vectorised hashes of a batch are the hashes of its keys, each with its row."""
-    sealed = encode([Message(b"x", None, tuple(some)) for some in keys], now_ms=1)
-    hashes, rows = batch_entries(sealed.records, 77)
-    expected = [(text_hash(key.encode(), 77, KIND_KEY), row) for row, some in enumerate(keys) for key in some]
-    assert list(zip(hashes.tolist(), rows.tolist(), strict=True)) == expected
+batches = st.lists(st.lists(st.text("aö€🐎z", max_size=6).filter(bool), max_size=3), min_size=1, max_size=8)
+
+
+@given(st.lists(batches, min_size=1, max_size=4))
+def test_many_hashes_at_once_are_those_of_one(some: list[list[list[str]]]) -> None:
+    """The hashes made for many batches at once are the hashes of their keys, each with its batch and row."""
+    entries = Entries(640)
+    expected = []
+    for number, keys in enumerate(some):
+        messages = [Message(b"x", None, tuple(of_row), message_id=f"id-{row}") for row, of_row in enumerate(keys)]
+        position, topic_id = 640 + number * 64, number % 2
+        entries.add(position, encode(messages, now_ms=1).records, topic_id)
+        for row, of_row in enumerate(keys):
+            expected.append((text_hash(f"id-{row}".encode(), topic_id, KIND_MESSAGE_ID), (position, row)))
+            expected += [(text_hash(key.encode(), topic_id, KIND_KEY), (position, row)) for key in of_row]
+    for wanted, _ in expected:
+        assert entries.find(wanted) == sorted(place for value, place in expected if value == wanted)
+    hashes, places = entries.sorted()
+    assert list(zip(hashes.tolist(), unpacked(640, places), strict=True)) == sorted(expected)
 
 
 def test_topics_and_kinds_do_not_mix() -> None:
@@ -42,11 +54,16 @@ def test_topics_and_kinds_do_not_mix() -> None:
     assert len({text_hash(b"a", 1, KIND_KEY), text_hash(b"a", 2, KIND_KEY), text_hash(b"a", 1, KIND_MESSAGE_ID)}) == 3
 
 
-def test_bytes_that_are_no_batch_have_no_keys() -> None:
-    """Whatever lies in the log, indexing goes on."""
-    for data in (b"", b"\xff" * 40, encode([Message(b"x", None, ("k",))], now_ms=1).records[:-3]):
-        hashes, rows = batch_entries(data, 1)
-        assert len(hashes) == len(rows)
+def test_bytes_that_are_no_batch_have_no_keys_and_harm_no_others() -> None:
+    """Whatever lies in the log, indexing goes on; a column whose offsets fall is left out alone."""
+    good = encode([Message(b"x", None, ("k",)), Message(b"y", None, ("kk", "k"))], now_ms=1).records
+    falling = good.replace(bytes((0, 0, 0, 0, 1, 0, 0, 0, 3, 0, 0, 0)), bytes((0, 0, 0, 0, 9, 0, 0, 0, 3, 0, 0, 0)))
+    assert falling != good
+    entries = Entries(0)
+    for position, data in enumerate((b"", b"\xff" * 40, good[:-3], falling, good)):
+        entries.add(position * 64, data, 1)
+    assert entries.find(text_hash(b"kk", 1, KIND_KEY)) == [(256, 1)]
+    assert entries.find(text_hash(b"k", 1, KIND_KEY)) == [(256, 0), (256, 1)]
 
 
 def test_a_key_file_finds_what_was_put_in_and_notices_damage() -> None:

@@ -18,7 +18,7 @@ from ortoo.enode.disk import Disk, RealDisk
 from ortoo.enode.log.disk_work import DiskWork
 from ortoo.enode.log.key_search import FoundMessage, KeySearch, Query, Stretch
 
-NICENESS = 5
+NICENESS = 10
 
 
 class Keys(Protocol):

@@ -4,7 +4,8 @@ Keys are hashed, many at once; a hit is a place to look at, not an answer, so wh
 """
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,7 @@ from ortoo.common.errors import Invalid, Unsupported
 from ortoo.common.record_columns import NUMBERS
 from ortoo.common.record_reader import buffer
 from ortoo.common.record_wire import read_fields
-from ortoo.common.sealed_batch import crc32c
+from ortoo.common.sealed_batch import MESSAGES_MAX, crc32c
 
 MAGIC = b"ORTK"
 VERSION = 1
@@ -22,15 +23,17 @@ BLOCK_BYTES = BLOCK_ENTRIES * 16 + 8
 KIND_KEY = 1
 KIND_MESSAGE_ID = 2
 ROW_BITS = 12
+WAITING_BYTES_MAX = 256 << 10
+"""Texts of so many bytes are hashed at once."""
 
 _HEAD = struct.Struct("<4sHHQQQI")
 _MASK = (1 << 64) - 1
 _FACTOR = 0x9E3779B97F4A7C15
 _INVERSE = pow(_FACTOR, -1, 1 << 64)
-_TABLE_ENTRIES = 1 << 18
 _U64 = np.dtype("<u8")
 
 Numbers = NDArray[np.uint64]
+Indexes = NDArray[np.int64]
 
 
 def text_hash(text: bytes, topic_id: int, kind: int) -> int:
@@ -38,91 +41,114 @@ def text_hash(text: bytes, topic_id: int, kind: int) -> int:
     value = 0
     for byte in text:
         value = (value * _FACTOR + byte + 1) & _MASK
-    return int(_salted(np.array([value], _U64), topic_id, kind)[0])
+    return int(_mixed(np.array([value ^ _salt(topic_id, kind)], _U64))[0])
 
 
 class _Powers:
-    """Powers of the factor and of its inverse, made when first needed."""
+    """Powers of the factor and of its inverse, as many as were needed so far."""
 
-    tables: tuple[Numbers, Numbers] | None = None
+    tables: tuple[Numbers, Numbers] = (np.ones(1, _U64), np.ones(1, _U64))
 
     @classmethod
-    def get(cls) -> tuple[Numbers, Numbers]:
-        if cls.tables is None:
+    def get(cls, count: int) -> tuple[Numbers, Numbers]:
+        if len(cls.tables[0]) < count:
             made = []
             for base in (_FACTOR, _INVERSE):
-                table = np.full(_TABLE_ENTRIES, base, _U64)
+                table = np.full(1 << (count - 1).bit_length(), base, _U64)
                 table[0] = 1
                 made.append(np.multiply.accumulate(table))
             cls.tables = made[0], made[1]
         return cls.tables
 
 
-def text_hashes(data: memoryview, offsets: NDArray[np.int32]) -> Numbers:
-    """The unsalted hashes of texts that lie one after another in `data`, all at once."""
-    if len(data) >= _TABLE_ENTRIES:
-        values = []
-        for start, end in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
-            value = 0
-            for byte in data[start:end]:
-                value = (value * _FACTOR + byte + 1) & _MASK
-            values.append(value)
-        return np.array(values, _U64)
-    powers, inverses = _Powers.get()
+def text_hashes(data: bytes, starts: Indexes, ends: Indexes, salts: Numbers) -> Numbers:
+    """The hashes of many texts in `data`, each with the salt of its topic and kind, all at once."""
+    powers, inverses = _Powers.get(len(data) + 1)
     weighted = (np.frombuffer(data, np.uint8).astype(_U64) + np.uint64(1)) * inverses[: len(data)]
     sums = np.zeros(len(data) + 1, _U64)
     np.cumsum(weighted, out=sums[1:])
-    starts, ends = offsets[:-1], offsets[1:]
-    return (sums[ends] - sums[starts]) * powers[np.maximum(ends - 1, 0)]
+    return _mixed((sums[ends] - sums[starts]) * powers[np.maximum(ends - 1, 0)] ^ salts)
 
 
-def _salted(values: Numbers, topic_id: int, kind: int) -> Numbers:
-    """Mix topic and kind in, and spread the bits."""
-    salt = (topic_id * 0xD6E8FEB86659FD93 + kind * 0xA0761D6478BD642F) & _MASK
-    mixed = values ^ np.uint64(salt)
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    result: Numbers = mixed ^ (mixed >> np.uint64(31))
+def _salt(topic_id: int, kind: int) -> int:
+    return (topic_id * 0xD6E8FEB86659FD93 + kind * 0xA0761D6478BD642F) & _MASK
+
+
+def _mixed(values: Numbers) -> Numbers:
+    """Spread the bits."""
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    result: Numbers = values ^ (values >> np.uint64(31))
     return result
 
 
-def batch_entries(records: bytes, topic_id: int) -> tuple[Numbers, Numbers]:
-    """Hashes and rows of all keys and message ids of one RecordBatch; none when the bytes are no such batch."""
-    hashes: list[Numbers] = []
-    rows: list[Numbers] = []
-    try:
-        fields = read_fields(memoryview(records), "batch.records")
-        keys = buffer(fields, NUMBERS["keys"], "keys")
-        if keys:
-            column = read_fields(keys, "keys")
-            places = np.frombuffer(buffer(column, 1, "offsets"), "<i4")
-            found = _column_hashes(buffer(column, 2, "values"))
-            hashes.append(_salted(found, topic_id, KIND_KEY))
-            rows.append(np.repeat(np.arange(len(places) - 1, dtype=_U64), np.diff(places)))
-        ids = buffer(fields, NUMBERS["message_id"], "message_id")
-        if ids:
-            found = _column_hashes(ids)
-            hashes.append(_salted(found, topic_id, KIND_MESSAGE_ID))
-            rows.append(np.arange(len(found), dtype=_U64))
-        if any(len(one) != len(other) for one, other in zip(hashes, rows, strict=True)):
-            return _NONE, _NONE
-    except (Invalid, ValueError, IndexError):
+class _Column(NamedTuple):
+    """The texts of one batch that are yet to be hashed."""
+
+    salt: int
+    place: int
+    data: memoryview
+    offsets: memoryview
+    """int32 x (texts + 1)."""
+    lists: memoryview | None
+    """int32 x (rows + 1): which texts belong to which row; None = one each."""
+
+
+def _columns(records: bytes, topic_id: int, place: int) -> Iterator[_Column]:
+    """The columns of one RecordBatch that have keys or ids. Errors: Invalid when the bytes are no such batch."""
+    fields = read_fields(memoryview(records), "batch.records")
+    keys = buffer(fields, NUMBERS["keys"], "keys")
+    if keys:
+        column = read_fields(keys, "keys")
+        yield _column(buffer(column, 2, "values"), buffer(column, 1, "offsets"), _salt(topic_id, KIND_KEY), place)
+    ids = buffer(fields, NUMBERS["message_id"], "message_id")
+    if ids:
+        yield _column(ids, None, _salt(topic_id, KIND_MESSAGE_ID), place)
+
+
+def _column(texts: memoryview, lists: memoryview | None, salt: int, place: int) -> _Column:
+    fields = read_fields(texts, "texts")
+    data, offsets = buffer(fields, 3, "data"), buffer(fields, 2, "offsets")
+    if not _is_offsets(offsets, len(data)) or (lists is not None and not _is_offsets(lists, len(offsets) // 4 - 1)):
+        raise Invalid("the offsets of a column are damaged")
+    return _Column(salt, place, data, offsets, lists)
+
+
+def _is_offsets(offsets: memoryview, end: int) -> bool:
+    """Whether int32 offsets begin at 0 and end at `end`; that none falls is looked at for many columns at once."""
+    return (
+        len(offsets) >= 4
+        and len(offsets) % 4 == 0
+        and int.from_bytes(offsets[:4], "little") == 0
+        and int.from_bytes(offsets[-4:], "little") == end
+    )
+
+
+def _hashed(columns: Sequence[_Column]) -> tuple[Numbers, Numbers]:
+    """Hashes and places of all texts of some columns; nothing if offsets of any fall."""
+    offsets = np.frombuffer(b"".join([one.offsets for one in columns]), "<i4").astype(np.int64)
+    sizes = np.array([len(one.offsets) // 4 for one in columns])
+    bases = np.cumsum([0] + [len(one.data) for one in columns])
+    offsets += np.repeat(bases[:-1], sizes)
+    lasts = np.cumsum(sizes) - 1
+    starts, ends = np.delete(offsets, lasts), np.delete(offsets, lasts - sizes + 1)
+    lists = [_ROWS[: len(one.offsets)] if one.lists is None else one.lists for one in columns]
+    list_offsets = np.frombuffer(b"".join(lists), "<i4")
+    list_sizes = np.array([len(one) // 4 for one in lists])
+    per_row = np.delete(np.diff(list_offsets), np.cumsum(list_sizes)[:-1] - 1)
+    if np.any(ends < starts) or np.any(per_row < 0):
         return _NONE, _NONE
-    if not hashes:
-        return _NONE, _NONE
-    return np.concatenate(hashes), np.concatenate(rows)
+    row_counts = list_sizes - 1
+    firsts = np.repeat(np.cumsum(row_counts) - row_counts, row_counts)
+    rows = (np.arange(len(firsts)) - firsts).astype(_U64)
+    places = rows | np.repeat(np.array([one.place for one in columns], _U64), row_counts)
+    salts = np.repeat(np.array([one.salt for one in columns], _U64), sizes - 1)
+    data = b"".join([one.data for one in columns])
+    return text_hashes(data, starts, ends, salts), np.repeat(places, per_row)
 
 
 _NONE: Numbers = np.zeros(0, _U64)
-
-
-def _column_hashes(column: memoryview) -> Numbers:
-    fields = read_fields(column, "texts")
-    offsets = np.frombuffer(buffer(fields, 2, "offsets"), "<i4")
-    data = buffer(fields, 3, "data")
-    if len(offsets) < 1 or offsets[0] != 0 or offsets[-1] != len(data) or np.any(np.diff(offsets) < 0):
-        raise Invalid("the offsets of a text column are damaged")
-    return text_hashes(data, offsets)
+_ROWS = memoryview(np.arange(MESSAGES_MAX + 1, dtype="<i4").tobytes())
 
 
 class Entries:
@@ -133,34 +159,56 @@ class Entries:
         self._base = base
         self._hashes: list[Numbers] = []
         self._places: list[Numbers] = []
-        self._is_sorted = True
+        self._waiting: list[_Column] = []
+        self._waiting_bytes = 0
 
     def add(self, position: int, records: bytes, topic_id: int) -> None:
-        """Take in the batch whose frame lies at `position`."""
-        hashes, rows = batch_entries(records, topic_id)
-        if len(hashes):
-            self._is_sorted = False
-            self._hashes.append(hashes)
-            self._places.append(rows | np.uint64((position - self._base) // 64 << ROW_BITS))
+        """Take in the batch whose frame lies at `position`; bytes that are no batch have no keys."""
+        place = (position - self._base) // 64 << ROW_BITS
+        try:
+            for column in _columns(records, topic_id, place):
+                self._waiting.append(column)
+                self._waiting_bytes += len(column.data) + len(column.offsets)
+        except Invalid:
+            return
+        if self._waiting_bytes > WAITING_BYTES_MAX:
+            self._settle()
 
     def sorted(self) -> tuple[Numbers, Numbers]:
         """All hashes, ascending, and their places, ascending among equal hashes."""
+        self._settle()
         if not self._hashes:
             return _NONE, _NONE
-        hashes, places = np.concatenate(self._hashes), np.concatenate(self._places)
-        if len(self._hashes) > 1 or not self._is_sorted:
+        hashes, places = self._hashes[0], self._places[0]
+        if len(self._hashes) > 1:
+            hashes, places = np.concatenate(self._hashes), np.concatenate(self._places)
             order = np.argsort(hashes, kind="stable")
             hashes, places = hashes[order], places[order]
-            self._is_sorted = True
-        self._hashes, self._places = [hashes], [places]
+            self._hashes, self._places = [hashes], [places]
         return hashes, places
 
     def find(self, wanted: int) -> list[tuple[int, int]]:
         """(frame position, row) of each entry with this hash, in order of position."""
-        hashes, places = self.sorted()
+        self._settle()
         value = np.uint64(wanted)
-        low, high = np.searchsorted(hashes, value, "left"), np.searchsorted(hashes, value, "right")
-        return list(unpacked(self._base, places[low:high]))
+        found: list[tuple[int, int]] = []
+        for hashes, places in zip(self._hashes, self._places, strict=True):
+            low, high = np.searchsorted(hashes, value, "left"), np.searchsorted(hashes, value, "right")
+            found.extend(unpacked(self._base, places[low:high]))
+        return found
+
+    def _settle(self) -> None:
+        """Hash what waits, all at once; a batch with damaged offsets has no keys, and costs the others none."""
+        if not self._waiting:
+            return
+        hashes, places = _hashed(self._waiting)
+        if not len(hashes):
+            parts = [_hashed([one]) for one in self._waiting]
+            hashes, places = np.concatenate([one[0] for one in parts]), np.concatenate([one[1] for one in parts])
+        order = np.argsort(hashes, kind="stable")
+        self._hashes.append(hashes[order])
+        self._places.append(places[order])
+        self._waiting, self._waiting_bytes = [], 0
 
 
 def unpacked(base: int, places: Numbers) -> Iterator[tuple[int, int]]:

@@ -15,7 +15,7 @@ from ortoo.enode.disk import Disk
 from ortoo.enode.log.frame import HEADER_BYTES, BadHeader, FrameHeader, Kind, body_problem, decode_header
 from ortoo.enode.log.identity import write_whole
 from ortoo.enode.log.key_index import KIND_KEY, BadKeys, Entries, Fences, encode_keys, text_hash
-from ortoo.enode.log.scan import walk
+from ortoo.enode.log.scan import Window, walk
 from ortoo.enode.log.segment import Segment, keys_name
 
 CANDIDATES_MAX = 4096
@@ -67,10 +67,11 @@ class KeySearch:
         """Take in what the last segment has got since the last time."""
         entries, position = self._tails.get(stretch.base) or (Entries(stretch.base), stretch.base)
         segment = self._segment(stretch.base)
-        for one in walk(segment.read, position, stretch.end):
+        window = Window(segment.read, stretch.end)
+        for one in walk(segment.read, position, stretch.end, window=window):
             if isinstance(one, FrameHeader) and one.kind == Kind.MESSAGES:
-                body = segment.read(one.position + HEADER_BYTES, one.prefix_length + one.length)
-                entries.add(one.position, body[one.prefix_length :], one.topic_id)
+                records = window.bytes_at(one.position + HEADER_BYTES + one.prefix_length, one.length)
+                entries.add(one.position, records, one.topic_id)
         self._tails[stretch.base] = entries, max(position, stretch.end)
 
     def seal(self, stretch: Stretch) -> None:

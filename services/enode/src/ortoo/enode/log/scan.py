@@ -68,14 +68,17 @@ class Window:
         return -1
 
 
-def walk(read: Read, start: int, end: int, *, bodies_from: int | None = None) -> Iterator[FrameHeader | Hole]:
+def walk(
+    read: Read, start: int, end: int, *, bodies_from: int | None = None, window: Window | None = None
+) -> Iterator[FrameHeader | Hole]:
     """All frames from `start` to `end`, and between them the holes, whose bytes are no frames.
 
     Headers are always checked; bodies only of frames at `bodies_from` and later (None = never), and a frame with a bad
-    body is a hole. Stale frames, of an earlier opening than one before them, end in a hole too.
+    body is a hole. Whoever wants the bodies too gives the `window` that both are then read through. Stale frames, of an
+    earlier opening than one before them, end in a hole too.
     Errors: Unsupported for whole frames of another version.
     """
-    window = Window(read, end)
+    window = window or Window(read, end)
     position = start
     store_open = 0
     hole_at, reason = -1, ""
