@@ -23,6 +23,8 @@ SESSION_BYTES = 8 << 20
 """What the reads of one session may hold together, about."""
 PASSED_OVER_MAX = 65_536
 """After so many messages that nobody wanted the client is told to move its offset."""
+LOGGED_FAILURE = 3
+"""Which of 30 failures in a row is told: a restart of an enode is over before, and it has thousands of queues."""
 _log = get_logger("push")
 
 
@@ -86,7 +88,7 @@ class Feeder:
             except OutOfRange as error:
                 self._jump(error)
             except OrtooError as error:
-                if self._failures % 30 == 0:
+                if self._failures % 30 == LOGGED_FAILURE or (self._failures == 0 and not error.retriable):
                     _log.warning("a queue cannot be read; trying on", queue=str(self.cursor.queue), reason=str(error))
                 await self._clock.sleep(backoff.delay_s(self._failures, self._randomness))
                 self._failures += 1

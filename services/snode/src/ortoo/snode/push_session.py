@@ -107,7 +107,7 @@ class PushSession:
         """The client has processed a queue up to `offset`. Errors: Invalid when that was never sent."""
         line = self._lines.get(queue)
         if line is None:
-            _log.info("an acknowledgement came too late", queue=str(queue), offset=offset, session=self.session_id)
+            _log.debug("an acknowledgement came too late", queue=str(queue), offset=offset, session=self.session_id)
             return
         feeder = line.feeder
         if not feeder.cursor.acknowledge(offset, generation, self._parts.clock.monotonic_s()):

@@ -90,6 +90,8 @@ class RequestStream(Generic[Request, Answer, Result]):
         while True:
             await self._wake.wait()
             error = await self._converse()
+            if self._pending:
+                _log.warning("requests failed together", peer=self._peer, count=len(self._pending), reason=str(error))
             self.fail_all(error)
 
     def fail_all(self, error: OrtooError) -> None:
