@@ -215,7 +215,8 @@ class Engine:
             await self.appender.flush()
         for damage in catalog.damages:
             _log.error("the log is damaged", file=damage.file, position=damage.position, bytes=damage.length_bytes)
-        if recovered.skips or self.housekeeping.checkpoint_from < catalog.begin_position:
+        newest = self.housekeeping.checkpoints[-1] if self.housekeeping.checkpoints else 0
+        if recovered.skips or newest < catalog.begin_position:
             self.housekeeping.checkpoint_due.set()
         _log.info(
             "store opened",

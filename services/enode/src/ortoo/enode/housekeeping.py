@@ -13,7 +13,7 @@ from ortoo.enode.disk import Disk
 from ortoo.enode.key_process import Keys
 from ortoo.enode.log.appender import Appender
 from ortoo.enode.log.catalog import Catalog, Sealed
-from ortoo.enode.log.checkpoint import SLICE_HEAD_BYTES, Slice, cut_slices, newest_complete
+from ortoo.enode.log.checkpoint import SLICE_HEAD_BYTES, Slice, complete_checkpoints, cut_slices
 from ortoo.enode.log.clean_stop import FILE_NAME as CLEAN_NAME
 from ortoo.enode.log.clean_stop import CleanStop
 from ortoo.enode.log.disk_work import DiskWork
@@ -30,6 +30,8 @@ from ortoo.enode.state.changes import encode_changes
 from ortoo.enode.state.fold import State
 from ortoo.enode.store_settings import StoreSettings
 
+CHECKPOINTS_KEPT = 2
+"""Segments go only before so many whole checkpoints: damage to the newest one does not cost the state."""
 FORGET_INTERVAL_MS = 300_000
 KEYS_INTERVAL_MS = 200
 KEYS_STEP_BYTES = 4 << 20
@@ -77,9 +79,11 @@ class Housekeeping:
         self._sealed_event = asyncio.Event()
         self._marked_position = -1
         slices = [one for contents in catalog.contents.values() for one in contents.slices]
-        newest = newest_complete([*slices, *catalog.active_contents()[1]])
-        self.checkpoint_from = newest[-1].fold_from if newest else 0
-        """Segments that end at or before this position are not needed for the state."""
+        complete = complete_checkpoints([*slices, *catalog.active_contents()[1]])
+        self.checkpoints = deque(
+            (parts[-1].fold_from for parts in reversed(complete[:CHECKPOINTS_KEPT])), CHECKPOINTS_KEPT
+        )
+        """Where the newest whole checkpoints fold from, the older first."""
         self.changes = 0
         """State changes since the last checkpoint was begun."""
         self.frames = 0
@@ -136,7 +140,7 @@ class Housekeeping:
                 await appender.make_room(length, is_state=True)
             appender.append_slice(part)
             await appender.flush()
-        self.checkpoint_from = fold_from
+        self.checkpoints.append(fold_from)
         self._checkpoint_is_due = False
 
     async def retain(self) -> None:
@@ -146,7 +150,7 @@ class Housekeeping:
             catalog.segments,
             now_ms=self._clock.now_ms(),
             log_end=self._appender.appended_position,
-            checkpoint_from=self.checkpoint_from,
+            checkpoint_from=self.checkpoints[0] if len(self.checkpoints) == CHECKPOINTS_KEPT else 0,
             settings=self._settings,
             is_acknowledged=self._is_acknowledged,
         )
@@ -193,9 +197,9 @@ class Housekeeping:
         if not self._settings.key_index:
             return
         while self._keys_to_seal:
-            if self._keys_to_seal[0].base in self._catalog.contents:
-                await self._keys.seal(self._keys_to_seal[0])
-            self._keys_to_seal.popleft()
+            stretch = self._keys_to_seal.popleft()
+            if stretch.base in self._catalog.contents:
+                await self._keys.seal(stretch)
         position = self._appender.durable_position
         if position - self._keys_advanced >= KEYS_STEP_BYTES:
             self._keys_advanced = position
@@ -249,6 +253,11 @@ class Housekeeping:
             _log.exception("housekeeping failed", step=step.__name__)
 
     async def _look_at_disk(self) -> None:
+        if self._sealed:
+            self._sealed_event.set()
+        await self._prepare_spare()
+
+    async def _prepare_spare(self) -> None:
         appender = self._appender
         if appender.failure:
             return
@@ -283,7 +292,7 @@ class Housekeeping:
             await self._sealed_event.wait()
             self._sealed_event.clear()
             await self._try(self.index_sealed)
-            await self._try(self._look_at_disk)
+            await self._try(self._prepare_spare)
 
     async def _checkpoint_when_due(self) -> None:
         while True:

@@ -65,14 +65,21 @@ def cut_slices(encoded: Iterable[bytes], slice_bytes: int) -> Iterator[tuple[byt
     yield encode_changes(part), True
 
 
-def newest_complete(slices: Iterable[SliceAt]) -> tuple[SliceAt, ...]:
-    """The slices of the newest checkpoint that is all there, in order; empty when none is."""
+def complete_checkpoints(slices: Iterable[SliceAt]) -> list[tuple[SliceAt, ...]]:
+    """The slices of each checkpoint that is all there, in order; the newest checkpoint first."""
     found: dict[int, dict[int, SliceAt]] = {}
     for one in slices:
         found.setdefault(one.checkpoint_id, {})[one.number] = one
+    complete = []
     for checkpoint_id in sorted(found, reverse=True):
         parts = found[checkpoint_id]
         last = max(parts)
         if parts[last].total == last + 1 == len(parts):
-            return tuple(parts[number] for number in range(last + 1))
-    return ()
+            complete.append(tuple(parts[number] for number in range(last + 1)))
+    return complete
+
+
+def newest_complete(slices: Iterable[SliceAt]) -> tuple[SliceAt, ...]:
+    """The slices of the newest checkpoint that is all there, in order; empty when none is."""
+    complete = complete_checkpoints(slices)
+    return complete[0] if complete else ()

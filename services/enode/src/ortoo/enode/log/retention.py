@@ -17,8 +17,8 @@ def expired_count(
 ) -> int:
     """How many segments, counted from the oldest, are to be deleted now.
 
-    Never the active one, and never one that the newest whole checkpoint, which folds from `checkpoint_from` on, does
-    not stand behind. Segments go oldest first, so one that must stay keeps all behind it.
+    Never the active one, and never one that ends behind `checkpoint_from`, where the checkpoint folds from that must be
+    able to replace it. Segments go oldest first, so one that must stay keeps all behind it.
     """
     count = 0
     for segment in segments[:-1]:
