@@ -58,7 +58,7 @@ def _signature(name: str, value: object) -> str:
         text = str(inspect.signature(value)) if callable(value) else "()"
     except ValueError:
         text = "(...)"
-    return re.sub(r" at 0x[0-9a-f]+", "", f"{kind} {name}{text}").replace("\n", " ")
+    return f"{kind} {name}" + re.sub(r"\b(?:ortoo|collections\.abc)(?:\.[a-z_0-9]+)*\.(?=[A-Z])", "", text)
 
 
 if __name__ == "__main__":
