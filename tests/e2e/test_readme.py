@@ -91,8 +91,8 @@ async def test_the_same_works_with_grpcurl_alone(address: str) -> None:
     """Create a topic, send, tail: with reflection and nothing of ours."""
     create, publish, tail = commands("grpcurl")
     await type_in(create, address, until='"name": "g"')
-    await type_in(publish, address, until='"messageId"')
-    await type_in(tail, address, until='"bodyText": "hello"')
+    await type_in(publish, address, until='"receipts"')
+    await type_in(tail, address, until=': "hello"')
 
 
 async def test_the_program_of_the_readme_works(address: str, tmp_path: Path) -> None:
