@@ -53,6 +53,7 @@ class RoleProcess:
         self.arguments: tuple[str, ...] = ()
         self.starts = 0
         self._process: asyncio.subprocess.Process | None = None
+        self._spawned = asyncio.Event()
 
     @property
     def data(self) -> Path:
@@ -98,6 +99,7 @@ class RoleProcess:
             )
         self.starts += 1
         _running.add(self)
+        self._spawned.set()
         line = await self._ready_line()
         words = line.split()
         if len(words) != 3 or words[0] != "ready":
@@ -121,6 +123,12 @@ class RoleProcess:
             await self.kill()
             return f"nothing in {READY_TIMEOUT_S} s"
         return line.decode()
+
+    async def until_it_runs(self) -> None:
+        """Wait until the process exists, ready or not."""
+        while not self.alive:
+            self._spawned.clear()
+            await self._spawned.wait()
 
     async def kill(self) -> None:
         """End it without warning (SIGKILL)."""
