@@ -6,6 +6,7 @@ for a disk that only exists in memory, in the store's.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from ortoo.common.errors import OrtooError
@@ -60,7 +61,7 @@ class KeySearch:
         self._disk = disk
         self._folder = folder
         self._tails: dict[int, tuple[Entries, int]] = {}
-        self._files: dict[int, tuple[Segment, Fences]] = {}
+        self._files: dict[int, Fences] = {}
         self._segments: dict[int, Segment] = {}
 
     def advance(self, stretch: Stretch) -> None:
@@ -73,6 +74,7 @@ class KeySearch:
                 records = window.bytes_at(one.position + HEADER_BYTES + one.prefix_length, one.length)
                 entries.add(one.position, records, one.topic_id)
         self._tails[stretch.base] = entries, max(position, stretch.end)
+        self.close()
 
     def seal(self, stretch: Stretch) -> None:
         """Write the index file of a segment that gets no more frames; nothing is done if it is there."""
@@ -90,14 +92,25 @@ class KeySearch:
         found: list[FoundMessage] = []
         looked_at = 0
         for stretch in reversed(stretches):
-            for position, row in reversed(self._places(stretch, wanted)):
-                looked_at += 1
-                message = self._look(query, stretch.base, position, row)
-                if message is not None:
-                    found.append(message)
-                if len(found) >= query.limit or looked_at >= CANDIDATES_MAX:
-                    return found
+            try:
+                for position, row in reversed(self._places(stretch, wanted)):
+                    looked_at += 1
+                    message = self._look(query, stretch.base, position, row)
+                    if message is not None:
+                        found.append(message)
+                    if len(found) >= query.limit or looked_at >= CANDIDATES_MAX:
+                        return found
+            except FileNotFoundError:
+                continue  # retention was faster
+            finally:
+                self.close()
         return found
+
+    def close(self) -> None:
+        """Close all files. Nothing stays open between two requests: an open file would keep its space on the disk."""
+        for segment in self._segments.values():
+            segment.close()
+        self._segments.clear()
 
     def _places(self, stretch: Stretch, wanted: int) -> list[tuple[int, int]]:
         if not stretch.is_sealed:
@@ -106,7 +119,7 @@ class KeySearch:
         try:
             return self._fences(stretch.base).find(wanted)
         except (BadKeys, FileNotFoundError):
-            self._drop(stretch.base)
+            self._files.pop(stretch.base, None)
             if keys_name(stretch.base) in self._disk.list(self._folder):
                 self._disk.remove(self._folder / keys_name(stretch.base))
             self.seal(stretch)
@@ -115,13 +128,17 @@ class KeySearch:
     def _fences(self, base: int) -> Fences:
         if base not in self._files:
             file = self._disk.open(self._folder / keys_name(base), writable=False)
-            holder = Segment(self._disk, self._folder, base, base, file=file)
-            try:
-                self._files[base] = holder, Fences(file.read, file.size_bytes(), base)
-            except BadKeys:
-                file.close()
-                raise
-        return self._files[base][1]
+            size_bytes = file.size_bytes()
+            file.close()
+            self._files[base] = Fences(partial(self._read_keys, base), size_bytes, base)
+        return self._files[base]
+
+    def _read_keys(self, base: int, position: int, length: int) -> bytes:
+        file = self._disk.open(self._folder / keys_name(base), writable=False)
+        try:
+            return file.read(position, length)
+        finally:
+            file.close()
 
     def _look(self, query: Query, base: int, position: int, row: int) -> FoundMessage | None:
         """Read the message at a place; None when it is another one with the same hash, or damaged."""
@@ -149,18 +166,6 @@ class KeySearch:
         return self._segments[base]
 
     def _forget_all_but(self, bases: set[int]) -> None:
-        for base in (self._segments.keys() | self._files.keys() | self._tails.keys()) - bases:
+        for base in (self._files.keys() | self._tails.keys()) - bases:
             self._tails.pop(base, None)
-            self._drop(base)
-            segment = self._segments.pop(base, None)
-            if segment is not None:
-                segment.close()
-
-    def _drop(self, base: int) -> None:
-        opened = self._files.pop(base, None)
-        if opened is not None:
-            opened[0].close()
-
-    def close(self) -> None:
-        """Close all files."""
-        self._forget_all_but(set())
+            self._files.pop(base, None)
