@@ -1,5 +1,6 @@
 """Starting again: after a crash, with bytes missing, damaged or left behind."""
 
+import asyncio
 import shutil
 from pathlib import Path
 
@@ -263,3 +264,62 @@ async def test_retention_keeps_the_state_and_survives_the_loss_of_all_caches(tmp
     assert (await numbers(store))[-1] == number - 1
     assert not store.describe().damages
     await store.close()
+
+
+async def idle(store: Store) -> None:
+    """Wait until the store has said how far it is durable."""
+    async with asyncio.timeout(5):
+        while True:
+            position = store.describe().durable_position
+            await store.fetch(1, 1, store.describe_queues(1)[1].end_offset, wait_ms=150)
+            if store.describe().durable_position == position:
+                return
+
+
+async def test_the_page_with_the_last_batch_and_its_mark_is_not_taken_for_a_torn_tail(tmp_path: Path) -> None:
+    """After the store fell idle, losing the end of the log is damage: the offsets are not given out again."""
+    store = await filled(tmp_path / "store", batches=10)
+    await idle(store)
+    copy = crashed_copy(tmp_path / "store", tmp_path / "copy")
+    await store.close()
+    (last,) = segments(copy)
+    place = last.read_bytes().index(b"%08d" % 9 * 100) - HEADER_BYTES
+    damage(last, place, bytes(8192))
+    store = await reopened(copy)
+    assert store.describe().damages
+    assert store.describe_queues(1)[0].end_offset > 9
+    with pytest.raises(DataLoss):
+        await store.fetch(1, 0, 9)
+    assert (await store.fetch(1, 0, 8)).next_offset == 9
+    await store.close()
+
+
+@pytest.mark.parametrize("clean", [True, False])
+async def test_a_missing_end_of_the_log_is_damage(tmp_path: Path, clean: bool) -> None:
+    """When the last segment is gone, what was in it is lost by name; nothing takes its place."""
+    folder = tmp_path / "store"
+    store = await filled(folder)
+    await idle(store)
+    if not clean:
+        folder = crashed_copy(folder, tmp_path / "copy")
+    await store.close()
+    gone = segments(folder)[-1]
+    gone.unlink()
+    for _ in range(2):
+        store = await reopened(folder)
+        assert int(gone.stem) in [one.position for one in store.describe().damages]
+        lost = store.describe_queues(1)[0]
+        assert lost.end_offset >= 120
+        answer = await store.append(1, 0, SealedBatch(b"new", crc32c(b"new"), 1, 3))
+        assert answer.first_offset == lost.end_offset
+        await store.close()
+
+
+async def test_a_log_that_is_gone_altogether_is_refused(tmp_path: Path) -> None:
+    """An empty folder that once held a log is not taken for a new store."""
+    folder = tmp_path / "store"
+    store = await filled(folder, batches=3)
+    await store.close()
+    segments(folder)[0].unlink()
+    with pytest.raises(DataLoss, match="no segment is left"):
+        await reopened(folder)

@@ -198,7 +198,7 @@ class Engine:
         """A mark of this opening first, and what recovery has to say; only then is the store open."""
         catalog = self.catalog
         if recovered.active is None:
-            if catalog.segments:
+            if catalog.segments and catalog.active.base not in catalog.contents:
                 self.housekeeping.sealed(catalog.seal(catalog.segments[-1]))
             catalog.segments.append(active)
         if not catalog.damages:

@@ -26,6 +26,7 @@ from ortoo.enode.log.recent import Recent
 from ortoo.enode.log.retention import expired_count
 from ortoo.enode.log.segment import KEYS_SUFFIX, Segment, bases, index_name, keys_name
 from ortoo.enode.log.spares import Spares
+from ortoo.enode.log.tide_mark import TideMark
 from ortoo.enode.state.changes import encode_changes
 from ortoo.enode.state.fold import State
 from ortoo.enode.store_settings import StoreSettings
@@ -69,6 +70,7 @@ class Housekeeping:
         self._recent = recent
         self._spares = spares
         self._keys = keys
+        self._tide_mark = TideMark(disk, appender.active.folder)
         self._keys_advanced = 0
         with_keys = set(bases(disk.list(catalog.active.folder), KEYS_SUFFIX)) if catalog.segments else set()
         self._keys_to_seal = deque(
@@ -109,6 +111,7 @@ class Housekeeping:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tide_mark.close()
 
     def sealed(self, sealed: Sealed) -> None:
         """A segment is full and durable: write its index file and a checkpoint, and have the next spare ready."""
@@ -276,9 +279,13 @@ class Housekeeping:
             position = appender.durable_position
             is_idle = not appender.flushed.is_set() and appender.appended_position == position
             if is_idle and position != self._marked_position and appender.fits(0) and not appender.failure:
-                appender.append_mark()
-                self._marked_position = appender.appended_position
-                appender.want_flush()
+                await self._try(self._mark)
+
+    async def _mark(self) -> None:
+        self._appender.append_mark()
+        self._marked_position = position = self._appender.appended_position
+        await self._appender.flush()
+        await self._work.run(self._tide_mark.write, position)
 
     async def _flush_later(self) -> None:
         while True:

@@ -27,7 +27,8 @@ from ortoo.enode.log.frame import FrameHeader
 from ortoo.enode.log.identity import FILE_NAME, Identity, encode_identity, write_whole
 from ortoo.enode.log.recovery import marker_of, recover
 from ortoo.enode.log.scan import walk
-from ortoo.enode.log.segment import INDEX_SUFFIX, Segment, bases
+from ortoo.enode.log.segment import INDEX_SUFFIX, KEYS_SUFFIX, Segment, bases
+from ortoo.enode.log.tide_mark import FILE_NAME as TIDE_NAME
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,8 @@ def main(arguments: Sequence[str]) -> int:
 
 def remove_caches(disk: Disk, folder: Path) -> Iterator[Step]:
     """Remove every file that is made anew from the log."""
-    names = [name for name in disk.list(folder) if name == CLEAN_NAME or name.endswith((INDEX_SUFFIX, ".keys", ".tmp"))]
+    endings = (INDEX_SUFFIX, KEYS_SUFFIX, ".tmp")
+    names = [name for name in disk.list(folder) if name in (CLEAN_NAME, TIDE_NAME) or name.endswith(endings)]
     for name in names:
         yield Step(f"remove {name}: it is made anew at the next start", partial(disk.remove, folder / name))
     if names:

@@ -8,6 +8,7 @@ from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
+from ortoo.common.errors import DataLoss
 from ortoo.enode.disk import Disk
 from ortoo.enode.log.catalog import Catalog
 from ortoo.enode.log.clean_stop import FILE_NAME as CLEAN_NAME
@@ -16,7 +17,7 @@ from ortoo.enode.log.frame import HEADER_BYTES, BadHeader, decode_header
 from ortoo.enode.log.identity import read_whole
 from ortoo.enode.log.index_files import load_rows, make_index, read_contents
 from ortoo.enode.log.losses import damages_of
-from ortoo.enode.log.queue_index import Contents, SliceAt, decode_contents, decode_rows, encode_index
+from ortoo.enode.log.queue_index import BadIndex, decode_contents, decode_rows, encode_index
 from ortoo.enode.log.refold import Refold
 from ortoo.enode.log.scan import Hole
 from ortoo.enode.log.segment import (
@@ -29,7 +30,9 @@ from ortoo.enode.log.segment import (
     keys_name,
     segment_name,
 )
-from ortoo.enode.log.survey import find_cut, survey
+from ortoo.enode.log.survey import Survey, find_cut, survey
+from ortoo.enode.log.tide_mark import FILE_NAME as TIDE_NAME
+from ortoo.enode.log.tide_mark import decode_slots
 from ortoo.enode.state.changes import OffsetsSkipped, decode_changes, encode_changes
 from ortoo.enode.state.fold import State
 
@@ -52,6 +55,8 @@ class Recovered:
     was_clean: bool
     skips: list[OffsetsSkipped] = field(default_factory=list)
     """To be stored before anything is served."""
+    holes: list[Hole] = field(default_factory=list)
+    """Damaged places."""
     cut_bytes: int = 0
     """How much of a torn tail was cut off."""
 
@@ -69,51 +74,68 @@ def recover(disk: Disk, folder: Path, *, repairs: bool = True, without_checkpoin
     if repairs:
         names = _sweep(disk, folder, names)
     starts = bases(names)
+    clean = _read_clean_stop(disk, folder)
+    durable = max(decode_slots(read_whole(disk, folder / TIDE_NAME) or b""), clean.end_position if clean else 0)
     catalog = Catalog()
-    clean = _clean_stop(disk, folder, starts)
     if not starts:
+        if durable:
+            raise DataLoss(
+                f"{folder} held a log up to position {durable}, and no segment is left: put the files back from a "
+                f"copy, or run `ortoo-enode repair {folder} --caches` to begin an empty log"
+            )
         return Recovered(catalog, State(), 0, 0, 0, None, was_clean=False)
-    holes: list[Hole] = []
-    slices: list[SliceAt] = []
     for base, next_base in pairwise(starts):
-        segment = Segment(disk, folder, base, next_base)
-        contents = _sealed_contents(disk, segment, next_base, names, repairs=repairs)
-        catalog.load_sealed(segment, contents)
-        holes += [Hole(at, length, "damaged") for at, length in contents.holes]
-        slices += contents.slices
+        _load_sealed(catalog, disk, Segment(disk, folder, base, next_base), next_base, names, repairs=repairs)
     last = Segment(disk, folder, starts[-1], starts[-1])
     last.limit = last.base + last.file.size_bytes()
-    catalog.segments.append(last)
-    if clean is not None:
+    if clean is not None and _is_end_of_log(clean, last):
+        catalog.segments.append(last)
         return _after_clean_stop(disk, catalog, last, clean)
 
-    found = survey(last.read, last.base, last.limit)
-    end = find_cut(found, last.read, last.base, last.limit)
-    found.cut(end)
-    holes += found.holes
-    slices += found.slices
     cut_bytes = 0
-    if repairs:
-        cut_bytes = _zero(last, end)
-        last.file.sync_data()
-    catalog.load_active(found.rows, found.slices, [(hole.position, hole.length) for hole in found.holes])
+    if durable > last.limit:  # files are missing behind the last one
+        _load_sealed(catalog, disk, last, durable, names, repairs=repairs)
+        found, end = Survey(end_position=durable, is_ended=True), durable
+    else:
+        catalog.segments.append(last)
+        found = survey(last.read, last.base, last.limit)
+        found.durable_below = max(found.durable_below, durable)
+        end = find_cut(found, last.read, last.base, last.limit)
+        found.cut(end)
+        if repairs:
+            cut_bytes = _zero(last, end)
+            last.file.sync_data()
+        catalog.load_active(found.rows, found.slices, [(hole.position, hole.length) for hole in found.holes])
+        if found.is_ended and end == found.end_position:
+            last.end, last.last_stored_at_ms = end, found.stored_at_ms
+            if repairs and last.limit > end:
+                last.file.truncate(end - last.base)
+                last.limit = end
+    recovered = _folded(catalog, found, end, without_checkpoint=without_checkpoint)
+    recovered.cut_bytes = cut_bytes
+    _settle_ranges(recovered)
+    catalog.damages = damages_of(catalog, recovered.holes, partial(load_rows, disk))
+    return recovered
+
+
+def _folded(catalog: Catalog, found: Survey, end: int, *, without_checkpoint: bool) -> Recovered:
+    """The state at the log's end, and every hole that was met."""
+    holes = [Hole(*hole, "damaged") for one in catalog.contents.values() for hole in one.holes] + found.holes
+    slices = [part for one in catalog.contents.values() for part in one.slices] + found.slices
     fold = Refold(catalog.segments, slices, end, without_checkpoint=without_checkpoint)
     known = {hole.position for hole in holes}
     holes += [hole for hole in fold.holes if hole.position not in known]
-    stored_at_ms = max([found.stored_at_ms, *(one.last_stored_at_ms for one in catalog.segments)])
-    recovered = Recovered(
-        catalog, fold.state, end, found.store_open, stored_at_ms, last, was_clean=False, skips=fold.skips(),
-        cut_bytes=cut_bytes,
-    )  # fmt: skip
-    if found.is_ended and end == found.end_position:
-        last.end, last.last_stored_at_ms = end, found.stored_at_ms
-        recovered.active = None
-        if repairs and last.limit > end:
-            last.file.truncate(end - last.base)
-            last.limit = end
-    _settle_ranges(recovered)
-    catalog.damages = damages_of(catalog, holes, partial(load_rows, disk))
-    return recovered
+    return Recovered(
+        catalog,
+        fold.state,
+        end,
+        max(found.store_open, fold.store_open),
+        max([found.stored_at_ms, *(one.last_stored_at_ms for one in catalog.segments)]),
+        None if catalog.segments[-1].end is not None else catalog.segments[-1],
+        was_clean=False,
+        skips=fold.skips(),
+        holes=holes,
+    )
 
 
 def _sweep(disk: Disk, folder: Path, names: list[str]) -> list[str]:
@@ -129,20 +151,25 @@ def _sweep(disk: Disk, folder: Path, names: list[str]) -> list[str]:
     return [name for name in names if name not in left]
 
 
-def _clean_stop(disk: Disk, folder: Path, starts: list[int]) -> CleanStop | None:
-    """The marker of a clean stop, if the log really ends where it says."""
+def _read_clean_stop(disk: Disk, folder: Path) -> CleanStop | None:
+    """The marker of a clean stop, if there is a whole one. Errors: Unsupported."""
     data = read_whole(disk, folder / CLEAN_NAME)
-    clean = decode_clean_stop(data) if data is not None else None
-    if clean is None or not starts or starts[-1] > clean.end_position:
-        return None
-    last = Segment(disk, folder, starts[-1], 0)
+    return decode_clean_stop(data) if data is not None else None
+
+
+def _is_end_of_log(clean: CleanStop, last: Segment) -> bool:
+    """Whether the log really ends where the marker says: in this segment, and no frame lies there."""
     try:
+        if not last.base <= clean.end_position <= last.limit:
+            return False
+        if decode_contents(clean.active_index, last.base).end != clean.end_position:
+            return False
         decode_header(last.read(clean.end_position, HEADER_BYTES), clean.end_position)
     except BadHeader:
-        return clean
-    finally:
-        last.close()
-    return None
+        return True
+    except BadIndex:
+        return False
+    return False
 
 
 def forget_clean_stop(disk: Disk, folder: Path) -> None:
@@ -176,14 +203,14 @@ def _after_clean_stop(disk: Disk, catalog: Catalog, last: Segment, clean: CleanS
     return recovered
 
 
-def _sealed_contents(disk: Disk, segment: Segment, next_base: int, names: list[str], *, repairs: bool) -> Contents:
-    """What a sealed segment holds: from its index file, or from its frames when there is no whole one."""
-    name = index_name(segment.base)
-    if name in names:
-        contents = read_contents(disk, segment)
-        if contents is not None and contents.end == next_base:
-            return contents
-    return make_index(disk, segment, next_base, write=repairs)
+def _load_sealed(
+    catalog: Catalog, disk: Disk, segment: Segment, next_base: int, names: list[str], *, repairs: bool
+) -> None:
+    """Take over a sealed segment: by its index file, or by its frames when there is no whole one."""
+    contents = read_contents(disk, segment) if index_name(segment.base) in names else None
+    if contents is None or contents.end != next_base:
+        contents = make_index(disk, segment, next_base, write=repairs)
+    catalog.load_sealed(segment, contents)
 
 
 def marker_of(recovered: Recovered) -> CleanStop:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from ortoo.common.errors import DataLoss
 from ortoo.enode.log.checkpoint import decode_slice, newest_complete
-from ortoo.enode.log.frame import HEADER_BYTES, BadHeader, FrameHeader, Kind, body_problem, decode_header
+from ortoo.enode.log.frame import HEADER_BYTES, BadHeader, Flag, FrameHeader, Kind, body_problem, decode_header
 from ortoo.enode.log.queue_index import SliceAt
 from ortoo.enode.log.scan import Hole, walk
 from ortoo.enode.log.segment import Segment
@@ -34,6 +34,8 @@ class Refold:
         self.state = State()
         self.holes: list[Hole] = []
         """Every damaged place that was met."""
+        self.store_open = 0
+        """The number of the last opening that was met."""
         self._lost_bytes = 0
         self._segments = segments
         self._end_position = end_position
@@ -107,25 +109,37 @@ class Refold:
         return body
 
     def _fold(self, segment: Segment, start: int, end: int) -> None:
-        state = self.state
         for one in walk(segment.read, start, end):
             if isinstance(one, Hole):
-                self.holes.append(one)
-                self._lost_bytes += one.length
-                self._seen_behind_hole.clear()
-            elif one.kind == Kind.MESSAGES:
-                if one.prefix_length:
-                    body = self._body(segment, one)
-                    if body is not None:
-                        state.apply_all(decode_changes(body[: one.prefix_length]))
-                state.apply_messages(one)
-                if self._lost_bytes:
-                    self._seen_behind_hole.add((one.topic_id, one.queue_id))
+                self._lose(one)
+                continue
+            self.store_open = max(self.store_open, one.store_open)
+            if one.kind == Kind.MESSAGES:
+                self._fold_messages(segment, one)
             elif one.kind == Kind.STATE:
-                body = self._body(segment, one)
-                for change in decode_changes(body) if body is not None else ():
-                    state.apply(change)
-                    if isinstance(change, OffsetsSkipped):
-                        self._seen_behind_hole.add((change.topic_id, change.queue_id))
-            elif one.flags & 1:
+                self._fold_changes(self._body(segment, one))
+            if one.flags & Flag.SEGMENT_END:
+                if one.end_position < end:
+                    self._lose(Hole(one.end_position, end - one.end_position, "segments are missing"))
                 break
+
+    def _lose(self, hole: Hole) -> None:
+        """Nobody knows what lay here."""
+        self.holes.append(hole)
+        self._lost_bytes += hole.length
+        self._seen_behind_hole.clear()
+
+    def _fold_messages(self, segment: Segment, header: FrameHeader) -> None:
+        if header.prefix_length:
+            body = self._body(segment, header)
+            if body is not None:
+                self.state.apply_all(decode_changes(body[: header.prefix_length]))
+        self.state.apply_messages(header)
+        if self._lost_bytes:
+            self._seen_behind_hole.add((header.topic_id, header.queue_id))
+
+    def _fold_changes(self, body: bytes | None) -> None:
+        for change in decode_changes(body) if body is not None else ():
+            self.state.apply(change)
+            if isinstance(change, OffsetsSkipped):
+                self._seen_behind_hole.add((change.topic_id, change.queue_id))
