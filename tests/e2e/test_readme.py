@@ -1,104 +1,118 @@
-"""What the README tells a newcomer to type works as it stands there, only at another port."""
+"""The README's commands, taken from the README itself, against `ortoo dev`."""
 
-import asyncio
-import os
 import re
-import sys
+import shlex
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-BIN = Path(sys.executable).parent
-TIMEOUT_S = 30.0
+from ortoo.testing import command
+from ortoo.testing.command import DevProcess
+
+README = Path(__file__).parents[2] / "README.md"
 
 
-def blocks(language: str) -> list[str]:
-    """The README's code blocks of one language."""
-    return re.findall(rf"```{language}\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
-
-
-def commands(word: str) -> list[str]:
-    """The README's shell lines that begin with a word."""
-    return [line for block in blocks("bash") for line in block.splitlines() if line.startswith(f"{word} ")]
+def lines_of(program: str) -> list[list[str]]:
+    """The README's command lines that begin with `program`, as words."""
+    blocks = re.findall(r"```bash\n(.*?)```", README.read_text(), re.DOTALL)
+    return [shlex.split(line) for block in blocks for line in block.splitlines() if line.startswith(program + " ")]
 
 
 @pytest.fixture
-async def address(tmp_path: Path) -> AsyncIterator[str]:
-    """Where a cluster of `ortoo dev` listens."""
-    process = await asyncio.create_subprocess_exec(
-        *(str(BIN / "ortoo"), "dev", "--data-dir", str(tmp_path / "data"), "--listen-address", "127.0.0.1:0"),
-        stdout=asyncio.subprocess.PIPE,
-        cwd=tmp_path,
-    )
-    try:
-        assert process.stdout is not None
-        async with asyncio.timeout(TIMEOUT_S):
-            said = (await process.stdout.readline()).decode()
-        ready = re.match(r"ready on (\S+?),", said)
-        assert ready is not None, said
-        yield ready[1]
-        process.terminate()
-        async with asyncio.timeout(TIMEOUT_S):
-            await process.communicate()
-        assert process.returncode == 0
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+async def dev(tmp_path: Path) -> AsyncIterator[DevProcess]:
+    """A running `ortoo dev`."""
+    async with command.dev_process(tmp_path) as running:
+        yield running
 
 
-async def type_in(line: str, address: str, *, until: str) -> str:
-    """Run a line of the README in a shell, end it once it has printed `until`, and return what it printed."""
-    path = f"{BIN}:{os.environ['PATH']}"
-    process = await asyncio.create_subprocess_exec(
-        *("bash", "-c", "exec " + line.replace("localhost:8081", address)),
-        env={**os.environ, "PATH": path, "ORTOO_ADDRESS": address},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    assert process.stdout is not None
-    printed = ""
-    try:
-        async with asyncio.timeout(TIMEOUT_S):
-            while until not in printed:
-                chunk = await process.stdout.readline()
-                if not chunk:
-                    break
-                printed += chunk.decode()
-            if process.returncode is None and " tail " in line:
-                process.terminate()
-            printed += (await process.stdout.read()).decode()
-            assert await process.wait() == 0, printed
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    assert until in printed, f"{line}\n{printed}"
-    return printed
+async def test_three_steps_with_the_command(dev: DevProcess) -> None:
+    """Create a topic, send a message, see it with `tail`: as the README says, each in one line."""
+    create, send, tail = lines_of("ortoo")
+    for words, expected in ((create, "created topic t"), (send, "stored ")):
+        outcome = await command.run(words, dev.address)
+        assert (outcome.exit_code, outcome.error) == (0, "")
+        assert expected in outcome.out
+    outcome = await command.run(tail, dev.address, until="hello")
+    assert (outcome.exit_code, outcome.out, outcome.error) == (0, "hello\n", "")
 
 
-async def test_the_commands_of_the_readme_work(address: str) -> None:
-    """Create a topic, send, tail: with the `ortoo` command."""
-    create, send, tail = commands("ortoo")
-    await type_in(create, address, until="created topic t")
-    await type_in(send, address, until="at offset 0")
-    await type_in(tail, address, until="hello")
+async def test_three_steps_with_grpcurl_alone(dev: DevProcess) -> None:
+    """The same three steps with nothing but grpcurl and reflection."""
+    create, publish, tail = lines_of("grpcurl")
+    for words, expected in ((create, '"name": "g"'), (publish, '"message_id"'), (tail, '"body_text": "hello"')):
+        outcome = await command.run([w.replace("localhost:8081", dev.address) for w in words], dev.address)
+        assert (outcome.exit_code, outcome.error) == (0, "")
+        assert expected in outcome.out
 
 
-async def test_the_same_works_with_grpcurl_alone(address: str) -> None:
-    """Create a topic, send, tail: with reflection and nothing of ours."""
-    create, publish, tail = commands("grpcurl")
-    await type_in(create, address, until='"name": "g"')
-    await type_in(publish, address, until='"receipts"')
-    await type_in(tail, address, until=': "hello"')
+async def test_grpcurl_explains_the_interface(dev: DevProcess) -> None:
+    """`list` names the services, `describe` gives the calls of one and the fields of a message."""
+    listed = await command.run(["grpcurl", "-plaintext", dev.address, "list"], dev.address)
+    services = {"ortoo.v1.ProducerService", "ortoo.v1.ConsumerService", "ortoo.v1.AdminService"}
+    assert services < set(listed.out.split())
+    for symbol, expected in (
+        ("ortoo.v1.ProducerService", "rpc Publish ( .ortoo.v1.PublishRequest ) returns ( .ortoo.v1.PublishResponse );"),
+        ("ortoo.v1.PublishRequest", "repeated .ortoo.v1.Message messages = 2;"),
+    ):
+        described = await command.run(["grpcurl", "-plaintext", dev.address, "describe", symbol], dev.address)
+        assert expected in described.out
 
 
-async def test_the_program_of_the_readme_works(address: str, tmp_path: Path) -> None:
-    """The Python program sends a message and consumes it."""
-    (program,) = blocks("python")
-    file = tmp_path / "program.py"
-    file.write_text(program.replace("localhost:8081", address), encoding="utf-8")
-    printed = await type_in(f"{sys.executable} {file}", address, until="two fresh horses")
-    assert "durable, at offset 0" in printed
+async def test_messages_outlive_the_cluster(tmp_path: Path) -> None:
+    """What was sent before `ortoo dev` was killed, or stopped, is there when it is started again (G1)."""
+    for number, end in enumerate(("kill", "stop", "look")):
+        async with command.dev_process(tmp_path) as dev:
+            if number == 0:
+                assert (await command.run(["ortoo", "topic", "create", "t"], dev.address)).exit_code == 0
+            assert (await command.run(["ortoo", "send", "t", f"message {number}"], dev.address)).exit_code == 0
+            if end == "kill":
+                await dev.kill()
+            elif end == "stop":
+                assert await dev.stop() == 0
+            else:
+                tail = ["ortoo", "tail", "t", "--from-first", "--no-follow"]
+                shown = await command.run(tail, dev.address)
+                assert shown.out.splitlines() == ["message 0", "message 1", "message 2"]
+
+
+WRONG = {
+    "negative queue count": (["topic", "create", "t", "--queues", "-1"], ["-1"]),
+    "too many queues": (["topic", "create", "t", "--queues", "5000"], ["5000", "1024"]),
+    "illegal topic name": (["topic", "create", "a b"], ["a b", "letters"]),
+    "unknown topic to send to": (["send", "nowhere", "x"], ["nowhere", "create"]),
+    "unknown topic to tail": (["tail", "nowhere"], ["nowhere"]),
+    "unknown topic to describe": (["topic", "describe", "nowhere"], ["nowhere"]),
+    "unknown topic to delete": (["topic", "delete", "nowhere"], ["nowhere"]),
+    "empty body": (["send", "t", ""], ["empty"]),
+    "property without a value": (["send", "t", "x", "--property", "name"], ["NAME=VALUE"]),
+    "address that is none": (["topic", "list", "--address", "nowhere"], ["nowhere", "host:port"]),
+    "nobody there": (["topic", "list", "--address", "127.0.0.1:1"], ["127.0.0.1:1", "is a snode running"]),
+}
+
+
+async def test_wrong_commands_are_refused_by_name(dev: DevProcess) -> None:
+    """Each wrong command ends with an exit code other than 0 and words that name what was wrong; no trace of Python."""
+    assert (await command.run(["ortoo", "topic", "create", "t"], dev.address)).exit_code == 0
+    told = {}
+    for what, (words, expected) in WRONG.items():
+        outcome = await command.run(["ortoo", *words], dev.address)
+        missing = [word for word in expected if word not in outcome.error]
+        if outcome.exit_code == 0 or missing or "Traceback" in outcome.error or outcome.out:
+            told[what] = outcome
+    assert told == {}
+    described = await command.run(["ortoo", "topic", "describe", "t"], dev.address)
+    assert "0 messages" in described.out
+
+
+async def test_second_dev_on_the_same_folder_or_port_is_refused(dev: DevProcess, tmp_path: Path) -> None:
+    """A second `ortoo dev` says which folder or port is taken and ends; the first one goes on."""
+    for words, expected in (
+        (["--data-dir", str(tmp_path / "data"), "--listen-address", "127.0.0.1:0"], "stop it, or give"),
+        (["--data-dir", str(tmp_path / "other"), "--listen-address", dev.address], "the port is taken"),
+    ):
+        outcome = await command.run(["ortoo", "dev", *words], dev.address)
+        assert outcome.exit_code != 0
+        assert expected in outcome.error
+        assert "Traceback" not in outcome.error
+    assert (await command.run(["ortoo", "topic", "create", "t"], dev.address)).exit_code == 0
