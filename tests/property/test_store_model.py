@@ -19,7 +19,7 @@ from ortoo.testing.crash_points import FATES, quiet
 from ortoo.testing.disk_image import KEEP_EVERYTHING
 from ortoo.testing.memory_disk import MemoryDisk
 from ortoo.testing.store_model import observe
-from ortoo.testing.store_workload import FOLDER
+from ortoo.testing.store_workload import FOLDER, NEEDED
 from ortoo.testing.virtual_clock import VirtualClock
 from tests.property.slow_store import SlowStore, refusal
 
@@ -82,12 +82,13 @@ class Run:
             expected()
         except OrtooError as error:
             refused = refusal(error)
-        answer, error = None, None
+        answer: object = None
+        failure: OrtooError | None = None
         try:
             answer = await actual
-        except OrtooError as raised:
-            error = raised
-        assert (refusal(error) if error else None) is refused, error or answer
+        except OrtooError as error:
+            failure = error
+        assert (refusal(failure) if failure else None) is refused, failure or answer
         return answer
 
     def _batch(self, count: int, length: int, producer_id: int = 0, first_sequence: int = 0) -> SealedBatch:
@@ -208,7 +209,7 @@ class Run:
             await self.store.close()
             if how == "without caches":
                 for name in self.disk.list(FOLDER):
-                    if name == "clean" or name.endswith(".idx"):
+                    if not name.endswith(NEEDED):
                         self.disk.remove(FOLDER / name)
             self.disk = self.disk.crashed(Randomness(0), KEEP_EVERYTHING)
             await self._open()

@@ -28,7 +28,7 @@ from ortoo.testing.disk_image import KEEP_EVERYTHING, KEEP_NOTHING, DiskImage, F
 from ortoo.testing.log_fold import Folded, Frame, fold_from_scratch, folded, frames_written
 from ortoo.testing.memory_disk import MemoryDisk
 from ortoo.testing.store_model import NEVER, Broken, History, Sent, check, observe
-from ortoo.testing.store_workload import FOLDER, Workload, opened
+from ortoo.testing.store_workload import FOLDER, NEEDED, Workload, opened
 from ortoo.testing.virtual_clock import EPOCH_MS, VirtualClock
 
 FATES = (
@@ -120,7 +120,7 @@ def _check_state(recording: Recording, point: int, disk: MemoryDisk) -> bool:
         if without_caches:
             disk = disk.crashed(Randomness(0), KEEP_EVERYTHING)
             for name in disk.list(FOLDER):
-                if name == "clean" or name.endswith(".idx"):
+                if not name.endswith(NEEDED):
                     disk.remove(FOLDER / name)
         found = recover(disk, FOLDER, repairs=False)
         if found.catalog.damages or found.skips:

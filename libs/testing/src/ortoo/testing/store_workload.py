@@ -19,13 +19,15 @@ from ortoo.testing.virtual_clock import VirtualClock
 
 FOLDER = Path("/store")
 SETTINGS = StoreSettings(
-    segment_bytes=16 << 10, headroom_bytes=0, recent_bytes=8 << 10, retention_age_ms=0, retention_bytes=80 << 10,
-    retention_interval_ms=150, checkpoint_records=120, checkpoint_slice_bytes=400, idle_mark_ms=50,
+    segment_bytes=16 << 10, headroom_bytes=0, recent_bytes=8 << 10, retention_age_ms=0, retention_bytes=48 << 10,
+    retention_interval_ms=450, checkpoint_records=120, checkpoint_slice_bytes=400, idle_mark_ms=50,
     flush_interval_ms=40, threads=False,
 )  # fmt: skip
 TOPICS = {11: ("orders", 20), 12: ("payments", 20), 13: ("visits", 10)}
 GROUPS = ("billing", "search", "audit")
 PRODUCERS = 3
+NEEDED = (".seg", "identity")
+"""Files that are no caches."""
 
 Producer = tuple[int, int, int]
 """(topic id, queue id, producer id)."""
@@ -64,7 +66,7 @@ class Workload:
                 await self._put_topic(topic_id, name, queue_count, 1)
         for _ in range(steps):
             await self._choose(
-                (50, self._burst), (16, self._pause), (8, self._read), (8, self._refused), (5, self._change_topics),
+                (50, self._burst), (16, self._pause), (8, self._read), (8, self._refused), (8, self._change_topics),
                 (3, self._long_pause), (2, self._restart), (2, self._big),
             )()  # fmt: skip
             self._note_begins()
@@ -127,7 +129,7 @@ class Workload:
         await self._store.close()
         if self._chance.below(2):
             for name in self._disk.list(FOLDER):
-                if name == "clean" or (name.endswith(".idx") and self._chance.below(2)):
+                if not name.endswith(NEEDED) and self._chance.below(2):
                     self._disk.remove(FOLDER / name)
         self._store = await opened(self._disk, self._clock)
 

@@ -1,0 +1,89 @@
+"""The store stopped at hundreds of points and damaged in hundreds of places: the short form of `make crash`."""
+
+import pytest
+
+from ortoo.common.randomness import Randomness
+from ortoo.testing.crash_points import enumerate_points, images, main, quiet, record
+from ortoo.testing.damage_points import Place, build, check_place, choose
+from ortoo.testing.damage_points import Report as DamageReport
+from ortoo.testing.disk_image import SyncData, SyncFolder, Write
+from ortoo.testing.log_fold import frames_written
+
+
+def test_a_crash_after_any_operation_loses_nothing_acknowledged() -> None:
+    """G1, G3, G4, G10, G11: every start succeeds, dense offsets, same bytes, state as folded from scratch."""
+    report = enumerate_points(1, points_max=300, every=6, variants=2, lives=1, steps=60)
+    assert report.points == report.starts == 300
+    assert report.torn_tails > 20
+    assert report.second_lives == 1
+    assert report.messages_checked > 50_000
+
+
+def test_a_run_is_repeated_exactly_by_its_seed() -> None:
+    """The same seed gives the same operations, so that a point can be looked at again."""
+    with quiet():
+        first, again = record(5, steps=15), record(5, steps=15)
+    assert first.operations == again.operations
+    assert first.history == again.history
+    assert first.operations != record(6, steps=15).operations
+
+
+def test_the_workload_is_a_mixed_one() -> None:
+    """The recorded run has many queues, offsets, topics that come and go, retention and refusals."""
+    with quiet():
+        recording = record(1)
+    sent = recording.history.sends
+    assert len({one.key for one in sent}) >= 40
+    assert sum(one.refused for one in sent) > 5
+    assert len(recording.history.offsets) > 20
+    assert any(wish.value is None for wishes in recording.history.topics.values() for wish in wishes)
+    assert any(begin > 0 for _, begins in recording.history.begins for begin in begins.values())
+    kinds = [type(one) for one in recording.operations]
+    assert min(kinds.count(Write), kinds.count(SyncData)) > 100
+    assert kinds.count(SyncFolder) > 20
+    assert {header.kind for header, _ in frames_written(recording.operations).values()} == {1, 2, 3, 4}
+
+
+def test_the_image_at_a_point_is_that_of_the_run() -> None:
+    """After all operations the image holds what the run left."""
+    with quiet():
+        recording = record(2, steps=10)
+    for _, image in images(recording, [len(recording.operations)]):
+        assert image.used_bytes() > 10_000
+
+
+def test_the_command_says_what_it_checked(capsys: pytest.CaptureFixture[str]) -> None:
+    """One line with the choices, to repeat the run, and one with the figures."""
+    assert main(["--points", "6", "--every", "30", "--steps", "12"]) == 0
+    out = capsys.readouterr().out
+    assert "'seed': 1" in out
+    assert "points=6" in out
+
+
+def test_damage_anywhere_is_named_or_refused_and_never_served() -> None:
+    """G12: flipped bits, zeroed pages, garbage and cut files in any file, however the store was stopped."""
+    report = DamageReport()
+    with quiet():
+        pristine = build(1 << 20, 3)
+        for number in range(250):
+            check_place(pristine, choose(pristine, 3, number), number, report)
+    assert report.places == 250
+    assert report.named > 100
+    assert report.refused > 0
+    assert report.batches_read > 10_000
+
+
+def test_a_log_cut_at_any_byte_keeps_everything_before_the_cut() -> None:
+    """E-216: fifty random cuts of the last segment: it starts, keeps all before the cut frame, gives dense offsets."""
+    report = DamageReport()
+    chance = Randomness(50)
+    with quiet():
+        pristine = build(1 << 20, 4)
+        last = max(name for name in pristine.files if name.endswith(".seg"))
+        written = pristine.end_position - int(last.split(".")[0])
+        for number in range(50):
+            place = Place(last, chance.below(written), "cut file", ("after a kill", "without caches")[number % 2])
+            assert place.is_torn_tail(pristine)
+            check_place(pristine, place, number, report)
+    assert report.places == 50
+    assert report.named == report.refused == report.batches_lost == 0
