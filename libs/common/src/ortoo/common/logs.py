@@ -33,3 +33,8 @@ def get_logger(component: str) -> Logger:
     """A logger whose lines carry the component's name."""
     logger: Logger = structlog.get_logger(component=component)
     return logger
+
+
+if not structlog.is_configured():
+    # An application that uses the client finds nothing of ours on its standard output, and warnings on standard error.
+    configure(level="warning")

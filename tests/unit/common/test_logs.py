@@ -1,0 +1,22 @@
+"""A library is quiet until a process says how loud it may be."""
+
+import subprocess
+import sys
+
+PROGRAM = """
+from ortoo.common import logs
+log = logs.get_logger("planted")
+log.info("quiet")
+log.warning("loud")
+logs.configure(level="info")
+log.info("asked for")
+"""
+
+
+def test_a_program_that_says_nothing_about_logs_gets_warnings_on_stderr_alone() -> None:
+    """Standard output belongs to the application; news below a warning come only when they are asked for."""
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
+    assert done.stdout == ""
+    assert "quiet" not in done.stderr
+    assert "loud" in done.stderr
+    assert "asked for" in done.stderr
