@@ -19,7 +19,7 @@ DEMO_READY := $(VENV)/.demo-ready
 BENCH_READY := $(VENV)/.bench-ready
 
 QUICK_TESTS := tests/unit tests/property tests/golden tests/repo
-SLOW_TESTS := tests/contract tests/integration tests/e2e
+SLOW_TESTS := $(wildcard tests/contract tests/integration tests/e2e)
 BENCHES := cold_start produce end_to_end
 
 .PHONY: help setup demo dev check test bench crash protos protos-check docs clean
