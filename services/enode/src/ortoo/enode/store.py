@@ -272,6 +272,7 @@ class Store:
                 "appended_bytes": self._engine.committer.appended_bytes,
                 "pending_bytes": appender.pending_bytes,
                 "flushes": appender.flushes,
+                "flush_ms": int(appender.flush_s * 1000),
                 "fetches": self._fetches,
                 "waiting_fetches": self._engine.waiting.count,
                 "batches_from_memory": self._reader.hits,

@@ -64,6 +64,8 @@ class Appender:
         """Why sends are refused until there is space; empty while there is."""
         self.pending_bytes = 0
         self.flushes = 0
+        self.flush_s = 0.0
+        """How long flushes took, all together."""
         self._settings = settings
         self._clock = clock
         self._work = work
@@ -75,6 +77,7 @@ class Appender:
         self._flushing: Group | None = None
         self._handover_scheduled = False
         self._wanted = False
+        self._handed_over_s = 0.0
         self._retry: Group | None = None
         self._changes: list[bytes] = []
         self._changed: list[Change] = []
@@ -289,6 +292,7 @@ class Appender:
             return
         self._flushing = group
         group.declare_durable_below(self.durable_position)
+        self._handed_over_s = self._clock.monotonic_s()
         self._work.flush(group, self._done)
 
     def _done(self, group: Group, error: BaseException | None) -> None:
@@ -302,6 +306,7 @@ class Appender:
             return
         if group.parts:
             self.flushes += 1
+            self.flush_s += self._clock.monotonic_s() - self._handed_over_s
             self.durable_position = group.end_position
             self.pending_bytes -= group.bytes
         if self._wanted or len(self._groups) > 1:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, Protocol, TypeVar
 
+from ortoo.common.errors import Unavailable
 from ortoo.enode.log.group import Group
 
 P = ParamSpec("P")
@@ -33,6 +34,7 @@ class ThreadedDiskWork:
     def __init__(self, loop: asyncio.AbstractEventLoop, *, read_threads: int) -> None:
         """Start the flush thread; the others start when needed."""
         self._loop = loop
+        self._closed = False
         self._groups: queue.SimpleQueue[tuple[Group, Done] | None] = queue.SimpleQueue()
         self._pool = ThreadPoolExecutor(read_threads, thread_name_prefix="disk")
         self._thread = threading.Thread(target=self._flush_groups, name="flush", daemon=True)
@@ -44,6 +46,8 @@ class ThreadedDiskWork:
 
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `work` in one of the threads. A cancelled caller still waits for it: nothing runs behind its back."""
+        if self._closed:
+            raise Unavailable("the store is closed")
         running = self._loop.run_in_executor(self._pool, lambda: work(*args, **kwargs))
         try:
             return await asyncio.shield(running)
@@ -53,6 +57,7 @@ class ThreadedDiskWork:
 
     def close(self) -> None:
         """Finish what was handed over, then end the threads."""
+        self._closed = True
         self._groups.put(None)
         self._thread.join()
         self._pool.shutdown(wait=True)

@@ -61,7 +61,7 @@ class Reader:
         """
         run = queue.run_with(from_offset)
         segment = run.segment if run is not None else self._catalog.active
-        segment.acquire()
+        _acquire(segment)
         try:
             rows = queue.rows if run is None else run.rows
             if rows is None:
@@ -71,7 +71,7 @@ class Reader:
                 raise self._hole(queue, from_offset, rows, -1 - row)
             return await self._read_rows(queue, segment, rows, row, bytes_max)
         except OSError as error:
-            raise Unavailable(f"the log cannot be read now: {error}", retry_after_ms=100) from error
+            raise _unreadable(error) from error
         finally:
             segment.release()
 
@@ -79,11 +79,11 @@ class Reader:
         """The first offset stored at or after a time; the end of the queue if there is none."""
         for run in queue.runs:
             if run.last_stored_at_ms >= stored_at_ms:
-                run.segment.acquire()
+                _acquire(run.segment)
                 try:
                     rows = run.rows or await self._rows_of(run)
                 except OSError as error:
-                    raise Unavailable(f"the queue index cannot be read now: {error}") from error
+                    raise _unreadable(error) from error
                 finally:
                     run.segment.release()
                 return rows.first_offsets[rows.find_time(stored_at_ms)]
@@ -188,6 +188,17 @@ class Reader:
             f"no batch holds offset {offset}: the place it lay in is damaged; reading can go on at offset {resume}",
             field="from_offset",
         )
+
+
+def _acquire(segment: Segment) -> None:
+    try:
+        segment.acquire()
+    except OSError as error:
+        raise _unreadable(error) from error
+
+
+def _unreadable(error: OSError) -> Unavailable:
+    return Unavailable(f"the log cannot be read now: {error}", retry_after_ms=100)
 
 
 def _damaged(damage: Damage, begin_offset: int, end_offset: int) -> DataLoss:

@@ -78,7 +78,9 @@ class Segment:
         return self.file.read(position - self.base, length)
 
     def acquire(self) -> None:
-        """Keep the file open while somebody reads."""
+        """Open the file, and keep it open while somebody reads. Errors: OSError."""
+        if self._file is None:
+            self._file = self.disk.open(self.path)
         self.readers += 1
 
     def release(self) -> None:
