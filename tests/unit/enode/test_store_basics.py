@@ -10,6 +10,7 @@ from ortoo.common.errors import Conflict, Fenced, Invalid, NotFound, OutOfRange,
 from ortoo.common.randomness import Randomness
 from ortoo.common.sealed_batch import SealedBatch, crc32c
 from ortoo.enode.disk import RealDisk
+from ortoo.enode.state.changes import OffsetsCommitted
 from ortoo.enode.store import FlushMode, Store, StoreSettings, TopicCopy
 
 TOPIC = 77
@@ -206,3 +207,19 @@ async def test_closing_ends_waiting_fetches_and_refuses_later_calls(tmp_path: Pa
     with pytest.raises(Unavailable):
         await store.commit_offsets(TOPIC, "g", {0: 1})
     assert not store.describe().writable
+
+
+@pytest.mark.parametrize("lose_caches", [True, False])
+async def test_a_batch_and_what_it_consumes_are_one_transition(tmp_path: Path, lose_caches: bool) -> None:
+    """State changes in a batch's frame are applied with it, now and by each later fold; its bytes stay whole."""
+    store = await opened(tmp_path)
+    change = OffsetsCommitted(TOPIC, "timers", 0, ((2, 41),))
+    await store.append(TOPIC, 0, batch(b"due message"), consumes=(change,))
+    assert store.query_offsets(TOPIC, "timers") == {2: 41}
+    await store.close()
+    if lose_caches:
+        (tmp_path / "clean").unlink()
+    store = await opened(tmp_path)
+    assert store.query_offsets(TOPIC, "timers") == {2: 41}
+    assert await read_all(store) == [(0, b"due message")]
+    await store.close()

@@ -46,6 +46,10 @@ class Committer:
         woken: dict[QueueLog, None] = {}
         for entry in group.entries:
             header = entry.header
+            if entry.changes:
+                for change in entry.changes:
+                    self._apply(change)
+                self._housekeeping.count_changes(len(entry.changes))
             if entry.batch is not None:
                 queue: QueueLog = entry.queue
                 first_offset, stored_at_ms, position = header.first_offset, header.stored_at_ms, header.position
@@ -61,10 +65,6 @@ class Committer:
                 self.appended_bytes += header.length
                 if queue.waiters:
                     woken[queue] = None
-            elif entry.changes:
-                for change in entry.changes:
-                    self._apply(change)
-                self._housekeeping.count_changes(len(entry.changes))
             elif entry.slice_at is not None:
                 catalog.add_slice(entry.slice_at)
             if header.flags & Flag.SEGMENT_END:

@@ -7,7 +7,7 @@ from pathlib import Path
 from ortoo.common.clock import Clock
 from ortoo.common.errors import Invalid, NotFound, OutOfRange, Unavailable
 from ortoo.common.randomness import Randomness
-from ortoo.common.sealed_batch import SealedBatch
+from ortoo.common.sealed_batch import SealedBatch, crc32c
 from ortoo.enode.answers import (
     Appended,
     Damage,
@@ -24,7 +24,7 @@ from ortoo.enode.log.catalog import QueueLog
 from ortoo.enode.log.frame import Kind, new_header
 from ortoo.enode.log.key_index import KIND_KEY, KIND_MESSAGE_ID
 from ortoo.enode.log.key_search import FoundMessage, Query, Stretch
-from ortoo.enode.state.changes import OffsetsCommitted, TopicGone, WindowBatch
+from ortoo.enode.state.changes import Change, OffsetsCommitted, TopicGone, WindowBatch, encode_changes
 from ortoo.enode.state.dedup import Duplicate
 from ortoo.enode.state.topics import put
 from ortoo.enode.store_settings import FlushMode, StoreSettings
@@ -79,10 +79,17 @@ class Store:
         self._fetches = 0
 
     async def append(
-        self, topic_id: int, queue_id: int, batch: SealedBatch, *, flush_mode: FlushMode = FlushMode.DEFAULT
+        self,
+        topic_id: int,
+        queue_id: int,
+        batch: SealedBatch,
+        *,
+        flush_mode: FlushMode = FlushMode.DEFAULT,
+        consumes: tuple[Change, ...] = (),
     ) -> Appended:
         """Store one batch; the caller has run `batch.check()`. Returns when `flush_mode` says so.
 
+        `consumes` are state changes that happen together with it, in the same frame: both or neither.
         Batches of one queue get their offsets in the order of the calls. Cancelling the caller does not cancel an
         accepted append. A batch with a producer id that was stored before answers its first place.
         Errors: NotFound (field "topic_id", "queue_id", or "batch.producer_id" for a forgotten producer); Invalid
@@ -96,7 +103,8 @@ class Store:
         key = (topic_id, queue_id, batch.producer_id)
         if flush_mode is FlushMode.DEFAULT:
             flush_mode = self._settings.flush_mode
-        length = len(batch.records)
+        prefix = encode_changes([change.encoded() for change in consumes]) if consumes else b""
+        length = len(prefix) + len(batch.records)
         if batch.producer_id and (again := self._again(key, batch)) is not None:
             return await self._answer_again(again, flush_mode)
         appender.check_load(length)
@@ -114,7 +122,9 @@ class Store:
             durable_below=appender.durable_position,
             store_open=appender.store_open,
             stored_at_ms=stored_at_ms,
-            length=length,
+            length=len(batch.records),
+            prefix_length=len(prefix),
+            prefix_crc=crc32c(prefix) if prefix else 0,
             payload_crc=batch.records_crc32c,
             topic_id=topic_id,
             queue_id=queue_id,
@@ -129,7 +139,7 @@ class Store:
                 key, WindowBatch(batch.first_sequence, batch.count, first_offset, stored_at_ms, batch.records_crc32c)
             )
         queue.next_offset = first_offset + batch.count
-        appender.append_batch(header, batch, queue)
+        appender.append_batch(header, batch, queue, prefix, consumes)
         answer = Appended(first_offset, stored_at_ms, flush_mode)
         if flush_mode is FlushMode.ASYNC:
             appender.flush_due.set()

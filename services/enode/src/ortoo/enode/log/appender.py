@@ -163,9 +163,15 @@ class Appender:
 
     # accepting; the caller made sure of room
 
-    def append_batch(self, header: FrameHeader, batch: SealedBatch, queue: object) -> None:
-        """Accept a messages frame that `header` describes; its position is the appended position."""
-        self._append(header, (batch.records,), lambda it: Entry(it, batch, (), queue))
+    def append_batch(
+        self, header: FrameHeader, batch: SealedBatch, queue: object, prefix: bytes, changes: tuple[Change, ...]
+    ) -> None:
+        """Accept a messages frame that `header` describes; its position is the appended position.
+
+        `prefix` is `changes` encoded: what happens together with the batch.
+        """
+        body = (prefix, batch.records) if prefix else (batch.records,)
+        self._append(header, body, lambda it: Entry(it, batch, changes, queue))
 
     def append_mark(self, flags: int = 0) -> None:
         """Accept a mark."""
