@@ -1,6 +1,7 @@
 """The enode as a process: what it accepts, what it refuses to start with, and how it ends."""
 
 import asyncio
+import json
 import shutil
 import sys
 import tomllib
@@ -77,7 +78,7 @@ async def test_kill_and_start_keeps_what_was_acknowledged(enode: RoleProcess) ->
     assert {b.batch.records for b in batches} == {BATCH.records}
 
 
-@pytest.mark.parametrize("cuts", [5, pytest.param(50, marks=pytest.mark.crash)])
+@pytest.mark.parametrize("cuts", [3, pytest.param(50, marks=pytest.mark.crash)])
 async def test_torn_tail_is_cut_and_written_on(enode: RoleProcess, tmp_path: Path, cuts: int) -> None:
     """Killed, and the last segment cut at a random byte: what lies before the cut is kept, offsets go on densely."""
     randomness = Randomness(cuts)
@@ -240,6 +241,24 @@ async def test_wrong_file_is_refused_by_name(tmp_path: Path) -> None:
         code, _, error = await output("-c", str(file))
         assert code == EXIT_REFUSED
         assert reason in error
+
+
+async def test_store_is_read_and_checked_without_the_server(enode: RoleProcess) -> None:
+    """`inspect` prints what a killed enode's folder holds, `repair` finds nothing wrong; both explain themselves."""
+    await enode.start()
+    await appended(enode.address, 3)
+    await enode.kill()
+    code, out, _ = await output("inspect", str(enode.data))
+    found = [json.loads(line) for line in out.splitlines()]
+    queue = next(line for line in found if line["type"] == "queue" and line["queue_id"] == 0)
+    assert (code, queue["end_offset"]) == (0, 30)
+    assert (await output("repair", str(enode.data)))[:2] == (0, "nothing is wrong\n")
+    for tool in ("inspect", "repair"):
+        code, out, _ = await output(tool, "-h")
+        assert (code, "usage:" in out) == (0, True)
+        code, _, error = await output(tool, str(enode.data / "nowhere"))
+        assert code != 0
+        assert "nowhere" in error
 
 
 async def test_command_line_explains_itself() -> None:

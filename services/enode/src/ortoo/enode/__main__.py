@@ -10,9 +10,9 @@ from ortoo.enode.app import open_enode
 
 def main() -> int:
     """Do what the command line says; returns the exit code."""
+    if sys.argv[1:] and sys.argv[1] in command_line.TOOLS:
+        return command_line.run_tool(sys.argv[1], sys.argv[2:])
     arguments = command_line.parse(sys.argv[1:])
-    if arguments.command:
-        return command_line.run_tool(arguments)
     try:
         loaded = command_line.settings_of(arguments)
     except OrtooError as error:

@@ -14,6 +14,8 @@ from ortoo.common.service import EXIT_REFUSED
 from ortoo.common.settings import Loaded
 from ortoo.enode.settings import IMPORTANT, Settings, load
 
+TOOLS = ("inspect", "repair")
+
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
@@ -22,19 +24,17 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """Read the command line; ends the process on `-h` and on what cannot be understood."""
-    parser = _Parser(prog="ortoo-enode", description="A storage node of Ortoo.")
+    """Read the server's command line; ends the process on `-h` and on what cannot be understood."""
+    parser = _Parser(
+        prog="ortoo-enode",
+        description="A storage node of Ortoo.",
+        epilog="`ortoo-enode inspect DIR` reads a store without the server; `ortoo-enode repair DIR` shows what is "
+        "damaged in one, and mends it when told to. Each has its own -h.",
+    )
     parser.add_argument("-c", dest="file", type=Path, metavar="FILE", help="settings file, TOML")
     parser.add_argument("-n", dest="namesrv", metavar="HOST:PORT", help="name server, several separated by ;")
     parser.add_argument("-p", dest="print_all", action="store_true", help="print all settings and where they come from")
     parser.add_argument("-m", dest="print_important", action="store_true", help="print the important settings")
-    tools = parser.add_subparsers(dest="command", metavar="{inspect,repair}")
-    for name, about in (
-        ("inspect", "read a store without the server, as JSON lines"),
-        ("repair", "show what is damaged in a store, and mend it when told to"),
-    ):
-        tool = tools.add_parser(name, help=about, add_help=False)
-        tool.add_argument("arguments", nargs=argparse.REMAINDER)
     return parser.parse_args(arguments)
 
 
@@ -43,11 +43,11 @@ def settings_of(arguments: argparse.Namespace) -> Loaded[Settings]:
     return load(file=arguments.file, overrides={"namesrv_address": arguments.namesrv})
 
 
-def run_tool(arguments: argparse.Namespace) -> int:
-    """Run `inspect` or `repair`; each parses the rest of the command line itself."""
-    module = importlib.import_module(f"ortoo.enode.{arguments.command}")
+def run_tool(name: str, arguments: Sequence[str]) -> int:
+    """Run one of TOOLS; each parses the rest of the command line itself."""
+    module = importlib.import_module(f"ortoo.enode.{name}")
     try:
-        code: int = module.main(arguments.arguments)
+        code: int = module.main(arguments)
     except OrtooError as error:
         sys.stderr.write(f"error: {error}\n")
         return EXIT_REFUSED
