@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ortoo.client import ConsumerSettings, ProducerSettings, Sending, connect
@@ -61,8 +61,8 @@ class KillRun:
                     background.spawn(f"consumer {number}", self._consume())
                 producers = [background.spawn(f"producer {n}", self._produce(n)) for n in range(PRODUCERS)]
                 await self._until(lambda: len(self.ledger.acknowledged) > PROGRESS_MESSAGES, "the first messages")
-                for role in self._order(kills_of_each_role):
-                    await self._kill_and_restart(role, admin)
+                for roles in self._order(kills_of_each_role):
+                    await self._kill_and_restart(roles, admin)
                 self._stop_sending.set()
                 async with asyncio.timeout(PATIENCE_S):
                     await asyncio.gather(*producers)
@@ -72,29 +72,32 @@ class KillRun:
             self.ledger.audit(await self._stored(channels))
         return self.ledger
 
-    def _order(self, kills_of_each_role: int) -> list[RoleProcess]:
-        """Each role so many times, shuffled; of several enodes or snodes, one by chance."""
+    def _order(self, kills_of_each_role: int) -> list[Sequence[RoleProcess]]:
+        """Each role so many times, shuffled; of several enodes or snodes, one by chance; at last all at once."""
         kinds = [[self._cluster.namesrv], list(self._cluster.enodes), list(self._cluster.snodes)] * kills_of_each_role
-        order = []
+        order: list[Sequence[RoleProcess]] = []
         while kinds:
             several = kinds.pop(self._randomness.below(len(kinds)))
-            order.append(several[self._randomness.below(len(several))])
-        return order
+            order.append([several[self._randomness.below(len(several))]])
+        return [*order, self._cluster.roles]
 
-    async def _kill_and_restart(self, role: RoleProcess, admin: admin_pb2_grpc.AdminServiceStub) -> None:
+    async def _kill_and_restart(self, roles: Sequence[RoleProcess], admin: admin_pb2_grpc.AdminServiceStub) -> None:
+        names = ", ".join(role.folder.name for role in roles)
         with contextlib.suppress(Exception):  # a cluster that is recovering may not answer; then the old floor holds
             self.ledger.offsets_are(await self._committed(admin))
         await self._clock.sleep(self._randomness.uniform(0, 0.1))
-        await role.kill()
-        self.kills.append(role.folder.name)
+        for role in roles:
+            await role.kill()
+        self.kills.append(names)
         await self._clock.sleep(self._randomness.uniform(0, 0.3))
-        await role.start()
-        self._say(f"{len(self.kills):3}  killed {role.folder.name}; {self.ledger.summary()}")
+        for role in roles:
+            await role.start()
+        self._say(f"{len(self.kills):3}  killed {names}; {self.ledger.summary()}")
         wanted = len(self.ledger.acknowledged) + 1 + self._randomness.below(2 * PROGRESS_MESSAGES)
         delivered = len(self.ledger.deliveries) + 1
         await self._until(
             lambda: len(self.ledger.acknowledged) >= wanted and len(self.ledger.deliveries) >= delivered,
-            f"messages to flow again after {role.folder.name} was killed",
+            f"messages to flow again after {names} was killed",
         )
 
     async def _produce(self, number: int) -> None:

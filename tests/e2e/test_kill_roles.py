@@ -8,7 +8,7 @@ from tests.e2e.kill_roles import kill_roles
 
 
 async def test_three_kills_of_each_role_lose_nothing(tmp_path: Path) -> None:
-    """Each role is killed three times at random; every promise of the ledger holds (G1, G2, G3, G4, G10)."""
+    """Each role killed three times at random, and all at once: every promise holds (G1, G2, G3, G4, G10)."""
     ledger = await kill_roles(tmp_path, seed=3, kills=3)
     assert ledger.faults == []
     assert len(ledger.acknowledged) + len(ledger.unknown) == ledger.sent
@@ -19,6 +19,6 @@ async def test_three_kills_of_each_role_lose_nothing(tmp_path: Path) -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", [1, 2])
 async def test_twenty_kills_of_each_role_lose_nothing(tmp_path: Path, seed: int) -> None:
-    """Each role is killed twenty times at random, beside two enodes; every promise of the ledger holds."""
+    """Each role killed twenty times at random, with two enodes, and all at once: every promise holds."""
     ledger = await kill_roles(tmp_path, seed=seed, kills=20, enodes=2)
     assert ledger.faults == []

@@ -83,42 +83,40 @@ async def test_wrong_settings_file_is_refused_by_name(tmp_path: Path, role: str)
         assert reason in caught.value.log
 
 
-async def test_taken_port_is_refused_by_every_role(tmp_path: Path) -> None:
+async def test_taken_port_is_refused_by_every_role(processes: ProcessCluster, tmp_path: Path) -> None:
     """No role shares its port, with anybody."""
-    async with process_cluster(tmp_path) as cluster:
-        for role in cluster.roles:
-            environ = {name: value for name, value in role.environ.items() if name == "NAMESRV_ADDRESS"}
-            second = RoleProcess(role.role, tmp_path / f"second-{role.role}", environ)
-            second.address = role.address
-            second.environ["NAME"] = f"second-{role.role}"
-            with pytest.raises(DidNotStart) as caught:
-                await second.start()
-            assert caught.value.exit_code == EXIT_REFUSED
-            assert f"cannot listen on {role.address}: the port is taken" in caught.value.log
-            assert role.alive
+    for role in processes.roles:
+        environ = {name: value for name, value in role.environ.items() if name == "NAMESRV_ADDRESS"}
+        second = RoleProcess(role.role, tmp_path / f"second-{role.role}", environ)
+        second.address = role.address
+        second.environ["NAME"] = f"second-{role.role}"
+        with pytest.raises(DidNotStart) as caught:
+            await second.start()
+        assert caught.value.exit_code == EXIT_REFUSED
+        assert f"cannot listen on {role.address}: the port is taken" in caught.value.log
+        assert role.alive
 
 
-async def test_frozen_enode_costs_time_but_no_message(tmp_path: Path) -> None:
+async def test_frozen_enode_costs_time_but_no_message(processes: ProcessCluster) -> None:
     """While an enode is frozen its senders wait or retry; when it goes on, everything sent is stored once (G4, G13)."""
-    async with process_cluster(tmp_path) as cluster:
-        created = await grpcurl.call(cluster.address, "ortoo.v1.AdminService/CreateTopic", {"name": "t"})
-        assert created.exit_code == 0, created.error
-        async with connect(cluster.address) as mq, mq.producer("t") as producer:
-            await producer.send(b"before")
-            cluster.enode.freeze()
-            sendings = await producer.send_many([b"during %d" % n for n in range(100)])
-            refused = await grpcurl.call(
-                cluster.address,
-                "ortoo.v1.ProducerService/Publish",
-                {"topic": "t", "messages": [{"body": "aGVsbG8="}]},
-            )
-            assert "enode-0" in refused.error
-            cluster.enode.thaw()
-            async with asyncio.timeout(60):
-                receipts = [await sending for sending in sendings]
-        assert len({(r.queue, r.offset) for r in receipts}) == 100
-        bodies = await everything(cluster.address, 101)
-        assert sorted(bodies - {b"hello"}) == sorted({b"before", *(b"during %d" % n for n in range(100))})
+    created = await grpcurl.call(processes.address, "ortoo.v1.AdminService/CreateTopic", {"name": "t"})
+    assert created.exit_code == 0, created.error
+    async with connect(processes.address) as mq, mq.producer("t") as producer:
+        await producer.send(b"before")
+        processes.enode.freeze()
+        sendings = await producer.send_many([b"during %d" % n for n in range(100)])
+        refused = await grpcurl.call(
+            processes.address,
+            "ortoo.v1.ProducerService/Publish",
+            {"topic": "t", "messages": [{"body": "aGVsbG8="}]},
+        )
+        assert "enode-0" in refused.error
+        processes.enode.thaw()
+        async with asyncio.timeout(60):
+            receipts = [await sending for sending in sendings]
+    assert len({(r.queue, r.offset) for r in receipts}) == 100
+    bodies = await everything(processes.address, 101)
+    assert sorted(bodies - {b"hello"}) == sorted({b"before", *(b"during %d" % n for n in range(100))})
 
 
 async def everything(address: str, count: int) -> set[bytes]:
