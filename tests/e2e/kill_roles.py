@@ -23,7 +23,8 @@ from ortoo.common.grpc_channels import Channels
 from ortoo.common.randomness import Randomness
 from ortoo.common.record_view import open_batch
 from ortoo.common.sealed_batch import SealedBatch
-from ortoo.testing.processes import ProcessCluster, RoleProcess, process_cluster
+from ortoo.testing import command
+from ortoo.testing.processes import RoleProcess, process_cluster
 from ortoo.v1 import admin_pb2, admin_pb2_grpc, consumer_pb2, consumer_pb2_grpc, namesrv_pb2, topic_pb2
 from tests.e2e.ledger import Ledger, Place
 
@@ -41,10 +42,15 @@ Say = Callable[[str], object]
 class KillRun:
     """One run against one cluster of processes."""
 
-    def __init__(self, cluster: ProcessCluster, randomness: Randomness, say: Say) -> None:
+    def __init__(
+        self, address: str, victims: Sequence[Sequence[RoleProcess]], *, enodes: int, randomness: Randomness, say: Say
+    ) -> None:
+        """Work through the snode at `address`; `victims` are the processes to kill, those of one role together."""
         self.ledger = Ledger()
         self.kills: list[str] = []
-        self._cluster = cluster
+        self._address = address
+        self._victims = victims
+        self._enodes = enodes
         self._randomness = randomness
         self._say = say
         self._clock = SystemClock()
@@ -54,7 +60,7 @@ class KillRun:
     async def run(self, kills_of_each_role: int) -> Ledger:
         """Produce, consume, kill, wait for the rest, audit."""
         async with Channels() as channels:
-            admin = admin_pb2_grpc.AdminServiceStub(channels.to(self._cluster.address))
+            admin = admin_pb2_grpc.AdminServiceStub(channels.to(self._address))
             await admin.CreateTopic(namesrv_pb2.CreateTopicRequest(name=TOPIC, read_queue_count=QUEUES))
             async with Background("run") as background:
                 for number in range(CONSUMERS):
@@ -74,12 +80,12 @@ class KillRun:
 
     def _order(self, kills_of_each_role: int) -> list[Sequence[RoleProcess]]:
         """Each role so many times, shuffled; of several enodes or snodes, one by chance; at last all at once."""
-        kinds = [[self._cluster.namesrv], list(self._cluster.enodes), list(self._cluster.snodes)] * kills_of_each_role
+        kinds = [several for several in self._victims for _ in range(kills_of_each_role)]
         order: list[Sequence[RoleProcess]] = []
         while kinds:
             several = kinds.pop(self._randomness.below(len(kinds)))
             order.append([several[self._randomness.below(len(several))]])
-        return [*order, self._cluster.roles]
+        return [*order, [role for several in self._victims for role in several]]
 
     async def _kill_and_restart(self, roles: Sequence[RoleProcess], admin: admin_pb2_grpc.AdminServiceStub) -> None:
         names = ", ".join(role.folder.name for role in roles)
@@ -103,7 +109,7 @@ class KillRun:
     async def _produce(self, number: int) -> None:
         count = 0
         settings = ProducerSettings(linger_ms=1)
-        async with connect(self._cluster.address) as mq, mq.producer(TOPIC, settings) as producer:
+        async with connect(self._address) as mq, mq.producer(TOPIC, settings) as producer:
             while not self._stop_sending.is_set():
                 count += CHUNK_MESSAGES
                 numbers = range(count - CHUNK_MESSAGES, count)
@@ -124,7 +130,7 @@ class KillRun:
 
     async def _consume(self) -> None:
         settings = ConsumerSettings(from_first=True, ack_interval_ms=20, unfinished_messages_max=500)
-        async with connect(self._cluster.address) as mq, mq.consumer(GROUP, TOPIC, settings) as consumer:
+        async with connect(self._address) as mq, mq.consumer(GROUP, TOPIC, settings) as consumer:
             async for batch in consumer.batches():
                 place = (batch.queue.enode, batch.queue.queue_id)
                 for offset, body in zip(batch.offsets, batch.bodies(), strict=True):
@@ -150,28 +156,39 @@ class KillRun:
 
     async def _stored(self, channels: Channels) -> dict[Place, list[tuple[int, bytes]]]:
         """Everything in the topic."""
-        stub = consumer_pb2_grpc.ConsumerServiceStub(channels.to(self._cluster.address))
+        stub = consumer_pb2_grpc.ConsumerServiceStub(channels.to(self._address))
         stored = {}
-        for enode in self._cluster.enodes:
+        for number in range(self._enodes):
             for queue_id in range(QUEUES):
-                queue = topic_pb2.Queue(topic=TOPIC, enode=enode.folder.name, queue_id=queue_id)
+                queue = topic_pb2.Queue(topic=TOPIC, enode=f"enode-{number}", queue_id=queue_id)
                 messages: list[tuple[int, bytes]] = []
                 async for part in stub.Fetch(consumer_pb2.FetchRequest(queue=queue)):
                     assert not part.HasField("failure"), part.failure
                     batch = part.batch
                     sealed = SealedBatch(batch.records, batch.records_crc32c, batch.count, batch.body_inflated_bytes)
                     messages += enumerate(open_batch(sealed).bodies(), part.first_offset)
-                stored[enode.folder.name, queue_id] = messages
+                stored[queue.enode, queue_id] = messages
         return stored
 
 
 async def kill_roles(folder: Path, *, seed: int, kills: int, enodes: int = 1, say: Say = lambda text: None) -> Ledger:
     """Run it in `folder`; the ledger's `faults` say which promises were broken."""
     async with process_cluster(folder, enodes=enodes) as cluster:
-        ledger = await KillRun(cluster, Randomness(seed), say).run(kills)
+        victims = ([cluster.namesrv], cluster.enodes, cluster.snodes)
+        run = KillRun(cluster.address, victims, enodes=enodes, randomness=Randomness(seed), say=say)
+        ledger = await run.run(kills)
         for role in cluster.roles:
             if await role.stop() != 0:
                 ledger.faults.append(f"{role.folder.name} did not stop cleanly")
+        return ledger
+
+
+async def kill_dev(folder: Path, *, seed: int, kills: int, say: Say = lambda text: None) -> Ledger:
+    """The same with `ortoo dev`, where all roles die together and snode and enode share a process."""
+    async with command.dev_process(folder / "dev") as dev:
+        ledger = await KillRun(dev.address, [[dev]], enodes=1, randomness=Randomness(seed), say=say).run(kills)
+        if await dev.stop() != 0:
+            ledger.faults.append("ortoo dev did not stop cleanly")
         return ledger
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.kill_roles import kill_roles
+from tests.e2e.kill_roles import kill_dev, kill_roles
 
 
 async def test_three_kills_of_each_role_lose_nothing(tmp_path: Path) -> None:
@@ -12,6 +12,13 @@ async def test_three_kills_of_each_role_lose_nothing(tmp_path: Path) -> None:
     ledger = await kill_roles(tmp_path, seed=3, kills=3)
     assert ledger.faults == []
     assert len(ledger.acknowledged) + len(ledger.unknown) == ledger.sent
+    assert ledger.unknown == set()
+
+
+async def test_kills_of_the_cluster_in_one_process_lose_nothing(tmp_path: Path) -> None:
+    """`ortoo dev`, in which the snode calls the store without the wire, killed four times: every promise holds."""
+    ledger = await kill_dev(tmp_path, seed=4, kills=3)
+    assert ledger.faults == []
     assert ledger.unknown == set()
 
 

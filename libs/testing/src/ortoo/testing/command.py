@@ -6,12 +6,12 @@ import os
 import re
 import signal
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 from ortoo.testing import grpcurl
+from ortoo.testing.processes import RoleProcess
 
 TIMEOUT_S = 30.0
 
@@ -63,52 +63,30 @@ async def run(
     return Outcome(process.returncode, (out + rest).decode(), error.decode())
 
 
-@dataclass(slots=True)
-class DevProcess:
-    """A running `ortoo dev`."""
+class DevProcess(RoleProcess):
+    """`ortoo dev`: the whole cluster in one process."""
 
-    address: str
-    process: asyncio.subprocess.Process
+    def __init__(self, folder: Path) -> None:
+        """Keep the data in `folder`/data."""
+        super().__init__("dev", folder)
 
-    async def stop(self) -> int:
-        """Ctrl-C; returns the exit code."""
-        if self.process.returncode is None:
-            self.process.send_signal(signal.SIGINT)
-        async with asyncio.timeout(TIMEOUT_S):
-            return await self.process.wait()
+    def _command(self, listen_address: str) -> Sequence[str]:
+        return ("ortoo", "dev", "--listen-address", listen_address, "--data-dir", str(self.data))
 
-    async def kill(self) -> None:
-        """SIGKILL."""
-        if self.process.returncode is None:
-            self.process.kill()
-            await self.process.wait()
+    def _settings(self, listen_address: str) -> dict[str, str]:
+        return {"PATH": environ("")["PATH"]}
 
-
-def _log_in(folder: Path) -> BinaryIO:
-    folder.mkdir(parents=True, exist_ok=True)
-    return (folder / "log").open("ab")
+    def _address_in(self, ready_line: str) -> str | None:
+        found = re.match(r"ready on (\S+:\d+),", ready_line)
+        return found.group(1) if found else None
 
 
 @contextlib.asynccontextmanager
-async def dev_process(folder: Path, *, settings: Mapping[str, str] | None = None) -> AsyncIterator[DevProcess]:
+async def dev_process(folder: Path) -> AsyncIterator[DevProcess]:
     """Run `ortoo dev` on a free port with its data in `folder`; it is ready when the block is entered."""
-    with _log_in(folder) as log:
-        process = await asyncio.create_subprocess_exec(
-            *("ortoo", "dev", "--listen-address", "127.0.0.1:0", "--data-dir", str(folder / "data")),
-            env=environ("") | dict(settings or {}),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=log,
-        )
-    assert process.stdout is not None
+    dev = DevProcess(folder)
     try:
-        async with asyncio.timeout(TIMEOUT_S):
-            line = (await process.stdout.readline()).decode()
-        found = re.search(r"\d+\.\d+\.\d+\.\d+:\d+", line)
-        assert found, f"`ortoo dev` said {line!r}; its log: {(folder / 'log').read_text()[-2000:]}"
-        dev = DevProcess(found.group(), process)
+        await dev.start()
         yield dev
     finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+        await dev.kill()

@@ -85,14 +85,12 @@ class RoleProcess:
         """Start it and return when it is ready. Errors: DidNotStart."""
         assert not self.alive, f"{self.role} is running already"
         self.folder.mkdir(parents=True, exist_ok=True)
-        prefix = f"ORTOO_{self.role.upper()}_"
-        settings: dict[str, object] = {"LISTEN_ADDRESS": self.address or "127.0.0.1:0", **self.environ}
         clean = {name: value for name, value in os.environ.items() if not name.startswith("ORTOO_")}
         with (self.folder / "log").open("ab") as log:
             log_begin = log.tell()
             self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", f"ortoo.{self.role}", *self.arguments),
-                env=clean | {prefix + name: str(value) for name, value in settings.items()},
+                *self._command(self.address or "127.0.0.1:0"),
+                env=clean | self._settings(self.address or "127.0.0.1:0"),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log,
@@ -101,15 +99,26 @@ class RoleProcess:
         _running.add(self)
         self._spawned.set()
         line = await self._ready_line()
-        words = line.split()
-        if len(words) != 3 or words[0] != "ready":
+        address = self._address_in(line)
+        if address is None:
             exit_code = self._process.returncode
             if line:
                 await self.kill()
             said = (self.folder / "log").read_bytes()[log_begin:].decode(errors="replace")
             shown = "\n".join(said.splitlines()[-LOG_LINES_SHOWN:])
             raise DidNotStart(f"{self.role} said {line!r} instead of being ready", exit_code, shown)
-        self.address = words[2]
+        self.address = address
+
+    def _command(self, listen_address: str) -> Sequence[str]:
+        return (sys.executable, "-m", f"ortoo.{self.role}", *self.arguments)
+
+    def _settings(self, listen_address: str) -> dict[str, str]:
+        settings = {"LISTEN_ADDRESS": listen_address, **self.environ}
+        return {f"ORTOO_{self.role.upper()}_{name}": str(value) for name, value in settings.items()}
+
+    def _address_in(self, ready_line: str) -> str | None:
+        words = ready_line.split()
+        return words[2] if len(words) == 3 and words[0] == "ready" else None
 
     async def _ready_line(self) -> str:
         assert self._process is not None
