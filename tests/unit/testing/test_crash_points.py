@@ -15,7 +15,8 @@ def test_a_crash_after_any_operation_loses_nothing_acknowledged() -> None:
     report = enumerate_points(1, points_max=300, every=6, variants=2, lives=1, steps=60)
     assert report.points == report.starts == 300
     assert report.torn_tails > 20
-    assert report.second_lives == 1
+    assert report.second_lives >= 1
+    assert not report.broken
     assert report.messages_checked > 50_000
 
 
@@ -73,8 +74,12 @@ def test_damage_anywhere_is_named_or_refused_and_never_served() -> None:
     assert report.batches_read > 10_000
 
 
-def test_a_log_cut_at_any_byte_keeps_everything_before_the_cut() -> None:
-    """E-216: fifty random cuts of the last segment: it starts, keeps all before the cut frame, gives dense offsets."""
+@pytest.mark.parametrize("start", ["after a kill", "without caches"])
+def test_a_log_cut_at_any_byte_keeps_everything_before_the_cut(start: str) -> None:
+    """E-216: fifty random cuts of the last segment: it starts and keeps all before the cut frame.
+
+    If nothing beside the log knows its length, that is a torn tail: offsets go on densely. Else it is named damage.
+    """
     report = DamageReport()
     chance = Randomness(50)
     with quiet():
@@ -82,8 +87,12 @@ def test_a_log_cut_at_any_byte_keeps_everything_before_the_cut() -> None:
         last = max(name for name in pristine.files if name.endswith(".seg"))
         written = pristine.end_position - int(last.split(".")[0])
         for number in range(50):
-            place = Place(last, chance.below(written), "cut file", ("after a kill", "without caches")[number % 2])
-            assert place.is_torn_tail(pristine)
+            place = Place(last, chance.below(written), "cut file", start)
+            assert place.is_torn_tail(pristine) == (start == "without caches")
             check_place(pristine, place, number, report)
     assert report.places == 50
-    assert report.named == report.refused == report.batches_lost == 0
+    assert report.refused == 0
+    if start == "without caches":
+        assert report.named == report.batches_lost == 0
+    else:
+        assert report.named == 50

@@ -71,6 +71,9 @@ def test_a_flipped_bit_is_read_by_everybody(tmp_path: Path) -> None:
     assert file.read(0, 4) == b"abad"
     assert file.read(3, 1) == b"d"
     assert (tmp_path / "f").read_bytes() == b"abcd"
+    disk.rename(tmp_path / "f", tmp_path / "g")
+    disk.flip_bit(tmp_path / "g", 0, bit=1)
+    assert file.read(0, 2) == b"cb"
     with pytest.raises(TypeError):
         disk.crashed(Randomness(1))
     file.close()

@@ -1,7 +1,7 @@
 """Crash points: a recorded run is stopped after every operation on the disk, and the store is started on what is left.
 
 python -m ortoo.testing.crash_points --points 2000              # prints its seed and what it checked
-python -m ortoo.testing.crash_points --seed 7 --point 123 --variant 1      # one point again
+python -m ortoo.testing.crash_points --seed 7 --point 123 --variant 1    # one point again
 
 A point is (seed of the run, number of the operation, variant); the variant decides what became of everything that was
 not synced: all of it, none, any part of it in any order, torn or whole. On each image it is checked that the store
@@ -14,7 +14,7 @@ import argparse
 import contextlib
 import logging
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import structlog
@@ -54,6 +54,8 @@ class Recording:
     """The disk at its beginning."""
     frames_before: dict[int, Frame] = field(default_factory=dict)
     """What was in the log then, and before retention."""
+    name: str = ""
+    """How the command line asks for it."""
 
 
 @dataclass(slots=True)
@@ -65,6 +67,8 @@ class Report:
     messages_checked: int = 0
     torn_tails: int = 0
     second_lives: int = 0
+    broken: list[str] = field(default_factory=list)
+    """What was found, when the enumeration goes on after a broken promise."""
 
 
 def record(seed: int, steps: int = STEPS) -> Recording:
@@ -75,7 +79,7 @@ def record(seed: int, steps: int = STEPS) -> Recording:
         clock.run(lambda: workload.run(steps), limit_s=86_400)
     except OrtooError as error:
         raise Broken(f"--seed {seed}, while nothing was wrong: {type(error).__name__}: {error}") from error
-    return Recording(seed, disk.operations, workload.history)
+    return Recording(seed, disk.operations, workload.history, name=f"--seed {seed} --steps {steps}")
 
 
 def images(recording: Recording, points: Sequence[int]) -> Iterator[tuple[int, DiskImage]]:
@@ -104,8 +108,9 @@ def check_point(recording: Recording, point: int, image: DiskImage, variant: int
         clock = VirtualClock(EPOCH_MS + LATER_MS)
         clock.run(lambda: _check_store(recording, point, disk, clock, report), limit_s=3600)
     except (OrtooError, Broken, LookupError, ValueError, OSError) as error:
-        place = f"--seed {recording.seed} --point {point} --variant {variant}"
-        raise Broken(f"{place}: {type(error).__name__}: {error}") from error
+        raise Broken(
+            f"{recording.name} --point {point} --variant {variant}: {type(error).__name__}: {error}"
+        ) from error
 
 
 def _check_state(recording: Recording, point: int, disk: MemoryDisk) -> bool:
@@ -204,14 +209,15 @@ async def _send_more(store: Store, settled: History, ranges: dict[tuple[int, int
             settled.sends.append(Sent(*key, batch, 0, 0, answer.first_offset))
 
 
-def second_life(recording: Recording, point: int, image: DiskImage, variant: int, steps: int = 8) -> Recording:
-    """Start on the image of a crash and go on working, so that crashes of recovery itself can be looked at."""
-    disk = crash_at(recording, point, image, variant)
+def second_life(recording: Recording, point: int, image: DiskImage, steps: int = 8) -> Recording:
+    """Start on the image of a crash and go on working, so that crashes of recovery itself can be looked at.
+
+    Errors: Broken.
+    """
+    name = f"{recording.name} --life {point}"
+    disk = crash_at(recording, point, image, point)
     disk.make_folder(FOLDER)
     before = disk.crashed(Randomness(0), KEEP_EVERYTHING)
-    frames = {**recording.frames_before, **frames_written(recording.operations[:point])}
-    end = recover(before, FOLDER, repairs=False).end_position
-    frames = {position: frame for position, frame in frames.items() if position < end}
     clock = VirtualClock(EPOCH_MS + LATER_MS)
 
     async def settle() -> History:
@@ -220,48 +226,92 @@ def second_life(recording: Recording, point: int, image: DiskImage, variant: int
         await store.close()
         return settled
 
-    history = clock.run(settle, limit_s=3600)
-    again = before.crashed(Randomness(0), KEEP_EVERYTHING, record=True)
-    workload = Workload(again, clock, recording.seed + 50_000 + point, history)
-    clock.run(lambda: workload.run(steps), limit_s=86_400)
-    return Recording(recording.seed, again.operations, workload.history, before.image, frames)
+    try:
+        frames = {**recording.frames_before, **frames_written(recording.operations[:point])}
+        end = recover(before, FOLDER, repairs=False).end_position
+        frames = {position: frame for position, frame in frames.items() if position < end}
+        history = clock.run(settle, limit_s=3600)
+        again = before.crashed(Randomness(0), KEEP_EVERYTHING, record=True)
+        workload = Workload(again, clock, recording.seed + 50_000 + point, history)
+        clock.run(lambda: workload.run(steps), limit_s=86_400)
+    except (OrtooError, Broken) as error:
+        raise Broken(f"{name}: {type(error).__name__}: {error}") from error
+    return Recording(recording.seed, again.operations, workload.history, before.image, frames, name)
+
+
+@dataclass(slots=True)
+class Enumeration:
+    """Which points of a run are checked, and what became of them."""
+
+    points_max: int
+    every: int = 1
+    variants: int = 2
+    lives: int = 2
+    go_on: bool = False
+    """Note a broken promise and go on, instead of raising it."""
+    report: Report = field(default_factory=Report)
+
+    def check(self, recording: Recording) -> None:
+        """Check points of a run, and of the lives that begin after some of them. Errors: Broken."""
+        self._check(recording, self.variants, self.lives)
+
+    def _check(self, recording: Recording, variants: int, lives: int) -> None:
+        chance = Randomness(recording.seed)
+        points = [one for one in range(len(recording.operations) + 1) if chance.below(self.every) == 0]
+        reborn = {points[chance.below(len(points))] for _ in range(lives)} if points else set()
+        for point, image in images(recording, points):
+            for number in range(variants):
+                if self.report.points >= self.points_max:
+                    return
+                self._try(recording, point, image, (point + number) % 10)
+            if point in reborn:
+                self.report.second_lives += 1
+                try:
+                    life = second_life(recording, point, image)
+                except Broken as error:
+                    self._note(error)
+                else:
+                    self._check(life, 1, 0)
+
+    def _try(self, recording: Recording, point: int, image: DiskImage, variant: int) -> None:
+        try:
+            check_point(recording, point, image, variant, self.report)
+        except Broken as error:
+            self._note(error)
+
+    def _note(self, error: Broken) -> None:
+        if not self.go_on:
+            raise error
+        self.report.broken.append(str(error))
 
 
 def enumerate_points(
     seed: int, *, points_max: int, every: int = 1, variants: int = 2, lives: int = 2, steps: int = STEPS,
-    progress: Callable[[Report], None] | None = None,
+    go_on: bool = False,
 ) -> Report:  # fmt: skip
     """Check every `every`-th point of runs with `seed` and the seeds after it, until there are `points_max`.
 
-    Errors: Broken at the first broken promise.
+    Errors: Broken at the first broken promise, unless told to `go_on`.
     """
+    enumeration = Enumeration(points_max, every, variants, lives, go_on)
+    with quiet():
+        while enumeration.report.points < points_max:
+            enumeration.check(record(seed, steps))
+            seed += 1
+    return enumeration.report
+
+
+def check_one(seed: int, steps: int, life: int | None, point: int, variant: int) -> Report:
+    """Check one point again, as it was named when it was found. Errors: Broken."""
     report = Report()
     with quiet():
-        while report.points < points_max:
-            recording = record(seed, steps)
-            _enumerate(recording, report, points_max, every, variants, lives, progress)
-            seed += 1
+        recording = record(seed, steps)
+        if life is not None:
+            for at, image in images(recording, [life]):
+                recording = second_life(recording, at, image)
+        for at, image in images(recording, [point]):
+            check_point(recording, at, image, variant, report)
     return report
-
-
-def _enumerate(
-    recording: Recording, report: Report, points_max: int, every: int, variants: int, lives: int,
-    progress: Callable[[Report], None] | None = None,
-) -> None:  # fmt: skip
-    chance = Randomness(recording.seed)
-    points = [one for one in range(len(recording.operations) + 1) if chance.below(every) == 0]
-    reborn = {points[chance.below(len(points))] for _ in range(lives)} if points else set()
-    for point, image in images(recording, points):
-        for number in range(variants):
-            if report.points >= points_max:
-                return
-            check_point(recording, point, image, (point + number) % len(FATES), report)
-        if point in reborn:
-            report.second_lives += 1
-            life = second_life(recording, point, image, point)
-            _enumerate(life, report, points_max, max(1, every), 1, 0)
-        if progress is not None:
-            progress(report)
 
 
 @contextlib.contextmanager
@@ -284,23 +334,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--every", type=int, default=1, help="check one of so many points")
     parser.add_argument("--variants", type=int, default=2, help="fates of unsynced bytes at each point")
     parser.add_argument("--point", type=int, help="check this point only")
+    parser.add_argument("--life", type=int, help="of the run that begins after a crash at this point")
+    parser.add_argument("--go-on", action="store_true", help="list every broken promise instead of the first")
     parser.add_argument("--variant", type=int, default=0, help="with this fate")
     chosen = parser.parse_args(arguments)
     say = sys.stdout.write
     say(f"crash points: {vars(chosen)}\n")
     try:
         if chosen.point is not None:
-            report = Report()
-            with quiet():
-                recording = record(chosen.seed, chosen.steps)
-                for point, image in images(recording, [chosen.point]):
-                    check_point(recording, point, image, chosen.variant, report)
+            report = check_one(chosen.seed, chosen.steps, chosen.life, chosen.point, chosen.variant)
         else:
             report = enumerate_points(
-                chosen.seed, points_max=chosen.points, every=chosen.every, variants=chosen.variants, steps=chosen.steps,
+                chosen.seed, points_max=chosen.points, every=chosen.every, variants=chosen.variants,
+                steps=chosen.steps, go_on=chosen.go_on,
             )  # fmt: skip
     except Broken as error:
         say(f"BROKEN {error}\n")
+        return 1
+    if report.broken:
+        say("\n".join(f"BROKEN {one}" for one in report.broken) + f"\n{len(report.broken)} of {report.points} points\n")
         return 1
     say(f"{report}: every start succeeded, nothing acknowledged was lost, offsets dense, state as from scratch\n")
     return 0

@@ -9,6 +9,7 @@ disk.lose_syncs = True               # syncs answer at once and do nothing
 import errno
 import os
 import threading
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -25,9 +26,10 @@ class FaultyFile:
 
     def __init__(self, disk: "FaultyDisk", file: File, path: Path) -> None:
         """Wrap `file`; `disk` says what goes wrong."""
+        self.path = path
+        """Its name now; renaming changes it."""
         self._disk = disk
         self._file = file
-        self._path = path
 
     def write(self, position: int, buffers: Sequence[Buffer]) -> int:
         """Write all buffers, or as many bytes as the disk still takes before it fails."""
@@ -37,12 +39,12 @@ class FaultyFile:
             flat = b"".join(buffers)[:allowed]
             if flat:
                 self._file.write(position, [flat])
-            raise _fault(error, self._path)
+            raise _fault(error, self.path)
         return self._file.write(position, buffers)
 
     def read(self, position: int, length: int) -> bytes:
         """Read; bits that were flipped on the way from the disk are."""
-        return self._disk.flipped(self._path, position, self._file.read(position, length))
+        return self._disk.flipped(self.path, position, self._file.read(position, length))
 
     def sync_data(self) -> None:
         """Make everything durable, or fail, or only say so."""
@@ -50,7 +52,7 @@ class FaultyFile:
         if error:
             if isinstance(self._file, MemoryFile):
                 self._file.sync_failed()
-            raise _fault(error, self._path)
+            raise _fault(error, self.path)
         self._disk.gate.wait()
         if not self._disk.lose_syncs:
             self._file.sync_data()
@@ -64,7 +66,7 @@ class FaultyFile:
         grown = max(0, length - self._file.size_bytes())
         allowed, error = self._disk.spend(grown)
         if allowed < grown:
-            raise _fault(error, self._path)
+            raise _fault(error, self.path)
         self._file.allocate(length)
 
     def truncate(self, length: int) -> None:
@@ -96,6 +98,7 @@ class FaultyDisk:
         self._bytes_left = UNLIMITED
         self._write_error = errno.ENOSPC
         self._flips: dict[Path, list[tuple[int, int]]] = {}
+        self._files: weakref.WeakSet[FaultyFile] = weakref.WeakSet()
 
     def fail_sync(self, *, times: int = 1, after: int = 0, error: int = errno.EIO) -> None:
         """Let syncs of files fail: the next `times` behind the next `after` good ones."""
@@ -129,7 +132,10 @@ class FaultyDisk:
 
     def open(self, path: Path, *, create: bool = False, writable: bool = True) -> FaultyFile:
         """Open a file; with `create` it must not exist yet."""
-        return FaultyFile(self, self.inner.open(path, create=create, writable=writable), path)
+        file = FaultyFile(self, self.inner.open(path, create=create, writable=writable), path)
+        with self._mutex:
+            self._files.add(file)
+        return file
 
     def list(self, folder: Path) -> list[str]:
         """Names in a folder, sorted; empty when the folder does not exist."""
@@ -142,6 +148,10 @@ class FaultyDisk:
     def rename(self, source: Path, target: Path) -> None:
         """Replace `target` by `source` in one step."""
         self.inner.rename(source, target)
+        with self._mutex:
+            for file in self._files:
+                if file.path == source:
+                    file.path = target
 
     def remove(self, path: Path) -> None:
         """Remove a file's name."""

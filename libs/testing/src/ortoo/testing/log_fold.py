@@ -85,6 +85,8 @@ def fold_from_scratch(frames: dict[int, Frame], end_position: int) -> Folded:
             for change in decode_changes(body):
                 _apply(state, change)
         elif header.kind == Kind.MESSAGES:
+            for change in decode_changes(body[: header.prefix_length]) if header.prefix_length else ():
+                _apply(state, change)
             key = (header.topic_id, header.queue_id)
             state.ends[key] = header.first_offset + header.item_count
             if header.producer_id:

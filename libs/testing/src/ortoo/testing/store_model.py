@@ -59,6 +59,8 @@ class History:
     topics: dict[int, list[Wish]] = field(default_factory=dict)
     begins: list[tuple[int, dict[QueueKey, int]]] = field(default_factory=list)
     """(moment, where queues began); retention moves these."""
+    pairs: list[tuple[Sent, OffsetKey]] = field(default_factory=list)
+    """Batches that each carried one commit, of an offset that nobody else commits: both are found or neither."""
     settled_begins: dict[QueueKey, int] = field(default_factory=dict)
 
     def begin_max(self, key: QueueKey, moment: int) -> int:
@@ -192,6 +194,11 @@ def _check_messages(history: History, found: Observed, moment: int, settled: His
         raise Broken("a batch is stored twice")
     if strangers := by_place.keys() - known:
         raise Broken(f"batches are found that nobody sent: {[one[:2] for one in strangers]}")
+    for sent, offset_key in history.pairs:
+        is_kept = (*sent.key, sent.batch.records) in by_place
+        is_answered = sent.answered_at <= moment  # then both were there, and retention may have taken the batch
+        if sent.topic_id in found.topics and not is_answered and is_kept != (offset_key in found.offsets):
+            raise Broken(f"queue {sent.key}: of a batch and the commit that it carried only one is found: {is_kept=}")
     for key, (_, end) in found.ranges.items():
         highest = max(
             (one.first_offset + one.batch.count for one in history.sends

@@ -12,6 +12,7 @@ from typing import Any
 from ortoo.common.errors import OrtooError, Unavailable
 from ortoo.common.randomness import Randomness
 from ortoo.common.sealed_batch import SealedBatch, crc32c
+from ortoo.enode.state.changes import OffsetsCommitted
 from ortoo.enode.store import FlushMode, Store, StoreSettings, TopicCopy
 from ortoo.testing.memory_disk import MemoryDisk
 from ortoo.testing.store_model import Broken, History, Sent, Wish
@@ -110,6 +111,7 @@ class Workload:
                 work.append(self._send(*self._queue(), self._batch()))
             elif kind < 6:
                 work.append(self._send(*self._queue(), self._batch(), FlushMode.ASYNC))
+                work.append(self._send_with_commit())
             elif kind < 8:
                 work.append(self._commit())
             else:
@@ -151,6 +153,20 @@ class Workload:
         if answer.flush_mode is FlushMode.SYNC:
             sent.answered_at, sent.first_offset = self.moment, answer.first_offset
         return sent
+
+    async def _send_with_commit(self) -> None:
+        """A batch and the commit of an offset in one frame."""
+        topic_id, queue_id = self._queue()
+        sent = Sent(topic_id, queue_id, self._batch(), self.moment)
+        group = f"with-{self._seed}-{self._serial}"
+        wish = Wish(self._serial, self.moment)
+        self.history.sends.append(sent)
+        self.history.offsets[topic_id, group, queue_id] = [wish]
+        self.history.pairs.append((sent, (topic_id, group, queue_id)))
+        change = OffsetsCommitted(topic_id, group, 0, ((queue_id, self._serial),))
+        answer = await self._store.append(topic_id, queue_id, sent.batch, consumes=(change,))
+        sent.answered_at = wish.answered_at = self.moment
+        sent.first_offset = answer.first_offset
 
     async def _send_in_sequence(self) -> None:
         topic_id = 11 + self._chance.below(3)

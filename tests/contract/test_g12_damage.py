@@ -1,0 +1,55 @@
+"""G12: damaged bytes are named, never served, and never taken for "empty"."""
+
+import pytest
+
+from ortoo.common.errors import DataLoss
+from ortoo.enode.log.frame import HEADER_BYTES
+from ortoo.testing.store_workload import FOLDER
+from tests.contract.one_store import TOPIC, OneStore
+
+
+@pytest.mark.parametrize("where", ["body", "header"])
+@pytest.mark.parametrize("how", ["running", "stopped", "killed"])
+async def test_a_damaged_batch_is_named_and_all_others_are_served(where: str, how: str) -> None:
+    """G12: one flipped bit: DATA_LOSS names file, position and where to go on; every other offset is read as before."""
+    one = OneStore()
+    store = await one.open()
+    texts = [b"%02d " % number * 300 for number in range(30)]
+    for text in texts:
+        await one.append(text)
+    await one.clock.pass_time(1)
+    name, position = _place_of(one, texts[4])
+    at = position + (5 if where == "body" else 40 - HEADER_BYTES)
+    if how == "stopped":
+        await one.restart()
+    one.disk.flip_bit(FOLDER / name, at)
+    if how == "killed":
+        flipped = one.disk.open(FOLDER / name).read(at, 1)
+        one.disk.inner.open(FOLDER / name).write(at, [flipped])
+        one.disk.inner.open(FOLDER / name).sync_data()
+        await one.crash(1)
+    store = one.store
+    with pytest.raises(DataLoss) as damaged:
+        await store.fetch(TOPIC, 0, 4)
+    assert name in damaged.value.message
+    assert damaged.value.message.endswith("offset 5")
+    for number in range(30):
+        if number != 4:
+            found = (await store.fetch(TOPIC, 0, number, bytes_max=1)).batches
+            assert [(found[0].first_offset, found[0].batch.records)] == [(number, texts[number])]
+    (named,) = [damage for damage in store.describe().damages if damage.file == name]
+    assert named.position <= int(name.split(".")[0]) + at < named.position + named.length_bytes
+    assert [(row.topic_id, row.begin_offset, row.end_offset) for row in named.queues] == [(TOPIC, 4, 5)]
+    assert store.describe_queues(TOPIC)[0].end_offset == 30
+    await store.close()
+
+
+def _place_of(one: OneStore, text: bytes) -> tuple[str, int]:
+    """The segment file that holds a batch, and where in it."""
+    for name in one.disk.list(FOLDER):
+        if name.endswith(".seg"):
+            file = one.disk.open(FOLDER / name)
+            at = file.read(0, file.size_bytes()).find(text)
+            if at >= 0:
+                return name, at
+    raise LookupError(text)

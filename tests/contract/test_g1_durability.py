@@ -1,0 +1,55 @@
+"""G1: an acknowledged message is never lost by a crash."""
+
+import pytest
+
+from ortoo.common.errors import Unavailable
+from ortoo.enode.store import FlushMode
+from ortoo.testing.crash_points import FATES
+from ortoo.testing.disk_image import KEEP_NOTHING
+from tests.contract.one_store import TOPIC, OneStore, batch
+
+
+async def test_what_was_acknowledged_is_there_after_every_power_cut() -> None:
+    """G1: whatever the disk loses of unsynced bytes, acknowledged messages are found with their offsets and bytes."""
+    one = OneStore()
+    await one.open()
+    expected = []
+    for number in range(60):
+        text = b"%d " % number * 150
+        expected.append(((await one.append(text)).first_offset, text))
+        if number % 6 == 0:
+            await one.crash(number, FATES[number // 6 % len(FATES)])
+            assert await one.texts() == expected
+    await one.store.close()
+
+
+async def test_an_answer_waits_for_the_disk() -> None:
+    """G1: a sync that fails is never acknowledged, and neither is anything after it until the store is opened again."""
+    one = OneStore()
+    store = await one.open()
+    await one.append(b"kept")
+    one.disk.fail_sync()
+    with pytest.raises(Unavailable, match="unknown"):
+        await one.append(b"lost")
+    with pytest.raises(Unavailable):
+        await one.append(b"later")
+    assert not store.describe().writable
+    await one.crash(1, KEEP_NOTHING)
+    assert await one.texts() == [(0, b"kept")]
+    assert (await one.append(b"next")).first_offset == 1
+    await one.store.close()
+
+
+async def test_mode_async_says_so_and_shows_nothing_that_a_crash_takes_back() -> None:
+    """G1: without waiting for the disk the answer says `async`, and readers see the message only once it is durable."""
+    one = OneStore()
+    store = await one.open()
+    answer = await store.append(TOPIC, 0, batch(b"quick"), flush_mode=FlushMode.ASYNC)
+    assert answer.flush_mode is FlushMode.ASYNC
+    assert await one.texts() == []
+    synced = await store.append(TOPIC, 1, batch(b"careful"), flush_mode=FlushMode.SYNC)
+    assert synced.flush_mode is FlushMode.SYNC
+    assert await one.texts() == [(0, b"quick")]
+    await one.crash(3, KEEP_NOTHING)
+    assert await one.texts() == [(0, b"quick")]
+    await one.store.close()
