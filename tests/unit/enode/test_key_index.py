@@ -1,6 +1,8 @@
 """Searching by key and by id: hashes, files, and the whole way through a store."""
 
 import asyncio
+import os
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +15,7 @@ from ortoo.common.errors import Invalid, NotFound
 from ortoo.common.randomness import Randomness
 from ortoo.common.record_batch import Message, encode
 from ortoo.enode.disk import RealDisk
+from ortoo.enode.key_process import KeyProcess
 from ortoo.enode.log.key_index import (
     KIND_KEY,
     KIND_MESSAGE_ID,
@@ -23,6 +26,7 @@ from ortoo.enode.log.key_index import (
     text_hash,
     unpacked,
 )
+from ortoo.enode.log.key_search import Query, Stretch
 from ortoo.enode.store import FoundMessage, Store, StoreSettings, TopicCopy
 
 SETTINGS = StoreSettings(segment_bytes=32 << 10, headroom_bytes=0, retention_age_ms=0)
@@ -160,3 +164,18 @@ async def test_key_files_are_made_anew_when_they_are_missing_or_damaged(tmp_path
     store = await opened(tmp_path)
     assert await store.find_messages(1, key="mod-3", limit=1000) == expected
     await store.close()
+
+
+async def test_the_process_that_searches_may_die(tmp_path: Path) -> None:
+    """It is started again with the next question; what it kept in memory is read again from the log."""
+    await (await filled(tmp_path)).close()
+    search = KeyProcess(tmp_path)
+    stretch = Stretch(0, max(int(file.stem) for file in tmp_path.glob("*.seg")), is_sealed=False)
+    query = Query(1, KIND_KEY, "order-5", 0, 1 << 62, 10)
+    first = await search.find(query, [stretch])
+    assert [one.offset for one in first] == [1]
+    assert search.process_id
+    os.kill(search.process_id, signal.SIGKILL)
+    assert await search.find(query, [stretch]) == first
+    await search.close()
+    assert search.process_id == 0

@@ -223,3 +223,15 @@ async def test_a_batch_and_what_it_consumes_are_one_transition(tmp_path: Path, l
     assert store.query_offsets(TOPIC, "timers") == {2: 41}
     assert await read_all(store) == [(0, b"due message")]
     await store.close()
+
+
+async def test_a_clean_stop_leaves_a_marker_and_a_running_store_has_none(tmp_path: Path) -> None:
+    """E-218: whoever finds no marker knows that the store was not closed."""
+    marker = tmp_path / "clean"
+    store = await opened(tmp_path)
+    assert not marker.exists()
+    await store.close()
+    assert marker.exists()
+    store = await opened(tmp_path)
+    assert not marker.exists()
+    await store.close()

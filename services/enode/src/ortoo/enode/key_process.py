@@ -19,6 +19,7 @@ from ortoo.enode.log.disk_work import DiskWork
 from ortoo.enode.log.key_search import FoundMessage, KeySearch, Query, Stretch
 
 NICENESS = 10
+ANSWER_BYTES_MAX = 16 << 20
 
 
 class Keys(Protocol):
@@ -75,6 +76,12 @@ class KeyProcess:
         self._process: asyncio.subprocess.Process | None = None
         self._lock = asyncio.Lock()
 
+    @property
+    def process_id(self) -> int:
+        """The number of the running process; 0 if there is none."""
+        process = self._process
+        return process.pid if process is not None and process.returncode is None else 0
+
     async def advance(self, stretch: Stretch) -> None:
         """Take in what is new."""
         await self._ask({"do": "advance", "stretch": asdict(stretch)})
@@ -101,36 +108,46 @@ class KeyProcess:
             await process.wait()
 
     async def _ask(self, request: dict[str, Any]) -> Any:
+        """Ask, and once more if the process died: it keeps nothing that it cannot make anew."""
+        line = json.dumps(request).encode() + b"\n"
         async with self._lock:
-            process = self._process
-            if process is None or process.returncode is not None:
-                process = self._process = await asyncio.create_subprocess_exec(
-                    sys.executable,
-                    "-m",
-                    "ortoo.enode.key_process",
-                    str(self._folder),
-                    stdin=asyncio.subprocess.PIPE,
-                    stdout=asyncio.subprocess.PIPE,
-                    limit=16 << 20,
-                )
-            if process.stdin is None or process.stdout is None:
-                raise Unavailable("the key index process has no pipes")
-            try:
-                process.stdin.write(json.dumps(request).encode() + b"\n")
-                await process.stdin.drain()
-                line = await process.stdout.readline()
-            except asyncio.CancelledError:
-                process.kill()  # its next answer would be taken for another request's
-                raise
-            except OSError as error:
-                raise Unavailable(f"the key index process is gone: {error}", retry_after_ms=100) from error
-            if not line:
-                await process.wait()
-                raise Unavailable("the key index process is gone; it is started again", retry_after_ms=100)
-            answer = json.loads(line)
+            reply = await self._exchange(line) or await self._exchange(line)
+        if not reply:
+            raise Unavailable("the key index process ends as soon as it is asked", retry_after_ms=1000)
+        answer = json.loads(reply)
         if "error" in answer:
             raise Unavailable(f"the key index: {answer['error']}")
         return answer["ok"]
+
+    async def _exchange(self, line: bytes) -> bytes:
+        """One request and its answer; empty when the process is gone."""
+        process = self._process
+        if process is None or process.returncode is not None:
+            process = self._process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "ortoo.enode.key_process",
+                str(self._folder),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                limit=ANSWER_BYTES_MAX,
+            )
+        if process.stdin is None or process.stdout is None:
+            raise Unavailable("the key index process has no pipes")
+        try:
+            process.stdin.write(line)
+            await process.stdin.drain()
+            reply = await process.stdout.readline()
+        except asyncio.CancelledError:
+            process.kill()  # its next answer would be taken for another request's
+            raise
+        except OSError:
+            reply = b""
+        if not reply:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+        return reply
 
 
 def serve(search: KeySearch, line: bytes) -> bytes:
