@@ -1,6 +1,5 @@
 """What operators do: topics, groups, lag, tail. Everything goes through AdminService, so grpcurl can do it too."""
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
@@ -20,6 +19,7 @@ from ortoo.client.descriptions import (
     TopicPlacement,
 )
 from ortoo.client.place import Queue
+from ortoo.client.tailing import coming, newest
 from ortoo.common.errors import AlreadyExists, Invalid, NotFound
 from ortoo.common.message import Message
 from ortoo.common.status import error_of_rpc
@@ -150,25 +150,14 @@ class Admin:
         finally:
             call.cancel()
 
-    async def last(self, topic: str, count: int) -> list[StoredMessage]:
-        """The newest messages of a topic, at most so many, by the time they were stored."""
-        # Imported here: fetch is made of the consumer's parts, which an operator's other calls do not need.
-        from ortoo.client.fetch import fetch
-
+    async def tail_last(self, topic: str, count: int, *, follow: bool = True) -> AsyncIterator[StoredMessage]:
+        """The newest messages of a topic, at most so many, then those that come. Errors: as `tail`."""
         description = await self.describe_topic(topic)
-        queues = [item for item in description.queues if item.end_offset > item.begin_offset]
-
-        async def newest_of(item: QueueInfo) -> list[StoredMessage]:
-            begin = max(item.begin_offset, item.end_offset - count)
-            return [
-                StoredMessage(it.message_id, it.queue, it.offset, it.stored_at_ms, it.message())
-                async for batch in fetch(self._connection, item.queue, begin, item.end_offset)
-                for it in batch
-            ]
-
-        found = [it for part in await asyncio.gather(*map(newest_of, queues)) for it in part]
-        found.sort(key=lambda it: (it.stored_at_ms, it.queue, it.offset))
-        return found[-count:] if count else []
+        for stored in await newest(self._connection, description.queues, _count(count, "count")):
+            yield stored
+        if follow:
+            async for stored in coming(self._connection, {it.queue: it.end_offset for it in description.queues}):
+                yield stored
 
     async def _call(self, method: str, request: Any) -> Any:
         return await self._connection.call(AdminServiceStub, method, request)

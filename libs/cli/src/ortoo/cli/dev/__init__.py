@@ -1,0 +1,1 @@
+"""`ortoo dev`: a whole cluster in one process."""

@@ -1,0 +1,154 @@
+"""The snode's link to an enode of the same process: calls instead of the wire, with the same promises."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from types import TracebackType
+from typing import Self
+
+from ortoo.common.background import Background
+from ortoo.common.clock import Clock
+from ortoo.common.errors import Overloaded, Unavailable
+from ortoo.common.sealed_batch import SealedBatch
+from ortoo.enode.app import RunningEnode
+from ortoo.enode.store import FlushMode as StoreFlushMode
+from ortoo.snode.enode_link import Appended, EnodeLink, Fetched, FlushMode, QueueRange, StoredBatch
+
+_MODE_OF = {
+    FlushMode.DEFAULT: StoreFlushMode.DEFAULT,
+    FlushMode.SYNC: StoreFlushMode.SYNC,
+    FlushMode.ASYNC: StoreFlushMode.ASYNC,
+}
+_MODE_TO = {mode: number for number, mode in _MODE_OF.items()}
+FETCH_BYTES = 1 << 20
+"""What one read answers at most, unless it says otherwise."""
+
+
+class StoreLinks:
+    """Links of a snode whose only enode lives in this process. `StoreLinks.of(enode)` is a `LinkFactory`."""
+
+    @staticmethod
+    def of(enode: RunningEnode) -> "Callable[..., StoreLinks]":
+        """What `open_snode` takes as `links`."""
+
+        def links(*, background: Background, clock: Clock, timeout_s: float, in_flight_bytes_max: int) -> StoreLinks:
+            return StoreLinks(StoreLink(enode, background, in_flight_bytes_max))
+
+        return links
+
+    def __init__(self, link: "StoreLink") -> None:
+        self._link = link
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._link.close()
+
+    def to(self, enode: str, address: str) -> EnodeLink:
+        """The link to the one enode. Errors: Unavailable for another one, which this process does not have."""
+        if enode != self._link.enode:
+            raise Unavailable(f"`ortoo dev` has one enode, {self._link.enode}, and not {enode}")
+        return self._link
+
+
+class StoreLink:
+    """The enode's store, as the snode sees an enode."""
+
+    def __init__(self, enode: RunningEnode, background: Background, in_flight_bytes_max: int) -> None:
+        """Call the store of `enode`; at most `in_flight_bytes_max` bytes wait for the disk."""
+        self.enode = enode.name
+        self._store = enode.store
+        self._topics = enode.topics
+        self._background = background
+        self._bytes_max = in_flight_bytes_max
+        self._bytes = 0
+        self._closed = False
+
+    @property
+    def connected(self) -> bool:
+        """Whether the store can be called."""
+        return not self._closed
+
+    def close(self) -> None:
+        """Take no more calls."""
+        self._closed = True
+
+    def append(
+        self, topic_id: int, queue_id: int, batch: SealedBatch, flush_mode: FlushMode = FlushMode.DEFAULT
+    ) -> asyncio.Future[Appended]:
+        """Store one batch behind those given before."""
+        answer: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
+        size_bytes = len(batch.records)
+        if self._closed:
+            answer.set_exception(Unavailable(f"enode {self.enode} is closing; nothing was stored"))
+        elif self._bytes and self._bytes + size_bytes > self._bytes_max:
+            answer.set_exception(
+                Overloaded(f"{self._bytes} bytes are on their way to enode {self.enode}; retry", retry_after_ms=50)
+            )
+        else:
+            self._bytes += size_bytes
+            # Tasks start in the order in which they are made, and the store takes a batch at the first step of its
+            # task: batches of a queue keep their order.
+            self._background.spawn("append", self._append(topic_id, queue_id, batch, flush_mode, answer))
+        return answer
+
+    async def _append(
+        self,
+        topic_id: int,
+        queue_id: int,
+        batch: SealedBatch,
+        flush_mode: FlushMode,
+        answer: asyncio.Future[Appended],
+    ) -> None:
+        try:
+            batch.check()
+            if self._topics.lacks(topic_id, queue_id):
+                await self._topics.arrival(topic_id, queue_id)
+            stored = await self._store.append(topic_id, queue_id, batch, flush_mode=_MODE_OF[flush_mode])
+            result = Appended(stored.first_offset, stored.stored_at_ms, _MODE_TO[stored.flush_mode])
+        except Exception as error:
+            if not answer.done():
+                answer.set_exception(error)
+        except asyncio.CancelledError:
+            if not answer.done():
+                answer.set_exception(Unavailable(f"enode {self.enode} is closing; the outcome is unknown"))
+            raise
+        else:
+            if not answer.done():
+                answer.set_result(result)
+        finally:
+            self._bytes -= len(batch.records)
+
+    async def fetch(
+        self, topic_id: int, queue_id: int, from_offset: int, *, bytes_max: int = 0, wait_ms: int = 0
+    ) -> Fetched:
+        """Read whole batches; at the end of the queue wait so long."""
+        if self._topics.lacks(topic_id, queue_id):
+            await self._topics.arrival(topic_id, queue_id)
+        fetched = await self._store.fetch(
+            topic_id, queue_id, from_offset, bytes_max=bytes_max or FETCH_BYTES, wait_ms=wait_ms
+        )
+        batches = tuple(StoredBatch(b.first_offset, b.stored_at_ms, b.batch) for b in fetched.batches)
+        return Fetched(batches, fetched.next_offset, fetched.end_offset)
+
+    async def commit_offsets(self, topic_id: int, group: str, offsets: Mapping[int, int], generation: int = 0) -> None:
+        """Store a group's offsets."""
+        await self._topics.arrival(topic_id, max(offsets, default=0))
+        await self._store.commit_offsets(topic_id, group, offsets, generation)
+
+    async def query_offsets(self, topic_id: int, group: str, queue_ids: Iterable[int] = ()) -> dict[int, int]:
+        """A group's offsets."""
+        await self._topics.arrival(topic_id)
+        return self._store.query_offsets(topic_id, group, queue_ids)
+
+    async def describe_queues(self, topic_id: int) -> list[QueueRange]:
+        """What each queue of a topic holds."""
+        await self._topics.arrival(topic_id)
+        return [QueueRange(q.queue_id, q.begin_offset, q.end_offset) for q in self._store.describe_queues(topic_id)]
+
+    async def find_offset(self, topic_id: int, queue_id: int, stored_at_ms: int) -> int:
+        """The first offset stored at or after a time."""
+        await self._topics.arrival(topic_id, queue_id)
+        return await self._store.find_offset(topic_id, queue_id, stored_at_ms)

@@ -1,0 +1,170 @@
+"""The `ortoo` command. Parts that cost time to import are imported by the commands that need them."""
+
+import sys
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+DEFAULT_ADDRESS = "localhost:8081"
+
+app = typer.Typer(
+    help="Ortoo, a message queue.", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
+)
+topic_app = typer.Typer(help="Create, show and delete topics.", no_args_is_help=True)
+group_app = typer.Typer(help="Show consumer groups.", no_args_is_help=True)
+app.add_typer(topic_app, name="topic")
+app.add_typer(group_app, name="group")
+
+Address = Annotated[str, typer.Option(envvar="ORTOO_ADDRESS", help="host:port of a snode; several with commas.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+TopicName = Annotated[str, typer.Argument(help="The topic's name.")]
+
+
+@app.command()
+def dev(
+    data_dir: Annotated[Path, typer.Option(help="Where messages are kept.")] = Path(".ortoo"),
+    listen_address: Annotated[
+        str, typer.Option(envvar="ORTOO_LISTEN_ADDRESS", help="host:port for clients; port 0 takes a free one.")
+    ] = "127.0.0.1:8081",
+) -> None:
+    """Run a whole cluster in this process, for development."""
+    from ortoo.cli.dev.run import run
+
+    run(data_dir, listen_address)
+
+
+@topic_app.command("create")
+def topic_create(
+    name: TopicName,
+    queues: Annotated[int, typer.Option(help="Queues on each enode; 0 = 4.")] = 0,
+    address: Address = DEFAULT_ADDRESS,
+    as_json: AsJson = False,
+) -> None:
+    """Create a topic."""
+    from ortoo.cli import topics
+
+    _run(topics.create(_several(address), name, queues, as_json=as_json))
+
+
+@topic_app.command("list")
+def topic_list(address: Address = DEFAULT_ADDRESS, as_json: AsJson = False) -> None:
+    """Show all topics."""
+    from ortoo.cli import topics
+
+    _run(topics.show_all(_several(address), as_json=as_json))
+
+
+@topic_app.command("describe")
+def topic_describe(name: TopicName, address: Address = DEFAULT_ADDRESS, as_json: AsJson = False) -> None:
+    """Show a topic and what its queues hold."""
+    from ortoo.cli import topics
+
+    _run(topics.describe(_several(address), name, as_json=as_json))
+
+
+@topic_app.command("delete")
+def topic_delete(name: TopicName, address: Address = DEFAULT_ADDRESS, as_json: AsJson = False) -> None:
+    """Delete a topic and its messages."""
+    from ortoo.cli import topics
+
+    _run(topics.delete(_several(address), name, as_json=as_json))
+
+
+@app.command()
+def send(
+    topic: TopicName,
+    body: Annotated[str | None, typer.Argument(help="The body; without it, each line of standard input.")] = None,
+    tag: Annotated[str | None, typer.Option(help="For filters.")] = None,
+    key: Annotated[list[str] | None, typer.Option(help="For search; may be given several times.")] = None,
+    prop: Annotated[list[str] | None, typer.Option("--property", help="NAME=VALUE; several times.")] = None,
+    group: Annotated[str | None, typer.Option(help="The message group, whose messages keep their order.")] = None,
+    address: Address = DEFAULT_ADDRESS,
+    as_json: AsJson = False,
+) -> None:
+    """Send a message, or every line of standard input."""
+    from ortoo.cli import messages
+
+    _run(
+        messages.send(
+            _several(address), topic, body, tag=tag, keys=key or [], pairs=prop or [], group=group, as_json=as_json
+        )
+    )
+
+
+@app.command()
+def tail(
+    topic: TopicName,
+    from_first: Annotated[bool, typer.Option("--from-first", help="Begin with the oldest message.")] = False,
+    count: Annotated[int | None, typer.Option("-n", min=1, help="Stop after so many messages.")] = None,
+    follow: Annotated[bool, typer.Option(help="Go on with what comes.")] = True,
+    address: Address = DEFAULT_ADDRESS,
+    as_json: AsJson = False,
+) -> None:
+    """Show the last 10 messages, then those that come. Ctrl-C ends it."""
+    from ortoo.cli import messages
+
+    _run(messages.tail(_several(address), topic, from_first=from_first, count=count, follow=follow, as_json=as_json))
+
+
+@group_app.command("list")
+def group_list(address: Address = DEFAULT_ADDRESS, as_json: AsJson = False) -> None:
+    """Show all consumer groups."""
+    from ortoo.cli import groups
+
+    _run(groups.show_all(_several(address), as_json=as_json))
+
+
+@app.command()
+def lag(
+    group: Annotated[str, typer.Argument(help="The group's name.")],
+    topic: TopicName,
+    address: Address = DEFAULT_ADDRESS,
+    as_json: AsJson = False,
+) -> None:
+    """Show how far a group is behind in a topic."""
+    from ortoo.cli import groups
+
+    _run(groups.lag(_several(address), group, topic, as_json=as_json))
+
+
+@app.command()
+def cluster(address: Address = DEFAULT_ADDRESS, as_json: AsJson = False) -> None:
+    """Show the cluster's processes."""
+    from ortoo.cli import groups
+
+    _run(groups.cluster(_several(address), as_json=as_json))
+
+
+def main() -> None:
+    """Run the command. Exit codes: 0, 1 for a named error, 2 for a wrong use of the command."""
+    from ortoo.common.errors import OrtooError
+
+    try:
+        app()
+    except OrtooError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(1)
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            sys.stderr.close()
+            sys.exit(0)
+        print(f"error: {error.filename or 'the system'}: {error.strerror}", file=sys.stderr)
+        sys.exit(1)
+
+
+def _several(address: str) -> list[str]:
+    return [part.strip() for part in address.split(",") if part.strip()]
+
+
+def _run(work: Coroutine[Any, Any, None]) -> None:
+    import asyncio
+
+    from ortoo.common.logs import configure
+
+    configure(level="error")
+    try:
+        asyncio.run(work)
+    except KeyboardInterrupt:
+        sys.exit(130)

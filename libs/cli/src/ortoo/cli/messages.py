@@ -1,0 +1,96 @@
+"""`ortoo send` and `ortoo tail`."""
+
+import asyncio
+import signal
+import sys
+from collections.abc import Sequence
+
+from ortoo.cli.output import message_fields, print_json
+from ortoo.client import Invalid, Message, Receipt, StoredMessage, connect
+
+LAST_MESSAGES = 10
+CHUNK_LINES = 4096
+
+
+async def send(
+    addresses: Sequence[str],
+    topic: str,
+    body: str | None,
+    *,
+    tag: str | None,
+    keys: Sequence[str],
+    pairs: Sequence[str],
+    group: str | None,
+    as_json: bool,
+) -> None:
+    """Send one message, or each line of standard input, and print where it is stored."""
+    properties = _properties(pairs)
+
+    def message(content: bytes) -> Message:
+        return Message(content, tag, tuple(keys), message_group=group, properties=properties)
+
+    async with connect(addresses) as mq, mq.producer(topic) as producer:
+        if body is not None:
+            _print_receipt(await producer.send(message(body.encode())), as_json=as_json)
+            return
+        count = 0
+        while lines := await asyncio.to_thread(sys.stdin.buffer.readlines, 1 << 20):
+            contents = [content for line in lines if (content := line.rstrip(b"\r\n"))]
+            receipts = await (await producer.send_many([message(content) for content in contents]))
+            count += len(receipts)
+            if as_json:
+                for receipt in receipts:
+                    _print_receipt(receipt, as_json=True)
+        if not as_json:
+            print(f"sent {count} messages")
+
+
+async def tail(
+    addresses: Sequence[str], topic: str, *, from_first: bool, count: int | None, follow: bool, as_json: bool
+) -> None:
+    """Print stored messages, then those that come, until `count` are printed or Ctrl-C."""
+    task = asyncio.current_task()
+    assert task is not None
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, task.cancel)
+    printed = 0
+    try:
+        async with connect(addresses) as mq:
+            source = (
+                mq.admin.tail(topic, from_first=True, follow=follow)
+                if from_first
+                else mq.admin.tail_last(topic, LAST_MESSAGES, follow=follow)
+            )
+            async for stored in source:
+                _print_message(stored, as_json=as_json)
+                printed += 1
+                if printed == count:
+                    return
+    except asyncio.CancelledError:
+        pass  # Ctrl-C is how a tail ends
+
+
+def _properties(pairs: Sequence[str]) -> dict[str, str]:
+    properties = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise Invalid(f"{pair!r}; expected NAME=VALUE", field="property")
+        properties[name] = value
+    return properties
+
+
+def _print_receipt(receipt: Receipt, *, as_json: bool) -> None:
+    if as_json:
+        print_json(receipt)
+    else:
+        queue = receipt.queue
+        print(f"stored {receipt.message_id} in queue {queue.queue_id} of {queue.enode} at offset {receipt.offset}")
+
+
+def _print_message(stored: StoredMessage, *, as_json: bool) -> None:
+    if as_json:
+        print_json(message_fields(stored))
+    else:
+        print(stored.message.body.decode(errors="backslashreplace"), flush=True)

@@ -1,0 +1,55 @@
+"""`ortoo topic ...`."""
+
+from collections.abc import Sequence
+
+from ortoo.cli.output import print_json, print_table
+from ortoo.client import TopicInfo, connect
+
+
+async def create(addresses: Sequence[str], name: str, queues: int, *, as_json: bool) -> None:
+    """Create a topic and say so."""
+    async with connect(addresses) as mq:
+        topic = await mq.admin.create_topic(name, queue_count=queues)
+    if as_json:
+        print_json(topic)
+    else:
+        print(f"created topic {topic.name} with {_queue_count(topic)} queues")
+
+
+async def show_all(addresses: Sequence[str], *, as_json: bool) -> None:
+    """Print all topics."""
+    async with connect(addresses) as mq:
+        topics = await mq.admin.list_topics()
+    if as_json:
+        print_json(topics)
+    else:
+        print_table(("TOPIC", "QUEUES", "PERMISSION"), [(t.name, _queue_count(t), t.permission) for t in topics])
+
+
+async def describe(addresses: Sequence[str], name: str, *, as_json: bool) -> None:
+    """Print a topic and what its queues hold."""
+    async with connect(addresses) as mq:
+        description = await mq.admin.describe_topic(name)
+    if as_json:
+        print_json(description)
+        return
+    stored = sum(item.end_offset - item.begin_offset for item in description.queues)
+    print(f"{name}: {stored} messages in {len(description.queues)} queues, {description.topic.permission}")
+    print_table(
+        ("ENODE", "QUEUE", "BEGIN", "END"),
+        [(q.queue.enode, q.queue.queue_id, q.begin_offset, q.end_offset) for q in description.queues],
+    )
+
+
+async def delete(addresses: Sequence[str], name: str, *, as_json: bool) -> None:
+    """Delete a topic and say so."""
+    async with connect(addresses) as mq:
+        await mq.admin.delete_topic(name)
+    if as_json:
+        print_json({"deleted": name})
+    else:
+        print(f"deleted topic {name}")
+
+
+def _queue_count(topic: TopicInfo) -> int:
+    return sum(placement.read_queue_count for placement in topic.placements)

@@ -1,0 +1,136 @@
+"""The client against a real cluster: async, blocking, outside groups, and as the command uses it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from ortoo.client import AlreadyExists, ConsumerSettings, Invalid, Message, NotFound, blocking, connect
+from ortoo.testing.cluster import Cluster, open_cluster
+
+EVERYTHING = ConsumerSettings(from_first=True)
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+    """One of each role, with the topic t of four queues."""
+    async with open_cluster(tmp_path) as opened:
+        await opened.create_topic("t")
+        yield opened
+
+
+async def test_what_was_sent_is_consumed_and_acknowledged(cluster: Cluster) -> None:
+    """Bodies, tags, keys and properties arrive as they were, and the group's lag is nothing after it left."""
+    sent = [Message(b"body %d" % n, "tag", (f"key-{n}",), properties={"n": str(n)}) for n in range(300)]
+    async with connect(cluster.address) as mq:
+        async with mq.producer("t") as producer:
+            receipts = await (await producer.send_many(sent))
+        assert len({(receipt.queue, receipt.offset) for receipt in receipts}) == len(sent)
+        found = {}
+        async with asyncio.timeout(20), mq.consumer("g", "t", EVERYTHING) as consumer:
+            async for message in consumer:
+                found[message.message_id] = message.message().replace(born_at_ms=None)
+                message.ack()
+                if len(found) == len(sent):
+                    break
+        assert found == {receipt.message_id: message for receipt, message in zip(receipts, sent, strict=True)}
+        assert (await mq.admin.lag("g", "t")).lag_messages == 0
+
+
+async def test_messages_of_a_message_group_keep_their_order(cluster: Cluster) -> None:
+    """They lie in one queue, one after another, though every send_soon may start a batch of its own."""
+    async with connect(cluster.address) as mq, mq.producer("t") as producer:
+        sendings = []
+        for number in range(200):
+            sendings.append(producer.send_soon(Message(b"%d" % number, message_group="order-7")))
+            if number % 10 == 0:
+                await sendings[-1]
+        receipts = [await sending for sending in sendings]
+    assert {receipt.queue for receipt in receipts} == {receipts[0].queue}
+    assert [receipt.offset for receipt in receipts] == list(range(200))
+
+
+async def test_a_refused_message_harms_no_neighbour(cluster: Cluster) -> None:
+    """A body of no bytes is named; the messages before and after it are stored."""
+    async with connect(cluster.address) as mq:
+        async with mq.producer("t") as producer:
+            sendings = [producer.send_soon(body) for body in (b"a", b"", b"c")]
+            with pytest.raises(Invalid):
+                await sendings[1]
+            assert (await sendings[0]).offset + 1 == (await sendings[2]).offset
+            with pytest.raises(Invalid):
+                await producer.flush()
+        stored = [message async for message in mq.admin.tail_last("t", 10, follow=False)]
+    assert [message.message.body for message in stored] == [b"a", b"c"]
+
+
+async def test_a_tail_misses_nothing_between_the_last_messages_and_the_next(cluster: Cluster) -> None:
+    """The newest stored messages come first, then what is sent while it runs."""
+    async with asyncio.timeout(20), connect(cluster.address) as mq, mq.producer("t") as producer:
+        for number in range(15):
+            await producer.send(b"%d" % number)
+        bodies: list[bytes] = []
+        async for stored in mq.admin.tail_last("t", 10):
+            bodies.append(stored.message.body)
+            if len(bodies) == 10:
+                await producer.send(b"later")
+            if len(bodies) == 11:
+                break
+    assert bodies[-1] == b"later"
+    assert sorted(bodies[:-1]) == sorted(b"%d" % number for number in range(5, 15))
+
+
+async def test_a_queue_is_read_outside_groups(cluster: Cluster) -> None:
+    """A range comes back exactly; a queue that is not there is named."""
+    async with connect(cluster.address) as mq, mq.producer("t") as producer:
+        sent = [b"%d" % number for number in range(50)]
+        receipts = await (await producer.send_many(Message(body, message_group="one") for body in sent))
+        queue = receipts[0].queue
+        read = [(it.offset, it.body) async for batch in mq.fetch(queue, 10, 40) for it in batch]
+        assert [pair for pair in read if 10 <= pair[0] < 40] == list(enumerate(sent))[10:40]
+        assert not [batch async for batch in mq.fetch(queue, 50)]
+        with pytest.raises(NotFound):
+            [batch async for batch in mq.fetch(type(queue)("t", queue.enode, 77))]
+
+
+async def test_a_topic_is_made_once(cluster: Cluster) -> None:
+    """Creating it again is AlreadyExists; deleting it twice is NotFound."""
+    async with connect(cluster.address) as mq:
+        with pytest.raises(AlreadyExists):
+            await mq.admin.create_topic("t", queue_count=9)
+        assert (await mq.admin.ensure_topic("t")).name == "t"
+        await mq.admin.delete_topic("t")
+        with pytest.raises(NotFound):
+            await mq.admin.delete_topic("t")
+
+
+async def test_the_next_snode_is_asked_when_one_is_away(cluster: Cluster) -> None:
+    """With several addresses a dead one costs a retry, no error."""
+    async with connect(["127.0.0.1:1", cluster.address]) as mq, mq.producer("t") as producer:
+        assert (await producer.send(b"hello")).offset == 0
+
+
+async def test_the_blocking_client_does_the_same(cluster: Cluster) -> None:
+    """Send, consume, acknowledge, fetch and tail, from a thread without an event loop."""
+
+    def use() -> tuple[list[bytes], int, list[bytes], list[bytes]]:
+        with blocking.connect(cluster.address) as mq:
+            with mq.producer("t") as producer:
+                receipt = producer.send(Message(b"one", message_group="g"))
+                producer.send_many([Message(b"two", message_group="g"), Message(b"three", message_group="g")])
+            consumed: list[bytes] = []
+            with mq.consumer("g", "t", EVERYTHING) as consumer:
+                for message in consumer:
+                    consumed.append(message.body)
+                    consumer.ack(message)
+                    if len(consumed) == 3:
+                        break
+            fetched = [body for batch in mq.fetch(receipt.queue) for body in batch.bodies()]
+            tailed = [it.message.body for it in mq.admin.tail("t", from_first=True, follow=False)]
+            return consumed, mq.admin.lag("g", "t").lag_messages, fetched, tailed
+
+    async with asyncio.timeout(30):
+        consumed, lag, fetched, tailed = await asyncio.to_thread(use)
+    assert consumed == fetched == tailed == [b"one", b"two", b"three"]
+    assert lag == 0
