@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from ortoo.common.background import Background
-from ortoo.common.errors import OrtooError, Unavailable
+from ortoo.common.errors import OrtooError, OutOfRange, Unavailable
 from ortoo.common.message import Message
 from ortoo.common.message_id import message_id_text
 from ortoo.common.record_batch import open_batch
@@ -64,7 +64,15 @@ class Reading:
         link = self._links.to(queue.enode)
         if not follow and to_offset == 0:
             ranges = await link.describe_queues(topic.topic_id)
-            to_offset = next((r.end_offset for r in ranges if r.queue_id == queue.queue_id), 0)
+            held = next((r for r in ranges if r.queue_id == queue.queue_id), QueueRange(queue.queue_id, 0, 0))
+            to_offset = held.end_offset
+            if from_offset > to_offset:
+                raise OutOfRange(
+                    f"{queue} holds offsets {held.begin_offset} to {to_offset}, exclusive, not {from_offset}",
+                    begin_offset=held.begin_offset,
+                    end_offset=to_offset,
+                    field="from_offset",
+                )
         at, wait_ms = from_offset, FETCH_WAIT_MS if follow else 0
         while follow or at < to_offset:
             fetched = await self._links.to(queue.enode).fetch(
