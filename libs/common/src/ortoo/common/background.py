@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from ortoo.common.clock import Clock
+from ortoo.common.errors import OrtooError
 from ortoo.common.logs import get_logger
 
 _log = get_logger("background")
@@ -57,6 +58,8 @@ class Background:
                 await clock.sleep(seconds)
                 try:
                     await step()
+                except OrtooError as error:
+                    _log.warning("periodic step failed", owner=self._name, step=name, reason=str(error))
                 except Exception:
                     _log.exception("periodic step failed", owner=self._name, step=name)
 
