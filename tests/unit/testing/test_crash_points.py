@@ -1,12 +1,16 @@
 """The store stopped at hundreds of points and damaged in hundreds of places: the short form of `make crash`."""
 
+import errno
+from functools import partial
+
 import pytest
 
 from ortoo.common.randomness import Randomness
-from ortoo.testing.crash_points import enumerate_points, images, main, quiet, record
+from ortoo.testing.crash_points import check_fault, enumerate_points, images, main, quiet, record
 from ortoo.testing.damage_points import Place, build, check_place, choose
 from ortoo.testing.damage_points import Report as DamageReport
 from ortoo.testing.disk_image import SyncData, SyncFolder, Write
+from ortoo.testing.faulty_disk import FaultyDisk
 from ortoo.testing.log_fold import frames_written
 
 
@@ -18,6 +22,24 @@ def test_a_crash_after_any_operation_loses_nothing_acknowledged() -> None:
     assert report.second_lives >= 1
     assert not report.broken
     assert report.messages_checked > 50_000
+
+
+@pytest.mark.parametrize("where", ["sync", "write"])
+def test_a_disk_that_fails_at_any_time_costs_nothing_acknowledged(where: str) -> None:
+    """G1, G11: an error of fdatasync, or a write that stops half-way, ends acknowledging; what was acknowledged stays.
+
+    After the error the power is cut, and any part of what was on its way may be on the disk or not.
+    """
+    chance = Randomness(7)
+    met = 0
+    for _ in range(8):
+        fault = (
+            partial(FaultyDisk.fail_sync, after=chance.below(250))
+            if where == "sync"
+            else partial(FaultyDisk.full_after, length=chance.below(600_000), error=errno.EIO)
+        )
+        met += check_fault(3, fault)
+    assert met >= 4
 
 
 def test_a_run_is_repeated_exactly_by_its_seed() -> None:

@@ -14,7 +14,7 @@ import argparse
 import contextlib
 import logging
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import structlog
@@ -25,6 +25,7 @@ from ortoo.common.sealed_batch import SealedBatch, crc32c
 from ortoo.enode.log.recovery import recover
 from ortoo.enode.store import Store
 from ortoo.testing.disk_image import KEEP_EVERYTHING, KEEP_NOTHING, DiskImage, Fate, Operation
+from ortoo.testing.faulty_disk import FaultyDisk
 from ortoo.testing.log_fold import Folded, Frame, fold_from_scratch, folded, frames_written
 from ortoo.testing.memory_disk import MemoryDisk
 from ortoo.testing.store_model import NEVER, Broken, History, Sent, check, observe
@@ -312,6 +313,29 @@ def check_one(seed: int, steps: int, life: int | None, point: int, variant: int)
         for at, image in images(recording, [point]):
             check_point(recording, at, image, variant, report)
     return report
+
+
+def check_fault(seed: int, fault: Callable[[FaultyDisk], None], steps: int = STEPS) -> bool:
+    """Run the workload on a disk that fails, cut the power when the store notices, start on what is left, compare.
+
+    Returns whether the fault was met. Errors: Broken.
+    """
+    memory, clock = MemoryDisk(record=True), VirtualClock()
+    disk = FaultyDisk(memory)
+    workload = Workload(memory, clock, seed, through=disk)
+    fault(disk)
+    is_met = False
+    with quiet():
+        try:
+            clock.run(lambda: workload.run(steps), limit_s=86_400)
+        except (OrtooError, OSError):
+            is_met = True
+        point = len(memory.operations)
+        recording = Recording(seed, memory.operations, workload.history, name=f"a failing disk, --seed {seed}")
+        for at, image in images(recording, [point]):
+            for variant in range(len(FATES)):
+                check_point(recording, at, image, variant, Report())
+    return is_met
 
 
 @contextlib.contextmanager

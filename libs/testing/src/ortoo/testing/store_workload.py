@@ -12,6 +12,7 @@ from typing import Any
 from ortoo.common.errors import OrtooError, Unavailable
 from ortoo.common.randomness import Randomness
 from ortoo.common.sealed_batch import SealedBatch, crc32c
+from ortoo.enode.disk import Disk
 from ortoo.enode.state.changes import OffsetsCommitted
 from ortoo.enode.store import FlushMode, Store, StoreSettings, TopicCopy
 from ortoo.testing.memory_disk import MemoryDisk
@@ -34,7 +35,7 @@ Producer = tuple[int, int, int]
 """(topic id, queue id, producer id)."""
 
 
-async def opened(disk: MemoryDisk, clock: VirtualClock, settings: StoreSettings = SETTINGS) -> Store:
+async def opened(disk: Disk, clock: VirtualClock, settings: StoreSettings = SETTINGS) -> Store:
     """Open the store on this disk."""
     return await Store.open(FOLDER, settings=settings, disk=disk, clock=clock, randomness=Randomness(1))
 
@@ -42,10 +43,14 @@ async def opened(disk: MemoryDisk, clock: VirtualClock, settings: StoreSettings 
 class Workload:
     """One run. What it did is in `history`; after `run` the store is closed."""
 
-    def __init__(self, disk: MemoryDisk, clock: VirtualClock, seed: int, history: History | None = None) -> None:
-        """Work on `disk` as `seed` decides, going on after `history`."""
+    def __init__(
+        self, disk: MemoryDisk, clock: VirtualClock, seed: int, history: History | None = None,
+        through: Disk | None = None,
+    ) -> None:  # fmt: skip
+        """Work on `disk` as `seed` decides, going on after `history`; `through` may be a faulty disk around it."""
         self.history = history if history is not None else History()
         self._disk = disk
+        self._through = through if through is not None else disk
         self._clock = clock
         self._seed = seed
         self._chance = Randomness(seed)
@@ -61,7 +66,7 @@ class Workload:
 
     async def run(self, steps: int) -> None:
         """Open the store, do so many things to it, close it."""
-        self._store = await opened(self._disk, self._clock)
+        self._store = await opened(self._through, self._clock)
         for topic_id, (name, queue_count) in TOPICS.items():
             if all(topic.topic_id != topic_id for topic in self._store.topics()):
                 await self._put_topic(topic_id, name, queue_count, 1)
@@ -133,7 +138,7 @@ class Workload:
             for name in self._disk.list(FOLDER):
                 if not name.endswith(NEEDED) and self._chance.below(2):
                     self._disk.remove(FOLDER / name)
-        self._store = await opened(self._disk, self._clock)
+        self._store = await opened(self._through, self._clock)
 
     async def _read(self) -> None:
         key = self._queue()
