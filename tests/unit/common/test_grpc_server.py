@@ -84,6 +84,16 @@ async def test_ready_is_told_by_the_health_service() -> None:
         assert answer.status == health_pb2.HealthCheckResponse.NOT_SERVING
 
 
+async def test_those_who_watch_health_do_not_hold_up_a_stop() -> None:
+    """A watcher hears NOT_SERVING and its stream ends, long before the grace is over."""
+    async with Channels() as channels, asyncio.timeout(10):
+        async with server_of(Names(), grace_s=60) as server:
+            watch = health_pb2_grpc.HealthStub(channels.to(server.address)).Watch(health_pb2.HealthCheckRequest())
+            assert (await watch.read()).status == health_pb2.HealthCheckResponse.SERVING
+        assert (await watch.read()).status == health_pb2.HealthCheckResponse.NOT_SERVING
+        assert await watch.read() is grpc.aio.EOF
+
+
 async def test_taken_port_is_a_named_conflict() -> None:
     """Two servers never share a port."""
     async with server_of(Names()) as server:

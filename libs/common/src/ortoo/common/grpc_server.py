@@ -10,6 +10,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1._async import HealthServicer
 from grpc_reflection.v1alpha import reflection
 
+from ortoo.common.background import Background
 from ortoo.common.errors import Conflict
 from ortoo.common.grpc_channels import MESSAGE_BYTES_MAX
 from ortoo.common.grpc_errors import ErrorTranslation
@@ -27,7 +28,25 @@ OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.so_reuseport", 0),
 )
 
+LAST_WORD_S = 0.1
+"""How long a stop waits for watchers of health to hear of it."""
+
 AddServicer = Callable[[Any], None]
+
+
+class _Health(HealthServicer):  # type: ignore[misc]  # it comes without types
+    """The health service; those who watch it are told of a stop and let go, else each would hold up the stop."""
+
+    def __init__(self, draining: asyncio.Event) -> None:
+        super().__init__()
+        self._draining = draining
+
+    async def Watch(self, request: health_pb2.HealthCheckRequest, context: Any) -> None:  # noqa: N802  # grpc's name
+        async with Background("health") as background:
+            watching = background.spawn("watch", super().Watch(request, context))
+            draining = background.spawn("drain", self._draining.wait())
+            await asyncio.wait({watching, draining}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({watching}, timeout=LAST_WORD_S)
 
 
 class GrpcServer:
@@ -50,7 +69,7 @@ class GrpcServer:
         self.address = address
         self._grace_s = grace_s
         self._names = [name for name, _ in servicers]
-        self._health = HealthServicer()
+        self._health = _Health(self.draining)
         self._server = grpc.aio.server(interceptors=[ErrorTranslation(), *interceptors], options=list(OPTIONS))
         for _, add in servicers:
             add(self._server)
