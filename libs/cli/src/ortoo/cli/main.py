@@ -75,7 +75,9 @@ def topic_delete(name: TopicName, address: Address = DEFAULT_ADDRESS, as_json: A
 @app.command()
 def send(
     topic: TopicName,
-    body: Annotated[str | None, typer.Argument(help="The body; without it, each line of standard input.")] = None,
+    body: Annotated[
+        str | None, typer.Argument(help="The body; without it or with -, each line of standard input.")
+    ] = None,
     tag: Annotated[str | None, typer.Option(help="For filters.")] = None,
     key: Annotated[list[str] | None, typer.Option(help="For search; may be given several times.")] = None,
     prop: Annotated[list[str] | None, typer.Option("--property", help="NAME=VALUE; several times.")] = None,
@@ -88,7 +90,14 @@ def send(
 
     _run(
         messages.send(
-            _several(address), topic, body, tag=tag, keys=key or [], pairs=prop or [], group=group, as_json=as_json
+            _several(address),
+            topic,
+            None if body == "-" else body,
+            tag=tag,
+            keys=key or [],
+            pairs=prop or [],
+            group=group,
+            as_json=as_json,
         )
     )
 

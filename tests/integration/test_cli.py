@@ -1,0 +1,90 @@
+"""The `ortoo` command against a running `ortoo dev`: what it prints, for people and for programs."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from ortoo.testing import command
+from ortoo.testing.command import DevProcess
+
+
+@pytest.fixture
+async def dev(tmp_path: Path) -> AsyncIterator[DevProcess]:
+    """A running `ortoo dev`."""
+    async with command.dev_process(tmp_path) as running:
+        yield running
+
+
+async def _json(dev: DevProcess, *words: str, given: bytes = b"") -> list[dict[str, object]]:
+    """What a command prints with --json: one value a line. The command must succeed."""
+    outcome = await command.run(["ortoo", *words, "--json"], dev.address, given=given)
+    assert outcome.exit_code == 0, outcome.error
+    return [json.loads(line) for line in outcome.out.splitlines()]
+
+
+async def test_json_answers_are_for_programs(dev: DevProcess) -> None:
+    """Each command with --json prints one JSON value a line, with what was sent in it."""
+    [created] = await _json(dev, "topic", "create", "t", "--queues", "2")
+    assert created["name"] == "t"
+    [receipt] = await _json(dev, "send", "t", "hello", "--tag", "red", "--key", "k", "--property", "a=b=c")
+    [shown] = await _json(dev, "tail", "t", "-n", "1")
+    assert shown["message_id"] == receipt["message_id"]
+    assert (shown["body"], shown["tag"], shown["keys"], shown["properties"]) == ("hello", "red", ["k"], {"a": "b=c"})
+    [behind] = await _json(dev, "lag", "readers", "t")
+    assert behind["lag_messages"] == 1
+    [found] = await _json(dev, "cluster")
+    assert {role: len(found[role]) for role in ("enodes", "snodes")} == {"enodes": 1, "snodes": 1}  # type: ignore[arg-type]
+    [deleted] = await _json(dev, "topic", "delete", "t")
+    assert deleted == {"deleted": "t"}
+    [left] = await _json(dev, "topic", "list")
+    assert "t" not in [topic["name"] for topic in left]  # type: ignore[index]
+
+
+@pytest.mark.parametrize("body", [[], ["-"]])
+async def test_each_line_of_standard_input_is_a_message(dev: DevProcess, body: list[str]) -> None:
+    """Without a body, or with "-", every line is sent; a message group keeps their order."""
+    await _json(dev, "topic", "create", "t")
+    receipts = await _json(dev, "send", "t", *body, "--group", "g", given=b"one\ntwo\nthree\n")
+    assert len(receipts) == 3
+    outcome = await command.run(["ortoo", "tail", "t", "--from-first", "-n", "3"], dev.address)
+    assert (outcome.exit_code, outcome.out.split()) == (0, ["one", "two", "three"])
+
+
+async def test_errors_say_what_and_what_to_do(dev: DevProcess) -> None:
+    """A named error is one line on standard error, exit code 1 and nothing on standard output."""
+    await _json(dev, "topic", "create", "t")
+    for words, said in (
+        (["send", "nope", "x"], "nope"),
+        (["tail", "nope"], "nope"),
+        (["topic", "create", "t", "--queues", "9"], "exists with"),
+        (["topic", "delete", "nope"], "nope"),
+        (["topic", "list", "--address", "localhost:1"], "localhost:1"),
+    ):
+        outcome = await command.run(["ortoo", *words], dev.address)
+        assert (outcome.exit_code, outcome.out) == (1, ""), words
+        assert outcome.error.startswith("error: "), outcome.error
+        assert outcome.error.count("\n") == 1, outcome.error
+        assert said in outcome.error
+
+
+async def test_dev_names_a_folder_in_use(dev: DevProcess) -> None:
+    """A second `ortoo dev` on the same folder ends with one line that names the folder, and the first one goes on."""
+    words = ["ortoo", "dev", "--listen-address", "127.0.0.1:0", "--data-dir", str(dev.data)]
+    outcome = await command.run(words, dev.address)
+    assert outcome.exit_code != 0
+    assert str(dev.data) in outcome.error
+    assert "Traceback" not in outcome.error
+    assert (await command.run(["ortoo", "topic", "list"], dev.address)).exit_code == 0
+
+
+async def test_dev_keeps_its_data_over_a_clean_stop(tmp_path: Path) -> None:
+    """SIGTERM ends `ortoo dev` with exit code 0; what was sent is there after the next start."""
+    async with command.dev_process(tmp_path) as dev:
+        await _json(dev, "topic", "create", "t")
+        await _json(dev, "send", "t", "kept")
+        assert await dev.stop() == 0
+    async with command.dev_process(tmp_path) as dev:
+        [shown] = await _json(dev, "tail", "t", "-n", "1")
+        assert shown["body"] == "kept"
