@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import shutil
 import sys
 import tomllib
 from collections.abc import AsyncIterator, Sequence
@@ -11,15 +10,11 @@ from pathlib import Path
 import pytest
 from grpc_health.v1 import health_pb2
 
-from ortoo.common.grpc_channels import Channels
-from ortoo.common.randomness import Randomness
 from ortoo.common.record_batch import encode_bodies
 from ortoo.common.service import EXIT_REFUSED
 from ortoo.testing import grpcurl
-from ortoo.testing.lone_enode import NO_NAME_SERVER, append_request, open_lone_enode, topic
+from ortoo.testing.lone_enode import NO_NAME_SERVER, append_batches, open_lone_enode, stored_batches, topic
 from ortoo.testing.processes import DidNotStart, RoleProcess
-from ortoo.v1 import enode_pb2 as pb
-from ortoo.v1 import enode_pb2_grpc
 
 TOPIC = 7
 BATCH = encode_bodies([b"m" * 200] * 10, now_ms=1)
@@ -35,99 +30,28 @@ async def enode(tmp_path: Path) -> AsyncIterator[RoleProcess]:
     await process.kill()
 
 
-async def appended(address: str, count: int) -> list[int]:
-    """Append the batch so many times, one after another; the offsets answered."""
-    async with Channels() as channels:
-        call = enode_pb2_grpc.EnodeServiceStub(channels.to(address)).Append()
-        offsets = []
-        for number in range(count):
-            await call.write(append_request(number, TOPIC, 0, BATCH))
-            answer = await call.read()
-            assert isinstance(answer, pb.AppendResponse)
-            assert not answer.HasField("failure"), answer.failure
-            offsets.append(answer.first_offset)
-    return offsets
-
-
-async def stored(address: str) -> list[pb.StoredBatch]:
-    """Everything in queue 0."""
-    found: list[pb.StoredBatch] = []
-    async with Channels() as channels:
-        call = enode_pb2_grpc.EnodeServiceStub(channels.to(address)).FetchBatches()
-        offset = 0
-        while True:
-            await call.write(pb.FetchBatchesRequest(topic_id=TOPIC, from_offset=offset))
-            answer = await call.read()
-            assert isinstance(answer, pb.FetchBatchesResponse)
-            assert not answer.HasField("failure"), answer.failure
-            if not answer.batches:
-                return found
-            found += answer.batches
-            offset = answer.next_offset
-
-
 async def test_kill_and_start_keeps_what_was_acknowledged(enode: RoleProcess) -> None:
     """Three times kill -9 after acknowledged appends: everything is there, offsets go on densely (G1, G3)."""
     for round_number in range(3):
         await enode.start()
-        assert await appended(enode.address, 20) == [10 * n for n in range(20 * round_number, 20 * round_number + 20)]
+        offsets = await append_batches(enode.address, TOPIC, BATCH, 20)
+        assert offsets == [10 * n for n in range(20 * round_number, 20 * round_number + 20)]
+            10 * n for n in range(20 * round_number, 20 * round_number + 20)
+        ]
         await enode.kill()
     await enode.start()
-    batches = await stored(enode.address)
+    batches = await stored_batches(enode.address, TOPIC)
     assert [b.first_offset for b in batches] == [10 * n for n in range(60)]
     assert {b.batch.records for b in batches} == {BATCH.records}
-
-
-@pytest.mark.parametrize("cuts", [3, pytest.param(50, marks=pytest.mark.crash)])
-async def test_torn_tail_is_cut_and_written_on(enode: RoleProcess, tmp_path: Path, cuts: int) -> None:
-    """Killed, and the last segment cut at a random byte: what lies before the cut is kept, offsets go on densely."""
-    randomness = Randomness(cuts)
-    await enode.start()
-    await appended(enode.address, 30)
-    await enode.kill()
-    for number in range(cuts):
-        torn = RoleProcess("enode", tmp_path / f"torn-{number}", {**enode.environ, "DATA_DIR": tmp_path / f"{number}"})
-        shutil.copytree(enode.data, tmp_path / f"{number}")
-        kept = cut(last_segment(tmp_path / f"{number}"), randomness)
-        await torn.start()
-        if kept or not await is_unknown(torn.address):  # else the cut took the topic's own record as well
-            batches = await stored(torn.address)
-            assert [b.first_offset for b in batches] == [10 * n for n in range(kept)]
-            assert {b.batch.records for b in batches} <= {BATCH.records}
-            assert await appended(torn.address, 3) == [10 * n for n in range(kept, kept + 3)]
-            await torn.restart()
-            assert len(await stored(torn.address)) == kept + 3
-        await torn.kill()
-
-
-def cut(segment: Path, randomness: Randomness) -> int:
-    """Cut a segment at a random byte of its frames; how many of the batches lie wholly before that."""
-    frames = segment.read_bytes().rstrip(b"\0")
-    at = randomness.below(len(frames))
-    with segment.open("r+b") as file:
-        file.truncate(at)
-    return frames[:at].count(BATCH.records)
-
-
-def last_segment(folder: Path) -> Path:
-    """The segment file that was written last."""
-    return max((p for p in folder.rglob("*") if p.is_file() and p.stat().st_size > 4096), key=lambda p: p.name)
-
-
-async def is_unknown(address: str) -> bool:
-    """Whether the topic is not known any more."""
-    request = {"topicId": str(TOPIC)}
-    answer = await grpcurl.call(address, "ortoo.v1.EnodeService/DescribeQueues", request)
-    return answer.exit_code != 0
 
 
 async def test_term_ends_it_cleanly(enode: RoleProcess) -> None:
     """SIGTERM drains it and the exit code is 0; the next start finds a clean store."""
     await enode.start()
-    await appended(enode.address, 3)
+    await append_batches(enode.address, TOPIC, BATCH, 3)
     assert await enode.stop() == 0
     await enode.start()
-    assert len(await stored(enode.address)) == 3
+    assert len(await stored_batches(enode.address, TOPIC)) == 3
 
 
 async def test_reflection_and_health_are_on(enode: RoleProcess) -> None:
@@ -152,10 +76,10 @@ async def refused(process: RoleProcess) -> str:
 async def test_store_in_use_is_refused(enode: RoleProcess, tmp_path: Path) -> None:
     """A second process on the same folder says so, ends with 78 and harms nothing (E-010)."""
     await enode.start()
-    await appended(enode.address, 1)
+    await append_batches(enode.address, TOPIC, BATCH, 1)
     second = RoleProcess("enode", tmp_path / "second", {**enode.environ})
     assert "in use by another process" in await refused(second)
-    assert await appended(enode.address, 1) == [10]
+    assert await append_batches(enode.address, TOPIC, BATCH, 1) == [10]
 
 
 async def test_store_of_another_enode_is_refused(enode: RoleProcess) -> None:
@@ -246,7 +170,7 @@ async def test_wrong_file_is_refused_by_name(tmp_path: Path) -> None:
 async def test_store_is_read_and_checked_without_the_server(enode: RoleProcess) -> None:
     """`inspect` prints what a killed enode's folder holds, `repair` finds nothing wrong; both explain themselves."""
     await enode.start()
-    await appended(enode.address, 3)
+    await append_batches(enode.address, TOPIC, BATCH, 3)
     await enode.kill()
     code, out, _ = await output("inspect", str(enode.data))
     found = [json.loads(line) for line in out.splitlines()]

@@ -69,3 +69,34 @@ def wire(batch: SealedBatch) -> record_pb2.SealedBatch:
 def append_request(request_id: int, topic_id: int, queue_id: int, batch: SealedBatch) -> enode_pb2.AppendRequest:
     """A request to store `batch`."""
     return enode_pb2.AppendRequest(request_id=request_id, topic_id=topic_id, queue_id=queue_id, batch=wire(batch))
+
+
+async def append_batches(address: str, topic_id: int, batch: SealedBatch, count: int) -> list[int]:
+    """Append a batch so many times to queue 0, one after another; the offsets answered."""
+    async with Channels() as channels:
+        call = enode_pb2_grpc.EnodeServiceStub(channels.to(address)).Append()
+        offsets = []
+        for number in range(count):
+            await call.write(append_request(number, topic_id, 0, batch))
+            answer = await call.read()
+            assert isinstance(answer, enode_pb2.AppendResponse)
+            assert not answer.HasField("failure"), answer.failure
+            offsets.append(answer.first_offset)
+    return offsets
+
+
+async def stored_batches(address: str, topic_id: int) -> list[enode_pb2.StoredBatch]:
+    """Everything in queue 0."""
+    found: list[enode_pb2.StoredBatch] = []
+    async with Channels() as channels:
+        call = enode_pb2_grpc.EnodeServiceStub(channels.to(address)).FetchBatches()
+        offset = 0
+        while True:
+            await call.write(enode_pb2.FetchBatchesRequest(topic_id=topic_id, from_offset=offset))
+            answer = await call.read()
+            assert isinstance(answer, enode_pb2.FetchBatchesResponse)
+            assert not answer.HasField("failure"), answer.failure
+            if not answer.batches:
+                return found
+            found += answer.batches
+            offset = answer.next_offset

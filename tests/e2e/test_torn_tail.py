@@ -1,0 +1,69 @@
+"""A killed enode whose last segment was cut anywhere starts, keeps what lies before the cut, and goes on."""
+
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from ortoo.common.randomness import Randomness
+from ortoo.common.record_batch import encode_bodies
+from ortoo.testing import grpcurl
+from ortoo.testing.lone_enode import NO_NAME_SERVER, append_batches, open_lone_enode, stored_batches, topic
+from ortoo.testing.processes import RoleProcess
+
+TOPIC = 7
+BATCH = encode_bodies([b"m" * 200] * 10, now_ms=1)
+
+
+@pytest.fixture
+async def enode(tmp_path: Path) -> AsyncIterator[RoleProcess]:
+    """A process that is not started yet; its store knows one topic already."""
+    process = RoleProcess("enode", tmp_path / "enode", {"NAMESRV_ADDRESS": NO_NAME_SERVER, "STORE_HEADROOM_BYTES": 0})
+    async with open_lone_enode(process.data, topic(TOPIC)):
+        pass
+    yield process
+    await process.kill()
+
+
+@pytest.mark.parametrize("cuts", [3, pytest.param(50, marks=pytest.mark.crash)])
+async def test_torn_tail_is_cut_and_written_on(enode: RoleProcess, tmp_path: Path, cuts: int) -> None:
+    """Killed, and the last segment cut at a random byte: what lies before the cut is kept, offsets go on densely."""
+    randomness = Randomness(cuts)
+    await enode.start()
+    await append_batches(enode.address, TOPIC, BATCH, 30)
+    await enode.kill()
+    for number in range(cuts):
+        torn = RoleProcess("enode", tmp_path / f"torn-{number}", {**enode.environ, "DATA_DIR": tmp_path / f"{number}"})
+        shutil.copytree(enode.data, tmp_path / f"{number}")
+        kept = cut(last_segment(tmp_path / f"{number}"), randomness)
+        await torn.start()
+        if kept or not await is_unknown(torn.address):  # else the cut took the topic's own record as well
+            batches = await stored_batches(torn.address, TOPIC)
+            assert [b.first_offset for b in batches] == [10 * n for n in range(kept)]
+            assert {b.batch.records for b in batches} <= {BATCH.records}
+            assert await append_batches(torn.address, TOPIC, BATCH, 3) == [10 * n for n in range(kept, kept + 3)]
+            await torn.restart()
+            assert len(await stored_batches(torn.address, TOPIC)) == kept + 3
+        await torn.kill()
+
+
+def cut(segment: Path, randomness: Randomness) -> int:
+    """Cut a segment at a random byte of its frames; how many of the batches lie wholly before that."""
+    frames = segment.read_bytes().rstrip(b"\0")
+    at = randomness.below(len(frames))
+    with segment.open("r+b") as file:
+        file.truncate(at)
+    return frames[:at].count(BATCH.records)
+
+
+def last_segment(folder: Path) -> Path:
+    """The segment file that was written last."""
+    return max((p for p in folder.rglob("*") if p.is_file() and p.stat().st_size > 4096), key=lambda p: p.name)
+
+
+async def is_unknown(address: str) -> bool:
+    """Whether the topic is not known any more."""
+    request = {"topicId": str(TOPIC)}
+    answer = await grpcurl.call(address, "ortoo.v1.EnodeService/DescribeQueues", request)
+    return answer.exit_code != 0
