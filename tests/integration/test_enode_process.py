@@ -36,8 +36,6 @@ async def test_kill_and_start_keeps_what_was_acknowledged(enode: RoleProcess) ->
         await enode.start()
         offsets = await append_batches(enode.address, TOPIC, BATCH, 20)
         assert offsets == [10 * n for n in range(20 * round_number, 20 * round_number + 20)]
-            10 * n for n in range(20 * round_number, 20 * round_number + 20)
-        ]
         await enode.kill()
     await enode.start()
     batches = await stored_batches(enode.address, TOPIC)
