@@ -67,6 +67,10 @@ class Run:
         for name, *arguments in steps:
             await getattr(self, name)(*arguments)
         await self._compare()
+        await self.restart("killed", len(steps) % len(FATES))
+        for topic_id, queue_id, _ in list(self.model.sequences):
+            for step in (-1, -2, 0):
+                await self.sequence(topic_id, queue_id, step, 1)
         await self.restart("clean", 0)
         await self.store.close()
 
@@ -233,7 +237,7 @@ class Run:
 
 
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(operations, max_size=40))
+@given(st.lists(operations, min_size=8, max_size=50))
 @pytest.mark.timeout(1800)
 def test_the_store_answers_as_the_model_does(steps: list[tuple[Any, ...]]) -> None:
     """G1, G3, G4, G10, G11: appends, fetches, commits, retention and restarts in any order agree with the model."""
