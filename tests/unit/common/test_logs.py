@@ -20,3 +20,22 @@ def test_a_program_that_says_nothing_about_logs_gets_warnings_on_stderr_alone() 
     assert "quiet" not in done.stderr
     assert "loud" in done.stderr
     assert "asked for" in done.stderr
+
+
+CLOSED = """
+import io, sys
+standard = sys.stderr
+sys.stderr = io.StringIO()
+from ortoo.common import logs
+log = logs.get_logger("planted")
+logs.configure(level="info")
+sys.stderr.close()
+sys.stderr = standard
+log.error("still heard")
+"""
+
+
+def test_a_log_outlives_the_standard_error_it_began_with() -> None:
+    """A process that replaces and closes its standard error keeps its log, and a log line never raises."""
+    done = subprocess.run([sys.executable, "-c", CLOSED], capture_output=True, text=True, check=True)
+    assert "still heard" in done.stderr

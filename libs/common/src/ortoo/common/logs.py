@@ -24,7 +24,8 @@ def configure(*, level: str = "info", json: bool | None = None) -> None:
             *rendering,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        # Standard error is looked up at each line, so that a process that replaces or closes it keeps a working log.
+        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
         cache_logger_on_first_use=False,
     )
 

@@ -30,7 +30,7 @@ class Outcome:
 def print_summary(outcome: Outcome) -> None:
     """Print the table, and one line that says what it means."""
     console = Console()
-    table = Table(title="Every departure from New York in 2013", box=SIMPLE_HEAD)
+    table = Table(title="Every departure from New York in 2013", box=SIMPLE_HEAD, pad_edge=False)
     for heading in ("", "messages", "expected", "duplicates", "lost", "MB/s", "seconds"):
         table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
     speed = f"{outcome.body_bytes / 1e6 / outcome.seconds:.1f}"

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from ortoo.enode.log.checkpoint import SLICE_HEAD_BYTES, decode_slice
-from ortoo.enode.log.frame import HEADER_BYTES, Flag, Kind
+from ortoo.enode.log.checkpoint import decode_slice
+from ortoo.enode.log.frame import HEADER_BYTES, Flag, Kind, body_problem
 from ortoo.enode.log.queue_index import QueueKey, SliceAt
 from ortoo.enode.log.rows import Rows
 from ortoo.enode.log.scan import Hole, Read, walk
@@ -64,8 +64,12 @@ def survey(read: Read, base: int, end: int) -> Survey:
                 one.first_offset, one.item_count, one.position, one.prefix_length + one.length, one.stored_at_ms
             )  # fmt: skip
         elif one.kind == Kind.CHECKPOINT:
-            head = read(one.position + HEADER_BYTES, SLICE_HEAD_BYTES)
-            found.slices.append(decode_slice(head).at(one.position))
+            # A body may be missing although its header arrived: nothing of it is believed before its CRC is checked.
+            body = read(one.position + HEADER_BYTES, one.prefix_length + one.length)
+            if problem := body_problem(one, body):
+                found.holes.append(Hole(one.position, one.end_position - one.position, problem))
+            else:
+                found.slices.append(decode_slice(body[one.prefix_length :]).at(one.position))
         if one.flags & Flag.SEGMENT_END:
             found.is_ended = True
             break

@@ -1,0 +1,57 @@
+"""Native produce: one producer, snode, enode, fdatasync before every acknowledgement."""
+
+import argparse
+
+from bench.baselines import grpc_hops, valkey_stream
+from bench.baselines.nats_jetstream import jetstream, publish
+from bench.processes import cluster
+from bench.report import Figures, main, ratio
+from bench.traffic import make_topic, produce_for
+from ortoo.client import connect
+
+METHOD = (
+    "one Python producer sends distinct bodies without key through the snode to the enode, 8 queues, every process on "
+    "this machine, default settings: fdatasync before each acknowledgement; ends when all are acknowledged"
+)
+BATCH_BYTES = 1 << 20
+
+
+async def measure(options: argparse.Namespace) -> Figures:
+    """Our figure between two rounds of each baseline, in one run."""
+    body = bytes(options.body_bytes)
+    async with cluster() as roles, connect(roles.address) as mq:
+        await make_topic(roles.address, "bench", 8)
+        async with mq.producer("bench") as producer:
+            await produce_for(producer, options.body_bytes, 1.0)
+            ours = await produce_for(producer, options.body_bytes, options.seconds)
+        memory = roles.memory_mib()
+    async with grpc_hops.hops() as channel:
+        grpc = await grpc_hops.stream_blobs(channel, BATCH_BYTES, options.seconds / 2, 16)
+    async with valkey_stream.valkey() as client:
+        valkey = await valkey_stream.xadd_pipelined(client, body, options.seconds / 2)
+    async with jetstream("always") as context:
+        nats_synced = await publish(context, body, options.seconds / 2)
+    async with jetstream(None) as context:
+        nats_default = await publish(context, body, options.seconds / 2)
+    figures = ours.figures()
+    return {
+        **figures,
+        "body_bytes": options.body_bytes,
+        "memory_mib": memory,
+        "baselines": {
+            "raw grpc.aio, two hops, 1 MiB blobs": grpc,
+            "Valkey XADD pipelined, appendfsync always": valkey,
+            "NATS JetStream, sync_interval always": nats_synced,
+            "NATS JetStream, default (not synced)": nats_default,
+        },
+        "ratios": {
+            "mb_per_s to raw grpc.aio": ratio(figures["mb_per_s"], grpc["mb_per_s"]),
+            "messages_per_s to Valkey": ratio(figures["messages_per_s"], valkey["messages_per_s"]),
+            "messages_per_s to NATS synced": ratio(figures["messages_per_s"], nats_synced["messages_per_s"]),
+            "messages_per_s to NATS default": ratio(figures["messages_per_s"], nats_default["messages_per_s"]),
+        },
+    }
+
+
+if __name__ == "__main__":
+    main("produce", METHOD, measure, body_bytes=256, seconds=8.0)

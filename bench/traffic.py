@@ -1,0 +1,143 @@
+"""Producing and consuming for a measured time, with every message verified."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from bench.workload import Bodies, fingerprint, number_of
+from ortoo.client import Client, Consumer, ConsumerSettings, Message, Producer, Queue, connect
+
+CHUNK_MESSAGES = 8_192
+
+
+async def make_topic(address: str, topic: str, queues: int) -> None:
+    """Create a topic on the cluster at `address`."""
+    async with connect(address) as mq:
+        await mq.admin.create_topic(topic, queue_count=queues)
+
+
+@dataclass(slots=True)
+class Sent:
+    """What a producer sent and got acknowledged."""
+
+    messages: int = 0
+    body_bytes: int = 0
+    seconds: float = 0.0
+    fingerprint: int = 0
+
+    @property
+    def messages_per_s(self) -> float:
+        """Acknowledged messages a second."""
+        return self.messages / self.seconds
+
+    def figures(self) -> dict[str, float]:
+        """As a benchmark prints them."""
+        return {
+            "messages": self.messages,
+            "seconds": round(self.seconds, 2),
+            "messages_per_s": round(self.messages_per_s),
+            "mb_per_s": round(self.body_bytes / self.seconds / 1e6, 1),
+        }
+
+
+async def produce_for(
+    producer: Producer, body_bytes: int, seconds: float, *, verify: bool = False, messages_max: int = 1 << 62
+) -> Sent:
+    """Send as fast as the producer takes it, then wait for every acknowledgement."""
+    bodies, sent = Bodies(body_bytes), Sent()
+    started = time.perf_counter()
+    while time.perf_counter() - started < seconds and sent.messages < messages_max:
+        chunk = bodies.take(min(CHUNK_MESSAGES, messages_max - sent.messages))
+        await producer.send_many(chunk)
+        sent.messages += len(chunk)
+        if verify:
+            sent.fingerprint += fingerprint(chunk)
+    await producer.flush()
+    sent.seconds = time.perf_counter() - started
+    sent.body_bytes = sent.messages * body_bytes
+    return sent
+
+
+@dataclass(slots=True)
+class Received:
+    """What a consumer received; contents and order are checked as they come."""
+
+    messages: int = 0
+    fingerprint: int = 0
+    out_of_order: int = 0
+    gaps: int = 0
+    arrived: asyncio.Event = field(default_factory=asyncio.Event)
+    _next_offset: dict[Queue, int] = field(default_factory=dict)
+    _last_number: dict[Queue, int] = field(default_factory=dict)
+
+    async def collect(self, consumer: Consumer, *, verify: bool = True) -> None:
+        """Receive until cancelled."""
+        async for batch in consumer.batches():
+            bodies = batch.bodies()
+            queue = batch.queue
+            if batch.offsets[0] != self._next_offset.get(queue, 0):
+                self.gaps += 1
+            self._next_offset[queue] = batch.next_offset
+            if verify:
+                numbers = [number_of(body) for body in bodies]
+                if numbers[0] <= self._last_number.get(queue, -1) or numbers != sorted(numbers):
+                    self.out_of_order += 1
+                self._last_number[queue] = numbers[-1]
+                self.fingerprint += fingerprint(bodies)
+            batch.ack()
+            self.messages += len(bodies)
+            self.arrived.set()
+
+    async def reach(self, messages: int) -> None:
+        """Wait until so many have come."""
+        while self.messages < messages:
+            self.arrived.clear()
+            await self.arrived.wait()
+
+    def faults(self, sent: Sent) -> dict[str, object]:
+        """Whether everything came, once, unchanged and in order."""
+        same = (self.fingerprint - sent.fingerprint) % (1 << 64) == 0
+        return {
+            "lost": max(0, sent.messages - self.messages),
+            "duplicates": max(0, self.messages - sent.messages),
+            "contents_equal": same,
+            "batches_out_of_order": self.out_of_order,
+            "gaps": self.gaps,
+        }
+
+
+@asynccontextmanager
+async def consuming(address: str, group: str, topic: str, *, verify: bool = True) -> AsyncIterator[Received]:
+    """A consumer with a connection of its own that collects from the first message on."""
+    received = Received()
+    async with connect(address) as mq, mq.consumer(group, topic, ConsumerSettings(from_first=True)) as consumer:
+        task = asyncio.get_running_loop().create_task(received.collect(consumer, verify=verify))
+        try:
+            yield received
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+
+
+async def send_probes(mq: Client, topic: str, body_bytes: int, rate: float, seconds: float) -> list[float]:
+    """Send one message at each tick of `rate` a second; the seconds from the *planned* tick to the acknowledgement.
+
+    A late send counts from when it should have happened, so a stall is not hidden by the sends it held up.
+    """
+    delays: list[float] = []
+    body = bytes(body_bytes)
+
+    async def one(planned: float) -> None:
+        await producer.send(Message(body))
+        delays.append(time.perf_counter() - planned)
+
+    async with mq.producer(topic) as producer, asyncio.TaskGroup() as group:
+        started = time.perf_counter()
+        for number in range(int(rate * seconds)):
+            planned = started + number / rate
+            if (wait := planned - time.perf_counter()) > 0:
+                await asyncio.sleep(wait)
+            group.create_task(one(planned))
+    return delays
