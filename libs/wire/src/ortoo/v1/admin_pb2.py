@@ -22,38 +22,40 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from ortoo.v1 import client_pb2 as ortoo_dot_v1_dot_client__pb2
+from ortoo.v1 import flow_control_pb2 as ortoo_dot_v1_dot_flow__control__pb2
 from ortoo.v1 import namesrv_pb2 as ortoo_dot_v1_dot_namesrv__pb2
 from ortoo.v1 import record_pb2 as ortoo_dot_v1_dot_record__pb2
 from ortoo.v1 import topic_pb2 as ortoo_dot_v1_dot_topic__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14ortoo/v1/admin.proto\x12\x08ortoo.v1\x1a\x16ortoo/v1/namesrv.proto\x1a\x15ortoo/v1/record.proto\x1a\x14ortoo/v1/topic.proto\"$\n\x14\x44\x65scribeTopicRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"]\n\x15\x44\x65scribeTopicResponse\x12\x1e\n\x05topic\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Topic\x12$\n\x06queues\x18\x02 \x03(\x0b\x32\x14.ortoo.v1.TopicQueue\"W\n\nTopicQueue\x12\r\n\x05\x65node\x18\x01 \x01(\t\x12\x10\n\x08queue_id\x18\x02 \x01(\r\x12\x14\n\x0c\x62\x65gin_offset\x18\x03 \x01(\x03\x12\x12\n\nend_offset\x18\x04 \x01(\x03\"V\n\x0bTailRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x12\n\nfrom_first\x18\x02 \x01(\x08\x12\x0e\n\x06\x66ollow\x18\x03 \x01(\x08\x12\x14\n\x0cmessages_max\x18\x04 \x01(\r\"\x9f\x01\n\x0cTailResponse\x12\x12\n\nmessage_id\x18\x01 \x01(\t\x12\x1e\n\x05queue\x18\x02 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\x0e\n\x06offset\x18\x03 \x01(\x03\x12\x14\n\x0cstored_at_ms\x18\x04 \x01(\x03\x12\"\n\x07message\x18\x05 \x01(\x0b\x32\x11.ortoo.v1.Message\x12\x11\n\tbody_text\x18\x06 \x01(\t\"2\n\x12\x44\x65scribeLagRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\"O\n\x13\x44\x65scribeLagResponse\x12\"\n\x06queues\x18\x01 \x03(\x0b\x32\x12.ortoo.v1.QueueLag\x12\x14\n\x0clag_messages\x18\x02 \x01(\x03\"n\n\x08QueueLag\x12\x1e\n\x05queue\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\x18\n\x10\x63ommitted_offset\x18\x02 \x01(\x03\x12\x12\n\nend_offset\x18\x03 \x01(\x03\x12\x14\n\x0clag_messages\x18\x04 \x01(\x03\"\x18\n\x16\x44\x65scribeClusterRequest\"l\n\x17\x44\x65scribeClusterResponse\x12\x1f\n\x06\x65nodes\x18\x01 \x03(\x0b\x32\x0f.ortoo.v1.Enode\x12\x1f\n\x06snodes\x18\x02 \x03(\x0b\x32\x0f.ortoo.v1.Snode\x12\x0f\n\x07version\x18\x03 \x01(\x04\x32\xc2\x06\n\x0c\x41\x64minService\x12J\n\x0b\x43reateTopic\x12\x1c.ortoo.v1.CreateTopicRequest\x1a\x1d.ortoo.v1.CreateTopicResponse\x12J\n\x0bUpdateTopic\x12\x1c.ortoo.v1.UpdateTopicRequest\x1a\x1d.ortoo.v1.UpdateTopicResponse\x12J\n\x0b\x44\x65leteTopic\x12\x1c.ortoo.v1.DeleteTopicRequest\x1a\x1d.ortoo.v1.DeleteTopicResponse\x12G\n\nListTopics\x12\x1b.ortoo.v1.ListTopicsRequest\x1a\x1c.ortoo.v1.ListTopicsResponse\x12P\n\rDescribeTopic\x12\x1e.ortoo.v1.DescribeTopicRequest\x1a\x1f.ortoo.v1.DescribeTopicResponse\x12\x41\n\x08PutGroup\x12\x19.ortoo.v1.PutGroupRequest\x1a\x1a.ortoo.v1.PutGroupResponse\x12J\n\x0b\x44\x65leteGroup\x12\x1c.ortoo.v1.DeleteGroupRequest\x1a\x1d.ortoo.v1.DeleteGroupResponse\x12G\n\nListGroups\x12\x1b.ortoo.v1.ListGroupsRequest\x1a\x1c.ortoo.v1.ListGroupsResponse\x12\x37\n\x04Tail\x12\x15.ortoo.v1.TailRequest\x1a\x16.ortoo.v1.TailResponse0\x01\x12J\n\x0b\x44\x65scribeLag\x12\x1c.ortoo.v1.DescribeLagRequest\x1a\x1d.ortoo.v1.DescribeLagResponse\x12V\n\x0f\x44\x65scribeCluster\x12 .ortoo.v1.DescribeClusterRequest\x1a!.ortoo.v1.DescribeClusterResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14ortoo/v1/admin.proto\x12\x08ortoo.v1\x1a\x15ortoo/v1/client.proto\x1a\x1bortoo/v1/flow_control.proto\x1a\x16ortoo/v1/namesrv.proto\x1a\x15ortoo/v1/record.proto\x1a\x14ortoo/v1/topic.proto\"$\n\x14\x44\x65scribeTopicRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"]\n\x15\x44\x65scribeTopicResponse\x12\x1e\n\x05topic\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Topic\x12$\n\x06queues\x18\x02 \x03(\x0b\x32\x14.ortoo.v1.TopicQueue\"W\n\nTopicQueue\x12\r\n\x05\x65node\x18\x01 \x01(\t\x12\x10\n\x08queue_id\x18\x02 \x01(\r\x12\x14\n\x0c\x62\x65gin_offset\x18\x03 \x01(\x03\x12\x12\n\nend_offset\x18\x04 \x01(\x03\"V\n\x0bTailRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x12\n\nfrom_first\x18\x02 \x01(\x08\x12\x0e\n\x06\x66ollow\x18\x03 \x01(\x08\x12\x14\n\x0cmessages_max\x18\x04 \x01(\r\"\x9f\x01\n\x0cTailResponse\x12\x12\n\nmessage_id\x18\x01 \x01(\t\x12\x1e\n\x05queue\x18\x02 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\x0e\n\x06offset\x18\x03 \x01(\x03\x12\x14\n\x0cstored_at_ms\x18\x04 \x01(\x03\x12\"\n\x07message\x18\x05 \x01(\x0b\x32\x11.ortoo.v1.Message\x12\x11\n\tbody_text\x18\x06 \x01(\t\"2\n\x12\x44\x65scribeLagRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\"O\n\x13\x44\x65scribeLagResponse\x12\"\n\x06queues\x18\x01 \x03(\x0b\x32\x12.ortoo.v1.QueueLag\x12\x14\n\x0clag_messages\x18\x02 \x01(\x03\"n\n\x08QueueLag\x12\x1e\n\x05queue\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\x18\n\x10\x63ommitted_offset\x18\x02 \x01(\x03\x12\x12\n\nend_offset\x18\x03 \x01(\x03\x12\x14\n\x0clag_messages\x18\x04 \x01(\x03\"\x18\n\x16\x44\x65scribeClusterRequest\"l\n\x17\x44\x65scribeClusterResponse\x12\x1f\n\x06\x65nodes\x18\x01 \x03(\x0b\x32\x0f.ortoo.v1.Enode\x12\x1f\n\x06snodes\x18\x02 \x03(\x0b\x32\x0f.ortoo.v1.Snode\x12\x0f\n\x07version\x18\x03 \x01(\x04\x32\xd4\r\n\x0c\x41\x64minService\x12J\n\x0b\x43reateTopic\x12\x1c.ortoo.v1.CreateTopicRequest\x1a\x1d.ortoo.v1.CreateTopicResponse\x12J\n\x0bUpdateTopic\x12\x1c.ortoo.v1.UpdateTopicRequest\x1a\x1d.ortoo.v1.UpdateTopicResponse\x12J\n\x0b\x44\x65leteTopic\x12\x1c.ortoo.v1.DeleteTopicRequest\x1a\x1d.ortoo.v1.DeleteTopicResponse\x12G\n\nListTopics\x12\x1b.ortoo.v1.ListTopicsRequest\x1a\x1c.ortoo.v1.ListTopicsResponse\x12P\n\rDescribeTopic\x12\x1e.ortoo.v1.DescribeTopicRequest\x1a\x1f.ortoo.v1.DescribeTopicResponse\x12\x41\n\x08PutGroup\x12\x19.ortoo.v1.PutGroupRequest\x1a\x1a.ortoo.v1.PutGroupResponse\x12J\n\x0bUpdateGroup\x12\x1c.ortoo.v1.UpdateGroupRequest\x1a\x1d.ortoo.v1.UpdateGroupResponse\x12P\n\rDescribeGroup\x12\x1e.ortoo.v1.DescribeGroupRequest\x1a\x1f.ortoo.v1.DescribeGroupResponse\x12J\n\x0b\x44\x65leteGroup\x12\x1c.ortoo.v1.DeleteGroupRequest\x1a\x1d.ortoo.v1.DeleteGroupResponse\x12G\n\nListGroups\x12\x1b.ortoo.v1.ListGroupsRequest\x1a\x1c.ortoo.v1.ListGroupsResponse\x12\x37\n\x04Tail\x12\x15.ortoo.v1.TailRequest\x1a\x16.ortoo.v1.TailResponse0\x01\x12J\n\x0b\x44\x65scribeLag\x12\x1c.ortoo.v1.DescribeLagRequest\x1a\x1d.ortoo.v1.DescribeLagResponse\x12V\n\x0f\x44\x65scribeCluster\x12 .ortoo.v1.DescribeClusterRequest\x1a!.ortoo.v1.DescribeClusterResponse\x12J\n\x0bListClients\x12\x1c.ortoo.v1.ListClientsRequest\x1a\x1d.ortoo.v1.ListClientsResponse\x12S\n\x0e\x44\x65scribeClient\x12\x1f.ortoo.v1.DescribeClientRequest\x1a .ortoo.v1.DescribeClientResponse\x12G\n\nCallClient\x12\x1b.ortoo.v1.CallClientRequest\x1a\x1c.ortoo.v1.CallClientResponse\x12P\n\rListConsumers\x12\x1e.ortoo.v1.ListConsumersRequest\x1a\x1f.ortoo.v1.ListConsumersResponse\x12V\n\x0fListTopicGroups\x12 .ortoo.v1.ListTopicGroupsRequest\x1a!.ortoo.v1.ListTopicGroupsResponse\x12M\n\x0cResetOffsets\x12\x1d.ortoo.v1.ResetOffsetsRequest\x1a\x1e.ortoo.v1.ResetOffsetsResponse\x12M\n\x0c\x43loneOffsets\x12\x1d.ortoo.v1.CloneOffsetsRequest\x1a\x1e.ortoo.v1.CloneOffsetsResponse\x12\x62\n\x13\x44\x65scribeFlowControl\x12$.ortoo.v1.DescribeFlowControlRequest\x1a%.ortoo.v1.DescribeFlowControlResponse\x12\\\n\x11UpdateFlowControl\x12\".ortoo.v1.UpdateFlowControlRequest\x1a#.ortoo.v1.UpdateFlowControlResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'ortoo.v1.admin_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_DESCRIBETOPICREQUEST']._serialized_start=103
-  _globals['_DESCRIBETOPICREQUEST']._serialized_end=139
-  _globals['_DESCRIBETOPICRESPONSE']._serialized_start=141
-  _globals['_DESCRIBETOPICRESPONSE']._serialized_end=234
-  _globals['_TOPICQUEUE']._serialized_start=236
-  _globals['_TOPICQUEUE']._serialized_end=323
-  _globals['_TAILREQUEST']._serialized_start=325
-  _globals['_TAILREQUEST']._serialized_end=411
-  _globals['_TAILRESPONSE']._serialized_start=414
-  _globals['_TAILRESPONSE']._serialized_end=573
-  _globals['_DESCRIBELAGREQUEST']._serialized_start=575
-  _globals['_DESCRIBELAGREQUEST']._serialized_end=625
-  _globals['_DESCRIBELAGRESPONSE']._serialized_start=627
-  _globals['_DESCRIBELAGRESPONSE']._serialized_end=706
-  _globals['_QUEUELAG']._serialized_start=708
-  _globals['_QUEUELAG']._serialized_end=818
-  _globals['_DESCRIBECLUSTERREQUEST']._serialized_start=820
-  _globals['_DESCRIBECLUSTERREQUEST']._serialized_end=844
-  _globals['_DESCRIBECLUSTERRESPONSE']._serialized_start=846
-  _globals['_DESCRIBECLUSTERRESPONSE']._serialized_end=954
-  _globals['_ADMINSERVICE']._serialized_start=957
-  _globals['_ADMINSERVICE']._serialized_end=1791
+  _globals['_DESCRIBETOPICREQUEST']._serialized_start=155
+  _globals['_DESCRIBETOPICREQUEST']._serialized_end=191
+  _globals['_DESCRIBETOPICRESPONSE']._serialized_start=193
+  _globals['_DESCRIBETOPICRESPONSE']._serialized_end=286
+  _globals['_TOPICQUEUE']._serialized_start=288
+  _globals['_TOPICQUEUE']._serialized_end=375
+  _globals['_TAILREQUEST']._serialized_start=377
+  _globals['_TAILREQUEST']._serialized_end=463
+  _globals['_TAILRESPONSE']._serialized_start=466
+  _globals['_TAILRESPONSE']._serialized_end=625
+  _globals['_DESCRIBELAGREQUEST']._serialized_start=627
+  _globals['_DESCRIBELAGREQUEST']._serialized_end=677
+  _globals['_DESCRIBELAGRESPONSE']._serialized_start=679
+  _globals['_DESCRIBELAGRESPONSE']._serialized_end=758
+  _globals['_QUEUELAG']._serialized_start=760
+  _globals['_QUEUELAG']._serialized_end=870
+  _globals['_DESCRIBECLUSTERREQUEST']._serialized_start=872
+  _globals['_DESCRIBECLUSTERREQUEST']._serialized_end=896
+  _globals['_DESCRIBECLUSTERRESPONSE']._serialized_start=898
+  _globals['_DESCRIBECLUSTERRESPONSE']._serialized_end=1006
+  _globals['_ADMINSERVICE']._serialized_start=1009
+  _globals['_ADMINSERVICE']._serialized_end=2757
 # @@protoc_insertion_point(module_scope)

@@ -4,6 +4,8 @@ import grpc
 import warnings
 
 from ortoo.v1 import admin_pb2 as ortoo_dot_v1_dot_admin__pb2
+from ortoo.v1 import client_pb2 as ortoo_dot_v1_dot_client__pb2
+from ortoo.v1 import flow_control_pb2 as ortoo_dot_v1_dot_flow__control__pb2
 from ortoo.v1 import namesrv_pb2 as ortoo_dot_v1_dot_namesrv__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
@@ -66,6 +68,16 @@ class AdminServiceStub:
                 request_serializer=ortoo_dot_v1_dot_namesrv__pb2.PutGroupRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_namesrv__pb2.PutGroupResponse.FromString,
                 _registered_method=True)
+        self.UpdateGroup = channel.unary_unary(
+                '/ortoo.v1.AdminService/UpdateGroup',
+                request_serializer=ortoo_dot_v1_dot_client__pb2.UpdateGroupRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_client__pb2.UpdateGroupResponse.FromString,
+                _registered_method=True)
+        self.DescribeGroup = channel.unary_unary(
+                '/ortoo.v1.AdminService/DescribeGroup',
+                request_serializer=ortoo_dot_v1_dot_client__pb2.DescribeGroupRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_client__pb2.DescribeGroupResponse.FromString,
+                _registered_method=True)
         self.DeleteGroup = channel.unary_unary(
                 '/ortoo.v1.AdminService/DeleteGroup',
                 request_serializer=ortoo_dot_v1_dot_namesrv__pb2.DeleteGroupRequest.SerializeToString,
@@ -90,6 +102,51 @@ class AdminServiceStub:
                 '/ortoo.v1.AdminService/DescribeCluster',
                 request_serializer=ortoo_dot_v1_dot_admin__pb2.DescribeClusterRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_admin__pb2.DescribeClusterResponse.FromString,
+                _registered_method=True)
+        self.ListClients = channel.unary_unary(
+                '/ortoo.v1.AdminService/ListClients',
+                request_serializer=ortoo_dot_v1_dot_client__pb2.ListClientsRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_client__pb2.ListClientsResponse.FromString,
+                _registered_method=True)
+        self.DescribeClient = channel.unary_unary(
+                '/ortoo.v1.AdminService/DescribeClient',
+                request_serializer=ortoo_dot_v1_dot_client__pb2.DescribeClientRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_client__pb2.DescribeClientResponse.FromString,
+                _registered_method=True)
+        self.CallClient = channel.unary_unary(
+                '/ortoo.v1.AdminService/CallClient',
+                request_serializer=ortoo_dot_v1_dot_client__pb2.CallClientRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_client__pb2.CallClientResponse.FromString,
+                _registered_method=True)
+        self.ListConsumers = channel.unary_unary(
+                '/ortoo.v1.AdminService/ListConsumers',
+                request_serializer=ortoo_dot_v1_dot_client__pb2.ListConsumersRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_client__pb2.ListConsumersResponse.FromString,
+                _registered_method=True)
+        self.ListTopicGroups = channel.unary_unary(
+                '/ortoo.v1.AdminService/ListTopicGroups',
+                request_serializer=ortoo_dot_v1_dot_client__pb2.ListTopicGroupsRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_client__pb2.ListTopicGroupsResponse.FromString,
+                _registered_method=True)
+        self.ResetOffsets = channel.unary_unary(
+                '/ortoo.v1.AdminService/ResetOffsets',
+                request_serializer=ortoo_dot_v1_dot_client__pb2.ResetOffsetsRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_client__pb2.ResetOffsetsResponse.FromString,
+                _registered_method=True)
+        self.CloneOffsets = channel.unary_unary(
+                '/ortoo.v1.AdminService/CloneOffsets',
+                request_serializer=ortoo_dot_v1_dot_client__pb2.CloneOffsetsRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_client__pb2.CloneOffsetsResponse.FromString,
+                _registered_method=True)
+        self.DescribeFlowControl = channel.unary_unary(
+                '/ortoo.v1.AdminService/DescribeFlowControl',
+                request_serializer=ortoo_dot_v1_dot_flow__control__pb2.DescribeFlowControlRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_flow__control__pb2.DescribeFlowControlResponse.FromString,
+                _registered_method=True)
+        self.UpdateFlowControl = channel.unary_unary(
+                '/ortoo.v1.AdminService/UpdateFlowControl',
+                request_serializer=ortoo_dot_v1_dot_flow__control__pb2.UpdateFlowControlRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_flow__control__pb2.UpdateFlowControlResponse.FromString,
                 _registered_method=True)
 
 
@@ -141,6 +198,23 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def UpdateGroup(self, request, context):
+        """Changes some settings of a group, or creates it.
+
+        grpcurl -plaintext -d '{"name":"g","slow_consumer_threshold_messages":100}' HOST:PORT \
+        ortoo.v1.AdminService/UpdateGroup
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DescribeGroup(self, request, context):
+        """One group: settings, members, progress.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def DeleteGroup(self, request, context):
         """Deletes a group.
         """
@@ -173,6 +247,72 @@ class AdminServiceServicer:
 
     def DescribeCluster(self, request, context):
         """The processes of the cluster.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListClients(self, request, context):
+        """The clients that are connected, to whichever snode.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DescribeClient(self, request, context):
+        """One client: who it is, its queues, and what it says about itself.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CallClient(self, request, context):
+        """Makes a client do something and answers what it said.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListConsumers(self, request, context):
+        """The consumers of a group.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListTopicGroups(self, request, context):
+        """The groups that want a topic.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ResetOffsets(self, request, context):
+        """Moves the offsets of a group, back only unless forced; its members go on from there at once.
+
+        grpcurl -plaintext -d '{"group":"g","topic":"t","time_ms":1700000000000}' HOST:PORT \
+        ortoo.v1.AdminService/ResetOffsets
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CloneOffsets(self, request, context):
+        """Copies the offsets of one group to another.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DescribeFlowControl(self, request, context):
+        """The limits on requests of the snode that answers.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UpdateFlowControl(self, request, context):
+        """Changes them.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -211,6 +351,16 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     request_deserializer=ortoo_dot_v1_dot_namesrv__pb2.PutGroupRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_namesrv__pb2.PutGroupResponse.SerializeToString,
             ),
+            'UpdateGroup': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateGroup,
+                    request_deserializer=ortoo_dot_v1_dot_client__pb2.UpdateGroupRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_client__pb2.UpdateGroupResponse.SerializeToString,
+            ),
+            'DescribeGroup': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeGroup,
+                    request_deserializer=ortoo_dot_v1_dot_client__pb2.DescribeGroupRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_client__pb2.DescribeGroupResponse.SerializeToString,
+            ),
             'DeleteGroup': grpc.unary_unary_rpc_method_handler(
                     servicer.DeleteGroup,
                     request_deserializer=ortoo_dot_v1_dot_namesrv__pb2.DeleteGroupRequest.FromString,
@@ -235,6 +385,51 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.DescribeCluster,
                     request_deserializer=ortoo_dot_v1_dot_admin__pb2.DescribeClusterRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_admin__pb2.DescribeClusterResponse.SerializeToString,
+            ),
+            'ListClients': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListClients,
+                    request_deserializer=ortoo_dot_v1_dot_client__pb2.ListClientsRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_client__pb2.ListClientsResponse.SerializeToString,
+            ),
+            'DescribeClient': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeClient,
+                    request_deserializer=ortoo_dot_v1_dot_client__pb2.DescribeClientRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_client__pb2.DescribeClientResponse.SerializeToString,
+            ),
+            'CallClient': grpc.unary_unary_rpc_method_handler(
+                    servicer.CallClient,
+                    request_deserializer=ortoo_dot_v1_dot_client__pb2.CallClientRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_client__pb2.CallClientResponse.SerializeToString,
+            ),
+            'ListConsumers': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListConsumers,
+                    request_deserializer=ortoo_dot_v1_dot_client__pb2.ListConsumersRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_client__pb2.ListConsumersResponse.SerializeToString,
+            ),
+            'ListTopicGroups': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListTopicGroups,
+                    request_deserializer=ortoo_dot_v1_dot_client__pb2.ListTopicGroupsRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_client__pb2.ListTopicGroupsResponse.SerializeToString,
+            ),
+            'ResetOffsets': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResetOffsets,
+                    request_deserializer=ortoo_dot_v1_dot_client__pb2.ResetOffsetsRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_client__pb2.ResetOffsetsResponse.SerializeToString,
+            ),
+            'CloneOffsets': grpc.unary_unary_rpc_method_handler(
+                    servicer.CloneOffsets,
+                    request_deserializer=ortoo_dot_v1_dot_client__pb2.CloneOffsetsRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_client__pb2.CloneOffsetsResponse.SerializeToString,
+            ),
+            'DescribeFlowControl': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeFlowControl,
+                    request_deserializer=ortoo_dot_v1_dot_flow__control__pb2.DescribeFlowControlRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_flow__control__pb2.DescribeFlowControlResponse.SerializeToString,
+            ),
+            'UpdateFlowControl': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateFlowControl,
+                    request_deserializer=ortoo_dot_v1_dot_flow__control__pb2.UpdateFlowControlRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_flow__control__pb2.UpdateFlowControlResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -411,6 +606,60 @@ class AdminService:
             _registered_method=True)
 
     @staticmethod
+    def UpdateGroup(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.AdminService/UpdateGroup',
+            ortoo_dot_v1_dot_client__pb2.UpdateGroupRequest.SerializeToString,
+            ortoo_dot_v1_dot_client__pb2.UpdateGroupResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeGroup(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.AdminService/DescribeGroup',
+            ortoo_dot_v1_dot_client__pb2.DescribeGroupRequest.SerializeToString,
+            ortoo_dot_v1_dot_client__pb2.DescribeGroupResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def DeleteGroup(request,
             target,
             options=(),
@@ -535,6 +784,249 @@ class AdminService:
             '/ortoo.v1.AdminService/DescribeCluster',
             ortoo_dot_v1_dot_admin__pb2.DescribeClusterRequest.SerializeToString,
             ortoo_dot_v1_dot_admin__pb2.DescribeClusterResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListClients(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.AdminService/ListClients',
+            ortoo_dot_v1_dot_client__pb2.ListClientsRequest.SerializeToString,
+            ortoo_dot_v1_dot_client__pb2.ListClientsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeClient(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.AdminService/DescribeClient',
+            ortoo_dot_v1_dot_client__pb2.DescribeClientRequest.SerializeToString,
+            ortoo_dot_v1_dot_client__pb2.DescribeClientResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CallClient(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.AdminService/CallClient',
+            ortoo_dot_v1_dot_client__pb2.CallClientRequest.SerializeToString,
+            ortoo_dot_v1_dot_client__pb2.CallClientResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListConsumers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.AdminService/ListConsumers',
+            ortoo_dot_v1_dot_client__pb2.ListConsumersRequest.SerializeToString,
+            ortoo_dot_v1_dot_client__pb2.ListConsumersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListTopicGroups(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.AdminService/ListTopicGroups',
+            ortoo_dot_v1_dot_client__pb2.ListTopicGroupsRequest.SerializeToString,
+            ortoo_dot_v1_dot_client__pb2.ListTopicGroupsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResetOffsets(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.AdminService/ResetOffsets',
+            ortoo_dot_v1_dot_client__pb2.ResetOffsetsRequest.SerializeToString,
+            ortoo_dot_v1_dot_client__pb2.ResetOffsetsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CloneOffsets(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.AdminService/CloneOffsets',
+            ortoo_dot_v1_dot_client__pb2.CloneOffsetsRequest.SerializeToString,
+            ortoo_dot_v1_dot_client__pb2.CloneOffsetsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeFlowControl(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.AdminService/DescribeFlowControl',
+            ortoo_dot_v1_dot_flow__control__pb2.DescribeFlowControlRequest.SerializeToString,
+            ortoo_dot_v1_dot_flow__control__pb2.DescribeFlowControlResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateFlowControl(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.AdminService/UpdateFlowControl',
+            ortoo_dot_v1_dot_flow__control__pb2.UpdateFlowControlRequest.SerializeToString,
+            ortoo_dot_v1_dot_flow__control__pb2.UpdateFlowControlResponse.FromString,
             options,
             channel_credentials,
             insecure,

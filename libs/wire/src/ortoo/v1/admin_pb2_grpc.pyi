@@ -6,6 +6,8 @@ What operators do. Served by every snode, made for grpcurl."""
 from collections import abc as _abc
 from grpc import aio as _aio
 from ortoo.v1 import admin_pb2 as _admin_pb2
+from ortoo.v1 import client_pb2 as _client_pb2
+from ortoo.v1 import flow_control_pb2 as _flow_control_pb2
 from ortoo.v1 import namesrv_pb2 as _namesrv_pb2
 import abc as _abc_1
 
@@ -32,6 +34,14 @@ class AdminServiceStub:
     """One topic with what its queues hold."""
     PutGroup: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.PutGroupRequest, _namesrv_pb2.PutGroupResponse]
     """Creates a group or changes it."""
+    UpdateGroup: _aio.UnaryUnaryMultiCallable[_client_pb2.UpdateGroupRequest, _client_pb2.UpdateGroupResponse]
+    """Changes some settings of a group, or creates it.
+
+    grpcurl -plaintext -d '{"name":"g","slow_consumer_threshold_messages":100}' HOST:PORT \\
+      ortoo.v1.AdminService/UpdateGroup
+    """
+    DescribeGroup: _aio.UnaryUnaryMultiCallable[_client_pb2.DescribeGroupRequest, _client_pb2.DescribeGroupResponse]
+    """One group: settings, members, progress."""
     DeleteGroup: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.DeleteGroupRequest, _namesrv_pb2.DeleteGroupResponse]
     """Deletes a group."""
     ListGroups: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.ListGroupsRequest, _namesrv_pb2.ListGroupsResponse]
@@ -45,6 +55,28 @@ class AdminServiceStub:
     """How far each group is behind."""
     DescribeCluster: _aio.UnaryUnaryMultiCallable[_admin_pb2.DescribeClusterRequest, _admin_pb2.DescribeClusterResponse]
     """The processes of the cluster."""
+    ListClients: _aio.UnaryUnaryMultiCallable[_client_pb2.ListClientsRequest, _client_pb2.ListClientsResponse]
+    """The clients that are connected, to whichever snode."""
+    DescribeClient: _aio.UnaryUnaryMultiCallable[_client_pb2.DescribeClientRequest, _client_pb2.DescribeClientResponse]
+    """One client: who it is, its queues, and what it says about itself."""
+    CallClient: _aio.UnaryUnaryMultiCallable[_client_pb2.CallClientRequest, _client_pb2.CallClientResponse]
+    """Makes a client do something and answers what it said."""
+    ListConsumers: _aio.UnaryUnaryMultiCallable[_client_pb2.ListConsumersRequest, _client_pb2.ListConsumersResponse]
+    """The consumers of a group."""
+    ListTopicGroups: _aio.UnaryUnaryMultiCallable[_client_pb2.ListTopicGroupsRequest, _client_pb2.ListTopicGroupsResponse]
+    """The groups that want a topic."""
+    ResetOffsets: _aio.UnaryUnaryMultiCallable[_client_pb2.ResetOffsetsRequest, _client_pb2.ResetOffsetsResponse]
+    """Moves the offsets of a group, back only unless forced; its members go on from there at once.
+
+    grpcurl -plaintext -d '{"group":"g","topic":"t","time_ms":1700000000000}' HOST:PORT \\
+      ortoo.v1.AdminService/ResetOffsets
+    """
+    CloneOffsets: _aio.UnaryUnaryMultiCallable[_client_pb2.CloneOffsetsRequest, _client_pb2.CloneOffsetsResponse]
+    """Copies the offsets of one group to another."""
+    DescribeFlowControl: _aio.UnaryUnaryMultiCallable[_flow_control_pb2.DescribeFlowControlRequest, _flow_control_pb2.DescribeFlowControlResponse]
+    """The limits on requests of the snode that answers."""
+    UpdateFlowControl: _aio.UnaryUnaryMultiCallable[_flow_control_pb2.UpdateFlowControlRequest, _flow_control_pb2.UpdateFlowControlResponse]
+    """Changes them."""
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
     """Operating a cluster."""
@@ -101,6 +133,26 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         """Creates a group or changes it."""
 
     @_abc_1.abstractmethod
+    def UpdateGroup(
+        self,
+        request: _client_pb2.UpdateGroupRequest,
+        context: _aio.ServicerContext[_client_pb2.UpdateGroupRequest, _abc.Awaitable[_client_pb2.UpdateGroupResponse]],
+    ) -> _abc.Awaitable[_client_pb2.UpdateGroupResponse]:
+        """Changes some settings of a group, or creates it.
+
+        grpcurl -plaintext -d '{"name":"g","slow_consumer_threshold_messages":100}' HOST:PORT \\
+          ortoo.v1.AdminService/UpdateGroup
+        """
+
+    @_abc_1.abstractmethod
+    def DescribeGroup(
+        self,
+        request: _client_pb2.DescribeGroupRequest,
+        context: _aio.ServicerContext[_client_pb2.DescribeGroupRequest, _abc.Awaitable[_client_pb2.DescribeGroupResponse]],
+    ) -> _abc.Awaitable[_client_pb2.DescribeGroupResponse]:
+        """One group: settings, members, progress."""
+
+    @_abc_1.abstractmethod
     def DeleteGroup(
         self,
         request: _namesrv_pb2.DeleteGroupRequest,
@@ -142,5 +194,81 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_admin_pb2.DescribeClusterRequest, _abc.Awaitable[_admin_pb2.DescribeClusterResponse]],
     ) -> _abc.Awaitable[_admin_pb2.DescribeClusterResponse]:
         """The processes of the cluster."""
+
+    @_abc_1.abstractmethod
+    def ListClients(
+        self,
+        request: _client_pb2.ListClientsRequest,
+        context: _aio.ServicerContext[_client_pb2.ListClientsRequest, _abc.Awaitable[_client_pb2.ListClientsResponse]],
+    ) -> _abc.Awaitable[_client_pb2.ListClientsResponse]:
+        """The clients that are connected, to whichever snode."""
+
+    @_abc_1.abstractmethod
+    def DescribeClient(
+        self,
+        request: _client_pb2.DescribeClientRequest,
+        context: _aio.ServicerContext[_client_pb2.DescribeClientRequest, _abc.Awaitable[_client_pb2.DescribeClientResponse]],
+    ) -> _abc.Awaitable[_client_pb2.DescribeClientResponse]:
+        """One client: who it is, its queues, and what it says about itself."""
+
+    @_abc_1.abstractmethod
+    def CallClient(
+        self,
+        request: _client_pb2.CallClientRequest,
+        context: _aio.ServicerContext[_client_pb2.CallClientRequest, _abc.Awaitable[_client_pb2.CallClientResponse]],
+    ) -> _abc.Awaitable[_client_pb2.CallClientResponse]:
+        """Makes a client do something and answers what it said."""
+
+    @_abc_1.abstractmethod
+    def ListConsumers(
+        self,
+        request: _client_pb2.ListConsumersRequest,
+        context: _aio.ServicerContext[_client_pb2.ListConsumersRequest, _abc.Awaitable[_client_pb2.ListConsumersResponse]],
+    ) -> _abc.Awaitable[_client_pb2.ListConsumersResponse]:
+        """The consumers of a group."""
+
+    @_abc_1.abstractmethod
+    def ListTopicGroups(
+        self,
+        request: _client_pb2.ListTopicGroupsRequest,
+        context: _aio.ServicerContext[_client_pb2.ListTopicGroupsRequest, _abc.Awaitable[_client_pb2.ListTopicGroupsResponse]],
+    ) -> _abc.Awaitable[_client_pb2.ListTopicGroupsResponse]:
+        """The groups that want a topic."""
+
+    @_abc_1.abstractmethod
+    def ResetOffsets(
+        self,
+        request: _client_pb2.ResetOffsetsRequest,
+        context: _aio.ServicerContext[_client_pb2.ResetOffsetsRequest, _abc.Awaitable[_client_pb2.ResetOffsetsResponse]],
+    ) -> _abc.Awaitable[_client_pb2.ResetOffsetsResponse]:
+        """Moves the offsets of a group, back only unless forced; its members go on from there at once.
+
+        grpcurl -plaintext -d '{"group":"g","topic":"t","time_ms":1700000000000}' HOST:PORT \\
+          ortoo.v1.AdminService/ResetOffsets
+        """
+
+    @_abc_1.abstractmethod
+    def CloneOffsets(
+        self,
+        request: _client_pb2.CloneOffsetsRequest,
+        context: _aio.ServicerContext[_client_pb2.CloneOffsetsRequest, _abc.Awaitable[_client_pb2.CloneOffsetsResponse]],
+    ) -> _abc.Awaitable[_client_pb2.CloneOffsetsResponse]:
+        """Copies the offsets of one group to another."""
+
+    @_abc_1.abstractmethod
+    def DescribeFlowControl(
+        self,
+        request: _flow_control_pb2.DescribeFlowControlRequest,
+        context: _aio.ServicerContext[_flow_control_pb2.DescribeFlowControlRequest, _abc.Awaitable[_flow_control_pb2.DescribeFlowControlResponse]],
+    ) -> _abc.Awaitable[_flow_control_pb2.DescribeFlowControlResponse]:
+        """The limits on requests of the snode that answers."""
+
+    @_abc_1.abstractmethod
+    def UpdateFlowControl(
+        self,
+        request: _flow_control_pb2.UpdateFlowControlRequest,
+        context: _aio.ServicerContext[_flow_control_pb2.UpdateFlowControlRequest, _abc.Awaitable[_flow_control_pb2.UpdateFlowControlResponse]],
+    ) -> _abc.Awaitable[_flow_control_pb2.UpdateFlowControlResponse]:
+        """Changes them."""
 
 def add_AdminServiceServicer_to_server(servicer: AdminServiceServicer, server: _aio.Server) -> None: ...

@@ -22,6 +22,70 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _MessageModel:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _MessageModelEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_MessageModel.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    MESSAGE_MODEL_UNSPECIFIED: _MessageModel.ValueType  # 0
+    """MESSAGE_MODEL_CLUSTERING."""
+    MESSAGE_MODEL_CLUSTERING: _MessageModel.ValueType  # 1
+    """Each queue belongs to one member; the offsets are the group's."""
+    MESSAGE_MODEL_BROADCAST: _MessageModel.ValueType  # 2
+    """Each member gets all queues; the client keeps the offsets, an acknowledgement only lets the server go on."""
+
+class MessageModel(_MessageModel, metaclass=_MessageModelEnumTypeWrapper):
+    """Whether the members of a group share the messages."""
+
+MESSAGE_MODEL_UNSPECIFIED: MessageModel.ValueType  # 0
+"""MESSAGE_MODEL_CLUSTERING."""
+MESSAGE_MODEL_CLUSTERING: MessageModel.ValueType  # 1
+"""Each queue belongs to one member; the offsets are the group's."""
+MESSAGE_MODEL_BROADCAST: MessageModel.ValueType  # 2
+"""Each member gets all queues; the client keeps the offsets, an acknowledgement only lets the server go on."""
+Global___MessageModel: _TypeAlias = MessageModel  # noqa: Y015
+
+class _AllocationStrategy:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _AllocationStrategyEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_AllocationStrategy.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    ALLOCATION_STRATEGY_UNSPECIFIED: _AllocationStrategy.ValueType  # 0
+    """ALLOCATION_STRATEGY_AVERAGELY."""
+    ALLOCATION_STRATEGY_AVERAGELY: _AllocationStrategy.ValueType  # 1
+    """Equal blocks in order; the first members get one queue more."""
+    ALLOCATION_STRATEGY_CIRCLE: _AllocationStrategy.ValueType  # 2
+    """Dealt out one by one."""
+    ALLOCATION_STRATEGY_CONSISTENT_HASH: _AllocationStrategy.ValueType  # 3
+    """Consistent hash with 10 virtual nodes for each member: a newcomer takes queues, no others move."""
+    ALLOCATION_STRATEGY_CONFIG: _AllocationStrategy.ValueType  # 4
+    """Each member takes the queues it names."""
+    ALLOCATION_STRATEGY_MACHINE_ROOM: _AllocationStrategy.ValueType  # 5
+    """Only queues of enodes named `room@name` whose room the members list, in equal parts."""
+    ALLOCATION_STRATEGY_ROOM_NEARBY: _AllocationStrategy.ValueType  # 6
+    """Queues of a room (`room@name`) go to members of the room, averagely; those of a room without members to all."""
+
+class AllocationStrategy(_AllocationStrategy, metaclass=_AllocationStrategyEnumTypeWrapper):
+    """How members share out the queues of a topic. Queues are sorted by enode and id, members by client id."""
+
+ALLOCATION_STRATEGY_UNSPECIFIED: AllocationStrategy.ValueType  # 0
+"""ALLOCATION_STRATEGY_AVERAGELY."""
+ALLOCATION_STRATEGY_AVERAGELY: AllocationStrategy.ValueType  # 1
+"""Equal blocks in order; the first members get one queue more."""
+ALLOCATION_STRATEGY_CIRCLE: AllocationStrategy.ValueType  # 2
+"""Dealt out one by one."""
+ALLOCATION_STRATEGY_CONSISTENT_HASH: AllocationStrategy.ValueType  # 3
+"""Consistent hash with 10 virtual nodes for each member: a newcomer takes queues, no others move."""
+ALLOCATION_STRATEGY_CONFIG: AllocationStrategy.ValueType  # 4
+"""Each member takes the queues it names."""
+ALLOCATION_STRATEGY_MACHINE_ROOM: AllocationStrategy.ValueType  # 5
+"""Only queues of enodes named `room@name` whose room the members list, in equal parts."""
+ALLOCATION_STRATEGY_ROOM_NEARBY: AllocationStrategy.ValueType  # 6
+"""Queues of a room (`room@name`) go to members of the room, averagely; those of a room without members to all."""
+Global___AllocationStrategy: _TypeAlias = AllocationStrategy  # noqa: Y015
+
 class _StartFrom:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -34,6 +98,8 @@ class _StartFromEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_StartFrom.V
     """Only what comes from now on."""
     START_FROM_FIRST: _StartFrom.ValueType  # 2
     """Everything that is still stored."""
+    START_FROM_TIME: _StartFrom.ValueType  # 3
+    """The first message stored at or after a time."""
 
 class StartFrom(_StartFrom, metaclass=_StartFromEnumTypeWrapper):
     """Where a group starts in a queue for which it has no offset."""
@@ -44,6 +110,8 @@ START_FROM_LAST: StartFrom.ValueType  # 1
 """Only what comes from now on."""
 START_FROM_FIRST: StartFrom.ValueType  # 2
 """Everything that is still stored."""
+START_FROM_TIME: StartFrom.ValueType  # 3
+"""The first message stored at or after a time."""
 Global___StartFrom: _TypeAlias = StartFrom  # noqa: Y015
 
 class _CloseReason:
@@ -62,6 +130,10 @@ class _CloseReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_CloseReas
     """The client said nothing for too long."""
     CLOSE_REASON_SHUTDOWN: _CloseReason.ValueType  # 4
     """The snode stops; open the session at another."""
+    CLOSE_REASON_REPLACED: _CloseReason.ValueType  # 5
+    """Another session with the same client id took its place in the group: give each client a name of its own."""
+    CLOSE_REASON_GROUP_CLOSED: _CloseReason.ValueType  # 6
+    """The group was deleted, or its members may not consume any more."""
 
 class CloseReason(_CloseReason, metaclass=_CloseReasonEnumTypeWrapper):
     """Why a session ended."""
@@ -76,6 +148,10 @@ CLOSE_REASON_EXPIRED: CloseReason.ValueType  # 3
 """The client said nothing for too long."""
 CLOSE_REASON_SHUTDOWN: CloseReason.ValueType  # 4
 """The snode stops; open the session at another."""
+CLOSE_REASON_REPLACED: CloseReason.ValueType  # 5
+"""Another session with the same client id took its place in the group: give each client a name of its own."""
+CLOSE_REASON_GROUP_CLOSED: CloseReason.ValueType  # 6
+"""The group was deleted, or its members may not consume any more."""
 Global___CloseReason: _TypeAlias = CloseReason  # noqa: Y015
 
 @_typing.final
@@ -89,6 +165,7 @@ class PushRequest(_message.Message):
     ACKNOWLEDGE_FIELD_NUMBER: _builtins.int
     HEARTBEAT_FIELD_NUMBER: _builtins.int
     CLOSE_FIELD_NUMBER: _builtins.int
+    SUBSCRIBE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def open(self) -> Global___OpenSession:
         """Joins the group."""
@@ -109,6 +186,10 @@ class PushRequest(_message.Message):
     def close(self) -> Global___CloseSession:
         """Leaves the group in good order; the server answers what is left and ends the stream."""
 
+    @_builtins.property
+    def subscribe(self) -> Global___Subscribe:
+        """Wants other topics or tags from now on; the session goes on."""
+
     def __init__(
         self,
         *,
@@ -117,12 +198,13 @@ class PushRequest(_message.Message):
         acknowledge: Global___Acknowledge | None = ...,
         heartbeat: Global___Heartbeat | None = ...,
         close: Global___CloseSession | None = ...,
+        subscribe: Global___Subscribe | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["acknowledge", b"acknowledge", "close", b"close", "credit", b"credit", "event", b"event", "heartbeat", b"heartbeat", "open", b"open"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["acknowledge", b"acknowledge", "close", b"close", "credit", b"credit", "event", b"event", "heartbeat", b"heartbeat", "open", b"open", "subscribe", b"subscribe"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledge", b"acknowledge", "close", b"close", "credit", b"credit", "event", b"event", "heartbeat", b"heartbeat", "open", b"open"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledge", b"acknowledge", "close", b"close", "credit", b"credit", "event", b"event", "heartbeat", b"heartbeat", "open", b"open", "subscribe", b"subscribe"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["open", "credit", "acknowledge", "heartbeat", "close"]  # noqa: Y015
+    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["open", "credit", "acknowledge", "heartbeat", "close", "subscribe"]  # noqa: Y015
     _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
 
@@ -139,17 +221,54 @@ class OpenSession(_message.Message):
     SUBSCRIPTIONS_FIELD_NUMBER: _builtins.int
     START_FROM_FIELD_NUMBER: _builtins.int
     CLIENT_VERSION_FIELD_NUMBER: _builtins.int
+    SESSION_ID_FIELD_NUMBER: _builtins.int
+    MESSAGE_MODEL_FIELD_NUMBER: _builtins.int
+    START_OFFSETS_FIELD_NUMBER: _builtins.int
+    START_TIME_MS_FIELD_NUMBER: _builtins.int
+    STRATEGY_FIELD_NUMBER: _builtins.int
+    CONFIGURED_QUEUES_FIELD_NUMBER: _builtins.int
+    ROOMS_FIELD_NUMBER: _builtins.int
+    ROOM_FIELD_NUMBER: _builtins.int
+    LANGUAGE_FIELD_NUMBER: _builtins.int
     group: _builtins.str
     """The group. It is created when it does not exist."""
     client_id: _builtins.str
-    """The client's name for itself, for people; the server makes the session's id."""
+    """The client's name, unique in the group: queues are shared out in the order of these names. A second push session
+    with the same name takes the place of the first. Empty = the session's id. With `session_id`: left empty.
+    """
     start_from: Global___StartFrom.ValueType
     """Where a queue starts for which the group has no offset."""
     client_version: _builtins.str
-    """Language and version of the client, for people."""
+    """Version of the client, for people."""
+    session_id: _builtins.str
+    """The client's session (SessionService.Connect) at this snode, in which it has registered as a consumer of the
+    group; the push session ends with it. Empty = this stream stands alone.
+    """
+    message_model: Global___MessageModel.ValueType
+    """Whether the members share the messages, or each gets all of them."""
+    start_time_ms: _builtins.int
+    """With START_FROM_TIME: milliseconds since 1970-01-01 UTC."""
+    strategy: Global___AllocationStrategy.ValueType
+    """How the members share out queues. All members should say the same; the first one by client id decides."""
+    room: _builtins.str
+    """Where the client runs, for the strategies that know rooms."""
+    language: _builtins.str
+    """The language of the client, for people: "python"."""
     @_builtins.property
     def subscriptions(self) -> _containers.RepeatedCompositeFieldContainer[Global___Subscription]:
-        """What it wants. All members of a group should want the same."""
+        """What it wants. All members of a group should want the same. With `session_id` it may stay empty: as registered."""
+
+    @_builtins.property
+    def start_offsets(self) -> _containers.RepeatedCompositeFieldContainer[Global___QueueStart]:
+        """With MESSAGE_MODEL_BROADCAST: where each queue starts, kept by the client. Queues left out start as `start_from`."""
+
+    @_builtins.property
+    def configured_queues(self) -> _containers.RepeatedCompositeFieldContainer[_topic_pb2.Queue]:
+        """With ALLOCATION_STRATEGY_CONFIG: the queues this member takes."""
+
+    @_builtins.property
+    def rooms(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """With ALLOCATION_STRATEGY_MACHINE_ROOM: the rooms whose queues are shared out."""
 
     def __init__(
         self,
@@ -159,14 +278,75 @@ class OpenSession(_message.Message):
         subscriptions: _abc.Iterable[Global___Subscription] | None = ...,
         start_from: Global___StartFrom.ValueType = ...,
         client_version: _builtins.str = ...,
+        session_id: _builtins.str = ...,
+        message_model: Global___MessageModel.ValueType = ...,
+        start_offsets: _abc.Iterable[Global___QueueStart] | None = ...,
+        start_time_ms: _builtins.int = ...,
+        strategy: Global___AllocationStrategy.ValueType = ...,
+        configured_queues: _abc.Iterable[_topic_pb2.Queue] | None = ...,
+        rooms: _abc.Iterable[_builtins.str] | None = ...,
+        room: _builtins.str = ...,
+        language: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "client_version", b"client_version", "group", b"group", "start_from", b"start_from", "subscriptions", b"subscriptions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "client_version", b"client_version", "configured_queues", b"configured_queues", "group", b"group", "language", b"language", "message_model", b"message_model", "room", b"room", "rooms", b"rooms", "session_id", b"session_id", "start_from", b"start_from", "start_offsets", b"start_offsets", "start_time_ms", b"start_time_ms", "strategy", b"strategy", "subscriptions", b"subscriptions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___OpenSession: _TypeAlias = OpenSession  # noqa: Y015
+
+@_typing.final
+class QueueStart(_message.Message):
+    """Where a queue starts."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUEUE_FIELD_NUMBER: _builtins.int
+    OFFSET_FIELD_NUMBER: _builtins.int
+    offset: _builtins.int
+    """The first offset to deliver."""
+    @_builtins.property
+    def queue(self) -> _topic_pb2.Queue:
+        """The queue."""
+
+    def __init__(
+        self,
+        *,
+        queue: _topic_pb2.Queue | None = ...,
+        offset: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["queue", b"queue"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["offset", b"offset", "queue", b"queue"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___QueueStart: _TypeAlias = QueueStart  # noqa: Y015
+
+@_typing.final
+class Subscribe(_message.Message):
+    """Other subscriptions than before."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SUBSCRIPTIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def subscriptions(self) -> _containers.RepeatedCompositeFieldContainer[Global___Subscription]:
+        """All of them; a topic left out is not wanted any more. One with an older version than known is left as it is."""
+
+    def __init__(
+        self,
+        *,
+        subscriptions: _abc.Iterable[Global___Subscription] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["subscriptions", b"subscriptions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Subscribe: _TypeAlias = Subscribe  # noqa: Y015
 
 @_typing.final
 class Subscription(_message.Message):
@@ -176,19 +356,25 @@ class Subscription(_message.Message):
 
     TOPIC_FIELD_NUMBER: _builtins.int
     TAG_EXPRESSION_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """The topic."""
     tag_expression: _builtins.str
     """Tags separated by "||"; empty or "*" = everything."""
+    version: _builtins.int
+    """Grows with every change the client makes, its clock's milliseconds for instance. An older one than known is
+    ignored. 0 = always taken.
+    """
     def __init__(
         self,
         *,
         topic: _builtins.str = ...,
         tag_expression: _builtins.str = ...,
+        version: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["tag_expression", b"tag_expression", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["tag_expression", b"tag_expression", "topic", b"topic", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -368,19 +554,27 @@ class SessionOpened(_message.Message):
 
     SESSION_ID_FIELD_NUMBER: _builtins.int
     HEARTBEAT_INTERVAL_MS_FIELD_NUMBER: _builtins.int
+    EXPIRY_MS_FIELD_NUMBER: _builtins.int
+    CLIENT_ID_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     """Made by the server."""
     heartbeat_interval_ms: _builtins.int
     """Say something at least this often, milliseconds."""
+    expiry_ms: _builtins.int
+    """The session ends after so much silence, milliseconds."""
+    client_id: _builtins.str
+    """The client id that counts: the one given, or the session's id."""
     def __init__(
         self,
         *,
         session_id: _builtins.str = ...,
         heartbeat_interval_ms: _builtins.int = ...,
+        expiry_ms: _builtins.int = ...,
+        client_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["heartbeat_interval_ms", b"heartbeat_interval_ms", "session_id", b"session_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "expiry_ms", b"expiry_ms", "heartbeat_interval_ms", b"heartbeat_interval_ms", "session_id", b"session_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -437,7 +631,10 @@ class Delivery(_message.Message):
     stored_at_ms: _builtins.int
     """When the batch was stored, milliseconds since 1970-01-01 UTC."""
     rows: _builtins.bytes
-    """int32 each: the rows of the batch that are meant; absent = all."""
+    """int32 each, the row numbers that are meant; absent = all. When the batch holds exactly as many messages as there
+    are row numbers, others were left out of it and the i-th message has offset first_offset + rows[i]; otherwise the
+    batch is whole and its message number rows[i] is meant.
+    """
     topic_id: _builtins.int
     """The topic's id, from which message ids are made."""
     @_builtins.property
@@ -681,3 +878,105 @@ class QueueState(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___QueueState: _TypeAlias = QueueState  # noqa: Y015
+
+@_typing.final
+class QueryMembersResponse(_message.Message):
+    """Who is in a group."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VERSION_FIELD_NUMBER: _builtins.int
+    CLIENT_IDS_FIELD_NUMBER: _builtins.int
+    MEMBERS_FIELD_NUMBER: _builtins.int
+    STRATEGY_FIELD_NUMBER: _builtins.int
+    version: _builtins.int
+    """Grows with every change of the group."""
+    strategy: Global___AllocationStrategy.ValueType
+    """The strategy that counts."""
+    @_builtins.property
+    def client_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The client ids that share out queues, sorted as bytes."""
+
+    @_builtins.property
+    def members(self) -> _containers.RepeatedCompositeFieldContainer[Global___Member]:
+        """Everybody who has registered, by client id."""
+
+    def __init__(
+        self,
+        *,
+        version: _builtins.int = ...,
+        client_ids: _abc.Iterable[_builtins.str] | None = ...,
+        members: _abc.Iterable[Global___Member] | None = ...,
+        strategy: Global___AllocationStrategy.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_ids", b"client_ids", "members", b"members", "strategy", b"strategy", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___QueryMembersResponse: _TypeAlias = QueryMembersResponse  # noqa: Y015
+
+@_typing.final
+class Member(_message.Message):
+    """One member of a group."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLIENT_ID_FIELD_NUMBER: _builtins.int
+    SESSION_ID_FIELD_NUMBER: _builtins.int
+    SNODE_FIELD_NUMBER: _builtins.int
+    LANGUAGE_FIELD_NUMBER: _builtins.int
+    CLIENT_VERSION_FIELD_NUMBER: _builtins.int
+    SUBSCRIPTIONS_FIELD_NUMBER: _builtins.int
+    PUSHED_FIELD_NUMBER: _builtins.int
+    ACTIVE_FIELD_NUMBER: _builtins.int
+    MESSAGE_MODEL_FIELD_NUMBER: _builtins.int
+    ROOM_FIELD_NUMBER: _builtins.int
+    SINCE_MS_FIELD_NUMBER: _builtins.int
+    client_id: _builtins.str
+    """Its name in the group."""
+    session_id: _builtins.str
+    """The session it belongs to."""
+    snode: _builtins.str
+    """The snode it is connected to."""
+    language: _builtins.str
+    """The language and version of the client."""
+    client_version: _builtins.str
+    """Its version."""
+    pushed: _builtins.bool
+    """Whether it gets messages by an open push session."""
+    active: _builtins.bool
+    """Whether it takes part in sharing out queues: a pulling member, or one with an open push session."""
+    message_model: Global___MessageModel.ValueType
+    """Whether the members share the messages."""
+    room: _builtins.str
+    """Where it runs."""
+    since_ms: _builtins.int
+    """Since when it is a member, milliseconds since 1970-01-01 UTC."""
+    @_builtins.property
+    def subscriptions(self) -> _containers.RepeatedCompositeFieldContainer[Global___Subscription]:
+        """What it wants."""
+
+    def __init__(
+        self,
+        *,
+        client_id: _builtins.str = ...,
+        session_id: _builtins.str = ...,
+        snode: _builtins.str = ...,
+        language: _builtins.str = ...,
+        client_version: _builtins.str = ...,
+        subscriptions: _abc.Iterable[Global___Subscription] | None = ...,
+        pushed: _builtins.bool = ...,
+        active: _builtins.bool = ...,
+        message_model: Global___MessageModel.ValueType = ...,
+        room: _builtins.str = ...,
+        since_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["active", b"active", "client_id", b"client_id", "client_version", b"client_version", "language", b"language", "message_model", b"message_model", "pushed", b"pushed", "room", b"room", "session_id", b"session_id", "since_ms", b"since_ms", "snode", b"snode", "subscriptions", b"subscriptions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Member: _TypeAlias = Member  # noqa: Y015

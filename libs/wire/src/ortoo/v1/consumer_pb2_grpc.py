@@ -4,6 +4,7 @@ import grpc
 import warnings
 
 from ortoo.v1 import consumer_pb2 as ortoo_dot_v1_dot_consumer__pb2
+from ortoo.v1 import pull_pb2 as ortoo_dot_v1_dot_pull__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -40,6 +41,46 @@ class ConsumerServiceStub:
                 request_serializer=ortoo_dot_v1_dot_consumer__pb2.PushRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_consumer__pb2.PushResponse.FromString,
                 _registered_method=True)
+        self.Pull = channel.unary_unary(
+                '/ortoo.v1.ConsumerService/Pull',
+                request_serializer=ortoo_dot_v1_dot_pull__pb2.PullRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_pull__pb2.PullResponse.FromString,
+                _registered_method=True)
+        self.QueryMembers = channel.unary_unary(
+                '/ortoo.v1.ConsumerService/QueryMembers',
+                request_serializer=ortoo_dot_v1_dot_pull__pb2.QueryMembersRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_consumer__pb2.QueryMembersResponse.FromString,
+                _registered_method=True)
+        self.LockQueues = channel.unary_unary(
+                '/ortoo.v1.ConsumerService/LockQueues',
+                request_serializer=ortoo_dot_v1_dot_pull__pb2.LockQueuesRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_pull__pb2.LockQueuesResponse.FromString,
+                _registered_method=True)
+        self.UnlockQueues = channel.unary_unary(
+                '/ortoo.v1.ConsumerService/UnlockQueues',
+                request_serializer=ortoo_dot_v1_dot_pull__pb2.UnlockQueuesRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_pull__pb2.UnlockQueuesResponse.FromString,
+                _registered_method=True)
+        self.CommitOffsets = channel.unary_unary(
+                '/ortoo.v1.ConsumerService/CommitOffsets',
+                request_serializer=ortoo_dot_v1_dot_pull__pb2.CommitConsumerOffsetsRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_pull__pb2.CommitConsumerOffsetsResponse.FromString,
+                _registered_method=True)
+        self.QueryOffsets = channel.unary_unary(
+                '/ortoo.v1.ConsumerService/QueryOffsets',
+                request_serializer=ortoo_dot_v1_dot_pull__pb2.QueryConsumerOffsetsRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_pull__pb2.QueryConsumerOffsetsResponse.FromString,
+                _registered_method=True)
+        self.SearchOffset = channel.unary_unary(
+                '/ortoo.v1.ConsumerService/SearchOffset',
+                request_serializer=ortoo_dot_v1_dot_pull__pb2.SearchOffsetRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_pull__pb2.SearchOffsetResponse.FromString,
+                _registered_method=True)
+        self.SendBack = channel.unary_unary(
+                '/ortoo.v1.ConsumerService/SendBack',
+                request_serializer=ortoo_dot_v1_dot_pull__pb2.SendBackRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_pull__pb2.SendBackResponse.FromString,
+                _registered_method=True)
         self.Fetch = channel.unary_stream(
                 '/ortoo.v1.ConsumerService/Fetch',
                 request_serializer=ortoo_dot_v1_dot_consumer__pb2.FetchRequest.SerializeToString,
@@ -58,6 +99,65 @@ class ConsumerServiceServicer:
 
     def Push(self, request_iterator, context):
         """A push session: the client joins a group, gets queues assigned, grants credit, receives and acknowledges.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Pull(self, request, context):
+        """Messages of one queue from an offset on; at the end of the queue it waits (long poll).
+
+        grpcurl -plaintext -d '{"group":"g","queue":{"topic":"t","enode":"enode-0"},"offset":0}' HOST:PORT \
+        ortoo.v1.ConsumerService/Pull
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def QueryMembers(self, request, context):
+        """The members of a group now, whichever snode they are connected to.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def LockQueues(self, request, context):
+        """Takes or renews the right to consume queues: each has one owner at a time, for 60 s.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UnlockQueues(self, request, context):
+        """Gives queues back.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CommitOffsets(self, request, context):
+        """Stores how far a group has consumed; returns when that is durable.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def QueryOffsets(self, request, context):
+        """How far a group has consumed.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SearchOffset(self, request, context):
+        """The first offset stored at or after a time.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SendBack(self, request, context):
+        """Gives messages back that could not be processed. Answers UNIMPLEMENTED where retries are not served yet.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -84,6 +184,46 @@ def add_ConsumerServiceServicer_to_server(servicer, server):
                     servicer.Push,
                     request_deserializer=ortoo_dot_v1_dot_consumer__pb2.PushRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_consumer__pb2.PushResponse.SerializeToString,
+            ),
+            'Pull': grpc.unary_unary_rpc_method_handler(
+                    servicer.Pull,
+                    request_deserializer=ortoo_dot_v1_dot_pull__pb2.PullRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_pull__pb2.PullResponse.SerializeToString,
+            ),
+            'QueryMembers': grpc.unary_unary_rpc_method_handler(
+                    servicer.QueryMembers,
+                    request_deserializer=ortoo_dot_v1_dot_pull__pb2.QueryMembersRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_consumer__pb2.QueryMembersResponse.SerializeToString,
+            ),
+            'LockQueues': grpc.unary_unary_rpc_method_handler(
+                    servicer.LockQueues,
+                    request_deserializer=ortoo_dot_v1_dot_pull__pb2.LockQueuesRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_pull__pb2.LockQueuesResponse.SerializeToString,
+            ),
+            'UnlockQueues': grpc.unary_unary_rpc_method_handler(
+                    servicer.UnlockQueues,
+                    request_deserializer=ortoo_dot_v1_dot_pull__pb2.UnlockQueuesRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_pull__pb2.UnlockQueuesResponse.SerializeToString,
+            ),
+            'CommitOffsets': grpc.unary_unary_rpc_method_handler(
+                    servicer.CommitOffsets,
+                    request_deserializer=ortoo_dot_v1_dot_pull__pb2.CommitConsumerOffsetsRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_pull__pb2.CommitConsumerOffsetsResponse.SerializeToString,
+            ),
+            'QueryOffsets': grpc.unary_unary_rpc_method_handler(
+                    servicer.QueryOffsets,
+                    request_deserializer=ortoo_dot_v1_dot_pull__pb2.QueryConsumerOffsetsRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_pull__pb2.QueryConsumerOffsetsResponse.SerializeToString,
+            ),
+            'SearchOffset': grpc.unary_unary_rpc_method_handler(
+                    servicer.SearchOffset,
+                    request_deserializer=ortoo_dot_v1_dot_pull__pb2.SearchOffsetRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_pull__pb2.SearchOffsetResponse.SerializeToString,
+            ),
+            'SendBack': grpc.unary_unary_rpc_method_handler(
+                    servicer.SendBack,
+                    request_deserializer=ortoo_dot_v1_dot_pull__pb2.SendBackRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_pull__pb2.SendBackResponse.SerializeToString,
             ),
             'Fetch': grpc.unary_stream_rpc_method_handler(
                     servicer.Fetch,
@@ -124,6 +264,222 @@ class ConsumerService:
             '/ortoo.v1.ConsumerService/Push',
             ortoo_dot_v1_dot_consumer__pb2.PushRequest.SerializeToString,
             ortoo_dot_v1_dot_consumer__pb2.PushResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Pull(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.ConsumerService/Pull',
+            ortoo_dot_v1_dot_pull__pb2.PullRequest.SerializeToString,
+            ortoo_dot_v1_dot_pull__pb2.PullResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def QueryMembers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.ConsumerService/QueryMembers',
+            ortoo_dot_v1_dot_pull__pb2.QueryMembersRequest.SerializeToString,
+            ortoo_dot_v1_dot_consumer__pb2.QueryMembersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def LockQueues(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.ConsumerService/LockQueues',
+            ortoo_dot_v1_dot_pull__pb2.LockQueuesRequest.SerializeToString,
+            ortoo_dot_v1_dot_pull__pb2.LockQueuesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UnlockQueues(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.ConsumerService/UnlockQueues',
+            ortoo_dot_v1_dot_pull__pb2.UnlockQueuesRequest.SerializeToString,
+            ortoo_dot_v1_dot_pull__pb2.UnlockQueuesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CommitOffsets(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.ConsumerService/CommitOffsets',
+            ortoo_dot_v1_dot_pull__pb2.CommitConsumerOffsetsRequest.SerializeToString,
+            ortoo_dot_v1_dot_pull__pb2.CommitConsumerOffsetsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def QueryOffsets(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.ConsumerService/QueryOffsets',
+            ortoo_dot_v1_dot_pull__pb2.QueryConsumerOffsetsRequest.SerializeToString,
+            ortoo_dot_v1_dot_pull__pb2.QueryConsumerOffsetsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SearchOffset(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.ConsumerService/SearchOffset',
+            ortoo_dot_v1_dot_pull__pb2.SearchOffsetRequest.SerializeToString,
+            ortoo_dot_v1_dot_pull__pb2.SearchOffsetResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SendBack(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.ConsumerService/SendBack',
+            ortoo_dot_v1_dot_pull__pb2.SendBackRequest.SerializeToString,
+            ortoo_dot_v1_dot_pull__pb2.SendBackResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -6,6 +6,7 @@ How messages get out. Served by every snode."""
 from collections import abc as _abc
 from grpc import aio as _aio
 from ortoo.v1 import consumer_pb2 as _consumer_pb2
+from ortoo.v1 import pull_pb2 as _pull_pb2
 import abc as _abc_1
 
 
@@ -18,6 +19,26 @@ class ConsumerServiceStub:
     def __init__(self, channel: _aio.Channel) -> None: ...
     Push: _aio.StreamStreamMultiCallable[_consumer_pb2.PushRequest, _consumer_pb2.PushResponse]
     """A push session: the client joins a group, gets queues assigned, grants credit, receives and acknowledges."""
+    Pull: _aio.UnaryUnaryMultiCallable[_pull_pb2.PullRequest, _pull_pb2.PullResponse]
+    """Messages of one queue from an offset on; at the end of the queue it waits (long poll).
+
+    grpcurl -plaintext -d '{"group":"g","queue":{"topic":"t","enode":"enode-0"},"offset":0}' HOST:PORT \\
+      ortoo.v1.ConsumerService/Pull
+    """
+    QueryMembers: _aio.UnaryUnaryMultiCallable[_pull_pb2.QueryMembersRequest, _consumer_pb2.QueryMembersResponse]
+    """The members of a group now, whichever snode they are connected to."""
+    LockQueues: _aio.UnaryUnaryMultiCallable[_pull_pb2.LockQueuesRequest, _pull_pb2.LockQueuesResponse]
+    """Takes or renews the right to consume queues: each has one owner at a time, for 60 s."""
+    UnlockQueues: _aio.UnaryUnaryMultiCallable[_pull_pb2.UnlockQueuesRequest, _pull_pb2.UnlockQueuesResponse]
+    """Gives queues back."""
+    CommitOffsets: _aio.UnaryUnaryMultiCallable[_pull_pb2.CommitConsumerOffsetsRequest, _pull_pb2.CommitConsumerOffsetsResponse]
+    """Stores how far a group has consumed; returns when that is durable."""
+    QueryOffsets: _aio.UnaryUnaryMultiCallable[_pull_pb2.QueryConsumerOffsetsRequest, _pull_pb2.QueryConsumerOffsetsResponse]
+    """How far a group has consumed."""
+    SearchOffset: _aio.UnaryUnaryMultiCallable[_pull_pb2.SearchOffsetRequest, _pull_pb2.SearchOffsetResponse]
+    """The first offset stored at or after a time."""
+    SendBack: _aio.UnaryUnaryMultiCallable[_pull_pb2.SendBackRequest, _pull_pb2.SendBackResponse]
+    """Gives messages back that could not be processed. Answers UNIMPLEMENTED where retries are not served yet."""
     Fetch: _aio.UnaryStreamMultiCallable[_consumer_pb2.FetchRequest, _consumer_pb2.FetchResponse]
     """Reads whole batches from one queue, outside any group. Takes no lock and moves no offset."""
     QueryQueues: _aio.UnaryUnaryMultiCallable[_consumer_pb2.QueryQueuesRequest, _consumer_pb2.QueryQueuesResponse]
@@ -33,6 +54,74 @@ class ConsumerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_abc.AsyncIterator[_consumer_pb2.PushRequest], _abc.AsyncIterator[_consumer_pb2.PushResponse]],
     ) -> _abc.AsyncIterator[_consumer_pb2.PushResponse]:
         """A push session: the client joins a group, gets queues assigned, grants credit, receives and acknowledges."""
+
+    @_abc_1.abstractmethod
+    def Pull(
+        self,
+        request: _pull_pb2.PullRequest,
+        context: _aio.ServicerContext[_pull_pb2.PullRequest, _abc.Awaitable[_pull_pb2.PullResponse]],
+    ) -> _abc.Awaitable[_pull_pb2.PullResponse]:
+        """Messages of one queue from an offset on; at the end of the queue it waits (long poll).
+
+        grpcurl -plaintext -d '{"group":"g","queue":{"topic":"t","enode":"enode-0"},"offset":0}' HOST:PORT \\
+          ortoo.v1.ConsumerService/Pull
+        """
+
+    @_abc_1.abstractmethod
+    def QueryMembers(
+        self,
+        request: _pull_pb2.QueryMembersRequest,
+        context: _aio.ServicerContext[_pull_pb2.QueryMembersRequest, _abc.Awaitable[_consumer_pb2.QueryMembersResponse]],
+    ) -> _abc.Awaitable[_consumer_pb2.QueryMembersResponse]:
+        """The members of a group now, whichever snode they are connected to."""
+
+    @_abc_1.abstractmethod
+    def LockQueues(
+        self,
+        request: _pull_pb2.LockQueuesRequest,
+        context: _aio.ServicerContext[_pull_pb2.LockQueuesRequest, _abc.Awaitable[_pull_pb2.LockQueuesResponse]],
+    ) -> _abc.Awaitable[_pull_pb2.LockQueuesResponse]:
+        """Takes or renews the right to consume queues: each has one owner at a time, for 60 s."""
+
+    @_abc_1.abstractmethod
+    def UnlockQueues(
+        self,
+        request: _pull_pb2.UnlockQueuesRequest,
+        context: _aio.ServicerContext[_pull_pb2.UnlockQueuesRequest, _abc.Awaitable[_pull_pb2.UnlockQueuesResponse]],
+    ) -> _abc.Awaitable[_pull_pb2.UnlockQueuesResponse]:
+        """Gives queues back."""
+
+    @_abc_1.abstractmethod
+    def CommitOffsets(
+        self,
+        request: _pull_pb2.CommitConsumerOffsetsRequest,
+        context: _aio.ServicerContext[_pull_pb2.CommitConsumerOffsetsRequest, _abc.Awaitable[_pull_pb2.CommitConsumerOffsetsResponse]],
+    ) -> _abc.Awaitable[_pull_pb2.CommitConsumerOffsetsResponse]:
+        """Stores how far a group has consumed; returns when that is durable."""
+
+    @_abc_1.abstractmethod
+    def QueryOffsets(
+        self,
+        request: _pull_pb2.QueryConsumerOffsetsRequest,
+        context: _aio.ServicerContext[_pull_pb2.QueryConsumerOffsetsRequest, _abc.Awaitable[_pull_pb2.QueryConsumerOffsetsResponse]],
+    ) -> _abc.Awaitable[_pull_pb2.QueryConsumerOffsetsResponse]:
+        """How far a group has consumed."""
+
+    @_abc_1.abstractmethod
+    def SearchOffset(
+        self,
+        request: _pull_pb2.SearchOffsetRequest,
+        context: _aio.ServicerContext[_pull_pb2.SearchOffsetRequest, _abc.Awaitable[_pull_pb2.SearchOffsetResponse]],
+    ) -> _abc.Awaitable[_pull_pb2.SearchOffsetResponse]:
+        """The first offset stored at or after a time."""
+
+    @_abc_1.abstractmethod
+    def SendBack(
+        self,
+        request: _pull_pb2.SendBackRequest,
+        context: _aio.ServicerContext[_pull_pb2.SendBackRequest, _abc.Awaitable[_pull_pb2.SendBackResponse]],
+    ) -> _abc.Awaitable[_pull_pb2.SendBackResponse]:
+        """Gives messages back that could not be processed. Answers UNIMPLEMENTED where retries are not served yet."""
 
     @_abc_1.abstractmethod
     def Fetch(

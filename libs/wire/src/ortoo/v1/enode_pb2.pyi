@@ -137,6 +137,8 @@ class FetchBatchesRequest(_message.Message):
     FROM_OFFSET_FIELD_NUMBER: _builtins.int
     BYTES_MAX_FIELD_NUMBER: _builtins.int
     WAIT_MS_FIELD_NUMBER: _builtins.int
+    GROUP_FIELD_NUMBER: _builtins.int
+    GENERATION_FIELD_NUMBER: _builtins.int
     request_id: _builtins.int
     """Chosen by the caller, given back in the answer."""
     topic_id: _builtins.int
@@ -149,6 +151,10 @@ class FetchBatchesRequest(_message.Message):
     """Stop after about this many bytes; at least one batch is given. 0 = 1 MiB."""
     wait_ms: _builtins.int
     """At the end of the queue, wait this long for more before answering with nothing."""
+    group: _builtins.str
+    """The group that reads, when it reads under a lock."""
+    generation: _builtins.int
+    """The lock's generation; an older one than known is refused. 0 = not under a lock."""
     def __init__(
         self,
         *,
@@ -158,10 +164,12 @@ class FetchBatchesRequest(_message.Message):
         from_offset: _builtins.int = ...,
         bytes_max: _builtins.int = ...,
         wait_ms: _builtins.int = ...,
+        group: _builtins.str = ...,
+        generation: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes_max", b"bytes_max", "from_offset", b"from_offset", "queue_id", b"queue_id", "request_id", b"request_id", "topic_id", b"topic_id", "wait_ms", b"wait_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes_max", b"bytes_max", "from_offset", b"from_offset", "generation", b"generation", "group", b"group", "queue_id", b"queue_id", "request_id", b"request_id", "topic_id", b"topic_id", "wait_ms", b"wait_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -255,12 +263,17 @@ class CommitOffsetsRequest(_message.Message):
     GROUP_FIELD_NUMBER: _builtins.int
     OFFSETS_FIELD_NUMBER: _builtins.int
     GENERATION_FIELD_NUMBER: _builtins.int
+    RESET_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.int
     """The topic."""
     group: _builtins.str
     """The group."""
     generation: _builtins.int
-    """The assignment under which they were consumed; an older one than known is refused. 0 = not from an assignment."""
+    """The lock's generation under which they were consumed, for those that name none themselves; an older one than
+    known is refused. 0 = not under a lock.
+    """
+    reset: _builtins.bool
+    """An operator's order: whoever holds the queues' locks is fenced off and goes on from here."""
     @_builtins.property
     def offsets(self) -> _containers.RepeatedCompositeFieldContainer[Global___QueueOffset]:
         """New offsets; each is the next message to consume. A smaller one than stored wins, and is warned about."""
@@ -272,10 +285,11 @@ class CommitOffsetsRequest(_message.Message):
         group: _builtins.str = ...,
         offsets: _abc.Iterable[Global___QueueOffset] | None = ...,
         generation: _builtins.int = ...,
+        reset: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["generation", b"generation", "group", b"group", "offsets", b"offsets", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["generation", b"generation", "group", b"group", "offsets", b"offsets", "reset", b"reset", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -289,19 +303,23 @@ class QueueOffset(_message.Message):
 
     QUEUE_ID_FIELD_NUMBER: _builtins.int
     OFFSET_FIELD_NUMBER: _builtins.int
+    GENERATION_FIELD_NUMBER: _builtins.int
     queue_id: _builtins.int
     """The queue's id."""
     offset: _builtins.int
     """The next message to consume."""
+    generation: _builtins.int
+    """In commits: the generation of the queue's lock; 0 = as the request says."""
     def __init__(
         self,
         *,
         queue_id: _builtins.int = ...,
         offset: _builtins.int = ...,
+        generation: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["offset", b"offset", "queue_id", b"queue_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["generation", b"generation", "offset", b"offset", "queue_id", b"queue_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -309,16 +327,23 @@ Global___QueueOffset: _TypeAlias = QueueOffset  # noqa: Y015
 
 @_typing.final
 class CommitOffsetsResponse(_message.Message):
-    """The offsets are durable."""
+    """The offsets are durable, but for those refused."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    FENCED_QUEUE_IDS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def fenced_queue_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Queues whose generation was too old. If all were, the call fails instead."""
+
     def __init__(
         self,
+        *,
+        fenced_queue_ids: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fenced_queue_ids", b"fenced_queue_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -541,6 +566,7 @@ class DescribeStoreResponse(_message.Message):
     WRITABLE_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     DAMAGES_FIELD_NUMBER: _builtins.int
+    SNODES_FIELD_NUMBER: _builtins.int
     enode: _builtins.str
     """The enode's name."""
     store_id: _builtins.str
@@ -563,6 +589,10 @@ class DescribeStoreResponse(_message.Message):
     def damages(self) -> _containers.RepeatedCompositeFieldContainer[Global___Damage]:
         """Damaged places that were found."""
 
+    @_builtins.property
+    def snodes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The snodes that are attached, by name."""
+
     def __init__(
         self,
         *,
@@ -576,10 +606,11 @@ class DescribeStoreResponse(_message.Message):
         writable: _builtins.bool = ...,
         reason: _builtins.str = ...,
         damages: _abc.Iterable[Global___Damage] | None = ...,
+        snodes: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["appended_position", b"appended_position", "damages", b"damages", "durable_position", b"durable_position", "enode", b"enode", "log_bytes", b"log_bytes", "reason", b"reason", "segment_count", b"segment_count", "store_id", b"store_id", "store_open_number", b"store_open_number", "writable", b"writable"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["appended_position", b"appended_position", "damages", b"damages", "durable_position", b"durable_position", "enode", b"enode", "log_bytes", b"log_bytes", "reason", b"reason", "segment_count", b"segment_count", "snodes", b"snodes", "store_id", b"store_id", "store_open_number", b"store_open_number", "writable", b"writable"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -654,3 +685,399 @@ class DamagedQueue(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DamagedQueue: _TypeAlias = DamagedQueue  # noqa: Y015
+
+@_typing.final
+class TakeLocksRequest(_message.Message):
+    """Locks to take or to renew."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INCARNATION_FIELD_NUMBER: _builtins.int
+    WISHES_FIELD_NUMBER: _builtins.int
+    incarnation: _builtins.str
+    """The snode's incarnation, if the locks shall live as long as its Attach stream; empty = 60 s from now."""
+    @_builtins.property
+    def wishes(self) -> _containers.RepeatedCompositeFieldContainer[Global___LockWish]:
+        """Which."""
+
+    def __init__(
+        self,
+        *,
+        incarnation: _builtins.str = ...,
+        wishes: _abc.Iterable[Global___LockWish] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["incarnation", b"incarnation", "wishes", b"wishes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TakeLocksRequest: _TypeAlias = TakeLocksRequest  # noqa: Y015
+
+@_typing.final
+class LockWish(_message.Message):
+    """One lock that somebody wants."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_FIELD_NUMBER: _builtins.int
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    QUEUE_ID_FIELD_NUMBER: _builtins.int
+    OWNER_FIELD_NUMBER: _builtins.int
+    SESSION_ID_FIELD_NUMBER: _builtins.int
+    group: _builtins.str
+    """The group."""
+    topic_id: _builtins.int
+    """The topic."""
+    queue_id: _builtins.int
+    """The queue."""
+    owner: _builtins.str
+    """Who shall own it: a client id."""
+    session_id: _builtins.str
+    """The owner's session. The same owner with another session gets the lock with a new generation."""
+    def __init__(
+        self,
+        *,
+        group: _builtins.str = ...,
+        topic_id: _builtins.int = ...,
+        queue_id: _builtins.int = ...,
+        owner: _builtins.str = ...,
+        session_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group", "owner", b"owner", "queue_id", b"queue_id", "session_id", b"session_id", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LockWish: _TypeAlias = LockWish  # noqa: Y015
+
+@_typing.final
+class TakeLocksResponse(_message.Message):
+    """What became of the wishes."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ANSWERS_FIELD_NUMBER: _builtins.int
+    LIFETIME_MS_FIELD_NUMBER: _builtins.int
+    lifetime_ms: _builtins.int
+    """How long a lock lives that is not bound to a snode, milliseconds."""
+    @_builtins.property
+    def answers(self) -> _containers.RepeatedCompositeFieldContainer[Global___LockAnswer]:
+        """One for each wish, in order."""
+
+    def __init__(
+        self,
+        *,
+        answers: _abc.Iterable[Global___LockAnswer] | None = ...,
+        lifetime_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answers", b"answers", "lifetime_ms", b"lifetime_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TakeLocksResponse: _TypeAlias = TakeLocksResponse  # noqa: Y015
+
+@_typing.final
+class LockAnswer(_message.Message):
+    """What became of a wish."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GENERATION_FIELD_NUMBER: _builtins.int
+    OWNER_FIELD_NUMBER: _builtins.int
+    REMAINING_MS_FIELD_NUMBER: _builtins.int
+    FAILURE_FIELD_NUMBER: _builtins.int
+    generation: _builtins.int
+    """The generation, if it was granted; 0 = it was not."""
+    owner: _builtins.str
+    """If not: who owns it."""
+    remaining_ms: _builtins.int
+    """If not: when it ends unless it is renewed, milliseconds from now."""
+    @_builtins.property
+    def failure(self) -> _failure_pb2.Failure:
+        """Set if there is another reason."""
+
+    def __init__(
+        self,
+        *,
+        generation: _builtins.int = ...,
+        owner: _builtins.str = ...,
+        remaining_ms: _builtins.int = ...,
+        failure: _failure_pb2.Failure | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "generation", b"generation", "owner", b"owner", "remaining_ms", b"remaining_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LockAnswer: _TypeAlias = LockAnswer  # noqa: Y015
+
+@_typing.final
+class ReleaseLocksRequest(_message.Message):
+    """Locks to give back."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WISHES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def wishes(self) -> _containers.RepeatedCompositeFieldContainer[Global___LockWish]:
+        """Which; those of other sessions stay."""
+
+    def __init__(
+        self,
+        *,
+        wishes: _abc.Iterable[Global___LockWish] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["wishes", b"wishes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReleaseLocksRequest: _TypeAlias = ReleaseLocksRequest  # noqa: Y015
+
+@_typing.final
+class ReleaseLocksResponse(_message.Message):
+    """They are free."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RELEASED_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def released(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bool]:
+        """One for each wish, in order: whether it was held by that session."""
+
+    def __init__(
+        self,
+        *,
+        released: _abc.Iterable[_builtins.bool] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["released", b"released"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReleaseLocksResponse: _TypeAlias = ReleaseLocksResponse  # noqa: Y015
+
+@_typing.final
+class QueryLocksRequest(_message.Message):
+    """Which locks."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_FIELD_NUMBER: _builtins.int
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    group: _builtins.str
+    """The group."""
+    topic_id: _builtins.int
+    """The topic."""
+    def __init__(
+        self,
+        *,
+        group: _builtins.str = ...,
+        topic_id: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___QueryLocksRequest: _TypeAlias = QueryLocksRequest  # noqa: Y015
+
+@_typing.final
+class QueryLocksResponse(_message.Message):
+    """The locks."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LOCKS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def locks(self) -> _containers.RepeatedCompositeFieldContainer[Global___HeldLock]:
+        """By queue id; those that are free are missing."""
+
+    def __init__(
+        self,
+        *,
+        locks: _abc.Iterable[Global___HeldLock] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["locks", b"locks"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___QueryLocksResponse: _TypeAlias = QueryLocksResponse  # noqa: Y015
+
+@_typing.final
+class HeldLock(_message.Message):
+    """A lock that somebody holds."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUEUE_ID_FIELD_NUMBER: _builtins.int
+    OWNER_FIELD_NUMBER: _builtins.int
+    SESSION_ID_FIELD_NUMBER: _builtins.int
+    GENERATION_FIELD_NUMBER: _builtins.int
+    REMAINING_MS_FIELD_NUMBER: _builtins.int
+    INCARNATION_FIELD_NUMBER: _builtins.int
+    queue_id: _builtins.int
+    """The queue's id."""
+    owner: _builtins.str
+    """Who owns it."""
+    session_id: _builtins.str
+    """The owner's session."""
+    generation: _builtins.int
+    """Grows with every owner."""
+    remaining_ms: _builtins.int
+    """When it ends unless it is renewed, milliseconds from now."""
+    incarnation: _builtins.str
+    """The snode's incarnation it is bound to; empty = none."""
+    def __init__(
+        self,
+        *,
+        queue_id: _builtins.int = ...,
+        owner: _builtins.str = ...,
+        session_id: _builtins.str = ...,
+        generation: _builtins.int = ...,
+        remaining_ms: _builtins.int = ...,
+        incarnation: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["generation", b"generation", "incarnation", b"incarnation", "owner", b"owner", "queue_id", b"queue_id", "remaining_ms", b"remaining_ms", "session_id", b"session_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HeldLock: _TypeAlias = HeldLock  # noqa: Y015
+
+@_typing.final
+class QueryOffsetGroupsRequest(_message.Message):
+    """Which topic."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    topic_id: _builtins.int
+    """The topic."""
+    def __init__(
+        self,
+        *,
+        topic_id: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___QueryOffsetGroupsRequest: _TypeAlias = QueryOffsetGroupsRequest  # noqa: Y015
+
+@_typing.final
+class QueryOffsetGroupsResponse(_message.Message):
+    """The groups that have an offset in a topic."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUPS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def groups(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """By name."""
+
+    def __init__(
+        self,
+        *,
+        groups: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["groups", b"groups"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___QueryOffsetGroupsResponse: _TypeAlias = QueryOffsetGroupsResponse  # noqa: Y015
+
+@_typing.final
+class AttachRequest(_message.Message):
+    """A snode says that it is there; the first one at once, then every few seconds."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SNODE_FIELD_NUMBER: _builtins.int
+    INCARNATION_FIELD_NUMBER: _builtins.int
+    snode: _builtins.str
+    """The snode's name."""
+    incarnation: _builtins.str
+    """New at every start of the process."""
+    def __init__(
+        self,
+        *,
+        snode: _builtins.str = ...,
+        incarnation: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["incarnation", b"incarnation", "snode", b"snode"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AttachRequest: _TypeAlias = AttachRequest  # noqa: Y015
+
+@_typing.final
+class AttachResponse(_message.Message):
+    """What the enode tells a snode."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FREED_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def freed(self) -> _containers.RepeatedCompositeFieldContainer[Global___FreedLock]:
+        """Locks that this snode wanted and did not get, and that are free now. Empty = only a sign of life."""
+
+    def __init__(
+        self,
+        *,
+        freed: _abc.Iterable[Global___FreedLock] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["freed", b"freed"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AttachResponse: _TypeAlias = AttachResponse  # noqa: Y015
+
+@_typing.final
+class FreedLock(_message.Message):
+    """A lock that has become free."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_FIELD_NUMBER: _builtins.int
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    QUEUE_ID_FIELD_NUMBER: _builtins.int
+    group: _builtins.str
+    """The group."""
+    topic_id: _builtins.int
+    """The topic."""
+    queue_id: _builtins.int
+    """The queue."""
+    def __init__(
+        self,
+        *,
+        group: _builtins.str = ...,
+        topic_id: _builtins.int = ...,
+        queue_id: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group", "queue_id", b"queue_id", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FreedLock: _TypeAlias = FreedLock  # noqa: Y015

@@ -65,6 +65,31 @@ class EnodeServiceStub:
                 request_serializer=ortoo_dot_v1_dot_enode__pb2.FindOffsetRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_enode__pb2.FindOffsetResponse.FromString,
                 _registered_method=True)
+        self.TakeLocks = channel.unary_unary(
+                '/ortoo.v1.EnodeService/TakeLocks',
+                request_serializer=ortoo_dot_v1_dot_enode__pb2.TakeLocksRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_enode__pb2.TakeLocksResponse.FromString,
+                _registered_method=True)
+        self.ReleaseLocks = channel.unary_unary(
+                '/ortoo.v1.EnodeService/ReleaseLocks',
+                request_serializer=ortoo_dot_v1_dot_enode__pb2.ReleaseLocksRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_enode__pb2.ReleaseLocksResponse.FromString,
+                _registered_method=True)
+        self.QueryLocks = channel.unary_unary(
+                '/ortoo.v1.EnodeService/QueryLocks',
+                request_serializer=ortoo_dot_v1_dot_enode__pb2.QueryLocksRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_enode__pb2.QueryLocksResponse.FromString,
+                _registered_method=True)
+        self.QueryOffsetGroups = channel.unary_unary(
+                '/ortoo.v1.EnodeService/QueryOffsetGroups',
+                request_serializer=ortoo_dot_v1_dot_enode__pb2.QueryOffsetGroupsRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_enode__pb2.QueryOffsetGroupsResponse.FromString,
+                _registered_method=True)
+        self.Attach = channel.stream_stream(
+                '/ortoo.v1.EnodeService/Attach',
+                request_serializer=ortoo_dot_v1_dot_enode__pb2.AttachRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_enode__pb2.AttachResponse.FromString,
+                _registered_method=True)
         self.DescribeStore = channel.unary_unary(
                 '/ortoo.v1.EnodeService/DescribeStore',
                 request_serializer=ortoo_dot_v1_dot_enode__pb2.DescribeStoreRequest.SerializeToString,
@@ -118,6 +143,42 @@ class EnodeServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def TakeLocks(self, request, context):
+        """Takes or renews queue locks. Returns when new ones are durable.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReleaseLocks(self, request, context):
+        """Gives queue locks back. Returns when that is durable.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def QueryLocks(self, request, context):
+        """The queue locks of a group in a topic.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def QueryOffsetGroups(self, request, context):
+        """The groups that have an offset in a topic.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Attach(self, request_iterator, context):
+        """Says that a snode is there. Locks that are bound to it live as long as this stream does; the enode tells here
+        which locks have become free.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def DescribeStore(self, request, context):
         """The store as a whole: sizes, positions, health.
         """
@@ -157,6 +218,31 @@ def add_EnodeServiceServicer_to_server(servicer, server):
                     servicer.FindOffset,
                     request_deserializer=ortoo_dot_v1_dot_enode__pb2.FindOffsetRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_enode__pb2.FindOffsetResponse.SerializeToString,
+            ),
+            'TakeLocks': grpc.unary_unary_rpc_method_handler(
+                    servicer.TakeLocks,
+                    request_deserializer=ortoo_dot_v1_dot_enode__pb2.TakeLocksRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_enode__pb2.TakeLocksResponse.SerializeToString,
+            ),
+            'ReleaseLocks': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReleaseLocks,
+                    request_deserializer=ortoo_dot_v1_dot_enode__pb2.ReleaseLocksRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_enode__pb2.ReleaseLocksResponse.SerializeToString,
+            ),
+            'QueryLocks': grpc.unary_unary_rpc_method_handler(
+                    servicer.QueryLocks,
+                    request_deserializer=ortoo_dot_v1_dot_enode__pb2.QueryLocksRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_enode__pb2.QueryLocksResponse.SerializeToString,
+            ),
+            'QueryOffsetGroups': grpc.unary_unary_rpc_method_handler(
+                    servicer.QueryOffsetGroups,
+                    request_deserializer=ortoo_dot_v1_dot_enode__pb2.QueryOffsetGroupsRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_enode__pb2.QueryOffsetGroupsResponse.SerializeToString,
+            ),
+            'Attach': grpc.stream_stream_rpc_method_handler(
+                    servicer.Attach,
+                    request_deserializer=ortoo_dot_v1_dot_enode__pb2.AttachRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_enode__pb2.AttachResponse.SerializeToString,
             ),
             'DescribeStore': grpc.unary_unary_rpc_method_handler(
                     servicer.DescribeStore,
@@ -327,6 +413,141 @@ class EnodeService:
             '/ortoo.v1.EnodeService/FindOffset',
             ortoo_dot_v1_dot_enode__pb2.FindOffsetRequest.SerializeToString,
             ortoo_dot_v1_dot_enode__pb2.FindOffsetResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def TakeLocks(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.EnodeService/TakeLocks',
+            ortoo_dot_v1_dot_enode__pb2.TakeLocksRequest.SerializeToString,
+            ortoo_dot_v1_dot_enode__pb2.TakeLocksResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReleaseLocks(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.EnodeService/ReleaseLocks',
+            ortoo_dot_v1_dot_enode__pb2.ReleaseLocksRequest.SerializeToString,
+            ortoo_dot_v1_dot_enode__pb2.ReleaseLocksResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def QueryLocks(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.EnodeService/QueryLocks',
+            ortoo_dot_v1_dot_enode__pb2.QueryLocksRequest.SerializeToString,
+            ortoo_dot_v1_dot_enode__pb2.QueryLocksResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def QueryOffsetGroups(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.EnodeService/QueryOffsetGroups',
+            ortoo_dot_v1_dot_enode__pb2.QueryOffsetGroupsRequest.SerializeToString,
+            ortoo_dot_v1_dot_enode__pb2.QueryOffsetGroupsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Attach(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/ortoo.v1.EnodeService/Attach',
+            ortoo_dot_v1_dot_enode__pb2.AttachRequest.SerializeToString,
+            ortoo_dot_v1_dot_enode__pb2.AttachResponse.FromString,
             options,
             channel_credentials,
             insecure,

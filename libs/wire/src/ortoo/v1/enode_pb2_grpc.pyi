@@ -28,6 +28,18 @@ class EnodeServiceStub:
     """First and next offset of each queue of a topic."""
     FindOffset: _aio.UnaryUnaryMultiCallable[_enode_pb2.FindOffsetRequest, _enode_pb2.FindOffsetResponse]
     """The first offset stored at or after a time."""
+    TakeLocks: _aio.UnaryUnaryMultiCallable[_enode_pb2.TakeLocksRequest, _enode_pb2.TakeLocksResponse]
+    """Takes or renews queue locks. Returns when new ones are durable."""
+    ReleaseLocks: _aio.UnaryUnaryMultiCallable[_enode_pb2.ReleaseLocksRequest, _enode_pb2.ReleaseLocksResponse]
+    """Gives queue locks back. Returns when that is durable."""
+    QueryLocks: _aio.UnaryUnaryMultiCallable[_enode_pb2.QueryLocksRequest, _enode_pb2.QueryLocksResponse]
+    """The queue locks of a group in a topic."""
+    QueryOffsetGroups: _aio.UnaryUnaryMultiCallable[_enode_pb2.QueryOffsetGroupsRequest, _enode_pb2.QueryOffsetGroupsResponse]
+    """The groups that have an offset in a topic."""
+    Attach: _aio.StreamStreamMultiCallable[_enode_pb2.AttachRequest, _enode_pb2.AttachResponse]
+    """Says that a snode is there. Locks that are bound to it live as long as this stream does; the enode tells here
+    which locks have become free.
+    """
     DescribeStore: _aio.UnaryUnaryMultiCallable[_enode_pb2.DescribeStoreRequest, _enode_pb2.DescribeStoreResponse]
     """The store as a whole: sizes, positions, health."""
 
@@ -81,6 +93,48 @@ class EnodeServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_enode_pb2.FindOffsetRequest, _abc.Awaitable[_enode_pb2.FindOffsetResponse]],
     ) -> _abc.Awaitable[_enode_pb2.FindOffsetResponse]:
         """The first offset stored at or after a time."""
+
+    @_abc_1.abstractmethod
+    def TakeLocks(
+        self,
+        request: _enode_pb2.TakeLocksRequest,
+        context: _aio.ServicerContext[_enode_pb2.TakeLocksRequest, _abc.Awaitable[_enode_pb2.TakeLocksResponse]],
+    ) -> _abc.Awaitable[_enode_pb2.TakeLocksResponse]:
+        """Takes or renews queue locks. Returns when new ones are durable."""
+
+    @_abc_1.abstractmethod
+    def ReleaseLocks(
+        self,
+        request: _enode_pb2.ReleaseLocksRequest,
+        context: _aio.ServicerContext[_enode_pb2.ReleaseLocksRequest, _abc.Awaitable[_enode_pb2.ReleaseLocksResponse]],
+    ) -> _abc.Awaitable[_enode_pb2.ReleaseLocksResponse]:
+        """Gives queue locks back. Returns when that is durable."""
+
+    @_abc_1.abstractmethod
+    def QueryLocks(
+        self,
+        request: _enode_pb2.QueryLocksRequest,
+        context: _aio.ServicerContext[_enode_pb2.QueryLocksRequest, _abc.Awaitable[_enode_pb2.QueryLocksResponse]],
+    ) -> _abc.Awaitable[_enode_pb2.QueryLocksResponse]:
+        """The queue locks of a group in a topic."""
+
+    @_abc_1.abstractmethod
+    def QueryOffsetGroups(
+        self,
+        request: _enode_pb2.QueryOffsetGroupsRequest,
+        context: _aio.ServicerContext[_enode_pb2.QueryOffsetGroupsRequest, _abc.Awaitable[_enode_pb2.QueryOffsetGroupsResponse]],
+    ) -> _abc.Awaitable[_enode_pb2.QueryOffsetGroupsResponse]:
+        """The groups that have an offset in a topic."""
+
+    @_abc_1.abstractmethod
+    def Attach(
+        self,
+        request_iterator: _abc.AsyncIterator[_enode_pb2.AttachRequest],
+        context: _aio.ServicerContext[_abc.AsyncIterator[_enode_pb2.AttachRequest], _abc.AsyncIterator[_enode_pb2.AttachResponse]],
+    ) -> _abc.AsyncIterator[_enode_pb2.AttachResponse]:
+        """Says that a snode is there. Locks that are bound to it live as long as this stream does; the enode tells here
+        which locks have become free.
+        """
 
     @_abc_1.abstractmethod
     def DescribeStore(

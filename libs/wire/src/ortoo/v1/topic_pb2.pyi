@@ -137,6 +137,10 @@ class Group(_message.Message):
     SLOW_CONSUMER_THRESHOLD_MESSAGES_FIELD_NUMBER: _builtins.int
     SLOW_CONSUMER_GRACE_MS_FIELD_NUMBER: _builtins.int
     CREATED_AT_MS_FIELD_NUMBER: _builtins.int
+    BROADCAST_ENABLED_FIELD_NUMBER: _builtins.int
+    NOTIFY_MEMBERS_CHANGED_FIELD_NUMBER: _builtins.int
+    UNACKNOWLEDGED_BYTES_MAX_FIELD_NUMBER: _builtins.int
+    ATTEMPTS_MAX_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Letters, digits and _ - % |, at most 120 characters."""
     version: _builtins.int
@@ -144,11 +148,21 @@ class Group(_message.Message):
     consume_enabled: _builtins.bool
     """Whether its members may consume at all."""
     slow_consumer_threshold_messages: _builtins.int
-    """A member is slow when it lags behind by more messages than this and acknowledges nothing."""
+    """A member is slow when it lags behind by more messages than this and acknowledges nothing; 0 = 1,024."""
     slow_consumer_grace_ms: _builtins.int
-    """How long a lagging member may acknowledge nothing before it is evicted, milliseconds."""
+    """How long a lagging member may acknowledge nothing before it is evicted, milliseconds; 0 = lagging alone is
+    enough. Absent = 10,000.
+    """
     created_at_ms: _builtins.int
     """When it was created, milliseconds since 1970-01-01 UTC."""
+    broadcast_enabled: _builtins.bool
+    """Whether members may consume as broadcast. Absent = yes."""
+    notify_members_changed: _builtins.bool
+    """Whether members are told at once when the members change; otherwise they look every 20 s. Absent = yes."""
+    unacknowledged_bytes_max: _builtins.int
+    """What a push session may hold unacknowledged, bytes; beyond it nothing is sent. 0 = 64 MiB."""
+    attempts_max: _builtins.int
+    """How often a message is tried before it is parked; 0 = 16."""
     def __init__(
         self,
         *,
@@ -156,14 +170,29 @@ class Group(_message.Message):
         version: _builtins.int = ...,
         consume_enabled: _builtins.bool = ...,
         slow_consumer_threshold_messages: _builtins.int = ...,
-        slow_consumer_grace_ms: _builtins.int = ...,
+        slow_consumer_grace_ms: _builtins.int | None = ...,
         created_at_ms: _builtins.int = ...,
+        broadcast_enabled: _builtins.bool | None = ...,
+        notify_members_changed: _builtins.bool | None = ...,
+        unacknowledged_bytes_max: _builtins.int = ...,
+        attempts_max: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_broadcast_enabled", b"_broadcast_enabled", "_notify_members_changed", b"_notify_members_changed", "_slow_consumer_grace_ms", b"_slow_consumer_grace_ms", "broadcast_enabled", b"broadcast_enabled", "notify_members_changed", b"notify_members_changed", "slow_consumer_grace_ms", b"slow_consumer_grace_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["consume_enabled", b"consume_enabled", "created_at_ms", b"created_at_ms", "name", b"name", "slow_consumer_grace_ms", b"slow_consumer_grace_ms", "slow_consumer_threshold_messages", b"slow_consumer_threshold_messages", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_broadcast_enabled", b"_broadcast_enabled", "_notify_members_changed", b"_notify_members_changed", "_slow_consumer_grace_ms", b"_slow_consumer_grace_ms", "attempts_max", b"attempts_max", "broadcast_enabled", b"broadcast_enabled", "consume_enabled", b"consume_enabled", "created_at_ms", b"created_at_ms", "name", b"name", "notify_members_changed", b"notify_members_changed", "slow_consumer_grace_ms", b"slow_consumer_grace_ms", "slow_consumer_threshold_messages", b"slow_consumer_threshold_messages", "unacknowledged_bytes_max", b"unacknowledged_bytes_max", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__broadcast_enabled: _TypeAlias = _typing.Literal["broadcast_enabled"]  # noqa: Y015
+    _WhichOneofArgType__broadcast_enabled: _TypeAlias = _typing.Literal["_broadcast_enabled", b"_broadcast_enabled"]  # noqa: Y015
+    _WhichOneofReturnType__notify_members_changed: _TypeAlias = _typing.Literal["notify_members_changed"]  # noqa: Y015
+    _WhichOneofArgType__notify_members_changed: _TypeAlias = _typing.Literal["_notify_members_changed", b"_notify_members_changed"]  # noqa: Y015
+    _WhichOneofReturnType__slow_consumer_grace_ms: _TypeAlias = _typing.Literal["slow_consumer_grace_ms"]  # noqa: Y015
+    _WhichOneofArgType__slow_consumer_grace_ms: _TypeAlias = _typing.Literal["_slow_consumer_grace_ms", b"_slow_consumer_grace_ms"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__broadcast_enabled) -> _WhichOneofReturnType__broadcast_enabled | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__notify_members_changed) -> _WhichOneofReturnType__notify_members_changed | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__slow_consumer_grace_ms) -> _WhichOneofReturnType__slow_consumer_grace_ms | None: ...
 
 Global___Group: _TypeAlias = Group  # noqa: Y015
 

@@ -60,7 +60,7 @@ async def open_enode(
         topics = TopicCopies(store, settings.name)
         channels = await parts.enter_async_context(Channels())
         background = await parts.enter_async_context(Background("enode"))
-        handlers = service.EnodeService(store, topics)
+        handlers = service.EnodeService(store, topics)  # type: ignore[abstract]
         server = GrpcServer(
             settings.listen_address,
             [(service.NAME, lambda grpc_server: add_EnodeServiceServicer_to_server(handlers, grpc_server))],

@@ -78,10 +78,10 @@ async def open_snode(
         )
         long_calls = LongCalls()
         producing = producer.ProducerService(directory, watch, enodes, publisher, background)
-        consuming = consumer.ConsumerService(watch, sessions, reading, background, long_calls)
+        consuming = consumer.ConsumerService(watch, sessions, reading, background, long_calls)  # type: ignore[abstract]
         arrival = TopicArrival(watch, enodes, clock=clock)
         lag = Lag(watch, enodes, reading)
-        operating = admin.AdminService(directory, name_server, arrival, reading, lag, long_calls)
+        operating = admin.AdminService(directory, name_server, arrival, reading, lag, long_calls)  # type: ignore[abstract]
         server = GrpcServer(
             settings.listen_address,
             [
