@@ -8,6 +8,7 @@ import pytest
 
 from ortoo.common.randomness import Randomness
 from ortoo.common.record_batch import encode_bodies
+from ortoo.enode.log.tide_mark import decode_slots
 from ortoo.testing import grpcurl
 from ortoo.testing.lone_enode import NO_NAME_SERVER, append_batches, open_lone_enode, stored_batches, topic
 from ortoo.testing.processes import RoleProcess
@@ -26,12 +27,18 @@ async def enode(tmp_path: Path) -> AsyncIterator[RoleProcess]:
     await process.kill()
 
 
-@pytest.mark.parametrize("cuts", [3, pytest.param(50, marks=pytest.mark.crash)])
-async def test_torn_tail_is_cut_and_written_on(enode: RoleProcess, tmp_path: Path, cuts: int) -> None:
-    """Killed, and the last segment cut at a random byte: what lies before the cut is kept, offsets go on densely."""
+@pytest.mark.parametrize("idle", [False, True])
+@pytest.mark.parametrize("cuts", [2, pytest.param(50, marks=pytest.mark.crash)])
+async def test_torn_tail_is_cut_and_written_on(enode: RoleProcess, tmp_path: Path, cuts: int, idle: bool) -> None:
+    """E-216: killed, and the last segment cut at a random byte: all before the cut is kept, offsets go on densely.
+
+    When the store had fallen idle before, it knows that the cut bytes were durable, and names them as damage.
+    """
     randomness = Randomness(cuts)
     await enode.start()
     await append_batches(enode.address, TOPIC, BATCH, 30)
+    while idle and not is_known_durable(enode):
+        await grpcurl.call(enode.address, "ortoo.v1.EnodeService/DescribeStore", {})
     await enode.kill()
     for number in range(cuts):
         torn = RoleProcess("enode", tmp_path / f"torn-{number}", {**enode.environ, "DATA_DIR": tmp_path / f"{number}"})
@@ -44,6 +51,9 @@ async def test_torn_tail_is_cut_and_written_on(enode: RoleProcess, tmp_path: Pat
             assert {b.batch.records for b in batches} <= {BATCH.records}
             assert await append_batches(torn.address, TOPIC, BATCH, 3) == [10 * n for n in range(kept, kept + 3)]
             await torn.restart()
+            if idle:
+                described = await grpcurl.call(torn.address, "ortoo.v1.EnodeService/DescribeStore", {})
+                assert "the file ends at" in described.stdout
             assert len(await stored_batches(torn.address, TOPIC)) == kept + 3
         await torn.kill()
 
@@ -55,6 +65,12 @@ def cut(segment: Path, randomness: Randomness) -> int:
     with segment.open("r+b") as file:
         file.truncate(at)
     return frames[:at].count(BATCH.records)
+
+
+def is_known_durable(enode: RoleProcess) -> bool:
+    """Whether the file beside the log says that all the batches are durable."""
+    file = next(enode.data.rglob("durable"), None)
+    return file is not None and decode_slots(file.read_bytes()) > 30 * len(BATCH.records)
 
 
 def last_segment(folder: Path) -> Path:

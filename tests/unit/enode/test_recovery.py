@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from ortoo.common.clock import SystemClock
-from ortoo.common.errors import DataLoss, Unsupported
+from ortoo.common.errors import DataLoss, OutOfRange, Unsupported
 from ortoo.common.randomness import Randomness
 from ortoo.common.sealed_batch import SealedBatch, crc32c
 from ortoo.enode.disk import RealDisk
-from ortoo.enode.log.frame import HEADER_BYTES, decode_header
+from ortoo.enode.log.frame import HEADER_BYTES, Kind, decode_header
 from ortoo.enode.log.recovery import recover
 from ortoo.enode.store import Store, StoreSettings, TopicCopy
 
@@ -219,6 +219,26 @@ async def test_a_log_without_its_beginning_and_without_a_checkpoint_is_refused(t
         await reopened(folder)
 
 
+async def test_a_checkpoint_whose_body_never_arrived_is_torn_off(tmp_path: Path) -> None:
+    """F12: of the last flush only a checkpoint's header is on the disk: that is a torn tail, not another version."""
+    folder = tmp_path / "store"
+    store = await filled(folder)
+    copy = crashed_copy(folder, tmp_path / "copy")
+    await store.close()
+    last = segments(copy)[-1]
+    base, data = int(last.stem), last.read_bytes()
+    end = recover(RealDisk(), copy, repairs=False).end_position
+    known = [place for place in range(0, end - base, 64) if data[place : place + 4] == b"ORTO"]
+    newest = decode_header(data[known[-1] : known[-1] + HEADER_BYTES], base + known[-1])
+    head = newest._replace(kind=Kind.CHECKPOINT, position=end, prefix_length=0, length=500, payload_crc=1)
+    damage(last, end - base, head.encoded())
+    store = await reopened(copy)
+    assert await numbers(store) == list(range(120))
+    assert not store.describe().damages
+    assert (await store.append(1, 1, SealedBatch(b"x", crc32c(b"x"), 1, 1))).first_offset == 0
+    await store.close()
+
+
 async def test_a_newer_store_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
     """Whole frames of a version this process does not know are never cut off as if they were torn."""
     folder = tmp_path / "store"
@@ -313,6 +333,38 @@ async def test_a_missing_end_of_the_log_is_damage(tmp_path: Path, clean: bool) -
         answer = await store.append(1, 0, SealedBatch(b"new", crc32c(b"new"), 1, 3))
         assert answer.first_offset == lost.end_offset
         await store.close()
+
+
+@pytest.mark.parametrize("clean", [True, False])
+async def test_a_log_cut_short_goes_on_densely_and_says_what_is_missing(tmp_path: Path, clean: bool) -> None:
+    """E-216, G12: the end of the last file is missing though it was durable: named at each start, offsets go on densely.
+
+    The store is as it was at the cut: groups' offsets and producers' windows too, so no group passes a new message by.
+    """
+    folder = tmp_path / "store"
+    store = await filled(folder)
+    await idle(store)
+    if not clean:
+        folder = crashed_copy(folder, tmp_path / "copy")
+    await store.close()
+    last = segments(folder)[-1]
+    place = last.read_bytes().index(b"%08d" % 118 * 100)
+    with last.open("r+b") as file:
+        file.truncate(place + 100)
+    for kept in (118, 119):
+        store = await reopened(folder)
+        (found,) = store.describe().damages
+        assert (found.file, found.position) == (last.name, int(last.stem) + place - HEADER_BYTES)
+        assert "the file ends at" in found.reason
+        assert await numbers(store) == list(range(kept))
+        data = b"%08d" % kept * 100
+        assert (await store.append(1, 0, SealedBatch(data, crc32c(data), 1, 800, 5, kept))).first_offset == kept
+        assert store.query_offsets(1, "g") == {0: 110}
+        with pytest.raises(OutOfRange):
+            await store.fetch(1, 0, 140)
+        copy = crashed_copy(folder, tmp_path / f"killed-{kept}")
+        await store.close()
+        folder = copy
 
 
 async def test_a_log_that_is_gone_altogether_is_refused(tmp_path: Path) -> None:

@@ -89,8 +89,8 @@ def test_what_was_durable_is_damage_and_never_cut() -> None:
 def test_a_sealed_segment_must_reach_its_successor() -> None:
     """A lost end is a hole up to the next segment's begin."""
     data, _ = log((b"1", {}), (b"2", {"flags": Flag.SEGMENT_END}))
-    whole = survey_sealed(reader(data), 0, len(data))
+    whole = survey_sealed(reader(data), 0, len(data), len(data))
     assert whole.is_ended
     assert not whole.holes
     short = bytearray(data[:192])
-    assert [(one.position, one.length) for one in survey_sealed(reader(short), 0, 384).holes] == [(192, 192)]
+    assert [(one.position, one.length) for one in survey_sealed(reader(short), 0, len(short), 384).holes] == [(192, 192)]

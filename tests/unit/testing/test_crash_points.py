@@ -7,7 +7,7 @@ import pytest
 
 from ortoo.common.randomness import Randomness
 from ortoo.testing.crash_points import check_fault, enumerate_points, images, main, quiet, record
-from ortoo.testing.damage_points import Place, build, check_place, choose
+from ortoo.testing.damage_points import STARTS, Place, build, check_place, choose
 from ortoo.testing.damage_points import Report as DamageReport
 from ortoo.testing.disk_image import SyncData, SyncFolder, Write
 from ortoo.testing.faulty_disk import FaultyDisk
@@ -96,11 +96,11 @@ def test_damage_anywhere_is_named_or_refused_and_never_served() -> None:
     assert report.batches_read > 10_000
 
 
-@pytest.mark.parametrize("start", ["after a kill", "without caches"])
+@pytest.mark.parametrize("start", STARTS)
 def test_a_log_cut_at_any_byte_keeps_everything_before_the_cut(start: str) -> None:
-    """E-216: fifty random cuts of the last segment: it starts and keeps all before the cut frame.
+    """E-216, F9, G12: fifty random cuts of the last segment: all before the cut frame is kept, offsets go on densely.
 
-    If nothing beside the log knows its length, that is a torn tail: offsets go on densely. Else it is named damage.
+    Where a file beside the log knows that the cut bytes were durable, the cut is named as damage as well.
     """
     report = DamageReport()
     chance = Randomness(50)
@@ -110,11 +110,8 @@ def test_a_log_cut_at_any_byte_keeps_everything_before_the_cut(start: str) -> No
         written = pristine.end_position - int(last.split(".")[0])
         for number in range(50):
             place = Place(last, chance.below(written), "cut file", start)
-            assert place.is_torn_tail(pristine) == (start == "without caches")
+            assert place.is_torn_tail(pristine)
             check_place(pristine, place, number, report)
     assert report.places == 50
-    assert report.refused == 0
-    if start == "without caches":
-        assert report.named == report.batches_lost == 0
-    else:
-        assert report.named == 50
+    assert report.refused == report.batches_lost == 0
+    assert report.named == (0 if start == "without caches" else 50)

@@ -11,12 +11,14 @@ import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from ortoo.common.errors import DataLoss, OrtooError
 from ortoo.common.randomness import Randomness
 from ortoo.common.sealed_batch import SealedBatch, crc32c
-from ortoo.enode.log.frame import HEADER_BYTES
+from ortoo.enode.log.frame import HEADER_BYTES, FrameHeader, Kind
+from ortoo.enode.log.scan import walk
 from ortoo.enode.log.segment import SUFFIX
 from ortoo.enode.store import Store, StoreSettings, TopicCopy
 from ortoo.testing.crash_points import quiet
@@ -91,14 +93,23 @@ class Place:
             self.position + {"flipped bit": 1, "zeroed page": PAGE_BYTES, "garbage": 16, "cut file": 1 << 40}[self.kind]
         )
 
+    def is_known_cut(self, pristine: Pristine) -> bool:
+        """Whether the last file was cut short and a file beside the log tells so."""
+        last = max(name for name in pristine.files if name.endswith(SUFFIX))
+        is_cut = self.kind == "cut file" and self.file == last and self.position < pristine.end_position
+        return is_cut and (self.start == STARTS[0] or (self.start == STARTS[1] and "durable" in pristine.files))
+
     def is_torn_tail(self, pristine: Pristine) -> bool:
         """Whether a crash may have left just this: the log's very end is touched, and nothing else knows the end.
 
-        Then the log ends before the damage, and what lies behind counts as never acknowledged. A tide mark knows.
+        Then the log ends before the damage, and what lies behind counts as never acknowledged. A tide mark knows. A
+        last file that was cut short counts too, for the log goes on where it ends; but a witness must then name it.
         """
+        last = max(name for name in pristine.files if name.endswith(SUFFIX))
+        if self.kind == "cut file" and self.file == last:
+            return True
         if "durable" in pristine.files and self.start == STARTS[1]:
             return False
-        last = max(name for name in pristine.files if name.endswith(SUFFIX))
         return (
             self.file == last and self.start != STARTS[0] and self.end_position > pristine.end_position - HEADER_BYTES
         )
@@ -123,7 +134,7 @@ def build(size_bytes: int, seed: int) -> Pristine:
         idle_mark_ms=50, threads=False, checkpoint_records=400,
     )  # fmt: skip
     disk, clock, chance = MemoryDisk(), VirtualClock(), Randomness(seed)
-    batches: dict[tuple[int, int], list[Kept]] = {}
+    sent: dict[tuple[int, int], list[tuple[int, SealedBatch]]] = {}
     offsets: dict[tuple[int, int], tuple[int, int]] = {}
     block = b"".join(b"%08x" % chance.below(1 << 32) for _ in range(16 << 10))
 
@@ -138,7 +149,7 @@ def build(size_bytes: int, seed: int) -> Pristine:
             body = b"%d " % number + block[at : at + 1 + chance.below(min(len(block) // 2, size_bytes // 100))]
             batch = SealedBatch(body, crc32c(body), 1 + chance.below(9), len(body))
             answer = await store.append(*key, batch)
-            batches.setdefault(key, []).append(Kept(answer.first_offset, batch, store.describe().durable_position))
+            sent.setdefault(key, []).append((answer.first_offset, batch))
             if number % 10 == 0:
                 await store.commit_offsets(key[0], GROUP, {key[1]: answer.first_offset})
                 offsets[key] = (answer.first_offset, store.describe().durable_position)
@@ -153,7 +164,28 @@ def build(size_bytes: int, seed: int) -> Pristine:
     end_position = clock.run(fill)
     for name in [name for name in files if name.endswith(".spare")]:
         del files[name]
+    ends = _frame_ends(files)
+    batches = {
+        key: [Kept(first_offset, batch, ends[*key, first_offset]) for first_offset, batch in some]
+        for key, some in sent.items()
+    }
     return Pristine(settings, files, batches, offsets, end_position)
+
+
+def _read(data: bytes, base: int, position: int, length: int) -> bytes:
+    return data[position - base : position - base + length]
+
+
+def _frame_ends(files: dict[str, bytes]) -> dict[tuple[int, int, int], int]:
+    """Where in the log each batch ends, by topic, queue and first offset."""
+    ends = {}
+    for name, data in files.items():
+        if name.endswith(SUFFIX):
+            base = int(name.split(".")[0])
+            for one in walk(partial(_read, data, base), base, base + len(data)):
+                if isinstance(one, FrameHeader) and one.kind == Kind.MESSAGES:
+                    ends[one.topic_id, one.queue_id, one.first_offset] = one.end_position
+    return ends
 
 
 def choose(pristine: Pristine, seed: int, number: int) -> Place:
@@ -248,10 +280,13 @@ async def _check(pristine: Pristine, place: Place, disk: MemoryDisk, clock: Virt
             lost.append(f"the offset of {(topic_id, queue_id)}")
     lost += [f"topic {topic_id}" for topic_id in range(1, TOPICS + 1) if topic_id not in known]
     damages = store.describe().damages
+    is_named = any(_names(one.file, one.position, one.length_bytes, place) for one in damages)
     if lost:
-        if not any(_names(one.file, one.position, one.length_bytes, place) for one in damages):
+        if not is_named:
             raise Broken(f"{lost[:3]} and {len(lost)} in all are lost, and no damage says why: {damages}")
         report.batches_lost += len(lost)
+    if place.is_known_cut(pristine) and not is_named:
+        raise Broken(f"the last file was cut short, and no damage says so: {damages}")
     if damages:
         report.named += 1
     else:

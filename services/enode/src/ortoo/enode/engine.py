@@ -207,14 +207,28 @@ class Engine:
                 catalog.forget_topic(topic_id)
                 self.state.apply(TopicGone(topic_id))
         self.housekeeping.start()
+        if recovered.missing_bytes:
+            _log.error(
+                "the last segment file was cut short; the log goes on with the next offsets of what is left",
+                missing_bytes=recovered.missing_bytes,
+                position=recovered.end_position - recovered.missing_bytes,
+            )
         for skip in recovered.skips:
-            _log.error("offsets are left out behind damage", topic_id=skip.topic_id, queue_id=skip.queue_id)
+            if skip.begin_offset < skip.end_offset:
+                _log.error("offsets are left out behind damage", topic_id=skip.topic_id, queue_id=skip.queue_id)
         await self.store(recovered.skips)
         if self.appender.fits(0):
             self.appender.append_mark(Flag.OPENED)
             await self.appender.flush()
         for damage in catalog.damages:
-            _log.error("the log is damaged", file=damage.file, position=damage.position, bytes=damage.length_bytes)
+            _log.error(
+                "the log is damaged",
+                file=damage.file,
+                position=damage.position,
+                bytes=damage.length_bytes,
+                reason=damage.reason,
+                queues=len(damage.queues),
+            )
         newest = self.housekeeping.checkpoints[-1] if self.housekeeping.checkpoints else 0
         if recovered.skips or newest < catalog.begin_position:
             self.housekeeping.checkpoint_due.set()

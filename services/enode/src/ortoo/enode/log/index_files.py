@@ -34,7 +34,8 @@ def read_contents(disk: Disk, segment: Segment) -> Contents | None:
 
 def make_index(disk: Disk, segment: Segment, next_base: int, *, write: bool = True) -> Contents:
     """Make a sealed segment's index from its frames. Without `write` the rows are lost again; their ranges are not."""
-    found = survey_sealed(segment.read, segment.base, next_base)
+    file_end = segment.base + segment.file.size_bytes()
+    found = survey_sealed(segment.read, segment.base, file_end, next_base)
     holes = [(hole.position, hole.length) for hole in found.holes]
     contents, data = encode_index(segment.base, next_base, found.stored_at_ms, found.rows, found.slices, holes)
     if write:

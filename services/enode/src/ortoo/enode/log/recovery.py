@@ -3,6 +3,7 @@
 Runs before anything else touches the store, wholly on blocking calls; it never needs the event loop.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
@@ -17,7 +18,7 @@ from ortoo.enode.log.frame import HEADER_BYTES, BadHeader, decode_header
 from ortoo.enode.log.identity import read_whole
 from ortoo.enode.log.index_files import load_rows, make_index, read_contents
 from ortoo.enode.log.losses import damages_of
-from ortoo.enode.log.queue_index import BadIndex, decode_contents, decode_rows, encode_index
+from ortoo.enode.log.queue_index import BadIndex, Contents, decode_contents, decode_rows, encode_index
 from ortoo.enode.log.refold import Refold
 from ortoo.enode.log.scan import Hole
 from ortoo.enode.log.segment import (
@@ -59,6 +60,8 @@ class Recovered:
     """Damaged places."""
     cut_bytes: int = 0
     """How much of a torn tail was cut off."""
+    missing_bytes: int = 0
+    """How much that was durable is missing because the last file was cut short."""
 
 
 def recover(disk: Disk, folder: Path, *, repairs: bool = True, without_checkpoint: bool = False) -> Recovered:
@@ -93,7 +96,11 @@ def recover(disk: Disk, folder: Path, *, repairs: bool = True, without_checkpoin
         return _after_clean_stop(disk, catalog, last, clean)
 
     cut_bytes = 0
-    if durable > last.limit:  # files are missing behind the last one
+    cut_at: int | None = None
+    if durable > last.limit:
+        # Behind a segment that was ended files are missing; of one that was not, the end of the file is.
+        headers = survey(last.read, last.base, last.limit)
+        cut_at = None if headers.is_ended else headers.end_position
         _load_sealed(catalog, disk, last, durable, names, repairs=repairs)
         found, end = Survey(end_position=durable, is_ended=True), durable
     else:
@@ -111,18 +118,18 @@ def recover(disk: Disk, folder: Path, *, repairs: bool = True, without_checkpoin
             if repairs and last.limit > end:
                 last.file.truncate(end - last.base)
                 last.limit = end
-    recovered = _folded(catalog, found, end, without_checkpoint=without_checkpoint)
+    recovered = _folded(catalog, found, end, cut_at, without_checkpoint=without_checkpoint)
     recovered.cut_bytes = cut_bytes
     _settle_ranges(recovered)
     catalog.damages = damages_of(catalog, recovered.holes, partial(load_rows, disk))
     return recovered
 
 
-def _folded(catalog: Catalog, found: Survey, end: int, *, without_checkpoint: bool) -> Recovered:
+def _folded(catalog: Catalog, found: Survey, end: int, cut_at: int | None, *, without_checkpoint: bool) -> Recovered:
     """The state at the log's end, and every hole that was met."""
-    holes = [Hole(*hole, "damaged") for one in catalog.contents.values() for hole in one.holes] + found.holes
+    holes = _known_holes(catalog, catalog.contents.values()) + found.holes
     slices = [part for one in catalog.contents.values() for part in one.slices] + found.slices
-    fold = Refold(catalog.segments, slices, end, without_checkpoint=without_checkpoint)
+    fold = Refold(catalog.segments, slices, end if cut_at is None else cut_at, without_checkpoint=without_checkpoint)
     known = {hole.position for hole in holes}
     holes += [hole for hole in fold.holes if hole.position not in known]
     return Recovered(
@@ -133,9 +140,22 @@ def _folded(catalog: Catalog, found: Survey, end: int, *, without_checkpoint: bo
         max([found.stored_at_ms, *(one.last_stored_at_ms for one in catalog.segments)]),
         None if catalog.segments[-1].end is not None else catalog.segments[-1],
         was_clean=False,
-        skips=fold.skips(),
+        skips=fold.skips(is_cut=cut_at is not None),
         holes=holes,
+        missing_bytes=0 if cut_at is None else end - cut_at,
     )
+
+
+def _known_holes(catalog: Catalog, contents: Iterable[Contents]) -> list[Hole]:
+    """The damaged places that index files tell of."""
+    by_base = {segment.base: segment for segment in catalog.segments}
+    holes = []
+    for one in contents:
+        for position, length in one.holes:
+            file_end = one.base + by_base[one.base].file.size_bytes()
+            reason = f"the file ends at log position {file_end}" if file_end < position + length else "damaged"
+            holes.append(Hole(position, length, reason))
+    return holes
 
 
 def _sweep(disk: Disk, folder: Path, names: list[str]) -> list[str]:
@@ -198,7 +218,7 @@ def _after_clean_stop(disk: Disk, catalog: Catalog, last: Segment, clean: CleanS
         last.end, last.last_stored_at_ms = clean.end_position, clean.stored_at_ms
         recovered.active = None
     _settle_ranges(recovered)
-    holes = [Hole(at, length, "damaged") for one in (*catalog.contents.values(), contents) for at, length in one.holes]
+    holes = _known_holes(catalog, (*catalog.contents.values(), contents))
     catalog.damages = damages_of(catalog, holes, partial(load_rows, disk))
     return recovered
 

@@ -46,22 +46,26 @@ class Refold:
             if end > self.folded_from:
                 self._fold(segment, max(segment.base, self.folded_from), end)
 
-    def skips(self) -> list[OffsetsSkipped]:
+    def skips(self, *, is_cut: bool) -> list[OffsetsSkipped]:
         """Offsets to leave out, because a lost frame may have held them and nothing says it did not.
 
         A queue of which a whole frame lies behind the last hole needs none: that frame's first offset is the proof.
+        When the log `is_cut` at its end, every queue goes on with the next offset it knows, and says so in the log: a
+        later fold meets the missing bytes in the middle, and must not leave out offsets then.
         """
-        if not self._lost_bytes:
+        if not self._lost_bytes and not is_cut:
             return []
-        margin = int(self._lost_bytes * MESSAGES_PER_HOLE_BYTE) + 1
+        margin = int(self._lost_bytes * MESSAGES_PER_HOLE_BYTE) + 1 if self._lost_bytes else 0
         keys = set(self.state.ends)
         keys.update((copy.topic_id, queue) for copy in self.state.topics.all() for queue in range(copy.queue_count))
         skips = []
-        for key in sorted(keys - self._seen_behind_hole):
+        for key in sorted(keys if is_cut else keys - self._seen_behind_hole):
             end = self.state.ends[key].end_offset if key in self.state.ends else self.state.floor
-            skips.append(OffsetsSkipped(*key, end, end + margin))
-        if (0, 0) not in self._seen_behind_hole:
-            skips.append(OffsetsSkipped(0, 0, 0, max(self.state.floor, margin)))
+            left_out = 0 if key in self._seen_behind_hole else margin
+            skips.append(OffsetsSkipped(*key, end, end + left_out))
+        if is_cut or (0, 0) not in self._seen_behind_hole:
+            left_out = 0 if (0, 0) in self._seen_behind_hole else margin
+            skips.append(OffsetsSkipped(0, 0, 0, max(self.state.floor, left_out)))
         return skips
 
     def _load_checkpoint(self, slices: list[SliceAt]) -> int:

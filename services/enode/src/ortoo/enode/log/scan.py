@@ -93,7 +93,7 @@ def walk(
         if header is not None:
             if header.store_open < store_open:
                 problem = f"a stale frame of opening {header.store_open} after one of {store_open}"
-            elif header.end_position > end:
+            elif position + HEADER_BYTES + header.prefix_length + header.length > end:  # its padding may be missing
                 problem = f"the frame would end at {header.end_position}, beyond {end}"
             elif bodies_from is not None and position >= bodies_from:
                 body_bytes = header.prefix_length + header.length

@@ -76,12 +76,17 @@ def survey(read: Read, base: int, end: int) -> Survey:
     return found
 
 
-def survey_sealed(read: Read, base: int, next_base: int) -> Survey:
-    """The survey of a segment that must end exactly where the next one begins; a missing rest is a hole."""
-    found = survey(read, base, next_base)
-    if found.end_position < next_base and not (found.holes and found.holes[-1].end_position >= next_base):
-        reason = "the segment's end is missing"
-        found.holes.append(Hole(found.end_position, next_base - found.end_position, reason))
+def survey_sealed(read: Read, base: int, file_end: int, next_base: int) -> Survey:
+    """The survey of a segment that must end exactly where the next one begins; a missing rest is a hole.
+
+    `file_end` is the position where its file ends, which is earlier when the file was cut short.
+    """
+    found = survey(read, base, min(file_end, next_base))
+    if found.end_position < next_base:
+        rest = Hole(found.end_position, next_base - found.end_position, "the segment's end is missing")
+        if found.holes and found.holes[-1].position == rest.position:
+            found.holes.pop()
+        found.holes.append(rest)
     found.end_position = next_base
     return found
 

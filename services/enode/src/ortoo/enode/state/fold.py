@@ -80,6 +80,8 @@ class State:
             key = (change.topic_id, change.queue_id)
             ends = self.ends.setdefault(key, Ends())
             ends.end_offset = max(ends.end_offset, change.end_offset)
+            if change.begin_offset == change.end_offset:
+                return
             ranges = self.skipped.setdefault(key, [])
             if (change.begin_offset, change.end_offset) not in ranges:
                 ranges.append((change.begin_offset, change.end_offset))
