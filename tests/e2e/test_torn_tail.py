@@ -53,7 +53,7 @@ async def test_torn_tail_is_cut_and_written_on(enode: RoleProcess, tmp_path: Pat
             await torn.restart()
             if idle:
                 described = await grpcurl.call(torn.address, "ortoo.v1.EnodeService/DescribeStore", {})
-                assert "the file ends at" in described.stdout
+                assert "the file ends at" in described.out
             assert len(await stored_batches(torn.address, TOPIC)) == kept + 3
         await torn.kill()
 

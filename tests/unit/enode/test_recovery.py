@@ -337,7 +337,7 @@ async def test_a_missing_end_of_the_log_is_damage(tmp_path: Path, clean: bool) -
 
 @pytest.mark.parametrize("clean", [True, False])
 async def test_a_log_cut_short_goes_on_densely_and_says_what_is_missing(tmp_path: Path, clean: bool) -> None:
-    """E-216, G12: the end of the last file is missing though it was durable: named at each start, offsets go on densely.
+    """E-216, G12: the end of the last file is missing though it was durable: named at each start, dense offsets.
 
     The store is as it was at the cut: groups' offsets and producers' windows too, so no group passes a new message by.
     """

@@ -626,12 +626,15 @@ class Damage(_message.Message):
     POSITION_FIELD_NUMBER: _builtins.int
     LENGTH_BYTES_FIELD_NUMBER: _builtins.int
     QUEUES_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
     file: _builtins.str
     """The segment file."""
     position: _builtins.int
     """Where in the log."""
     length_bytes: _builtins.int
     """How many bytes cannot be read."""
+    reason: _builtins.str
+    """What is wrong, for a person."""
     @_builtins.property
     def queues(self) -> _containers.RepeatedCompositeFieldContainer[Global___DamagedQueue]:
         """Which offsets are lost, as far as can be told."""
@@ -643,10 +646,11 @@ class Damage(_message.Message):
         position: _builtins.int = ...,
         length_bytes: _builtins.int = ...,
         queues: _abc.Iterable[Global___DamagedQueue] | None = ...,
+        reason: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["file", b"file", "length_bytes", b"length_bytes", "position", b"position", "queues", b"queues"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["file", b"file", "length_bytes", b"length_bytes", "position", b"position", "queues", b"queues", "reason", b"reason"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

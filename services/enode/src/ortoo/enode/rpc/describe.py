@@ -36,6 +36,7 @@ def _damage(damage: Damage) -> enode_pb2.Damage:
         file=damage.file,
         position=damage.position,
         length_bytes=damage.length_bytes,
+        reason=damage.reason,
         queues=[
             enode_pb2.DamagedQueue(
                 topic_id=q.topic_id, queue_id=q.queue_id, begin_offset=q.begin_offset, end_offset=q.end_offset
