@@ -9,7 +9,7 @@ import pytest
 
 from ortoo.client import ConsumerSettings, connect
 from ortoo.common.background import Background
-from ortoo.common.service import EXIT_REFUSED
+from ortoo.common.service import EXIT_NOT_STARTED, EXIT_REFUSED
 from ortoo.testing import grpcurl
 from ortoo.testing.processes import DidNotStart, ProcessCluster, RoleProcess, process_cluster
 
@@ -57,7 +57,7 @@ async def test_any_order_of_starting_ends_in_a_useful_cluster(prepared: ProcessC
 async def test_wrong_setting_is_refused_by_name(
     tmp_path: Path, role: str, setting: str, value: str, reason: str
 ) -> None:
-    """Every role refuses what cannot work with 78 and one line that names the setting and what was expected."""
+    """Every role refuses what cannot work with 253 and one line that names the setting and what was expected."""
     with pytest.raises(DidNotStart) as caught:
         await RoleProcess(role, tmp_path / role, {setting: value}).start()
     assert caught.value.exit_code == EXIT_REFUSED
@@ -92,7 +92,7 @@ async def test_taken_port_is_refused_by_every_role(processes: ProcessCluster, tm
         second.environ["NAME"] = f"second-{role.role}"
         with pytest.raises(DidNotStart) as caught:
             await second.start()
-        assert caught.value.exit_code == EXIT_REFUSED
+        assert caught.value.exit_code == EXIT_NOT_STARTED
         assert f"cannot listen on {role.address}: the port is taken" in caught.value.log
         assert role.alive
 

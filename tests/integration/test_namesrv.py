@@ -16,7 +16,7 @@ import pytest
 from ortoo.common.clock import SystemClock
 from ortoo.common.errors import AlreadyExists, Conflict, DataLoss, Invalid, NotFound, Overloaded, Unsupported
 from ortoo.common.grpc_channels import Channels
-from ortoo.common.service import EXIT_REFUSED
+from ortoo.common.service import EXIT_NOT_STARTED, EXIT_REFUSED
 from ortoo.common.status import rpc_errors
 from ortoo.namesrv.app import open_namesrv
 from ortoo.namesrv.settings import Settings
@@ -211,24 +211,28 @@ async def test_newer_schema_and_damaged_file_are_refused(tmp_path: Path) -> None
             pass
 
 
-def refused(*arguments: str, **environ: str) -> str:
-    """Run the process, which must refuse to start; what it said."""
+def refused(exit_code: int, **environ: str) -> str:
+    """Run the process, which must end with this code; what it said."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("ORTOO_")}
-    command = [sys.executable, "-m", "ortoo.namesrv", *arguments]
+    command = [sys.executable, "-m", "ortoo.namesrv"]
     done = subprocess.run(command, env=clean | environ, capture_output=True, text=True, timeout=GUARD_S, check=False)
-    assert done.returncode == EXIT_REFUSED, done
+    assert done.returncode == exit_code, done
     return done.stderr
 
 
 def test_process_refuses_a_taken_port(tmp_path: Path) -> None:
-    """Exit code 78, and the port is named."""
+    """The port is named."""
     with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as taken:
         port = taken.getsockname()[1]
-        said = refused("-p", str(port), ORTOO_NAMESRV_DATA_DIR=str(tmp_path))
+        said = refused(
+            EXIT_NOT_STARTED,
+            ORTOO_NAMESRV_LISTEN_ADDRESS=f"127.0.0.1:{port}",
+            ORTOO_NAMESRV_DATA_DIR=str(tmp_path),
+        )
     assert f"127.0.0.1:{port}" in said
     assert "the port is taken" in said
 
 
 def test_process_refuses_an_unknown_setting() -> None:
-    """Exit code 78, and the nearest known setting is named."""
-    assert "did you mean ORTOO_NAMESRV_DATA_DIR?" in refused(ORTOO_NAMESRV_DATADIR="x")
+    """The nearest known setting is named."""
+    assert "did you mean ORTOO_NAMESRV_DATA_DIR?" in refused(EXIT_REFUSED, ORTOO_NAMESRV_DATADIR="x")

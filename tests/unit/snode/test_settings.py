@@ -3,7 +3,6 @@
 import pytest
 
 from ortoo.common.errors import Invalid
-from ortoo.snode import command_line
 from ortoo.snode.settings import Settings, load
 
 
@@ -38,11 +37,3 @@ def test_an_unknown_setting_gets_a_suggestion() -> None:
     """A typing error is an error."""
     with pytest.raises(Invalid, match="did you mean ORTOO_SNODE_ENODE_TIMEOUT_MS"):
         load({"ORTOO_SNODE_ENODE_TIMEOUT": "5"})
-
-
-def test_the_command_line_wins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`-n` and `-p` beat the environment."""
-    monkeypatch.setenv("ORTOO_SNODE_NAMESRV_ADDRESS", "a:1")
-    monkeypatch.setenv("ORTOO_SNODE_LISTEN_ADDRESS", "0.0.0.0:2")
-    settings = command_line.settings_of(command_line.parse(["-n", "b:3;c:4", "-p", "5"])).settings
-    assert (settings.namesrv_address, settings.listen_address) == ("b:3;c:4", "0.0.0.0:5")

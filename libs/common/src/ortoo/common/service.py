@@ -10,14 +10,23 @@ import os
 import signal
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
-from ortoo.common.errors import OrtooError
+from ortoo.common.clock import SystemClock
+from ortoo.common.errors import Conflict, Invalid, OrtooError
 from ortoo.common.logs import get_logger
 
 EXIT_FAILED = 1
-EXIT_REFUSED = 78
-"""EX_CONFIG of sysexits.h: the process did not start because of what it was told."""
+"""A part of the role failed while it ran."""
+EXIT_REFUSED = 253
+"""The role did not start because of its settings, or of the store or database that they name."""
+EXIT_NO_HOME = 254
+"""The folder for data, or the home that it lies in, cannot be used."""
+EXIT_NOT_STARTED = 255
+"""The command line cannot be understood, or starting failed: the port is taken, a system call was refused."""
+
+HOME_FIELDS = ("ORTOO_HOME", "data_dir")
 
 _log = get_logger("service")
 
@@ -28,36 +37,65 @@ class Running:
 
     name: str
     address: str
+    reload: Callable[[Any], object] = field(default=lambda _: None, kw_only=True)
+    """Takes settings that were read again, and applies those that may change at once. Errors: Invalid."""
 
 
-def run(open_service: Callable[[], AbstractAsyncContextManager[Running]]) -> int:
-    """Run one role until SIGTERM or SIGINT, then drain it; a second signal ends the process at once.
+def exit_code_of(error: Exception) -> int:
+    """The exit code of a process that could not start because of `error`."""
+    if isinstance(error, ExceptionGroup):
+        return exit_code_of(error.exceptions[0])
+    if not isinstance(error, OrtooError):
+        return EXIT_NOT_STARTED
+    if isinstance(error, Invalid) and error.field in HOME_FIELDS:
+        return EXIT_NO_HOME
+    if isinstance(error, Conflict) and error.field == "listen_address":
+        return EXIT_NOT_STARTED
+    return EXIT_REFUSED
 
-    Returns the process's exit code: 0 after a stop that was asked for, EXIT_REFUSED when the role could not start,
-    EXIT_FAILED when a part of it failed later. When ready, one line `ready NAME ADDRESS` goes to standard output.
+
+def run(
+    open_service: Callable[[], AbstractAsyncContextManager[Running]],
+    *,
+    on_reload: Callable[[Running], None] = lambda _: None,
+) -> int:
+    """Run one role until SIGTERM or SIGINT, then drain it.
+
+    Another SIGTERM changes nothing, another SIGINT ends the process at once. `on_reload` is called at SIGHUP.
+    Returns the process's exit code: 0 after a stop that was asked for, EXIT_FAILED when a part failed while the role
+    ran, else why it did not start. When ready, one line `ready NAME ADDRESS` goes to standard output.
     """
-    return asyncio.run(_run(open_service))
+    return asyncio.run(_run(open_service, on_reload))
 
 
-async def _run(open_service: Callable[[], AbstractAsyncContextManager[Running]]) -> int:
+async def _run(
+    open_service: Callable[[], AbstractAsyncContextManager[Running]], on_reload: Callable[[Running], None]
+) -> int:
     stop = asyncio.Event()
     ready = False
+    clock, stopping_s = SystemClock(), 0.0
     main = asyncio.current_task()
     assert main is not None
 
-    def on_signal() -> None:
+    def on_signal(number: int) -> None:
+        nonlocal stopping_s
         if stop.is_set():
-            os._exit(EXIT_FAILED)
+            if number == signal.SIGINT:
+                os._exit(EXIT_FAILED)
+            return
+        stopping_s = clock.monotonic_s()
         stop.set()
         if not ready:
             main.cancel()  # it may be waiting for another role, for ever
 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, on_signal)
+        loop.add_signal_handler(number, on_signal, number)
+    loop.add_signal_handler(signal.SIGHUP, lambda: None)  # before there is something to reload, it must not kill
     try:
         async with open_service() as running:
             ready = True
+            loop.add_signal_handler(signal.SIGHUP, on_reload, running)
             print(f"ready {running.name} {running.address}", flush=True)
             await stop.wait()
             _log.info("stopping", name=running.name)
@@ -67,7 +105,8 @@ async def _run(open_service: Callable[[], AbstractAsyncContextManager[Running]])
         _log.info("stopped before it was ready")
     except (OrtooError, OSError, ExceptionGroup) as error:
         _report(error)
-        return EXIT_FAILED if ready else EXIT_REFUSED
+        return EXIT_FAILED if ready else exit_code_of(error)
+    _log.info("shutdown over", duration_ms=round((clock.monotonic_s() - stopping_s) * 1000))
     return 0
 
 

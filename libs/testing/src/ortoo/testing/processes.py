@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ortoo.common.clock import SystemClock
 from ortoo.common.grpc_channels import Channels
 from ortoo.v1 import namesrv_pb2, namesrv_pb2_grpc
 
@@ -51,6 +52,7 @@ class RoleProcess:
         self.address = ""
         self.environ = {"DATA_DIR": folder / "data", **(environ or {})} if role != "snode" else dict(environ or {})
         self.arguments: tuple[str, ...] = ()
+        self.environ_more: Mapping[str, str] = {}
         self.starts = 0
         self._process: asyncio.subprocess.Process | None = None
         self._spawned = asyncio.Event()
@@ -81,6 +83,14 @@ class RoleProcess:
         log = self.folder / "log"
         return log.read_text(errors="replace") if log.exists() else ""
 
+    async def says(self, text: str) -> str:
+        """Wait until it has said `text` on stderr, at any of its starts; the last such line. Errors: TimeoutError."""
+        clock = SystemClock()
+        async with asyncio.timeout(END_TIMEOUT_S):
+            while text not in self.log_text():
+                await clock.sleep(0.02)
+        return [line for line in self.log_text().splitlines() if text in line][-1]
+
     async def start(self) -> None:
         """Start it and return when it is ready. Errors: DidNotStart."""
         assert not self.alive, f"{self.role} is running already"
@@ -90,7 +100,7 @@ class RoleProcess:
             log_begin = log.tell()
             self._process = await asyncio.create_subprocess_exec(
                 *self._command(self.address or "127.0.0.1:0"),
-                env=clean | self._settings(self.address or "127.0.0.1:0"),
+                env=clean | self._settings(self.address or "127.0.0.1:0") | dict(self.environ_more),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log,

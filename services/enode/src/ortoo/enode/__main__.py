@@ -1,28 +1,45 @@
 """The process `ortoo-enode`: the server, and what reads or mends a store without one."""
 
+import importlib
 import sys
+from collections.abc import Sequence
 
-from ortoo.common import logs, service
+from ortoo.common import front, service
 from ortoo.common.errors import OrtooError
-from ortoo.enode import command_line
 from ortoo.enode.app import open_enode
+from ortoo.enode.settings import HIDDEN, IMPORTANT, load
+
+TOOLS = ("inspect", "repair")
+
+ROLE = front.Role(
+    name="enode",
+    about="A storage node of Ortoo.",
+    load=load,
+    open=open_enode,
+    important=IMPORTANT,
+    live=("log_level", "namesrv_address"),
+    hidden=HIDDEN,
+    epilog="`ortoo-enode inspect DIR` reads a store without the server; `ortoo-enode repair DIR` shows what is "
+    "damaged in one, and mends it when told to. Each has its own -h.",
+)
 
 
 def main() -> int:
     """Do what the command line says; returns the exit code."""
-    if sys.argv[1:] and sys.argv[1] in command_line.TOOLS:
-        return command_line.run_tool(sys.argv[1], sys.argv[2:])
-    arguments = command_line.parse(sys.argv[1:])
+    if sys.argv[1:] and sys.argv[1] in TOOLS:
+        return run_tool(sys.argv[1], sys.argv[2:])
+    return front.main(ROLE, sys.argv[1:])
+
+
+def run_tool(name: str, arguments: Sequence[str]) -> int:
+    """Run one of TOOLS; each parses the rest of the command line itself."""
+    module = importlib.import_module(f"ortoo.enode.{name}")
     try:
-        loaded = command_line.settings_of(arguments)
+        code: int = module.main(arguments)
     except OrtooError as error:
         sys.stderr.write(f"error: {error}\n")
         return service.EXIT_REFUSED
-    if arguments.print_all or arguments.print_important:
-        command_line.print_settings(loaded, important_only=not arguments.print_all)
-        return 0
-    logs.configure(level=loaded.settings.log_level)
-    return service.run(lambda: open_enode(loaded.settings))
+    return code
 
 
 if __name__ == "__main__":

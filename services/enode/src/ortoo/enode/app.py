@@ -4,16 +4,18 @@ import contextlib
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from ortoo.common.background import Background
 from ortoo.common.clock import Clock, SystemClock
+from ortoo.common.errors import Invalid
 from ortoo.common.grpc_channels import Channels
 from ortoo.common.grpc_server import GrpcServer
 from ortoo.common.logs import get_logger
+from ortoo.common.name_servers import NameServers
 from ortoo.common.randomness import Randomness
 from ortoo.common.service import Running
 from ortoo.enode.disk import Disk, RealDisk
-from ortoo.enode.name_servers import NameServers
 from ortoo.enode.registration import Registration
 from ortoo.enode.rpc import service
 from ortoo.enode.rpc.streams import Streams
@@ -53,6 +55,7 @@ async def open_enode(
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     name_servers = NameServers(settings.namesrv_address)
     async with contextlib.AsyncExitStack() as parts:
+        _make_folder(disk, settings.data_dir)
         store = await Store.open(
             settings.data_dir, settings=settings.store_settings, disk=disk, clock=clock, randomness=randomness
         )
@@ -89,7 +92,18 @@ async def open_enode(
         background.spawn("topics", following)
         health = Health(store, server)
         background.every("health", settings.health_interval_s, health.look, clock=clock)
-        yield RunningEnode(settings.name, server.address, store, topics)
+        yield RunningEnode(
+            settings.name, server.address, store, topics, reload=lambda new: name_servers.replace(new.namesrv_address)
+        )
+
+
+def _make_folder(disk: Disk, folder: Path) -> None:
+    try:
+        disk.make_folder(folder)
+    except OSError as error:
+        raise Invalid(
+            f"the folder {folder} cannot be made: {error.strerror}; give one that this user may write", field="data_dir"
+        ) from error
 
 
 class Health:

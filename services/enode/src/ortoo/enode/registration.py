@@ -7,10 +7,10 @@ from ortoo.common.clock import Clock
 from ortoo.common.errors import OrtooError
 from ortoo.common.grpc_channels import Channels
 from ortoo.common.logs import get_logger
+from ortoo.common.name_servers import NameServers
 from ortoo.common.randomness import Randomness
 from ortoo.common.retry import Backoff
 from ortoo.common.status import rpc_errors
-from ortoo.enode.name_servers import NameServers
 from ortoo.v1 import namesrv_pb2, namesrv_pb2_grpc, topic_pb2
 
 CALL_TIMEOUT_S = 3.0

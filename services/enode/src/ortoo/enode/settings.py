@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from ortoo.common import settings
+from ortoo.common.addresses import check_address, check_advertised
 from ortoo.common.errors import Invalid
+from ortoo.common.name_servers import addresses_of
 from ortoo.common.names import check_process_name
-from ortoo.enode.name_servers import NameServers
 from ortoo.enode.store_settings import StoreSettings
 
 ENVIRON_PREFIX = "ORTOO_ENODE_"
@@ -23,6 +24,8 @@ IMPORTANT = (
     "data_dir",
     "store.flush_mode",
 )
+HIDDEN = ("store.enode", "store.cluster")
+"""Taken from `name` and `cluster`."""
 
 
 @dataclass(frozen=True)
@@ -61,16 +64,9 @@ class Settings:
         """Refuse settings that cannot work. Errors: Invalid, naming the field."""
         check_process_name(self.name, "name")
         check_process_name(self.cluster, "cluster")
-        NameServers(self.namesrv_address)
-        for name in ("listen_address", "advertised_address"):
-            _check_address(name, getattr(self, name))
-        if self.advertised_address.endswith(":0"):
-            raise Invalid("port 0 cannot be reached; give the real one", field="advertised_address")
-        if not self.advertised_address and self.listen_address.startswith(("0.0.0.0:", "[::]:")):
-            raise Invalid(
-                f"listening on {self.listen_address}, but snodes need an address to reach this enode; give host:port",
-                field="advertised_address",
-            )
+        addresses_of(self.namesrv_address)
+        check_address(self.listen_address, "listen_address")
+        check_advertised(self.advertised_address, self.listen_address, who="snodes")
         for name in ("heartbeat_interval_s", "health_interval_s"):
             if getattr(self, name) <= 0:
                 raise Invalid(f"{getattr(self, name)}; expected more than 0", field=name)
@@ -84,17 +80,9 @@ def load(
 ) -> settings.Loaded[Settings]:
     """Read and check the settings. Errors: Invalid, naming the setting."""
     loaded = settings.load(Settings, environ_prefix=ENVIRON_PREFIX, environ=environ, file=file, overrides=overrides)
-    for name in ("store.enode", "store.cluster"):
+    for name in HIDDEN:
         if loaded.origins[name] != "default":
             short = "name" if name == "store.enode" else "cluster"
             raise Invalid(f"is taken from {short}; set {short} instead", field=name)
     loaded.settings.check()
     return loaded
-
-
-def _check_address(name: str, address: str) -> None:
-    host, colon, port = address.rpartition(":")
-    if address and not (host and colon and port.isdigit() and int(port) < 65536):
-        raise Invalid(f"{address!r}; expected host:port", field=name)
-    if not address and name == "listen_address":
-        raise Invalid("expected host:port", field=name)

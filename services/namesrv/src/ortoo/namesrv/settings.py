@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from ortoo.common import settings
+from ortoo.common.addresses import check_address
 from ortoo.common.errors import Invalid
+from ortoo.common.name_servers import addresses_of
 from ortoo.common.names import check_process_name
 
 ENVIRON_PREFIX = "ORTOO_NAMESRV_"
+IMPORTANT = ("name", "listen_address", "namesrv_address", "data_dir", "database_url")
 
 
 @dataclass(frozen=True)
@@ -21,6 +24,8 @@ class Settings:
     """Its name in logs."""
     listen_address: str = "127.0.0.1:8071"
     """host:port to serve on; port 0 takes any free one."""
+    namesrv_address: str = ""
+    """All name servers over one database, this one among them: host:port, separated by `;`. Empty = it is alone."""
     data_dir: Path = Path("ortoo-data/namesrv")
     """Folder of the database file, when there is no `database_url`."""
     database_url: str = ""
@@ -39,9 +44,9 @@ class Settings:
     def check(self) -> None:
         """Refuse settings that cannot work. Errors: Invalid, naming the field."""
         check_process_name(self.name, "name")
-        host, colon, port = self.listen_address.rpartition(":")
-        if not (host and colon and port.isascii() and port.isdigit() and int(port) < 65536):
-            raise Invalid(f"{self.listen_address!r}; expected host:port", field="listen_address")
+        check_address(self.listen_address, "listen_address")
+        if self.namesrv_address:
+            addresses_of(self.namesrv_address)
         for name, low, high in (
             ("lease_s", 0.1, 3600),
             ("expiry_interval_s", 0.01, 60),

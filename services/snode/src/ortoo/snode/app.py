@@ -116,4 +116,6 @@ async def open_snode(
         announcing: asyncio.Task[None] = background.spawn("registration", registration.run())
         parts.callback(announcing.cancel)  # else it would take back a lease that was just left
         background.every("sweep", settings.sweep_interval_s, sessions.sweep, clock=clock)
-        yield Running(settings.name, server.address)
+        yield Running(
+            settings.name, server.address, reload=lambda new: name_server.servers.replace(new.namesrv_address)
+        )

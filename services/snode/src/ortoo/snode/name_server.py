@@ -2,8 +2,9 @@
 
 from collections.abc import AsyncIterator
 
-from ortoo.common.errors import AlreadyExists, Invalid, OrtooError, Unavailable
+from ortoo.common.errors import AlreadyExists, OrtooError, Unavailable
 from ortoo.common.grpc_channels import Channels
+from ortoo.common.name_servers import NameServers
 from ortoo.common.status import rpc_errors
 from ortoo.snode.routes import RouteChange, Topic
 from ortoo.snode.wire import change_of, topic_of
@@ -13,39 +14,28 @@ from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
 CALL_TIMEOUT_S = 3.0
 
 
-def addresses_of(text: str) -> tuple[str, ...]:
-    """Split `host:port;host:port`. Errors: Invalid."""
-    addresses = tuple(part.strip() for part in text.split(";") if part.strip())
-    for address in addresses or ("",):
-        host, colon, port = address.rpartition(":")
-        if not (host and colon and port.isdigit() and 0 < int(port) < 65536):
-            raise Invalid(f"{address!r}; expected host:port, several separated by ;", field="namesrv_address")
-    return addresses
-
-
 class NameServer:
     """Equal name servers over one database; one that fails is passed over."""
 
     def __init__(self, addresses: str, channels: Channels) -> None:
         """Take `host:port`, several separated by `;`. Errors: Invalid."""
-        self._addresses = addresses_of(addresses)
+        self.servers = NameServers(addresses)
         self._channels = channels
-        self._chosen = 0
 
     @property
     def peer(self) -> str:
         """What errors call it."""
-        return f"name server {self._addresses[self._chosen]}"
+        return f"name server {self.servers.current}"
 
     @property
     def stub(self) -> NameServiceStub:
         """For one call; wrap it in `calling()`."""
-        return NameServiceStub(self._channels.to(self._addresses[self._chosen]))
+        return NameServiceStub(self._channels.to(self.servers.current))
 
     def pass_over(self, error: OrtooError) -> None:
         """Use the next address if `error` says that this one is away."""
         if isinstance(error, Unavailable):
-            self._chosen = (self._chosen + 1) % len(self._addresses)
+            self.servers.next_after(self.servers.current)
 
     async def watch(self) -> AsyncIterator[RouteChange]:
         """Everything at once, then every change; ends or raises when the name server goes away."""

@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from ortoo.common import settings
+from ortoo.common.addresses import check_address, check_advertised
 from ortoo.common.errors import Invalid
+from ortoo.common.name_servers import addresses_of
 from ortoo.common.names import check_process_name
-from ortoo.snode.name_server import addresses_of
 
 ENVIRON_PREFIX = "ORTOO_SNODE_"
+IMPORTANT = ("name", "listen_address", "advertised_address", "namesrv_address")
 
 
 @dataclass(frozen=True)
@@ -45,11 +47,8 @@ class Settings:
         """Refuse settings that cannot work. Errors: Invalid, naming the field."""
         check_process_name(self.name, "name")
         addresses_of(self.namesrv_address)
-        _check_address("listen_address", self.listen_address)
-        if self.advertised_address:
-            _check_address("advertised_address", self.advertised_address)
-            if self.advertised_address.endswith(":0"):
-                raise Invalid("port 0 cannot be reached; give the real one", field="advertised_address")
+        check_address(self.listen_address, "listen_address")
+        check_advertised(self.advertised_address)
         for name, low, high in (
             ("enode_timeout_ms", 10, 600_000),
             ("enode_in_flight_bytes", 8 << 20, 16 << 30),
@@ -72,9 +71,3 @@ def load(
     loaded = settings.load(Settings, environ_prefix=ENVIRON_PREFIX, environ=environ, file=file, overrides=overrides)
     loaded.settings.check()
     return loaded
-
-
-def _check_address(name: str, address: str) -> None:
-    host, colon, port = address.rpartition(":")
-    if not (host and colon and port.isascii() and port.isdigit() and int(port) < 65536):
-        raise Invalid(f"{address!r}; expected host:port", field=name)

@@ -3,7 +3,7 @@
 import pytest
 
 from ortoo.common.errors import Invalid
-from ortoo.enode.name_servers import NameServers
+from ortoo.common.name_servers import NameServers
 
 
 def test_failed_one_is_passed_over_once() -> None:

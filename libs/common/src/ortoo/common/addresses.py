@@ -1,0 +1,28 @@
+"""What is written host:port."""
+
+from ortoo.common.errors import Invalid
+
+
+def is_address(text: str, *, port_min: int = 1) -> bool:
+    """Whether `text` is host:port with a port that exists."""
+    host, colon, port = text.rpartition(":")
+    return bool(host and colon and port.isascii() and port.isdigit() and port_min <= int(port) < 65536)
+
+
+def check_address(text: str, field: str) -> None:
+    """Raise Invalid unless `text` is host:port; port 0 stands for any free one."""
+    if not is_address(text, port_min=0):
+        raise Invalid(f"{text!r}; expected host:port", field=field)
+
+
+def check_advertised(text: str, listen_address: str = "", *, who: str = "others") -> None:
+    """Raise Invalid unless `who` can reach the process: by its `advertised_address`, else by its listen address."""
+    if text:
+        check_address(text, "advertised_address")
+        if text.endswith(":0"):
+            raise Invalid("port 0 cannot be reached; give the real one", field="advertised_address")
+    elif listen_address.startswith(("0.0.0.0:", "[::]:")):
+        raise Invalid(
+            f"listening on {listen_address}, but {who} need an address to reach this process; give host:port",
+            field="advertised_address",
+        )
