@@ -19,7 +19,7 @@ DEMO_READY := $(VENV)/.demo-ready
 
 QUICK_TESTS := tests/unit tests/property tests/golden tests/repo
 SLOW_TESTS := $(wildcard tests/contract tests/integration tests/e2e)
-BENCHES := $(filter $(basename $(notdir $(wildcard bench/*.py))), cold_start produce end_to_end latency unary)
+BENCHES := $(filter $(basename $(notdir $(wildcard bench/*.py))), cold_start produce end_to_end latency unary filters)
 
 .PHONY: help setup demo dev check test bench crash protos protos-check docs clean
 .PHONY: lint types imports quick-tests slow-tests

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ortoo.client import AlreadyExists, ConsumerSettings, Invalid, Message, NotFound, blocking, connect
+from ortoo.client import AlreadyExists, ConsumerSettings, Invalid, Message, NotFound, Sql, blocking, connect
 from ortoo.testing.cluster import Cluster, open_cluster
 
 EVERYTHING = ConsumerSettings(from_first=True)
@@ -134,3 +134,32 @@ async def test_the_blocking_client_does_the_same(cluster: Cluster) -> None:
         consumed, lag, fetched, tailed = await asyncio.to_thread(use)
     assert consumed == fetched == tailed == [b"one", b"two", b"three"]
     assert lag == 0
+
+
+async def test_sql_conditions_choose_messages_for_consumers_and_readers(cluster: Cluster) -> None:
+    """Push sessions, fetches and tails get exactly what the condition is true for; offsets count the stored ones."""
+    async with connect(cluster.address) as mq, asyncio.timeout(20):
+        await mq.admin.create_topic("orders", queue_count=1)
+        async with mq.producer("orders") as producer:
+            bodies = [Message(b"%d" % n, "even" if n % 2 == 0 else "odd", properties={"n": str(n)}) for n in range(40)]
+            await (await producer.send_many(bodies))
+        wanted = Sql("TAGS = 'even' AND n BETWEEN 10 AND 14")
+        queue = (await mq.admin.describe_topic("orders")).queues[0].queue
+        fetched = [(it.offset, it.body) async for batch in mq.fetch(queue, wanted=wanted) for it in batch]
+        assert fetched == [(10, b"10"), (12, b"12"), (14, b"14")]
+        tailed = [it.message.body async for it in mq.admin.tail("orders", from_first=True, follow=False, wanted=wanted)]
+        assert tailed == [b"10", b"12", b"14"]
+        last = [it.message.body async for it in mq.admin.tail_last("orders", 2, follow=False, wanted=wanted)]
+        assert last == [b"12", b"14"]
+        async with mq.consumer("g", {"orders": wanted}, ConsumerSettings(from_first=True)) as consumer:
+            got = []
+            async for message in consumer:
+                got.append((message.offset, message.body, message.tag))
+                message.ack()
+                if len(got) == 3:
+                    break
+        assert got == [(10, b"10", "even"), (12, b"12", "even"), (14, b"14", "even")]
+        with pytest.raises(Invalid, match="is no value"):
+            async with mq.consumer("g", {"orders": Sql("length(n) = 1")}) as consumer:
+                async for _ in consumer:
+                    pass

@@ -123,7 +123,8 @@ async def test_tags_are_filtered_and_offsets_still_advance(snode: Snode) -> None
         delivery = await member.delivery()
         bodies = open_batch(batch_of(delivery.batch)).bodies()
         rows = memoryview(delivery.rows).cast("i").tolist() if delivery.rows else range(len(bodies))
-        assert [bodies[row] for row in rows] == [b"1", b"3"]
+        at = range(len(bodies)) if len(rows) == len(bodies) else rows
+        assert ([bodies[row] for row in at], list(rows)) == ([b"1", b"3"], [1, 3])
         empty = await member.delivery()
         assert not empty.HasField("batch")
         assert empty.next_offset == 5

@@ -37,7 +37,12 @@ class Bench:
     async def join(self, client_id: str, messages: int = 1000, *, from_first: bool = True) -> PushSession:
         """Open a session; a queue without an offset starts with its oldest message, or at its end."""
         session = PushSession(
-            self.parts, group="g", client_id=client_id, tags={"t": None}, from_first=from_first, heartbeat_interval_ms=1
+            self.parts,
+            group="g",
+            client_id=client_id,
+            filters={"t": None},
+            from_first=from_first,
+            heartbeat_interval_ms=1,
         )
         session.grant(messages, 1 << 30)
         await self.groups.join("g", Member(session.session_id, client_id, session.topics), session)

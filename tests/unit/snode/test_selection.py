@@ -48,5 +48,5 @@ def test_rows_are_those_that_a_loop_would_choose(tags: list[str], start: int, st
 @pytest.mark.parametrize("from_offset", [100, 101])
 def test_nothing_wanted_means_no_batch(from_offset: int) -> None:
     """When no row matches, only the offset moves on."""
-    part = selected(stored(100, ["a", "a"]), from_offset, tags=TagFilter.compile("b"))
+    part = selected(stored(100, ["a", "a"]), from_offset, wanted=TagFilter.compile("b"))
     assert (part.batch, part.messages, part.next_offset) == (None, 0, 102)

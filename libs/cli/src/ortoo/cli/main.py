@@ -108,13 +108,26 @@ def tail(
     from_first: Annotated[bool, typer.Option("--from-first", help="Begin with the oldest message.")] = False,
     count: Annotated[int | None, typer.Option("-n", min=1, help="Stop after so many messages.")] = None,
     follow: Annotated[bool, typer.Option(help="Go on with what comes.")] = True,
+    tags: Annotated[str, typer.Option(help="Only messages with one of these tags, such as 'a || b'.")] = "*",
+    sql: Annotated[str | None, typer.Option(help='Only messages for which this holds: "amount > 100".')] = None,
     address: Address = DEFAULT_ADDRESS,
     as_json: AsJson = False,
 ) -> None:
     """Show the last 10 messages, then those that come. Ctrl-C ends it."""
     from ortoo.cli import messages
 
-    _run(messages.tail(_several(address), topic, from_first=from_first, count=count, follow=follow, as_json=as_json))
+    wanted = messages.wanted(tags, sql)
+    _run(
+        messages.tail(
+            _several(address),
+            topic,
+            from_first=from_first,
+            count=count,
+            follow=follow,
+            wanted=wanted,
+            as_json=as_json,
+        )
+    )
 
 
 @group_app.command("list")

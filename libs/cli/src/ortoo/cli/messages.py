@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from ortoo.cli.output import message_fields, print_json
-from ortoo.client import Invalid, Message, Receipt, StoredMessage, connect
+from ortoo.client import Filter, Invalid, Message, Receipt, Sql, StoredMessage, connect
 
 LAST_MESSAGES = 10
 CHUNK_LINES = 4096
@@ -46,7 +46,14 @@ async def send(
 
 
 async def tail(
-    addresses: Sequence[str], topic: str, *, from_first: bool, count: int | None, follow: bool, as_json: bool
+    addresses: Sequence[str],
+    topic: str,
+    *,
+    from_first: bool,
+    count: int | None,
+    follow: bool,
+    wanted: Filter,
+    as_json: bool,
 ) -> None:
     """Print stored messages, then those that come, until `count` are printed or Ctrl-C."""
     task = asyncio.current_task()
@@ -58,9 +65,9 @@ async def tail(
     try:
         async with connect(addresses) as mq:
             source = (
-                mq.admin.tail(topic, from_first=True, follow=follow)
+                mq.admin.tail(topic, from_first=True, follow=follow, wanted=wanted)
                 if from_first
-                else mq.admin.tail_last(topic, LAST_MESSAGES, follow=follow)
+                else mq.admin.tail_last(topic, LAST_MESSAGES, follow=follow, wanted=wanted)
             )
             async for stored in source:
                 _print_message(stored, as_json=as_json)
@@ -69,6 +76,15 @@ async def tail(
                     return
     except asyncio.CancelledError:
         pass  # Ctrl-C is how a tail ends
+
+
+def wanted(tags: str, sql: str | None) -> Filter:
+    """The filter that options ask for. Errors: Invalid when both are given."""
+    if sql is None:
+        return tags
+    if tags != "*":
+        raise Invalid("give --tags or --sql; in SQL the tag is TAGS", field="sql")
+    return Sql(sql)
 
 
 def _properties(pairs: Sequence[str]) -> dict[str, str]:

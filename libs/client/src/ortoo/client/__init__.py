@@ -22,6 +22,7 @@ from ortoo.client.descriptions import (
     TopicInfo,
     TopicPlacement,
 )
+from ortoo.client.filters import Filter, Sql
 from ortoo.client.parcel import Sending, Sendings
 from ortoo.client.place import Queue, Receipt
 from ortoo.client.producer import Producer, ProducerSettings
@@ -55,6 +56,7 @@ __all__ = [
     "ConsumerSettings",
     "DataLoss",
     "Fenced",
+    "Filter",
     "Forbidden",
     "GroupInfo",
     "GroupLag",
@@ -76,6 +78,7 @@ __all__ = [
     "ReceivedMessage",
     "Sending",
     "Sendings",
+    "Sql",
     "StoredMessage",
     "TopicDescription",
     "TopicInfo",

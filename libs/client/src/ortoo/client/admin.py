@@ -18,6 +18,7 @@ from ortoo.client.descriptions import (
     TopicInfo,
     TopicPlacement,
 )
+from ortoo.client.filters import Filter, expressions
 from ortoo.client.place import Queue
 from ortoo.client.tailing import coming, newest
 from ortoo.common.errors import AlreadyExists, Invalid, NotFound
@@ -130,14 +131,20 @@ class Admin:
         )
 
     async def tail(
-        self, topic: str, *, from_first: bool = False, follow: bool = True, messages_max: int = 0
+        self, topic: str, *, from_first: bool = False, follow: bool = True, messages_max: int = 0, wanted: Filter = "*"
     ) -> AsyncIterator[StoredMessage]:
         """Messages of all queues of a topic: from the oldest or from now on; without `from_first` it always follows.
 
         Joins no group and moves no offset. Errors: NotFound; Unavailable when the snode or an enode goes away.
         """
+        tags, sql = expressions(wanted)
         request = admin_pb2.TailRequest(
-            topic=topic, from_first=from_first, follow=follow, messages_max=_count(messages_max, "messages_max")
+            topic=topic,
+            from_first=from_first,
+            follow=follow,
+            messages_max=_count(messages_max, "messages_max"),
+            tag_expression=tags,
+            sql_expression=sql,
         )
         address = self._connection.address
         call = AdminServiceStub(self._connection.channel()).Tail(request)
@@ -150,13 +157,16 @@ class Admin:
         finally:
             call.cancel()
 
-    async def tail_last(self, topic: str, count: int, *, follow: bool = True) -> AsyncIterator[StoredMessage]:
+    async def tail_last(
+        self, topic: str, count: int, *, follow: bool = True, wanted: Filter = "*"
+    ) -> AsyncIterator[StoredMessage]:
         """The newest messages of a topic, at most so many, then those that come. Errors: as `tail`."""
         description = await self.describe_topic(topic)
-        for stored in await newest(self._connection, description.queues, _count(count, "count")):
+        for stored in await newest(self._connection, description.queues, _count(count, "count"), wanted):
             yield stored
         if follow:
-            async for stored in coming(self._connection, {it.queue: it.end_offset for it in description.queues}):
+            ends = {it.queue: it.end_offset for it in description.queues}
+            async for stored in coming(self._connection, ends, wanted):
                 yield stored
 
     async def _call(self, method: str, request: Any) -> Any:

@@ -31,6 +31,7 @@ from ortoo.client.descriptions import (
     TopicDescription,
     TopicInfo,
 )
+from ortoo.client.filters import Filter
 from ortoo.client.place import Queue, Receipt
 from ortoo.client.producer import Producer as AsyncProducer
 from ortoo.client.producer import ProducerSettings
@@ -210,10 +211,10 @@ class Admin:
         return self._thread.wait(self._admin.describe_cluster())
 
     def tail(
-        self, topic: str, *, from_first: bool = False, follow: bool = True, messages_max: int = 0
+        self, topic: str, *, from_first: bool = False, follow: bool = True, messages_max: int = 0, wanted: Filter = "*"
     ) -> Iterator[StoredMessage]:
         """Messages of all queues of a topic."""
-        source = self._admin.tail(topic, from_first=from_first, follow=follow, messages_max=messages_max)
+        source = self._admin.tail(topic, from_first=from_first, follow=follow, messages_max=messages_max, wanted=wanted)
         return self._thread.iterate(source)
 
 
@@ -235,15 +236,17 @@ class Client:
 
     @contextmanager
     def consumer(
-        self, group: str, topics: Mapping[str, str] | Iterable[str] | str, settings: ConsumerSettings | None = None
+        self, group: str, topics: Mapping[str, Filter] | Iterable[str] | str, settings: ConsumerSettings | None = None
     ) -> Iterator[Consumer]:
         """A member of `group`; leaving the block acknowledges and leaves the group."""
         with self._thread.inside(self._client.consumer(group, topics, settings)) as consumer:
             yield Consumer(self._thread, consumer)
 
-    def fetch(self, queue: Queue, from_offset: int = 0, to_offset: int = 0) -> Iterator[ReceivedBatch]:
+    def fetch(
+        self, queue: Queue, from_offset: int = 0, to_offset: int = 0, *, wanted: Filter = "*"
+    ) -> Iterator[ReceivedBatch]:
         """Batches of one queue, read outside any group."""
-        return self._thread.iterate(self._client.fetch(queue, from_offset, to_offset))
+        return self._thread.iterate(self._client.fetch(queue, from_offset, to_offset, wanted=wanted))
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from ortoo.client.admin import Admin
 from ortoo.client.connection import Connection
 from ortoo.client.consumer import Consumer, ConsumerSettings
 from ortoo.client.fetch import fetch
+from ortoo.client.filters import Filter
 from ortoo.client.place import Queue
 from ortoo.client.producer import Producer, ProducerSettings
 from ortoo.client.received import ReceivedBatch
@@ -28,25 +29,26 @@ class Client:
         return Producer(self._connection, topic, settings or ProducerSettings())
 
     def consumer(
-        self, group: str, topics: Mapping[str, str] | Iterable[str] | str, settings: ConsumerSettings | None = None
+        self, group: str, topics: Mapping[str, Filter] | Iterable[str] | str, settings: ConsumerSettings | None = None
     ) -> Consumer:
         """A member of `group`; enter it with `async with`.
 
-        `topics` maps each topic to a tag expression such as "UA || DL" ("*" = everything), or names whole topics.
+        `topics` maps each topic to a tag expression such as "UA || DL" ("*" = everything) or to an `Sql` condition, or
+        names whole topics.
         """
         if isinstance(topics, str):
             topics = (topics,)
-        wanted = dict(topics) if isinstance(topics, Mapping) else dict.fromkeys(topics, "*")
+        wanted: dict[str, Filter] = dict(topics) if isinstance(topics, Mapping) else dict.fromkeys(topics, "*")
         return Consumer(self._connection, group, wanted, settings or ConsumerSettings())
 
     def fetch(
-        self, queue: Queue, from_offset: int = 0, to_offset: int = 0, *, follow: bool = False
+        self, queue: Queue, from_offset: int = 0, to_offset: int = 0, *, follow: bool = False, wanted: Filter = "*"
     ) -> AsyncIterator[ReceivedBatch]:
         """Batches of one queue, read outside any group: no lock is taken and no offset moves.
 
         `to_offset` is exclusive, 0 = to the end the queue has now; with `follow` it goes on for ever.
         """
-        return fetch(self._connection, queue, from_offset, to_offset, follow=follow)
+        return fetch(self._connection, queue, from_offset, to_offset, follow=follow, wanted=wanted)
 
 
 @asynccontextmanager

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Self
 
 from ortoo.client.connection import Connection
+from ortoo.client.filters import Filter
 from ortoo.client.place import Queue
 from ortoo.client.progress import BatchProgress, QueueProgress
 from ortoo.client.push_call import Acknowledgement, PushCall, opening, received_batch
@@ -48,7 +49,7 @@ class Consumer:
     """
 
     def __init__(
-        self, connection: Connection, group: str, topics: Mapping[str, str], settings: ConsumerSettings
+        self, connection: Connection, group: str, topics: Mapping[str, Filter], settings: ConsumerSettings
     ) -> None:
         """`Client.consumer` is the way in."""
         if not topics:
@@ -59,7 +60,9 @@ class Consumer:
         self._clock = connection.clock
         self._settings = settings
         client_id = settings.client_id or f"{socket.gethostname()}-{os.getpid()}-{connection.randomness.id_text()[:6]}"
-        self._opening = opening(group, client_id, sorted(topics.items()), from_first=settings.from_first)
+        self._opening = opening(
+            group, client_id, sorted(topics.items(), key=lambda item: item[0]), from_first=settings.from_first
+        )
         self._background = Background(f"consumer {group}")
         self._call: PushCall | None = None
         self._generation = 0

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 import grpc
 
 from ortoo.client.connection import Connection
+from ortoo.client.filters import Filter, expressions
 from ortoo.client.place import Queue
 from ortoo.client.push_call import sealed_batch
 from ortoo.client.received import ReceivedBatch
@@ -17,11 +18,18 @@ BREAKS_MAX = 5
 
 
 async def fetch(
-    connection: Connection, queue: Queue, from_offset: int = 0, to_offset: int = 0, *, follow: bool = False
+    connection: Connection,
+    queue: Queue,
+    from_offset: int = 0,
+    to_offset: int = 0,
+    *,
+    follow: bool = False,
+    wanted: Filter = "*",
 ) -> AsyncIterator[ReceivedBatch]:
     """Whole batches from `from_offset` to `to_offset`, exclusive; 0 = to the end the queue has now.
 
-    With `follow` it goes on for ever. A read that breaks goes on where it was, through the next snode.
+    With `follow` it goes on for ever; `wanted` leaves messages out. A read that breaks goes on where it was, through
+    the next snode.
     Errors: NotFound, OutOfRange, DataLoss, Invalid; Unavailable after several breaks in a row.
     """
     at, breaks = from_offset, 0
@@ -33,7 +41,7 @@ async def fetch(
     while True:
         address = connection.address
         try:
-            async for answer in _batches(connection, queue, at, to_offset, follow):
+            async for answer in _batches(connection, queue, at, to_offset, follow, wanted):
                 breaks, at = 0, answer.next_offset
                 if answer.HasField("batch"):
                     yield ReceivedBatch(
@@ -58,11 +66,19 @@ async def fetch(
 
 
 async def _batches(
-    connection: Connection, queue: Queue, at: int, to_offset: int, follow: bool
+    connection: Connection, queue: Queue, at: int, to_offset: int, follow: bool, wanted: Filter
 ) -> AsyncIterator[consumer_pb2.FetchResponse]:
     address = connection.address
     wire_queue = topic_pb2.Queue(topic=queue.topic, enode=queue.enode, queue_id=queue.queue_id)
-    request = consumer_pb2.FetchRequest(queue=wire_queue, from_offset=at, to_offset=to_offset, follow=follow)
+    tags, sql = expressions(wanted)
+    request = consumer_pb2.FetchRequest(
+        queue=wire_queue,
+        from_offset=at,
+        to_offset=to_offset,
+        follow=follow,
+        tag_expression=tags,
+        sql_expression=sql,
+    )
     call = ConsumerServiceStub(connection.channel()).Fetch(request)
     try:
         async for answer in call:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import grpc
 
+from ortoo.client.filters import Filter, expressions
 from ortoo.client.place import Queue
 from ortoo.client.received import ReceivedBatch
 from ortoo.common.background import Background
@@ -129,13 +130,13 @@ class PushCall:
 
 
 def opening(
-    group: str, client_id: str, topics: Sequence[tuple[str, str]], *, from_first: bool
+    group: str, client_id: str, topics: Sequence[tuple[str, Filter]], *, from_first: bool
 ) -> consumer_pb2.OpenSession:
-    """The first request of a session; `topics` are (topic, tag expression) pairs."""
+    """The first request of a session; `topics` are (topic, filter) pairs."""
     return consumer_pb2.OpenSession(
         group=group,
         client_id=client_id,
-        subscriptions=[consumer_pb2.Subscription(topic=topic, tag_expression=tags) for topic, tags in topics],
+        subscriptions=[_subscription(topic, wanted) for topic, wanted in topics],
         start_from=consumer_pb2.START_FROM_FIRST if from_first else consumer_pb2.START_FROM_LAST,
         client_version=_version(),
     )
@@ -159,6 +160,11 @@ def sealed_batch(delivery: "consumer_pb2.Delivery | consumer_pb2.FetchResponse")
     """The sealed batch of a delivery; its bytes are read from the message once, because each access copies them."""
     batch = delivery.batch
     return SealedBatch(batch.records, batch.records_crc32c, batch.count, batch.body_inflated_bytes)
+
+
+def _subscription(topic: str, wanted: Filter) -> consumer_pb2.Subscription:
+    tags, sql = expressions(wanted)
+    return consumer_pb2.Subscription(topic=topic, tag_expression=tags, sql_expression=sql)
 
 
 def _fail(future: "asyncio.Future[consumer_pb2.SessionClosed]", error: OrtooError) -> None:

@@ -30,7 +30,10 @@ class ReceivedBatch:
         generation: int = 0,
         finished: Finished | None = None,
     ) -> None:
-        """`rows` are int32 each, empty = all; `first_offset` is that of row 0; `finished` hears of acknowledgements."""
+        """`rows` are int32 each, empty = all: which rows of the stored batch, whose row 0 is `first_offset`.
+
+        `finished` hears of acknowledgements.
+        """
         self.queue = queue
         self.topic_id = topic_id
         self.first_offset = first_offset
@@ -40,6 +43,10 @@ class ReceivedBatch:
         self.generation = generation
         self._sealed = sealed
         self._rows: Sequence[int] = struct.unpack(f"<{len(rows) // 4}i", rows) if rows else range(sealed.count)
+        self._columns: Sequence[int] = self._rows
+        """Where the messages lie in the batch: when it holds just the rows that are meant, they lie one by one."""
+        if rows and len(self._rows) == sealed.count:
+            self._columns = range(sealed.count)
         self._finished = finished
         offsets = self.offsets
         self.progress = BatchProgress(offsets if isinstance(offsets, range) else list(offsets), next_offset)
@@ -79,15 +86,19 @@ class ReceivedBatch:
     def bodies(self) -> list[bytes]:
         """All bodies."""
         bodies = self.view.bodies()
-        return bodies if len(bodies) == len(self._rows) else [bodies[row] for row in self._rows]
+        return bodies if len(bodies) == len(self._rows) else [bodies[row] for row in self._columns]
 
     def messages(self) -> list[Message]:
         """All messages, as their producers gave them."""
-        return self.view.messages(None if len(self._rows) == self.view.count else self._rows)
+        return self.view.messages(None if len(self._rows) == self.view.count else self._columns)
 
     def row(self, index: int) -> int:
         """Which row of the columns the message at `index` is."""
-        return self._rows[index]
+        return self._columns[index]
+
+    def offset(self, index: int) -> int:
+        """The offset of the message at `index`."""
+        return self.first_offset + self._rows[index]
 
     def ack(self) -> None:
         """All messages of this batch are processed; the group's offset moves past them soon."""
@@ -167,7 +178,7 @@ class ReceivedMessage:
     @property
     def offset(self) -> int:
         """Its number in the queue."""
-        return self._batch.first_offset + self._batch.row(self._index)
+        return self._batch.offset(self._index)
 
     def message(self) -> Message:
         """All that its producer gave."""

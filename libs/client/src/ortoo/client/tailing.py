@@ -1,38 +1,50 @@
 """The newest messages of a topic and then those that come, for an operator's eyes: nothing missed in between."""
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Mapping
 
 from ortoo.client.connection import Connection
 from ortoo.client.descriptions import QueueInfo, StoredMessage
 from ortoo.client.fetch import fetch
+from ortoo.client.filters import Filter
 from ortoo.client.place import Queue
 from ortoo.common.background import Background
 
 BUFFERED_MAX = 64
 
 
-async def newest(connection: Connection, queues: tuple[QueueInfo, ...], count: int) -> list[StoredMessage]:
-    """The newest messages below the queues' ends, at most so many, by the time they were stored."""
+async def newest(
+    connection: Connection, queues: tuple[QueueInfo, ...], count: int, wanted: Filter = "*"
+) -> list[StoredMessage]:
+    """The newest messages below the queues' ends, at most so many, by the time they were stored.
+
+    With a filter all messages are looked at, by the servers.
+    """
 
     async def newest_of(item: QueueInfo) -> list[StoredMessage]:
-        begin = max(item.begin_offset, item.end_offset - count)
+        begin = item.begin_offset if wanted != "*" else max(item.begin_offset, item.end_offset - count)
         if begin >= item.end_offset:
             return []
-        return [it async for it in _messages(connection, item.queue, begin, item.end_offset)]
+        found: deque[StoredMessage] = deque(maxlen=count)
+        async for it in _messages(connection, item.queue, begin, item.end_offset, wanted):
+            found.append(it)
+        return list(found)
 
     found = [it for part in await asyncio.gather(*map(newest_of, queues)) for it in part]
     found.sort(key=lambda it: (it.stored_at_ms, it.queue, it.offset))
     return found[-count:] if count else []
 
 
-async def coming(connection: Connection, ends: Mapping[Queue, int]) -> AsyncIterator[StoredMessage]:
+async def coming(
+    connection: Connection, ends: Mapping[Queue, int], wanted: Filter = "*"
+) -> AsyncIterator[StoredMessage]:
     """What is stored from `ends` on, in order within each queue, for ever. Errors: as `fetch` says."""
     arrived: asyncio.Queue[StoredMessage | Exception] = asyncio.Queue(BUFFERED_MAX)
 
     async def follow(queue: Queue, from_offset: int) -> None:
         try:
-            async for message in _messages(connection, queue, from_offset, 0, follow=True):
+            async for message in _messages(connection, queue, from_offset, 0, wanted, follow=True):
                 await arrived.put(message)
         except Exception as error:
             await arrived.put(error)
@@ -50,9 +62,9 @@ async def coming(connection: Connection, ends: Mapping[Queue, int]) -> AsyncIter
 
 
 async def _messages(
-    connection: Connection, queue: Queue, from_offset: int, to_offset: int, *, follow: bool = False
+    connection: Connection, queue: Queue, from_offset: int, to_offset: int, wanted: Filter, *, follow: bool = False
 ) -> AsyncIterator[StoredMessage]:
-    async for batch in fetch(connection, queue, from_offset, to_offset, follow=follow):
+    async for batch in fetch(connection, queue, from_offset, to_offset, follow=follow, wanted=wanted):
         for it in batch:
             if it.offset >= from_offset:
                 yield StoredMessage(it.message_id, it.queue, it.offset, it.stored_at_ms, it.message())

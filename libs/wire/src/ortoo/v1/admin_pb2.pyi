@@ -116,6 +116,8 @@ class TailRequest(_message.Message):
     FROM_FIRST_FIELD_NUMBER: _builtins.int
     FOLLOW_FIELD_NUMBER: _builtins.int
     MESSAGES_MAX_FIELD_NUMBER: _builtins.int
+    TAG_EXPRESSION_FIELD_NUMBER: _builtins.int
+    SQL_EXPRESSION_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """The topic."""
     from_first: _builtins.bool
@@ -124,6 +126,10 @@ class TailRequest(_message.Message):
     """Go on with what is stored later. Without from_first it always does."""
     messages_max: _builtins.int
     """Stop after so many; 0 = no limit."""
+    tag_expression: _builtins.str
+    """Only messages with one of these tags, separated by "||"; empty or "*" = all."""
+    sql_expression: _builtins.str
+    """Instead of tags: only messages for which this SQL92 condition over properties is true."""
     def __init__(
         self,
         *,
@@ -131,10 +137,12 @@ class TailRequest(_message.Message):
         from_first: _builtins.bool = ...,
         follow: _builtins.bool = ...,
         messages_max: _builtins.int = ...,
+        tag_expression: _builtins.str = ...,
+        sql_expression: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["follow", b"follow", "from_first", b"from_first", "messages_max", b"messages_max", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["follow", b"follow", "from_first", b"from_first", "messages_max", b"messages_max", "sql_expression", b"sql_expression", "tag_expression", b"tag_expression", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

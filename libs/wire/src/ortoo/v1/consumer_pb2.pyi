@@ -357,6 +357,7 @@ class Subscription(_message.Message):
     TOPIC_FIELD_NUMBER: _builtins.int
     TAG_EXPRESSION_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
+    SQL_EXPRESSION_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """The topic."""
     tag_expression: _builtins.str
@@ -365,16 +366,21 @@ class Subscription(_message.Message):
     """Grows with every change the client makes, its clock's milliseconds for instance. An older one than known is
     ignored. 0 = always taken.
     """
+    sql_expression: _builtins.str
+    """Instead of tags: an SQL92 condition over properties, such as "region = 'EU' AND amount > 100".
+    TAGS is the tag. Only messages for which it is true are delivered; an absent property is NULL.
+    """
     def __init__(
         self,
         *,
         topic: _builtins.str = ...,
         tag_expression: _builtins.str = ...,
         version: _builtins.int = ...,
+        sql_expression: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["tag_expression", b"tag_expression", "topic", b"topic", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["sql_expression", b"sql_expression", "tag_expression", b"tag_expression", "topic", b"topic", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -725,12 +731,18 @@ class FetchRequest(_message.Message):
     FROM_OFFSET_FIELD_NUMBER: _builtins.int
     TO_OFFSET_FIELD_NUMBER: _builtins.int
     FOLLOW_FIELD_NUMBER: _builtins.int
+    TAG_EXPRESSION_FIELD_NUMBER: _builtins.int
+    SQL_EXPRESSION_FIELD_NUMBER: _builtins.int
     from_offset: _builtins.int
     """The first offset wanted."""
     to_offset: _builtins.int
     """Stop before this offset; 0 = at the end the queue has when the call begins."""
     follow: _builtins.bool
     """Go on for ever with what is stored later."""
+    tag_expression: _builtins.str
+    """Only messages with one of these tags, separated by "||"; empty or "*" = all."""
+    sql_expression: _builtins.str
+    """Instead of tags: only messages for which this SQL92 condition is true; see Subscription."""
     @_builtins.property
     def queue(self) -> _topic_pb2.Queue:
         """The queue."""
@@ -742,10 +754,12 @@ class FetchRequest(_message.Message):
         from_offset: _builtins.int = ...,
         to_offset: _builtins.int = ...,
         follow: _builtins.bool = ...,
+        tag_expression: _builtins.str = ...,
+        sql_expression: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["queue", b"queue"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["follow", b"follow", "from_offset", b"from_offset", "queue", b"queue", "to_offset", b"to_offset"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["follow", b"follow", "from_offset", b"from_offset", "queue", b"queue", "sql_expression", b"sql_expression", "tag_expression", b"tag_expression", "to_offset", b"to_offset"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -771,7 +785,9 @@ class FetchResponse(_message.Message):
     stored_at_ms: _builtins.int
     """When the batch was stored, milliseconds since 1970-01-01 UTC."""
     rows: _builtins.bytes
-    """int32 each: the rows of the batch that are meant; absent = all."""
+    """int32 each: which rows of the stored batch are meant; absent = all. When there are as many as `batch` has
+    messages, it holds just those.
+    """
     topic_id: _builtins.int
     """The topic's id, from which message ids are made."""
     @_builtins.property

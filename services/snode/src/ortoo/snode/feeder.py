@@ -10,11 +10,11 @@ from ortoo.common.randomness import Randomness
 from ortoo.common.retry import Backoff
 from ortoo.snode.enode_link import Fetched
 from ortoo.snode.enode_links import EnodeLinks
+from ortoo.snode.message_filter import MessageFilter
 from ortoo.snode.offsets import Offsets
 from ortoo.snode.push_flow import QueueCursor
 from ortoo.snode.push_outbox import Delivery
 from ortoo.snode.selection import selected
-from ortoo.snode.tag_filter import TagFilter
 
 FETCH_WAIT_MS = 15_000
 FETCH_BYTES_MAX = 1 << 20
@@ -46,7 +46,7 @@ class Feeder:
         cursor: QueueCursor,
         topic_id: int,
         group: str,
-        tags: TagFilter | None,
+        wanted: MessageFilter | None,
         sink: Sink,
         links: EnodeLinks,
         offsets: Offsets,
@@ -61,7 +61,7 @@ class Feeder:
         self.generation = cursor.since_generation
         """The assignment under which deliveries go out now."""
         self._group = group
-        self._tags = tags
+        self._wanted = wanted
         self._sink = sink
         self._links = links
         self._offsets = offsets
@@ -127,7 +127,7 @@ class Feeder:
         cursor = self.cursor
         cursor.end_offset = fetched.end_offset
         for stored in fetched.batches:
-            part = selected(stored, cursor.next_offset, tags=self._tags)
+            part = selected(stored, cursor.next_offset, wanted=self._wanted)
             if part.batch is None:
                 cursor.advance(part.next_offset)
                 continue

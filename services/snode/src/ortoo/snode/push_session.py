@@ -17,11 +17,11 @@ from ortoo.snode.consumer_groups import ConsumerGroups
 from ortoo.snode.directory import Directory
 from ortoo.snode.enode_links import EnodeLinks
 from ortoo.snode.feeder import FETCH_BYTES_MAX, FETCH_BYTES_MIN, SESSION_BYTES, Feeder
+from ortoo.snode.message_filter import MessageFilter
 from ortoo.snode.offsets import Offsets
 from ortoo.snode.push_flow import Credit, QueueCursor
 from ortoo.snode.push_outbox import Assigned, Closed, Delivery, Event, Opened, PushOutbox
 from ortoo.snode.routes import Queue
-from ortoo.snode.tag_filter import TagFilter
 
 FLUSH_TIMEOUT_S = 4.0
 """How long a queue is kept from its next owner for the sake of acknowledgements that are still being stored."""
@@ -58,11 +58,11 @@ class PushSession:
         *,
         group: str,
         client_id: str,
-        tags: Mapping[str, TagFilter | None],
+        filters: Mapping[str, MessageFilter | None],
         from_first: bool,
         heartbeat_interval_ms: int,
     ) -> None:
-        """`tags` maps each topic to its filter; None = everything."""
+        """`filters` maps each topic to its filter; None = everything."""
         # Members sort by this, so a client keeps its place; the rest of it makes it nobody else's.
         self.session_id = f"{client_id}@{parts.randomness.id_text()}"
         self.group = group
@@ -72,7 +72,7 @@ class PushSession:
         self.call: asyncio.Task[Any] | None = None
         """The task that writes to the client; set by who opens the session."""
         self._parts = parts
-        self._tags = tags
+        self._filters = filters
         self._from_first = from_first
         self._credit = Credit()
         self._outbox = PushOutbox()
@@ -84,7 +84,7 @@ class PushSession:
     @property
     def topics(self) -> frozenset[str]:
         """The topics it wants."""
-        return frozenset(self._tags)
+        return frozenset(self._filters)
 
     def cursors(self) -> list[tuple[QueueCursor, int]]:
         """How far each queue is, with the topic's id."""
@@ -169,7 +169,7 @@ class PushSession:
             QueueCursor(queue, generation),
             topic.topic_id,
             self.group,
-            self._tags.get(queue.topic),
+            self._filters.get(queue.topic),
             self,
             self._parts.links,
             self._parts.offsets,

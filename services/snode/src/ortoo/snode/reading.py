@@ -5,6 +5,8 @@ import heapq
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
+import numpy as np
+
 from ortoo.common.background import Background
 from ortoo.common.errors import OrtooError, OutOfRange, Unavailable
 from ortoo.common.message import Message
@@ -15,6 +17,7 @@ from ortoo.snode.directory_watch import DirectoryWatch
 from ortoo.snode.enode_link import QueueRange
 from ortoo.snode.enode_links import EnodeLinks
 from ortoo.snode.feeder import FETCH_BYTES_MAX, FETCH_WAIT_MS
+from ortoo.snode.message_filter import MessageFilter
 from ortoo.snode.routes import Queue, Topic
 from ortoo.snode.selection import Selected, selected
 
@@ -56,7 +59,14 @@ class Reading:
         return found
 
     async def fetch(
-        self, queue: Queue, from_offset: int, to_offset: int, *, follow: bool, bytes_max: int = FETCH_BYTES_MAX
+        self,
+        queue: Queue,
+        from_offset: int,
+        to_offset: int,
+        *,
+        follow: bool,
+        bytes_max: int = FETCH_BYTES_MAX,
+        wanted: MessageFilter | None = None,
     ) -> AsyncIterator[tuple[int, Selected]]:
         """Batches of one queue, each with the topic's id. Errors: NotFound, Invalid, OutOfRange, Unavailable."""
         topic = await self._watch.topic(queue.topic)
@@ -79,7 +89,7 @@ class Reading:
                 topic.topic_id, queue.queue_id, at, bytes_max=bytes_max, wait_ms=wait_ms
             )
             for stored in fetched.batches:
-                part = selected(stored, at, None if follow else to_offset)
+                part = selected(stored, at, None if follow else to_offset, wanted)
                 at = part.next_offset
                 yield topic.topic_id, part
                 if not follow and at >= to_offset:
@@ -87,21 +97,25 @@ class Reading:
             if not follow and not fetched.batches:
                 return
 
-    async def tail(self, topic_name: str, *, from_first: bool, follow: bool) -> AsyncIterator[TailedMessage]:
+    async def tail(
+        self, topic_name: str, *, from_first: bool, follow: bool, wanted: MessageFilter | None = None
+    ) -> AsyncIterator[TailedMessage]:
         """Messages of all queues: those stored when the call begins by time, then those that come as they come."""
         topic = await self._watch.topic(topic_name)
         ranges = await self.queue_ranges(topic)
         if not ranges and topic.placements:
             raise Unavailable(f"no enode of topic {topic_name} is there; retry", retry_after_ms=500)
         if from_first:
-            async for message in self._stored(ranges):
+            async for message in self._stored(ranges, wanted):
                 yield message
         if follow or not from_first:
-            async for message in self._coming(ranges):
+            async for message in self._coming(ranges, wanted):
                 yield message
 
-    async def _stored(self, ranges: dict[Queue, QueueRange]) -> AsyncIterator[TailedMessage]:
-        sources = {queue: self._messages(queue, r.begin_offset, r.end_offset) for queue, r in ranges.items()}
+    async def _stored(
+        self, ranges: dict[Queue, QueueRange], wanted: MessageFilter | None
+    ) -> AsyncIterator[TailedMessage]:
+        sources = {queue: self._messages(queue, r.begin_offset, r.end_offset, wanted) for queue, r in ranges.items()}
         heads: list[tuple[int, Queue, int, TailedMessage]] = []
         for source in sources.values():
             async for first in source:
@@ -115,12 +129,14 @@ class Reading:
                 heapq.heappush(heads, (following.stored_at_ms, queue, following.offset, following))
                 break
 
-    async def _coming(self, ranges: dict[Queue, QueueRange]) -> AsyncIterator[TailedMessage]:
+    async def _coming(
+        self, ranges: dict[Queue, QueueRange], wanted: MessageFilter | None
+    ) -> AsyncIterator[TailedMessage]:
         coming: asyncio.Queue[TailedMessage | Exception] = asyncio.Queue(maxsize=64)
 
         async def follow(queue: Queue, from_offset: int) -> None:
             try:
-                async for message in self._messages(queue, from_offset, None):
+                async for message in self._messages(queue, from_offset, None, wanted):
                     await coming.put(message)
             except Exception as error:
                 await coming.put(error)
@@ -136,18 +152,22 @@ class Reading:
         finally:
             await work.__aexit__(None, None, None)
 
-    async def _messages(self, queue: Queue, from_offset: int, to_offset: int | None) -> AsyncIterator[TailedMessage]:
+    async def _messages(
+        self, queue: Queue, from_offset: int, to_offset: int | None, wanted: MessageFilter | None
+    ) -> AsyncIterator[TailedMessage]:
         """Single messages; without `to_offset` for ever. An empty range gives none."""
         if to_offset is not None and from_offset >= to_offset:
             return
-        parts = self.fetch(queue, from_offset, to_offset or 0, follow=to_offset is None, bytes_max=TAIL_BYTES)
-        at = from_offset
+        parts = self.fetch(
+            queue, from_offset, to_offset or 0, follow=to_offset is None, bytes_max=TAIL_BYTES, wanted=wanted
+        )
         async for topic_id, part in parts:
             if part.batch is None:
                 continue
             view = open_batch(part.batch)
-            for row in range(at - part.first_offset, part.next_offset - part.first_offset):
-                message, offset = view.message(row), part.first_offset + row
+            rows = np.frombuffer(part.rows, "<i4").tolist() or range(view.count)
+            gathered = len(rows) == view.count
+            for number, row in enumerate(rows):
+                message, offset = view.message(number if gathered else row), part.first_offset + row
                 made = message.message_id or message_id_text(topic_id, queue.enode, queue.queue_id, offset)
                 yield TailedMessage(made, queue, offset, part.stored_at_ms, message)
-            at = part.next_offset

@@ -6,13 +6,17 @@ import numpy as np
 
 from ortoo.common.sealed_batch import SealedBatch
 from ortoo.snode.enode_link import StoredBatch
+from ortoo.snode.gather import narrowed
+from ortoo.snode.message_filter import MessageFilter
 from ortoo.snode.opened_batch import Int32s, OpenedBatch
-from ortoo.snode.tag_filter import TagFilter
 
 
 @dataclass(frozen=True, slots=True)
 class Selected:
-    """A batch and its rows that are meant (empty = all); without a batch none was wanted."""
+    """A batch and its rows that are meant (empty = all); without a batch none was wanted.
+
+    Rows are those of the stored batch. When there are as many as the batch has messages, it holds just those.
+    """
 
     first_offset: int
     next_offset: int
@@ -23,19 +27,25 @@ class Selected:
 
 
 def selected(
-    stored: StoredBatch, from_offset: int, to_offset: int | None = None, tags: TagFilter | None = None
+    stored: StoredBatch, from_offset: int, to_offset: int | None = None, wanted: MessageFilter | None = None
 ) -> Selected:
-    """Cut a stored batch to `from_offset`..`to_offset` (exclusive) and filter it; the producer's bytes stay whole."""
+    """Cut a stored batch to `from_offset`..`to_offset` (exclusive) and filter it.
+
+    The producer's bytes stay whole, unless a filter leaves less than half of them.
+    """
     batch, first = stored.batch, stored.first_offset
     start = max(from_offset - first, 0)
     stop = batch.count if to_offset is None else min(batch.count, to_offset - first)
     whole = start == 0 and stop == batch.count
-    matching = tags.select(OpenedBatch(batch)) if tags is not None else None
+    opened = OpenedBatch(batch) if wanted is not None else None
+    matching = wanted.select(opened) if wanted is not None and opened is not None else None
     if whole and matching is None:
         return Selected(first, first + batch.count, stored.stored_at_ms, batch, b"", batch.count)
     rows = _between(matching, start, stop)
     if not len(rows):
         return Selected(first, first + stop, stored.stored_at_ms, None, b"", 0)
+    if opened is not None:
+        batch, rows = narrowed(opened, rows)
     return Selected(first, first + stop, stored.stored_at_ms, batch, rows.tobytes(), len(rows))
 
 

@@ -12,11 +12,11 @@ from ortoo.common.names import check_group_name
 from ortoo.snode.close_reason import CloseReason
 from ortoo.snode.directory_watch import DirectoryWatch
 from ortoo.snode.membership import Member
+from ortoo.snode.message_filter import MessageFilter, compile_filter
 from ortoo.snode.name_server import NameServer
 from ortoo.snode.push_session import PushParts, PushSession, check_subscriptions
 from ortoo.snode.routes import Group, Queue
 from ortoo.snode.slow_consumer import SlowRule
-from ortoo.snode.tag_filter import TagFilter
 
 FAREWELL_S = 60.0
 """How long a client that does not read has time to take the reason why its session ended."""
@@ -43,28 +43,30 @@ class Sessions:
         self._leaving: dict[str, tuple[asyncio.Task[Any], float]] = {}
 
     async def open(
-        self, group: str, client_id: str, subscriptions: Sequence[tuple[str, str]], *, from_first: bool
+        self, group: str, client_id: str, subscriptions: Sequence[tuple[str, str, str]], *, from_first: bool
     ) -> PushSession:
-        """Open a session. Errors: Invalid, NotFound for a topic, Conflict when the group may not consume."""
+        """Open a session; a subscription is topic, tag expression and SQL expression.
+
+        Errors: Invalid, NotFound for a topic, Conflict when the group may not consume.
+        """
         check_group_name(group, "open.group")
         if len(client_id) > CLIENT_ID_LENGTH_MAX:
             raise Invalid(f"{len(client_id)} characters; give at most {CLIENT_ID_LENGTH_MAX}", field="open.client_id")
-        check_subscriptions([topic for topic, _ in subscriptions])
+        check_subscriptions([topic for topic, _, _ in subscriptions])
         if len(self._sessions) >= SESSIONS_MAX:
             raise Overloaded(f"{SESSIONS_MAX} sessions are open on this snode; use another", retry_after_ms=5_000)
-        tags: dict[str, TagFilter | None] = {}
-        for topic_name, expression in subscriptions:
+        filters: dict[str, MessageFilter | None] = {}
+        for topic_name, tags, sql in subscriptions:
             topic = await self._watch.topic(topic_name)
             if not topic.readable:
                 raise Conflict(f"topic {topic.name} is {topic.permission.name}: it cannot be read", field="topic")
-            tag_filter = TagFilter.compile(expression, "open.subscriptions.tag_expression")
-            tags[topic.name] = None if tag_filter.wants_everything else tag_filter
+            filters[topic.name] = compile_filter(tags, sql, "open.subscriptions")
         await self._check_group(group)
         session = PushSession(
             self._parts,
             group=group,
             client_id=client_id,
-            tags=tags,
+            filters=filters,
             from_first=from_first,
             heartbeat_interval_ms=int(self._expiry_s * 1000 / 4),
         )

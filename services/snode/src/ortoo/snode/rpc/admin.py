@@ -8,6 +8,7 @@ import grpc
 from ortoo.common.status import rpc_errors
 from ortoo.snode.directory import Directory
 from ortoo.snode.lag import Lag
+from ortoo.snode.message_filter import compile_filter
 from ortoo.snode.name_server import CALL_TIMEOUT_S, NameServer
 from ortoo.snode.reading import Reading, TailedMessage
 from ortoo.snode.rpc.long_calls import LongCalls
@@ -111,7 +112,10 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
     async def Tail(self, request: admin_pb2.TailRequest, context: Context) -> AsyncIterator[admin_pb2.TailResponse]:
         """Messages of a topic as text-friendly records."""
         given = 0
-        messages = self._reading.tail(request.topic, from_first=request.from_first, follow=request.follow)
+        wanted = compile_filter(request.tag_expression, request.sql_expression)
+        messages = self._reading.tail(
+            request.topic, from_first=request.from_first, follow=request.follow, wanted=wanted
+        )
         with self._long_calls.running():
             async for message in messages:
                 yield _tailed(message)

@@ -10,6 +10,7 @@ from ortoo.common.errors import Invalid, OrtooError
 from ortoo.common.status import failure_of
 from ortoo.snode.close_reason import CloseReason
 from ortoo.snode.directory_watch import DirectoryWatch
+from ortoo.snode.message_filter import compile_filter
 from ortoo.snode.reading import Reading
 from ortoo.snode.rpc.long_calls import LongCalls
 from ortoo.snode.rpc.push import PushCall
@@ -62,9 +63,10 @@ class ConsumerService(consumer_pb2_grpc.ConsumerServiceServicer):
         """Read whole batches of one queue, outside any group."""
         if request.from_offset < 0 or request.to_offset < 0:
             raise Invalid("an offset is negative; give 0 or more", field="from_offset")
+        wanted = compile_filter(request.tag_expression, request.sql_expression)
         begun = False
         parts = self._reading.fetch(
-            queue_of(request.queue), request.from_offset, request.to_offset, follow=request.follow
+            queue_of(request.queue), request.from_offset, request.to_offset, follow=request.follow, wanted=wanted
         )
         try:
             with self._long_calls.running():

@@ -30,7 +30,7 @@ class PushCall:
             session = await self._sessions.open(
                 wanted.group,
                 wanted.client_id,
-                [(item.topic, item.tag_expression) for item in wanted.subscriptions],
+                [(item.topic, item.tag_expression, item.sql_expression) for item in wanted.subscriptions],
                 from_first=wanted.start_from == consumer_pb2.START_FROM_FIRST,
             )
             session.call = asyncio.current_task()
