@@ -10,6 +10,7 @@ from ortoo.enode.log.frame import Kind, new_header
 from ortoo.enode.log.queue_index import SliceAt
 from ortoo.enode.state.changes import (
     Change,
+    LocksPut,
     OffsetRows,
     OffsetsCommitted,
     OffsetsSkipped,
@@ -36,6 +37,7 @@ changes = st.one_of(
     st.builds(ProducerWindow, u64, u32, u64, u64, i64, st.lists(window_batches, max_size=5).map(tuple)),
     st.builds(QueueEnds, u64, u32, i64, i64),
     st.builds(OffsetsSkipped, u64, u32, i64, i64),
+    st.builds(LocksPut, u64, text, text, text, text, st.lists(st.tuples(u32, u64), max_size=4).map(tuple)),
 )
 
 
@@ -62,6 +64,8 @@ def filled() -> State:
     for topic in (3, 4):
         state.apply(TopicPut(topic, 1, 4, f"t{topic}"))
         state.apply(OffsetsCommitted(topic, "g", 2, tuple((queue, queue * 10) for queue in range(4))))
+        state.apply(LocksPut(topic, "g", "c", "s", "i", ((0, 1), (1, 2))))
+        state.apply(LocksPut(topic, "g", "", "", "", ((1, 2),)))
     for position in range(20):
         state.apply_messages(
             new_header(

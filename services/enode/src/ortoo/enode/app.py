@@ -26,6 +26,8 @@ from ortoo.v1 import topic_pb2
 from ortoo.v1.enode_pb2_grpc import add_EnodeServiceServicer_to_server
 
 SWITCH_INTERVAL_S = 0.0001
+LOCKS_INTERVAL_S = 0.2
+"""How often locks are looked for that have ended by themselves while others want them."""
 _log = get_logger("enode")
 
 
@@ -63,7 +65,7 @@ async def open_enode(
         topics = TopicCopies(store, settings.name)
         channels = await parts.enter_async_context(Channels())
         background = await parts.enter_async_context(Background("enode"))
-        handlers = service.EnodeService(store, topics)  # type: ignore[abstract]
+        handlers = service.EnodeService(store, topics)
         server = GrpcServer(
             settings.listen_address,
             [(service.NAME, lambda grpc_server: add_EnodeServiceServicer_to_server(handlers, grpc_server))],
@@ -90,6 +92,7 @@ async def open_enode(
             topics, name_servers, channels, connected=registration.hurry, clock=clock, randomness=randomness
         )
         background.spawn("topics", following)
+        background.every("locks", LOCKS_INTERVAL_S, handlers.attached.look, clock=clock)
         health = Health(store, server)
         background.every("health", settings.health_interval_s, health.look, clock=clock)
         yield RunningEnode(

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ortoo.common.clock import Clock
-from ortoo.common.errors import Invalid, NotFound, OutOfRange, Unavailable
+from ortoo.common.errors import Fenced, Invalid, NotFound, OutOfRange, Unavailable
 from ortoo.common.randomness import Randomness
 from ortoo.common.sealed_batch import SealedBatch, crc32c
 from ortoo.enode.answers import (
@@ -24,6 +24,7 @@ from ortoo.enode.log.catalog import QueueLog
 from ortoo.enode.log.frame import Kind, new_header
 from ortoo.enode.log.key_index import KIND_KEY, KIND_MESSAGE_ID
 from ortoo.enode.log.key_search import FoundMessage, Query, Stretch
+from ortoo.enode.queue_locks import QueueLocks
 from ortoo.enode.state.changes import Change, OffsetsCommitted, TopicGone, WindowBatch, encode_changes
 from ortoo.enode.state.dedup import Duplicate
 from ortoo.enode.state.topics import put
@@ -66,6 +67,8 @@ class Store:
 
     def __init__(self, engine: Engine) -> None:
         """Offer what `engine` does; `open` is the way in."""
+        self.locks = QueueLocks(engine, engine.clock)
+        """The locks of queues."""
         self._engine = engine
         self._settings = engine.settings
         self._clock = engine.clock
@@ -182,7 +185,7 @@ class Store:
         """Store how far `group` has consumed each queue (queue id to next offset). Returns when it is durable.
 
         A smaller offset than stored wins. `generation` 0 is not compared; otherwise one that is older than the queue's
-        stored one is refused and nothing is stored.
+        stored one, or than the queue's lock, is refused and nothing is stored.
         Errors: NotFound, Invalid (negative offset), Fenced (older generation), Overloaded, Unavailable.
         """
         self._topic(topic_id)
@@ -197,10 +200,43 @@ class Store:
 
         def check() -> None:
             self._topic(topic_id)
-            self._engine.reservations.check(self._state.offsets, topic_id, group, offsets, generation)
+            for queue_id in offsets:
+                self._check_generation(topic_id, group, queue_id, generation)
             self._engine.reservations.add(topic_id, group, offsets, generation)
 
         await self._engine.store([change], check)
+
+    async def commit_each(self, topic_id: int, group: str, rows: Iterable[tuple[int, int, int]]) -> list[int]:
+        """Store offsets, each (queue id, next offset, generation); returns the queues whose generation was too old.
+
+        Errors: as `commit_offsets`; Fenced when all of them were too old.
+        """
+        kept: dict[int, dict[int, int]] = {}
+        fenced: list[int] = []
+        refusal: Fenced | None = None
+        for queue_id, offset, generation in rows:
+            try:
+                self._check_generation(topic_id, group, queue_id, generation)
+            except Fenced as error:
+                fenced.append(queue_id)
+                refusal = error
+            else:
+                kept.setdefault(generation, {})[queue_id] = offset
+        if refusal is not None and not kept:
+            raise refusal
+        for generation, offsets in sorted(kept.items()):
+            await self.commit_offsets(topic_id, group, offsets, generation)
+        return fenced
+
+    async def reset_offsets(self, topic_id: int, group: str, offsets: Mapping[int, int]) -> None:
+        """Store offsets by an operator's order: those who hold the queues' locks have to take them again first.
+
+        Errors: as `commit_offsets`.
+        """
+        self._topic(topic_id)
+        generations = await self.locks.fence([(topic_id, group, queue_id) for queue_id in offsets])
+        rows = [(queue_id, offset, generations[topic_id, group, queue_id]) for queue_id, offset in offsets.items()]
+        await self.commit_each(topic_id, group, rows)
 
     def query_offsets(self, topic_id: int, group: str, queue_ids: Iterable[int] = ()) -> dict[int, int]:
         """Committed offsets of `group`, queue id to next offset; queues without one are absent. Empty ids = all.
@@ -302,6 +338,7 @@ class Store:
         self._topics_going.update(going)
         try:
             await self._engine.store([TopicGone(topic_id) for topic_id in going])
+            self.locks.forget_topics(going)
         finally:
             self._topics_going.difference_update(going)
 
@@ -312,6 +349,10 @@ class Store:
     async def close(self) -> None:
         """Flush, leave the marker of a clean stop, give the folder back. Waiting fetches answer empty. Idempotent."""
         await self._engine.close()
+
+    def _check_generation(self, topic_id: int, group: str, queue_id: int, generation: int) -> None:
+        self.locks.check((topic_id, group, queue_id), generation)
+        self._engine.reservations.check(self._state.offsets, topic_id, group, (queue_id,), generation)
 
     def _topic(self, topic_id: int) -> TopicCopy:
         topic = self._state.topics.get(topic_id)

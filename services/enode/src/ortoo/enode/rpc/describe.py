@@ -1,5 +1,7 @@
 """DescribeQueues and DescribeStore."""
 
+from collections.abc import Iterable
+
 from ortoo.enode.store import Damage, Store
 from ortoo.v1 import enode_pb2
 
@@ -14,8 +16,8 @@ def describe_queues(store: Store, request: enode_pb2.DescribeQueuesRequest) -> e
     )
 
 
-def describe_store(store: Store) -> enode_pb2.DescribeStoreResponse:
-    """Sizes, positions and health."""
+def describe_store(store: Store, snodes: Iterable[str]) -> enode_pb2.DescribeStoreResponse:
+    """Sizes, positions, health, and which snodes are attached."""
     description = store.describe()
     return enode_pb2.DescribeStoreResponse(
         enode=description.enode,
@@ -28,6 +30,7 @@ def describe_store(store: Store) -> enode_pb2.DescribeStoreResponse:
         writable=description.writable,
         reason=description.reason,
         damages=map(_damage, description.damages),
+        snodes=snodes,
     )
 
 

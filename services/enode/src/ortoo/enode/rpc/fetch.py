@@ -66,6 +66,8 @@ class FetchStream:
         topic_id, queue_id, from_offset = request.topic_id, request.queue_id, request.from_offset
         if self._topics.lacks(topic_id, queue_id):
             await self._topics.arrival(topic_id, queue_id)
+        key = (topic_id, request.group, queue_id)
+        self._store.locks.check(key, request.generation)
         bytes_max = request.bytes_max or BYTES_DEFAULT
         cost_bytes = min(bytes_max, BYTES_READ_MAX)
         await self.outbox.reserve(cost_bytes)
@@ -79,6 +81,7 @@ class FetchStream:
             self.outbox.release(cost_bytes)
         wait_ms = min(request.wait_ms, WAIT_MS_MAX)
         fetched = await self._store.fetch(topic_id, queue_id, from_offset, bytes_max=bytes_max, wait_ms=wait_ms)
+        self._store.locks.check(key, request.generation)
         return _answer(request, fetched), 0
 
 

@@ -1,4 +1,4 @@
-"""CommitOffsets, QueryOffsets and FindOffset."""
+"""CommitOffsets, QueryOffsets, QueryOffsetGroups and FindOffset."""
 
 from ortoo.common.errors import Invalid
 from ortoo.common.names import check_group_name
@@ -10,14 +10,21 @@ OFFSETS_MAX = 10_000
 
 
 async def commit_offsets(store: Store, request: enode_pb2.CommitOffsetsRequest) -> enode_pb2.CommitOffsetsResponse:
-    """Store the offsets, all or none."""
+    """Store the offsets; without generations of their own all or none."""
     check_group_name(request.group)
     if not 1 <= len(request.offsets) <= OFFSETS_MAX:
         raise Invalid(f"{len(request.offsets)} offsets; give 1 to {OFFSETS_MAX}", field="offsets")
     offsets = {item.queue_id: item.offset for item in request.offsets}
     if len(offsets) != len(request.offsets):
         raise Invalid("a queue is named twice; give each queue one offset", field="offsets")
-    await store.commit_offsets(request.topic_id, request.group, offsets, request.generation)
+    if request.reset:
+        await store.reset_offsets(request.topic_id, request.group, offsets)
+    elif any(item.generation for item in request.offsets):
+        rows = [(item.queue_id, item.offset, item.generation or request.generation) for item in request.offsets]
+        fenced = await store.commit_each(request.topic_id, request.group, rows)
+        return enode_pb2.CommitOffsetsResponse(fenced_queue_ids=fenced)
+    else:
+        await store.commit_offsets(request.topic_id, request.group, offsets, request.generation)
     return enode_pb2.CommitOffsetsResponse()
 
 
@@ -28,6 +35,13 @@ def query_offsets(store: Store, request: enode_pb2.QueryOffsetsRequest) -> enode
     return enode_pb2.QueryOffsetsResponse(
         offsets=[enode_pb2.QueueOffset(queue_id=queue, offset=offset) for queue, offset in sorted(offsets.items())]
     )
+
+
+def query_offset_groups(
+    store: Store, request: enode_pb2.QueryOffsetGroupsRequest
+) -> enode_pb2.QueryOffsetGroupsResponse:
+    """The groups that have committed in a topic."""
+    return enode_pb2.QueryOffsetGroupsResponse(groups=store.offset_groups(request.topic_id))
 
 
 async def find_offset(store: Store, request: enode_pb2.FindOffsetRequest) -> enode_pb2.FindOffsetResponse:

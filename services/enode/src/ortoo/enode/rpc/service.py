@@ -4,9 +4,11 @@ from collections.abc import AsyncIterator
 
 from ortoo.common.grpc_errors import Context
 from ortoo.enode.rpc.append import AppendStream
+from ortoo.enode.rpc.attach import AttachedSnodes, AttachStream
 from ortoo.enode.rpc.describe import describe_queues, describe_store
 from ortoo.enode.rpc.fetch import FetchStream
-from ortoo.enode.rpc.offsets import commit_offsets, find_offset, query_offsets
+from ortoo.enode.rpc.locks import query_locks, release_locks, take_locks
+from ortoo.enode.rpc.offsets import commit_offsets, find_offset, query_offset_groups, query_offsets
 from ortoo.enode.rpc.streams import Streams
 from ortoo.enode.store import Store
 from ortoo.enode.topic_copies import TopicCopies
@@ -22,6 +24,7 @@ class EnodeService(EnodeServiceServicer):
     def __init__(self, store: Store, topics: TopicCopies) -> None:
         self._store = store
         self._topics = topics
+        self.attached = AttachedSnodes(store)
         self.streams: Streams
 
     async def Append(
@@ -62,4 +65,34 @@ class EnodeService(EnodeServiceServicer):
 
     async def DescribeStore(self, request: pb.DescribeStoreRequest, context: Context) -> pb.DescribeStoreResponse:
         """The store as a whole."""
-        return describe_store(self._store)
+        return describe_store(self._store, self.attached.names())
+
+    async def TakeLocks(self, request: pb.TakeLocksRequest, context: Context) -> pb.TakeLocksResponse:
+        """Take or renew queue locks."""
+        for wish in request.wishes:
+            await self._topics.arrival(wish.topic_id, wish.queue_id)
+        return await take_locks(self._store, request)
+
+    async def ReleaseLocks(self, request: pb.ReleaseLocksRequest, context: Context) -> pb.ReleaseLocksResponse:
+        """Give queue locks back."""
+        released = await release_locks(self._store, request)
+        self.attached.tell_freed()
+        return released
+
+    async def QueryLocks(self, request: pb.QueryLocksRequest, context: Context) -> pb.QueryLocksResponse:
+        """The queue locks of a group in a topic."""
+        return query_locks(self._store, request)
+
+    async def QueryOffsetGroups(
+        self, request: pb.QueryOffsetGroupsRequest, context: Context
+    ) -> pb.QueryOffsetGroupsResponse:
+        """The groups that have an offset in a topic."""
+        return query_offset_groups(self._store, request)
+
+    async def Attach(
+        self, request_iterator: AsyncIterator[pb.AttachRequest], context: Context
+    ) -> AsyncIterator[pb.AttachResponse]:
+        """Know that a snode is there, and tell it about free locks."""
+        stream = AttachStream(self.attached)
+        async for answer in self.streams.run("attach", stream, request_iterator):
+            yield answer

@@ -25,6 +25,8 @@ _WINDOW = struct.Struct("<QIQQqI")
 _WINDOW_BATCH = struct.Struct("<QIqqI")
 _QUEUE = struct.Struct("<QIqq")
 _SKIPPED = struct.Struct("<QIqq")
+_LOCKS = struct.Struct("<QIHHH")
+_LOCK = struct.Struct("<IQ")
 
 HEAD_BYTES = _HEAD.size
 
@@ -150,8 +152,32 @@ class OffsetsSkipped:
         return _change(7, _SKIPPED.pack(self.topic_id, self.queue_id, self.begin_offset, self.end_offset))
 
 
+@dataclass(frozen=True, slots=True)
+class LocksPut:
+    """Who holds the locks of some queues of a topic in a group, from now on."""
+
+    topic_id: int
+    group: str
+    owner: str
+    """A client id; empty = the locks are free, only their generations are kept."""
+    session_id: str
+    """The owner's session."""
+    incarnation: str
+    """Of the snode that the locks are bound to; empty = none."""
+    rows: tuple[tuple[int, int], ...]
+    """(queue id, generation)."""
+
+    def encoded(self) -> bytes:
+        """The change's bytes."""
+        texts = [text.encode() for text in (self.group, self.owner, self.session_id)]
+        head = _LOCKS.pack(self.topic_id, len(self.rows), *map(len, texts))
+        rows = b"".join(_LOCK.pack(*row) for row in self.rows)
+        return _change(8, b"".join((head, rows, *texts, self.incarnation.encode())))
+
+
 Change = (
     TopicPut | TopicGone | OffsetsCommitted | OffsetRows | ProducerWindow | QueueEnds | OffsetsSkipped
+    | LocksPut
 )  # fmt: skip
 
 
@@ -223,6 +249,18 @@ def _skipped(body: bytes) -> OffsetsSkipped:
     return OffsetsSkipped(*_SKIPPED.unpack(body))
 
 
+def _locks(body: bytes) -> LocksPut:
+    topic_id, count, *lengths = _LOCKS.unpack_from(body)
+    at = _LOCKS.size + count * _LOCK.size
+    rows = tuple(_LOCK.iter_unpack(body[_LOCKS.size : at]))
+    texts = []
+    for length in lengths:
+        texts.append(body[at : at + length].decode())
+        at += length
+    group, owner, session_id = texts
+    return LocksPut(topic_id, group, owner, session_id, body[at:].decode(), rows)
+
+
 _DECODERS: dict[int, Callable[[bytes], Change]] = {
-    1: _topic_put, 2: _topic_gone, 3: _offsets, 4: _rows, 5: _window, 6: _queue, 7: _skipped,
+    1: _topic_put, 2: _topic_gone, 3: _offsets, 4: _rows, 5: _window, 6: _queue, 7: _skipped, 8: _locks,
 }  # fmt: skip

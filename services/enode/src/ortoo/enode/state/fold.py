@@ -12,6 +12,7 @@ from ortoo.enode.state.changes import (
     WindowBatch,
 )
 from ortoo.enode.state.dedup import Windows
+from ortoo.enode.state.locks import Locks
 from ortoo.enode.state.offsets import Offsets
 from ortoo.enode.state.topics import Topics
 
@@ -25,7 +26,7 @@ class Ends:
 
 
 class State:
-    """Topics, offsets, producers' windows and queue ends, as of one position of the log.
+    """Topics, offsets, locks, producers' windows and queue ends, as of one position of the log.
 
     `apply_*` are pure: no clock, no chance, no disk. Folding a stretch of the log again that is contained already
     leaves the same state when the stretch reaches to the end; checkpoints rely on it.
@@ -35,6 +36,7 @@ class State:
         """The state of an empty log."""
         self.topics = Topics()
         self.offsets = Offsets()
+        self.locks = Locks()
         self.windows = Windows()
         self.ends: dict[tuple[int, int], Ends] = {}
         self.skipped: dict[tuple[int, int], list[tuple[int, int]]] = {}
@@ -63,6 +65,7 @@ class State:
         """Fold one state change in."""
         self.topics.apply(change)
         self.offsets.apply(change)
+        self.locks.apply(change)
         self.windows.apply(change)
         if isinstance(change, TopicGone):
             for key in [key for key in self.ends if key[0] == change.topic_id]:
@@ -95,6 +98,7 @@ class State:
         """The whole as encoded changes, drawn bit by bit."""
         yield from self.topics.checkpoint()
         yield from self.offsets.checkpoint()
+        yield from self.locks.checkpoint()
         yield from self.windows.checkpoint()
         for key in list(self.ends):
             ends = self.ends.get(key)

@@ -1,0 +1,114 @@
+"""Queue locks over the wire of one enode: who gets them, what they fence, and that they survive."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from ortoo.common.record_batch import encode_bodies
+from ortoo.enode.state import lock_table
+from ortoo.testing.lone_enode import LoneEnode, append_batches, open_lone_enode, topic
+from ortoo.v1 import enode_pb2, failure_pb2
+
+TOPIC = 7
+
+
+async def take(enode: LoneEnode, owner: str, *queue_ids: int, session_id: str = "", incarnation: str = "") -> list[int]:
+    """Ask for locks; the generations, 0 where they are refused."""
+    wishes = [
+        enode_pb2.LockWish(group="g", topic_id=TOPIC, queue_id=queue_id, owner=owner, session_id=session_id or owner)
+        for queue_id in queue_ids
+    ]
+    answer = await enode.stub.TakeLocks(enode_pb2.TakeLocksRequest(incarnation=incarnation, wishes=wishes))
+    return [one.generation for one in answer.answers]
+
+
+async def release(enode: LoneEnode, session_id: str, *queue_ids: int) -> list[bool]:
+    """Give locks back."""
+    wishes = [
+        enode_pb2.LockWish(group="g", topic_id=TOPIC, queue_id=queue_id, session_id=session_id)
+        for queue_id in queue_ids
+    ]
+    return list((await enode.stub.ReleaseLocks(enode_pb2.ReleaseLocksRequest(wishes=wishes))).released)
+
+
+async def test_locks_are_granted_one_by_one_and_survive_a_restart(tmp_path: Path) -> None:
+    """E-127, E-129, E-130: a batch gets the free subset, foreign unlocks do nothing, and a restart forgets no owner."""
+    async with open_lone_enode(tmp_path, topic(TOPIC)) as enode:
+        assert await take(enode, "a", 0, 1) == [1, 1]
+        assert await take(enode, "b", 1, 2) == [0, 1]
+        assert await release(enode, "b", 1, 2) == [False, True]
+        assert await take(enode, "a", 2) == [2]
+    async with open_lone_enode(tmp_path, topic(TOPIC)) as enode:
+        assert await take(enode, "b", 0, 1, 2) == [0, 0, 0]
+        assert await take(enode, "a", 0, 1, 2) == [1, 1, 2]
+        held = (await enode.stub.QueryLocks(enode_pb2.QueryLocksRequest(group="g", topic_id=TOPIC))).locks
+        assert [(lock.queue_id, lock.owner, lock.generation) for lock in held] == [
+            (0, "a", 1),
+            (1, "a", 1),
+            (2, "a", 2),
+        ]
+        assert await release(enode, "a", 0) == [True]
+        assert await take(enode, "b", 0) == [2]
+
+
+async def test_commits_and_fetches_of_an_older_generation_are_refused(tmp_path: Path) -> None:
+    """Who lost a queue can neither move its offset nor read under its old lock; the new owner can."""
+    async with open_lone_enode(tmp_path, topic(TOPIC)) as enode:
+        await append_batches(enode.running.address, TOPIC, encode_bodies([b"x"] * 9, now_ms=1), 1)
+        [old] = await take(enode, "a", 0)
+        await release(enode, "a", 0)
+        [new] = await take(enode, "b", 0)
+        offsets = [enode_pb2.QueueOffset(queue_id=0, offset=5, generation=old)]
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await enode.stub.CommitOffsets(enode_pb2.CommitOffsetsRequest(topic_id=TOPIC, group="g", offsets=offsets))
+        assert refused.value.code() is grpc.StatusCode.ABORTED
+        mixed = [*offsets, enode_pb2.QueueOffset(queue_id=1, offset=3, generation=1)]
+        answer = await enode.stub.CommitOffsets(
+            enode_pb2.CommitOffsetsRequest(topic_id=TOPIC, group="g", offsets=mixed)
+        )
+        assert list(answer.fenced_queue_ids) == [0]
+        call: Any = enode.stub.FetchBatches()
+        for generation in (old, new):
+            await call.write(enode_pb2.FetchBatchesRequest(topic_id=TOPIC, group="g", generation=generation))
+        answers = [await call.read(), await call.read()]
+        assert answers[0].failure.kind == failure_pb2.FAILURE_KIND_FENCED
+        assert answers[1].next_offset == 9
+
+
+async def test_a_reset_fences_the_owner_off(tmp_path: Path) -> None:
+    """An operator's order raises the generation: the owner goes on only after it took its lock again."""
+    async with open_lone_enode(tmp_path, topic(TOPIC)) as enode:
+        [generation] = await take(enode, "a", 0)
+        reset = [enode_pb2.QueueOffset(queue_id=0, offset=2)]
+        await enode.stub.CommitOffsets(
+            enode_pb2.CommitOffsetsRequest(topic_id=TOPIC, group="g", offsets=reset, reset=True)
+        )
+        late = [enode_pb2.QueueOffset(queue_id=0, offset=8, generation=generation)]
+        with pytest.raises(grpc.aio.AioRpcError):
+            await enode.stub.CommitOffsets(enode_pb2.CommitOffsetsRequest(topic_id=TOPIC, group="g", offsets=late))
+        assert await take(enode, "a", 0) == [generation + 1]
+        stored = await enode.stub.QueryOffsets(enode_pb2.QueryOffsetsRequest(topic_id=TOPIC, group="g"))
+        assert [(item.queue_id, item.offset) for item in stored.offsets] == [(0, 2)]
+
+
+async def test_a_snode_that_wants_a_lock_hears_when_it_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lock that is given back, or whose snode's connection broke, is told at once to the snode that was refused."""
+    monkeypatch.setattr(lock_table, "DETACHED_S", 0.1)
+    async with open_lone_enode(tmp_path, topic(TOPIC)) as enode, asyncio.timeout(20):
+        first: Any = enode.stub.Attach()
+        second: Any = enode.stub.Attach()
+        for call, name in ((first, "one"), (second, "two")):
+            await call.write(enode_pb2.AttachRequest(snode=name, incarnation=name))
+            assert not (await call.read()).freed
+        described = await enode.stub.DescribeStore(enode_pb2.DescribeStoreRequest())
+        assert list(described.snodes) == ["one", "two"]
+        assert await take(enode, "a", 0, 1, incarnation="one") == [1, 1]
+        assert await take(enode, "b", 0, 1, incarnation="two") == [0, 0]
+        await release(enode, "a", 0)
+        assert [one.queue_id for one in (await second.read()).freed] == [0]
+        first.cancel()
+        assert [one.queue_id for one in (await second.read()).freed] == [1]
+        assert await take(enode, "b", 0, 1, incarnation="two") == [2, 2]
