@@ -45,9 +45,10 @@ test: $(READY)  ## Everything: check, then the contract, integration and end-to-
 bench: $(READY)  ## Measure; one JSON object for each benchmark (NAME=produce for one alone)
 	@for name in $(if $(NAME),$(NAME),$(BENCHES)); do $(PY) -m bench.$$name --json; done
 
-crash: $(READY)  ## Stop the store at 2,500 points, damage it in 500 places, 5,000 random runs, kill each role 20 times
+crash: $(READY)  ## Stop the store at 2,500 points, damage it in 500 places, 5,000 random runs, a million pops, kill each role 20 times
 	@$(PY) -m ortoo.testing.crash_points --points 2500
 	@$(PY) -m ortoo.testing.damage_points --megabytes 200 --places 500
+	@$(PY) -m ortoo.testing.pop_schedule --steps 1000000
 	@ORTOO_EXAMPLES=5000 $(PYTEST) tests/property/test_store_model.py
 	@$(PYTEST) -m crash tests/e2e
 

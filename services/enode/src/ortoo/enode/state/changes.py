@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from ortoo.common.errors import Unsupported
+from ortoo.enode.state import pop_changes
 
 VERSION = 1
 KIND_SKIPPABLE_MIN = 128
@@ -177,7 +178,7 @@ class LocksPut:
 
 Change = (
     TopicPut | TopicGone | OffsetsCommitted | OffsetRows | ProducerWindow | QueueEnds | OffsetsSkipped
-    | LocksPut
+    | LocksPut | pop_changes.PopChange
 )  # fmt: skip
 
 
@@ -263,4 +264,5 @@ def _locks(body: bytes) -> LocksPut:
 
 _DECODERS: dict[int, Callable[[bytes], Change]] = {
     1: _topic_put, 2: _topic_gone, 3: _offsets, 4: _rows, 5: _window, 6: _queue, 7: _skipped, 8: _locks,
+    **pop_changes.DECODERS,
 }  # fmt: skip

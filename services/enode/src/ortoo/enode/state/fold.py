@@ -14,6 +14,7 @@ from ortoo.enode.state.changes import (
 from ortoo.enode.state.dedup import Windows
 from ortoo.enode.state.locks import Locks
 from ortoo.enode.state.offsets import Offsets
+from ortoo.enode.state.pops import Pops
 from ortoo.enode.state.topics import Topics
 
 
@@ -38,6 +39,7 @@ class State:
         self.offsets = Offsets()
         self.locks = Locks()
         self.windows = Windows()
+        self.pops = Pops()
         self.ends: dict[tuple[int, int], Ends] = {}
         self.skipped: dict[tuple[int, int], list[tuple[int, int]]] = {}
         self.floor = 0
@@ -67,6 +69,7 @@ class State:
         self.offsets.apply(change)
         self.locks.apply(change)
         self.windows.apply(change)
+        self.pops.apply(change, self.offsets)
         if isinstance(change, TopicGone):
             for key in [key for key in self.ends if key[0] == change.topic_id]:
                 del self.ends[key]
@@ -100,6 +103,7 @@ class State:
         yield from self.offsets.checkpoint()
         yield from self.locks.checkpoint()
         yield from self.windows.checkpoint()
+        yield from self.pops.checkpoint()
         for key in list(self.ends):
             ends = self.ends.get(key)
             if ends is not None:

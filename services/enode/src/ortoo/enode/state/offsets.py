@@ -52,6 +52,13 @@ class Offsets:
             for key in [key for key in self._groups if key[0] == change.topic_id]:
                 del self._groups[key]
 
+    def follow(self, topic_id: int, group: str, queue_id: int, offset: int) -> None:
+        """A group that pops is done with everything below `offset`."""
+        rows = self._groups.setdefault((topic_id, group), {})
+        known = rows.get(queue_id)
+        if known is None or known[0] != offset:
+            rows[queue_id] = (offset, known[1] if known else 0)
+
     def checkpoint(self) -> Iterator[bytes]:
         """The whole as encoded changes; may be drawn while commits go on, for they are then folded again."""
         for topic_id, group in list(self._groups):

@@ -1,0 +1,203 @@
+"""An interval map over the offsets of one queue: what a group has finished, and what it holds, above a floor."""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import NamedTuple
+
+
+class Phase(IntEnum):
+    """What is the matter with an unfinished message that was delivered before."""
+
+    LEASED = 1
+    """A consumer has it, until a time."""
+    RETURNED = 2
+    """It was given back and may be delivered again from a time on."""
+    EXPIRED = 3
+    """Its lease ran out and nobody has it; known to those who look at a clock only."""
+
+
+class Hold(NamedTuple):
+    """The state of some unfinished messages."""
+
+    phase: Phase
+    attempt: int
+    """How often they were delivered, this time included."""
+    number: int
+    """Of the newest lease; a newer one has a larger number."""
+    until_ms: int
+    """When the lease ends, or from when on they may be delivered again."""
+    duration_ms: int
+    """How long before `until_ms` that was decided."""
+
+
+class Piece(NamedTuple):
+    """Offsets `first` to `end`, exclusive, with one hold; None = never delivered, or nobody remembers it."""
+
+    first: int
+    end: int
+    hold: Hold | None
+
+
+class Spans:
+    """Disjoint spans of offsets above `floor`; what is below it is finished, what is in no span is untouched.
+
+    Being finished is final: a later hold changes nothing about it. So applying a stretch of changes again, to its
+    end, leaves what was there.
+    """
+
+    __slots__ = ("_ends", "_firsts", "_holds", "finished_count", "floor", "held_count")
+
+    def __init__(self, floor: int) -> None:
+        """Everything below `floor` is finished, nothing else was touched."""
+        self.floor = floor
+        self.finished_count = 0
+        """Finished messages above the floor."""
+        self.held_count = 0
+        """Messages with a hold."""
+        self._firsts: list[int] = []
+        self._ends: list[int] = []
+        self._holds: list[Hold | None] = []
+        """None = finished."""
+
+    def __len__(self) -> int:
+        return len(self._firsts)
+
+    @property
+    def end(self) -> int:
+        """Behind the last offset that was ever touched."""
+        return self._ends[-1] if self._ends else self.floor
+
+    def copy(self) -> "Spans":
+        """The same, to be changed by itself."""
+        other = Spans(self.floor)
+        other._firsts, other._ends, other._holds = self._firsts.copy(), self._ends.copy(), self._holds.copy()
+        other.finished_count, other.held_count = self.finished_count, self.held_count
+        return other
+
+    def is_finished(self, offset: int) -> bool:
+        """Whether the group is done with a message."""
+        if offset < self.floor:
+            return True
+        at = bisect_right(self._firsts, offset) - 1
+        return at >= 0 and offset < self._ends[at] and self._holds[at] is None
+
+    def unfinished(self, first: int, end: int) -> Iterator[Piece]:
+        """The parts of a range that are not finished, in order, untouched ones between the holds."""
+        at = max(first, self.floor)
+        index = max(bisect_right(self._firsts, at) - 1, 0)
+        while at < end:
+            if index < len(self._firsts) and self._ends[index] <= at:
+                index += 1
+                continue
+            if index == len(self._firsts) or self._firsts[index] >= end:
+                yield Piece(at, end, None)
+                return
+            if at < self._firsts[index]:
+                yield Piece(at, self._firsts[index], None)
+                at = self._firsts[index]
+            stop, hold = min(end, self._ends[index]), self._holds[index]
+            if hold is not None:
+                yield Piece(at, stop, hold)
+            at = stop
+
+    def hold(self, first: int, end: int, hold: Hold) -> None:
+        """Put a hold on what of a range is not finished."""
+        first = max(first, self.floor)
+        if first >= end:
+            return
+        if not self._ends or first >= self._ends[-1]:
+            self._firsts.append(first)
+            self._ends.append(end)
+            self._holds.append(hold)
+            self.held_count += end - first
+            return
+        first, end = self._outside_finished(first, end)
+        if first >= end:
+            return
+        low, high = self._cut_out(first, end)
+        firsts: list[int] = []
+        ends: list[int] = []
+        holds: list[Hold | None] = []
+        at, held, free = first, 0, end - first
+        for index in range(low, high):
+            if self._holds[index] is not None:
+                held += self._ends[index] - self._firsts[index]
+                continue
+            if at < self._firsts[index]:
+                firsts.append(at)
+                ends.append(self._firsts[index])
+                holds.append(hold)
+            firsts.append(self._firsts[index])
+            ends.append(self._ends[index])
+            holds.append(None)
+            free -= self._ends[index] - self._firsts[index]
+            at = self._ends[index]
+        if at < end:
+            firsts.append(at)
+            ends.append(end)
+            holds.append(hold)
+        self._firsts[low:high], self._ends[low:high], self._holds[low:high] = firsts, ends, holds
+        self.held_count += free - held
+
+    def finish(self, first: int, end: int) -> None:
+        """The group is done with a range; the floor moves on when nothing unfinished is left before."""
+        first = max(first, self.floor)
+        if first >= end:
+            return
+        low, high = self._cut_out(first, end)
+        for index in range(low, high):
+            length = self._ends[index] - self._firsts[index]
+            if self._holds[index] is None:
+                self.finished_count -= length
+            else:
+                self.held_count -= length
+        if first == self.floor:
+            del self._firsts[low:high], self._ends[low:high], self._holds[low:high]
+            self.floor = end
+            if self._firsts and self._firsts[0] == end and self._holds[0] is None:
+                self.floor = self._ends[0]
+                self.finished_count -= self.floor - end
+                del self._firsts[0], self._ends[0], self._holds[0]
+            return
+        self.finished_count += end - first
+        if low and self._ends[low - 1] == first and self._holds[low - 1] is None:
+            low -= 1
+            first = self._firsts[low]
+        if high < len(self._firsts) and self._firsts[high] == end and self._holds[high] is None:
+            end = self._ends[high]
+            high += 1
+        self._firsts[low:high], self._ends[low:high], self._holds[low:high] = [first], [end], [None]
+
+    def rows(self, from_offset: int, limit: int) -> list[Piece]:
+        """Spans as they are kept, from the one that holds `from_offset` on; a hold of None means finished."""
+        start = bisect_right(self._ends, from_offset)
+        stop = min(start + limit, len(self._firsts))
+        return [Piece(self._firsts[at], self._ends[at], self._holds[at]) for at in range(start, stop)]
+
+    def _outside_finished(self, first: int, end: int) -> tuple[int, int]:
+        """Draw a range's borders in, out of finished spans, which are never cut."""
+        at = bisect_right(self._firsts, first) - 1
+        if at >= 0 and self._holds[at] is None:
+            first = max(first, self._ends[at])
+        at = bisect_left(self._firsts, end) - 1
+        if at >= 0 and self._holds[at] is None and end < self._ends[at]:
+            end = self._firsts[at]
+        return first, end
+
+    def _cut_out(self, first: int, end: int) -> tuple[int, int]:
+        """Make spans begin and end at the range's borders; return which ones lie in it."""
+        low = self._cut(first)
+        if low < len(self._firsts) and self._ends[low] == end and self._firsts[low] == first:
+            return low, low + 1
+        return low, self._cut(end)
+
+    def _cut(self, offset: int) -> int:
+        """The index of the first span that begins at or after `offset`, having cut the one that holds it."""
+        index = bisect_left(self._firsts, offset)
+        if index and self._ends[index - 1] > offset:
+            self._firsts.insert(index, offset)
+            self._ends.insert(index, self._ends[index - 1])
+            self._holds.insert(index, self._holds[index - 1])
+            self._ends[index - 1] = offset
+        return index
