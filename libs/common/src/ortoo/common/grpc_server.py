@@ -62,15 +62,23 @@ class GrpcServer:
         servicers: Sequence[tuple[str, AddServicer]],
         *,
         interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
+        outermost: Sequence[grpc.aio.ServerInterceptor] = (),
         grace_s: float = 5.0,
     ) -> None:
-        """Serve on host:port (port 0: the kernel picks). `servicers` are (full service name, add-to-server) pairs."""
+        """Serve on host:port (port 0: the kernel picks). `servicers` are (full service name, add-to-server) pairs.
+
+        `interceptors` raise OrtooErrors, as handlers do; those in `outermost` see the status that became of them.
+        """
         self.draining = asyncio.Event()
+        self.serving = False
+        """Whether requests are welcome."""
         self.address = address
         self._grace_s = grace_s
         self._names = [name for name, _ in servicers]
         self._health = _Health(self.draining)
-        self._server = grpc.aio.server(interceptors=[ErrorTranslation(), *interceptors], options=list(OPTIONS))
+        self._server = grpc.aio.server(
+            interceptors=[*outermost, ErrorTranslation(), *interceptors], options=list(OPTIONS)
+        )
         for _, add in servicers:
             add(self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
@@ -98,6 +106,7 @@ class GrpcServer:
 
     async def set_serving(self, serving: bool) -> None:
         """Say by grpc.health.v1 whether requests are welcome."""
+        self.serving = serving
         status = health_pb2.HealthCheckResponse.SERVING if serving else health_pb2.HealthCheckResponse.NOT_SERVING
         for name in ["", *self._names]:
             await self._health.set(name, status)
@@ -105,6 +114,7 @@ class GrpcServer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self.serving = False
         await self._health.enter_graceful_shutdown()
         self.draining.set()
         await self._server.stop(self._grace_s)

@@ -15,12 +15,14 @@ from ortoo.common.logs import get_logger
 from ortoo.common.name_servers import NameServers
 from ortoo.common.randomness import Randomness
 from ortoo.common.service import Running
+from ortoo.common.telemetry import Telemetry
 from ortoo.enode.disk import Disk, RealDisk
 from ortoo.enode.registration import Registration
 from ortoo.enode.rpc import service
 from ortoo.enode.rpc.streams import Streams
 from ortoo.enode.settings import Settings
 from ortoo.enode.store import Store
+from ortoo.enode.telemetry import register
 from ortoo.enode.topic_copies import TopicCopies, watch_topics
 from ortoo.v1 import topic_pb2
 from ortoo.v1.enode_pb2_grpc import add_EnodeServiceServicer_to_server
@@ -55,6 +57,7 @@ async def open_enode(
     # The flush thread needs the interpreter for a moment after each fdatasync. Beside a busy event loop it waits a
     # whole switch interval for that: with CPython's 5 ms a flush of 0.12 ms takes 11.
     sys.setswitchinterval(SWITCH_INTERVAL_S)
+    telemetry = Telemetry("enode", settings.name, clock, address=settings.metrics_address)
     name_servers = NameServers(settings.namesrv_address)
     async with contextlib.AsyncExitStack() as parts:
         _make_folder(disk, settings.data_dir)
@@ -69,9 +72,12 @@ async def open_enode(
         server = GrpcServer(
             settings.listen_address,
             [(service.NAME, lambda grpc_server: add_EnodeServiceServicer_to_server(handlers, grpc_server))],
+            outermost=[telemetry.calls],
             grace_s=settings.stop_grace_s,
         )
         handlers.streams = Streams(background, server.draining)
+        register(telemetry.metrics, store, clock)
+        await parts.enter_async_context(telemetry.open(ready=lambda: server.serving))
         await parts.enter_async_context(server)
         registration = Registration(
             topic_pb2.Enode(

@@ -50,6 +50,8 @@ class Settings:
     """How often health is taken from the store."""
     stop_grace_s: float = 5.0
     """How long running calls may go on after a stop was asked for."""
+    metrics_address: str = ""
+    """host:port where Prometheus scrapes (/metrics, /healthz, /readyz). Empty = nowhere."""
     log_level: str = "info"
     """debug, info, warning or error."""
     store: StoreSettings = field(default_factory=StoreSettings)
@@ -66,6 +68,8 @@ class Settings:
         check_process_name(self.cluster, "cluster")
         addresses_of(self.namesrv_address)
         check_address(self.listen_address, "listen_address")
+        if self.metrics_address:
+            check_address(self.metrics_address, "metrics_address")
         check_advertised(self.advertised_address, self.listen_address, who="snodes")
         for name in ("heartbeat_interval_s", "health_interval_s"):
             if getattr(self, name) <= 0:

@@ -8,10 +8,12 @@ from ortoo.common.clock import Clock, SystemClock
 from ortoo.common.grpc_server import GrpcServer
 from ortoo.common.randomness import Randomness
 from ortoo.common.service import Running
+from ortoo.common.telemetry import Telemetry
 from ortoo.namesrv.catalog import Catalog
 from ortoo.namesrv.directory import Directory
 from ortoo.namesrv.rpc import service
 from ortoo.namesrv.settings import Settings
+from ortoo.namesrv.telemetry import register
 from ortoo.v1.namesrv_pb2_grpc import add_NameServiceServicer_to_server
 
 
@@ -24,6 +26,7 @@ async def open_namesrv(
     Errors: Invalid, Conflict, Unsupported, DataLoss, Unavailable, as `Catalog.open` and the server say them.
     """
     clock, randomness = clock or SystemClock(), randomness or Randomness()
+    telemetry = Telemetry("namesrv", settings.name, clock, address=settings.metrics_address)
     async with contextlib.AsyncExitStack() as parts:
         catalog = await Catalog.open(settings.database_url, settings.data_dir)
         parts.push_async_callback(catalog.close)
@@ -39,9 +42,12 @@ async def open_namesrv(
         server = GrpcServer(
             settings.listen_address,
             [(service.NAME, lambda grpc_server: add_NameServiceServicer_to_server(handlers, grpc_server))],
+            outermost=[telemetry.calls],
             grace_s=settings.stop_grace_s,
         )
         background.spawn("draining", directory.end_watches_when(server.draining))
         background.every("expiry", settings.expiry_interval_s, directory.expire, clock=clock)
+        register(telemetry.metrics, directory)
+        await parts.enter_async_context(telemetry.open(ready=lambda: server.serving))
         await parts.enter_async_context(server)
         yield Running(settings.name, server.address)

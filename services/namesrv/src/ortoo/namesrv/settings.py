@@ -38,6 +38,8 @@ class Settings:
     """How many processes may follow the routes at once."""
     stop_grace_s: float = 5.0
     """How long running calls may go on after a stop was asked for."""
+    metrics_address: str = ""
+    """host:port where Prometheus scrapes (/metrics, /healthz, /readyz). Empty = nowhere."""
     log_level: str = "info"
     """debug, info, warning or error."""
 
@@ -45,6 +47,8 @@ class Settings:
         """Refuse settings that cannot work. Errors: Invalid, naming the field."""
         check_process_name(self.name, "name")
         check_address(self.listen_address, "listen_address")
+        if self.metrics_address:
+            check_address(self.metrics_address, "metrics_address")
         if self.namesrv_address:
             addresses_of(self.namesrv_address)
         for name, low, high in (

@@ -10,6 +10,7 @@ from ortoo.common.grpc_channels import Channels
 from ortoo.common.grpc_server import GrpcServer
 from ortoo.common.randomness import Randomness
 from ortoo.common.service import Running
+from ortoo.common.telemetry import Telemetry
 from ortoo.snode.close_reason import CloseReason
 from ortoo.snode.consumer_groups import ConsumerGroups
 from ortoo.snode.directory import Directory
@@ -50,6 +51,7 @@ async def open_snode(
     runs that does not share group membership.
     """
     clock, randomness = clock or SystemClock(), randomness or Randomness()
+    telemetry = Telemetry("snode", settings.name, clock, address=settings.metrics_address)
     async with contextlib.AsyncExitStack() as parts:
         channels = await parts.enter_async_context(Channels())
         background = await parts.enter_async_context(Background("snode"))
@@ -89,6 +91,7 @@ async def open_snode(
                 (consumer.NAME, lambda grpc_server: add_ConsumerServiceServicer_to_server(consuming, grpc_server)),
                 (admin.NAME, lambda grpc_server: add_AdminServiceServicer_to_server(operating, grpc_server)),
             ],
+            outermost=[telemetry.calls],
             grace_s=settings.stop_grace_s,
         )
 

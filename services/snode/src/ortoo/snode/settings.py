@@ -40,6 +40,8 @@ class Settings:
     """How often silent and slow sessions are looked for."""
     stop_grace_s: float = 5.0
     """How long running calls may go on after a stop was asked for."""
+    metrics_address: str = ""
+    """host:port where Prometheus scrapes (/metrics, /healthz, /readyz). Empty = nowhere."""
     log_level: str = "info"
     """debug, info, warning or error."""
 
@@ -48,6 +50,8 @@ class Settings:
         check_process_name(self.name, "name")
         addresses_of(self.namesrv_address)
         check_address(self.listen_address, "listen_address")
+        if self.metrics_address:
+            check_address(self.metrics_address, "metrics_address")
         check_advertised(self.advertised_address)
         for name, low, high in (
             ("enode_timeout_ms", 10, 600_000),

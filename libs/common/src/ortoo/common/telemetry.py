@@ -1,0 +1,46 @@
+"""A role's telemetry in one line of its app: metrics of the process, of its calls, and the endpoint that serves them."""
+
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping
+
+from ortoo.common.background import Background
+from ortoo.common.call_metrics import CallMetrics
+from ortoo.common.clock import Clock
+from ortoo.common.metrics import Metrics
+from ortoo.common.metrics_endpoint import MetricsEndpoint
+from ortoo.common.process_metrics import ProcessMetrics
+
+
+class Telemetry:
+    """What a process counts. Made before its server, whose interceptor is `calls`; opened when the parts are there."""
+
+    def __init__(self, role: str, name: str, clock: Clock, *, address: str) -> None:
+        """Serve on `address` (host:port) when opened; empty = nowhere."""
+        self.metrics = Metrics()
+        self.calls = CallMetrics(clock)
+        self.address = address
+        """Where metrics are served: the real port once it is open."""
+        self._clock = clock
+        self._process = ProcessMetrics(role, name, clock)
+        self._process.register(self.metrics)
+        self.calls.register(self.metrics)
+
+    @contextlib.asynccontextmanager
+    async def open(self, *, ready: Callable[[], bool]) -> AsyncIterator[None]:
+        """Serve while the block is entered; `ready` says whether requests are welcome. Errors: Conflict."""
+        self.metrics.gauge("ortoo_ready", "1 while requests are welcome.", lambda: int(ready()))
+        if not self.address:
+            yield
+            return
+        endpoint = MetricsEndpoint(
+            self.address, self.metrics, ready=ready, clock=self._clock, on_scrape=self._process.scraped
+        )
+        async with Background("telemetry") as background, endpoint:
+            background.spawn("loop", self._process.probe_loop())
+            self.address = endpoint.address
+            yield
+
+
+def by_name(counters: Mapping[str, int]) -> dict[tuple[str, ...], int]:
+    """Counters by name as labelled readings."""
+    return {(name,): value for name, value in counters.items()}
