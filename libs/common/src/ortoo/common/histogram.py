@@ -6,8 +6,8 @@ from typing import Final
 
 LATENCY_MS: Final = (1.0, 3.0, 5.0, 7.0, 10.0, 100.0, 200.0, 400.0, 600.0, 800.0, 1e3, 2e3, 5e3, 7e3, 1e4)
 """Upper bounds of buckets for calls, in milliseconds; RocketMQ's, so that its dashboards fit."""
-FLUSH_MS: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 500.0, 2e3)
-"""Upper bounds of buckets for what the disk does, in milliseconds."""
+DELAY_S: Final = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+"""Upper bounds of buckets for delays inside a process, in seconds."""
 
 
 class Histogram:

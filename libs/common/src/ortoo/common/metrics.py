@@ -9,13 +9,12 @@ Parts count in plain attributes, or in a `Histogram`; nothing on the way of a me
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from ortoo.common.histogram import Histogram
 
 Number = int | float
-Labelled = Mapping[tuple[str, ...], Number | Histogram]
-Reading = Number | Histogram | Labelled | Iterable[tuple[tuple[str, ...], Number | Histogram]]
+Reading = Number | Histogram | Mapping[Any, Number | Histogram] | Iterable[tuple[tuple[str, ...], Number | Histogram]]
 Kind = Literal["counter", "gauge", "histogram"]
 SERIES_MAX: Final = 50_000
 OTHER: Final = "_other"

@@ -1,8 +1,8 @@
-"""Where Prometheus scrapes: a small HTTP server with /metrics, /healthz and /readyz. It is off unless it has an address.
+"""Where Prometheus scrapes: a small HTTP server with /metrics, /healthz and /readyz. It is off without an address.
 
-    GET /metrics            everything; ?zeros=no leaves out labelled gauges that are 0
-    GET /healthz            200 while the process lives
-    GET /readyz             200 while requests are welcome, 503 while it starts, drains or refuses
+GET /metrics            everything; ?zeros=no leaves out labelled gauges that are 0
+GET /healthz            200 while the process lives
+GET /readyz             200 while requests are welcome, 503 while it starts, drains or refuses
 """
 
 import asyncio
@@ -21,16 +21,28 @@ REQUEST_TIMEOUT_S: Final = 5.0
 REQUEST_BYTES_MAX: Final = 16 << 10
 GZIP_BYTES_MIN: Final = 16 << 10
 Answer = tuple[int, str, bytes, bool]
-REASONS: Final = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 503: "Service Unavailable"}
+REASONS: Final = {
+    200: "OK",
+    400: "Bad Request",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    503: "Service Unavailable",
+}
 
 
 class MetricsEndpoint:
     """Serves while the block is entered. One request at a time is read; each connection carries one."""
 
     def __init__(
-        self, address: str, metrics: Metrics, *, ready: Callable[[], bool], clock: Clock, on_scrape: Callable[[float], None]
+        self,
+        address: str,
+        metrics: Metrics,
+        *,
+        ready: Callable[[], bool],
+        clock: Clock,
+        on_scrape: Callable[[float], None],
     ) -> None:
-        """Serve on host:port; nothing at all when `address` is empty. `on_scrape` gets each scrape's duration in ms."""
+        """Serve on host:port; nowhere when `address` is empty. `on_scrape` gets each scrape's duration in seconds."""
         self.address = address
         self._metrics = metrics
         self._ready = ready
@@ -47,8 +59,8 @@ class MetricsEndpoint:
             self._server = await asyncio.start_server(self._serve, host.strip("[]"), int(port), limit=REQUEST_BYTES_MAX)
         except OSError as error:
             raise Conflict(
-                f"cannot serve metrics on {self.address}: {error.strerror}; choose another metrics_address, or leave it "
-                "empty to serve none",
+                f"cannot serve metrics on {self.address}: {error.strerror}; choose another metrics_address, or leave "
+                "it empty to serve none",
                 field="metrics_address",
             ) from error
         self.address = f"{host}:{self._server.sockets[0].getsockname()[1]}"
@@ -86,7 +98,9 @@ class MetricsEndpoint:
         target = urlsplit(words[1])
         if target.path == "/metrics":
             zeros = parse_qs(target.query).get("zeros", ["yes"])[-1] not in ("no", "false", "0")
-            zipped = "gzip" in next((line for line in head.lower().split("\r\n") if line.startswith("accept-encoding:")), "")
+            zipped = "gzip" in next(
+                (line for line in head.lower().split("\r\n") if line.startswith("accept-encoding:")), ""
+            )
             return await self._scrape(zeros=zeros, zipped=zipped)
         if target.path == "/healthz":
             return _text(200, "alive")
@@ -105,7 +119,7 @@ class MetricsEndpoint:
             zipped = zipped and len(body) > GZIP_BYTES_MIN
             if zipped:
                 body = await asyncio.to_thread(gzip.compress, body, 1)
-            self._on_scrape((self._clock.monotonic_s() - begun_s) * 1000)
+            self._on_scrape(self._clock.monotonic_s() - begun_s)
             return 200, CONTENT_TYPE, body, zipped
 
 

@@ -7,7 +7,7 @@ from importlib import metadata
 from pathlib import Path
 
 from ortoo.common.clock import Clock
-from ortoo.common.histogram import Histogram
+from ortoo.common.histogram import DELAY_S, Histogram
 from ortoo.common.metrics import Metrics
 
 LOOP_PROBE_S = 0.5
@@ -18,22 +18,22 @@ class ProcessMetrics:
 
     def __init__(self, role: str, name: str, clock: Clock) -> None:
         """Begin with nothing observed."""
-        self.scrape_ms = 0.0
+        self.scrape_s = 0.0
         self._labels = (role, name, _version(), f"{sys.version_info[0]}.{sys.version_info[1]}")
         self._clock = clock
-        self._loop_delay = Histogram()
+        self._loop_delay = Histogram(DELAY_S)
         self._started_s = clock.now_ms() / 1000
 
-    def scraped(self, duration_ms: float) -> None:
+    def scraped(self, duration_s: float) -> None:
         """The last scrape took so long."""
-        self.scrape_ms = duration_ms
+        self.scrape_s = duration_s
 
     async def probe_loop(self) -> None:
         """Observe for ever how late the event loop wakes us."""
         while True:
             due_s = self._clock.monotonic_s() + LOOP_PROBE_S
             await self._clock.sleep(LOOP_PROBE_S)
-            self._loop_delay.observe(max(0.0, self._clock.monotonic_s() - due_s) * 1000)
+            self._loop_delay.observe(max(0.0, self._clock.monotonic_s() - due_s))
 
     def register(self, metrics: Metrics) -> None:
         """Name what is read."""
@@ -44,9 +44,9 @@ class ProcessMetrics:
         metrics.gauge("process_resident_memory_bytes", "Memory in use.", _resident_bytes)
         metrics.gauge("process_open_fds", "Open files and sockets.", _open_files)
         metrics.histogram(
-            "ortoo_event_loop_delay_milliseconds", "How late the event loop served a timer.", lambda: self._loop_delay
+            "ortoo_event_loop_delay_seconds", "How late the event loop served a timer.", lambda: self._loop_delay
         )
-        metrics.gauge("ortoo_scrape_duration_milliseconds", "How long the last scrape took.", lambda: self.scrape_ms)
+        metrics.gauge("ortoo_scrape_duration_seconds", "How long the last scrape took.", lambda: self.scrape_s)
 
 
 def _version() -> str:

@@ -1,4 +1,4 @@
-"""A role's telemetry in one line of its app: metrics of the process, of its calls, and the endpoint that serves them."""
+"""A role's telemetry in one line of its app: metrics of the process and of its calls, and where they are served."""
 
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping

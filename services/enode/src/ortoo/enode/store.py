@@ -18,6 +18,7 @@ from ortoo.enode.answers import (
     StoreDescription,
     TopicCopy,
 )
+from ortoo.enode.census import Census
 from ortoo.enode.disk import Disk
 from ortoo.enode.engine import Engine
 from ortoo.enode.log.catalog import QueueLog
@@ -78,6 +79,8 @@ class Store:
         self._appender = engine.appender
         self._sequencer = engine.sequencer
         self._reader = engine.reader
+        self.census = Census(engine.catalog, engine.state)
+        """Sizes and lags by topic and group, for metrics."""
         self._topics_going: set[int] = set()
         self._fetches = 0
 

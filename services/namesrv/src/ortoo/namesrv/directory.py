@@ -2,10 +2,10 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from ortoo.common.clock import Clock
-from ortoo.common.errors import Overloaded
+from ortoo.common.errors import DataLoss, Overloaded, Unavailable
 from ortoo.common.logs import get_logger
 from ortoo.common.randomness import Randomness
 from ortoo.namesrv import groups, topics
@@ -42,6 +42,8 @@ class Directory:
         self._clock = clock
         self._randomness = randomness
         self.lease_ms = int(lease_s * 1000)
+        self.outcomes = {"stored": 0, "refused": 0, "failed": 0}
+        """How many changes were made, were refused for a reason of their own, or met a database that failed."""
 
     @classmethod
     async def open(
@@ -56,6 +58,16 @@ class Directory:
     def version(self) -> int:
         """Grows with every change of a topic or a group."""
         return self._routes.version
+
+    @property
+    def watcher_count(self) -> int:
+        """How many processes follow the routes."""
+        return self._watches.count
+
+    def processes(self) -> list[tuple[str, str, bool]]:
+        """(role, name, whether it is alive) of every enode and snode that is known."""
+        enodes = [("enode", enode.name, enode.alive) for enode in self._leases.enodes().values()]
+        return enodes + [("snode", snode.name, snode.alive) for snode in self._leases.snodes().values()]
 
     def topic(self, name: str) -> Topic:
         """A topic. Errors: Invalid, NotFound."""
@@ -213,5 +225,11 @@ class Directory:
 
         storing = self._catalog.change(bounded)
         storing.add_done_callback(take_over)
+        storing.add_done_callback(self._count)
         answer, _ = await asyncio.shield(storing)
         return answer
+
+    def _count(self, done: "asyncio.Future[Any]") -> None:
+        error = None if done.cancelled() else done.exception()
+        outcome = "stored" if error is None else "failed" if isinstance(error, Unavailable | DataLoss) else "refused"
+        self.outcomes[outcome] += 1

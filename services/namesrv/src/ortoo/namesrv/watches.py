@@ -14,7 +14,8 @@ class Watches:
         """Serve at most `watchers_max` at once."""
         self._routes = routes
         self._watchers_max = watchers_max
-        self._count = 0
+        self.count = 0
+        """How many follow now."""
         self._ended = False
         self._news = asyncio.Event()
 
@@ -30,13 +31,13 @@ class Watches:
 
     async def follow(self) -> AsyncGenerator[RouteChange, None]:
         """A snapshot, then every change; a new snapshot for a reader that is too slow. Errors: Overloaded."""
-        if self._count >= self._watchers_max:
+        if self.count >= self._watchers_max:
             raise Overloaded(
-                f"{self._count} watchers are connected, which is the most; ask another name server, or raise "
+                f"{self.count} watchers are connected, which is the most; ask another name server, or raise "
                 "watchers_max",
                 retry_after_ms=1000,
             )
-        self._count += 1
+        self.count += 1
         try:
             seen: int | None = None
             while not self._ended:
@@ -47,7 +48,7 @@ class Watches:
                 else:
                     yield change
         finally:
-            self._count -= 1
+            self.count -= 1
 
     def _wake(self) -> None:
         news, self._news = self._news, asyncio.Event()

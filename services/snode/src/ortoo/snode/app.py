@@ -31,6 +31,7 @@ from ortoo.snode.rpc import admin, consumer, producer
 from ortoo.snode.rpc.long_calls import LongCalls
 from ortoo.snode.sessions import Sessions
 from ortoo.snode.settings import Settings
+from ortoo.snode.telemetry import register
 from ortoo.snode.topic_arrival import TopicArrival
 from ortoo.v1.admin_pb2_grpc import add_AdminServiceServicer_to_server
 from ortoo.v1.consumer_pb2_grpc import add_ConsumerServiceServicer_to_server
@@ -104,6 +105,8 @@ async def open_snode(
         background.spawn("drain", drain())
         background.spawn("directory", watch.run())
         await watch.ready.wait()
+        register(telemetry.metrics, directory, sessions, push_parts.traffic)
+        await parts.enter_async_context(telemetry.open(ready=lambda: server.serving))
         await parts.enter_async_context(server)
         registration = Registration(
             name_server,

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Coroutine, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ortoo.common.background import Background
@@ -22,6 +22,7 @@ from ortoo.snode.offsets import Offsets
 from ortoo.snode.push_flow import Credit, QueueCursor
 from ortoo.snode.push_outbox import Assigned, Closed, Delivery, Event, Opened, PushOutbox
 from ortoo.snode.routes import Queue
+from ortoo.snode.traffic import Traffic
 
 FLUSH_TIMEOUT_S = 4.0
 """How long a queue is kept from its next owner for the sake of acknowledgements that are still being stored."""
@@ -39,6 +40,7 @@ class PushParts:
     background: Background
     clock: Clock
     randomness: Randomness
+    traffic: Traffic = field(default_factory=Traffic)
 
 
 @dataclass(slots=True)
@@ -146,6 +148,8 @@ class PushSession:
     def send(self, delivery: Delivery) -> None:
         """Deliver, at the expense of the client's credit."""
         self._credit.charge(delivery.messages, delivery.size_bytes)
+        if delivery.messages:
+            self._parts.traffic.pushed(delivery.queue.topic, self.group, delivery.messages, delivery.size_bytes)
         self._outbox.deliver(delivery)
 
     async def close(self, reason: CloseReason, message: str) -> None:

@@ -42,6 +42,10 @@ class Sessions:
         self._sessions: dict[str, PushSession] = {}
         self._leaving: dict[str, tuple[asyncio.Task[Any], float]] = {}
 
+    def all(self) -> list[PushSession]:
+        """Every open session."""
+        return list(self._sessions.values())
+
     async def open(
         self, group: str, client_id: str, subscriptions: Sequence[tuple[str, str, str]], *, from_first: bool
     ) -> PushSession:

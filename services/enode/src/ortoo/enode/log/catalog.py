@@ -32,7 +32,7 @@ class Run:
 class QueueLog:
     """One queue: its range, and where its batches lie."""
 
-    __slots__ = ("begin_offset", "end_offset", "key", "next_offset", "rows", "runs", "waiters")
+    __slots__ = ("begin_offset", "bytes_in", "end_offset", "key", "next_offset", "rows", "runs", "waiters")
 
     def __init__(self, key: QueueKey, begin_offset: int = 0, end_offset: int = 0) -> None:
         """An empty queue whose next message gets `end_offset`."""
@@ -42,6 +42,8 @@ class QueueLog:
         """The next offset to be stored, as far as readers may see."""
         self.next_offset = end_offset
         """The next offset to be given out; those below may still be on their way to the disk."""
+        self.bytes_in = 0
+        """What was stored since the store was opened."""
         self.runs: list[Run] = []
         self.rows: Rows | None = None
         """Of the active segment."""
@@ -106,6 +108,7 @@ class Catalog:
             self._active[queue.key] = queue
         rows.append(first_offset, count, position, length, at_ms)
         queue.end_offset = first_offset + count
+        queue.bytes_in += length
 
     def add_slice(self, one: SliceAt) -> None:
         """A slice of a checkpoint in the active segment is durable."""

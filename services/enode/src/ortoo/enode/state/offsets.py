@@ -25,6 +25,11 @@ class Offsets:
         """Groups with an offset in this topic, sorted."""
         return sorted(group for topic, group in self._groups if topic == topic_id)
 
+    def committed(self) -> Iterator[tuple[int, str, Mapping[int, tuple[int, int]]]]:
+        """Topic id, group, and queue id to (next offset, generation), of every group with an offset."""
+        for (topic_id, group), rows in self._groups.items():
+            yield topic_id, group, rows
+
     def generation(self, topic_id: int, group: str, queue_id: int) -> int:
         """The newest generation that committed to this queue; 0 = none."""
         return self._groups.get((topic_id, group), {}).get(queue_id, (0, 0))[1]

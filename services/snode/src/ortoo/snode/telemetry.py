@@ -1,0 +1,68 @@
+"""The snode's metrics: who is connected, what went through, who was evicted."""
+
+from collections import Counter
+
+from ortoo.common.metrics import Metrics
+from ortoo.snode.directory import Directory
+from ortoo.snode.sessions import Sessions
+from ortoo.snode.traffic import Traffic
+
+PAIR = ("topic", "consumer_group")
+
+
+def register(metrics: Metrics, directory: Directory, sessions: Sessions, traffic: Traffic) -> None:
+    """Name what is read. Names beginning with rocketmq_ are those of RocketMQ 5."""
+    _register_pushes(metrics, directory, traffic)
+    _register_sessions(metrics, sessions)
+    metrics.gauge("rocketmq_proxy_up", "Always 1 while the snode runs.", lambda: 1)
+    metrics.gauge(
+        "ortoo_enode_alive",
+        "Whether this snode believes that an enode is alive.",
+        lambda: {(enode.name,): int(enode.alive) for enode in directory.enodes()},
+        labels=("enode",),
+    )
+    metrics.gauge(
+        "ortoo_directory_version", "The version of this snode's copy of the directory.", lambda: directory.version
+    )
+
+
+def _register_pushes(metrics: Metrics, directory: Directory, traffic: Traffic) -> None:
+    def totals(column: int) -> dict[tuple[str, ...], int]:
+        traffic.forget(lambda topic, group: bool(directory.find_topic(topic) and directory.group(group)))
+        return {pair: numbers[column] for pair, numbers in traffic.pushed_totals.items()}
+
+    metrics.counter(
+        "rocketmq_messages_out_total", "Messages delivered in push sessions.", lambda: totals(0), labels=PAIR
+    )
+    metrics.counter(
+        "rocketmq_throughput_out_total", "Bytes delivered in push sessions.", lambda: totals(1), labels=PAIR
+    )
+    metrics.counter("ortoo_pushes_total", "Batches delivered in push sessions.", lambda: totals(2), labels=PAIR)
+
+
+def _register_sessions(metrics: Metrics, sessions: Sessions) -> None:
+    def in_flight() -> dict[tuple[str, ...], int]:
+        counts: Counter[tuple[str, ...]] = Counter()
+        for session in sessions.all():
+            for cursor, _ in session.cursors():
+                if cursor.acknowledged is not None:
+                    counts[cursor.queue.topic, session.group] += max(0, cursor.sent_offset - cursor.acknowledged)
+        return counts
+
+    metrics.gauge(
+        "rocketmq_consumer_connections",
+        "Open push sessions.",
+        lambda: Counter((session.group,) for session in sessions.all()),
+        labels=("consumer_group",),
+    )
+    metrics.gauge(
+        "rocketmq_consumer_inflight_messages",
+        "Messages delivered in push sessions and not acknowledged yet.",
+        in_flight,
+        labels=PAIR,
+    )
+    metrics.counter(
+        "ortoo_slow_consumers_evicted_total",
+        "Push sessions ended because they were slow.",
+        lambda: sessions.evicted_slow,
+    )

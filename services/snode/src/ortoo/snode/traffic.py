@@ -1,0 +1,26 @@
+"""What went through this snode, counted by topic and group."""
+
+from collections.abc import Callable
+
+
+class Traffic:
+    """Running totals; those of deleted topics are dropped when somebody reads."""
+
+    def __init__(self) -> None:
+        """Nothing went through yet."""
+        self.pushed_totals: dict[tuple[str, str], list[int]] = {}
+        """(topic, group) to [messages, bytes, batches] delivered in push sessions."""
+
+    def pushed(self, topic: str, group: str, messages: int, size_bytes: int) -> None:
+        """A batch was handed to a client."""
+        totals = self.pushed_totals.get((topic, group))
+        if totals is None:
+            totals = self.pushed_totals[topic, group] = [0, 0, 0]
+        totals[0] += messages
+        totals[1] += size_bytes
+        totals[2] += 1
+
+    def forget(self, exists: Callable[[str, str], bool]) -> None:
+        """Drop the totals of every (topic, group) that does not exist any more."""
+        for topic, group in [pair for pair in self.pushed_totals if not exists(*pair)]:
+            del self.pushed_totals[topic, group]

@@ -1,0 +1,157 @@
+"""What a running cluster tells Prometheus (E-246)."""
+
+import asyncio
+import contextlib
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from ortoo.client import ConsumerSettings, connect
+from ortoo.common.clock import SystemClock
+from ortoo.common.metrics import Metrics
+from ortoo.common.metrics_text import chunks
+from ortoo.common.randomness import Randomness
+from ortoo.common.record_batch import encode_bodies
+from ortoo.enode.disk import RealDisk
+from ortoo.enode.store import Store, StoreSettings, TopicCopy
+from ortoo.enode.telemetry import register
+from ortoo.testing.cluster import Cluster, open_cluster
+from ortoo.testing.scrape import families, get, scraped
+
+ROLES = ("namesrv", "enode", "snode")
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody has now."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+@pytest.fixture
+async def addresses() -> dict[str, str]:
+    """Where each role is scraped."""
+    return {role: f"127.0.0.1:{port}" for role, port in zip(ROLES, free_ports(3), strict=True)}
+
+
+@pytest.fixture
+async def metered(tmp_path: Path, addresses: dict[str, str]) -> AsyncIterator[Cluster]:
+    """A cluster whose processes serve metrics."""
+    settings = {role: {"metrics_address": address} for role, address in addresses.items()}
+    async with open_cluster(tmp_path, settings=settings) as opened:
+        yield opened
+
+
+async def test_messages_are_counted_on_their_way(metered: Cluster, addresses: dict[str, str]) -> None:
+    """In and out by topic and group, bytes, pushes, sessions, requests by status: by RocketMQ's names (E-246)."""
+    async with connect(metered.address) as mq:
+        await mq.admin.create_topic("t")
+        async with mq.producer("t") as producer:
+            for sending in await producer.send_many([b"x" * 100] * 50):
+                await sending
+        async with mq.consumer("g", "t", ConsumerSettings(from_first=True)) as consumer:
+            seen = 0
+            async for batch in consumer.batches():
+                seen += len(batch.bodies())
+                if seen == 50:
+                    break
+            snode = await scraped(addresses["snode"])
+            pair = (("consumer_group", "g"), ("topic", "t"))
+            assert snode["rocketmq_messages_out_total"] == {pair: 50}
+            assert snode["rocketmq_throughput_out_total"][pair] > 5000
+            assert snode["rocketmq_consumer_connections"] == {(("consumer_group", "g"),): 1}
+            assert snode["ortoo_slow_consumers_evicted_total"] == {(): 0}
+            calls = snode["rocketmq_rpc_latency_count"]
+            create = ("request_code", "ortoo.v1.AdminService/CreateTopic")
+            assert [n for labels, n in calls.items() if create in labels and ("response_code", "OK") in labels] == [1]
+    enode = await scraped(addresses["enode"])
+    assert enode["rocketmq_messages_in_total"] == {(("topic", "t"),): 50}
+    assert enode["rocketmq_consumer_lag_messages"] == {pair: 50}
+    assert enode["rocketmq_consumer_lag_latency"][pair] > 0
+    assert enode["ortoo_writable"] == {(): 1}
+    namesrv = await scraped(addresses["namesrv"])
+    assert namesrv["ortoo_process_alive"][("node_id", "enode-0"), ("node_type", "enode")] == 1
+    assert namesrv["rocketmq_topic_number"] == {(): 1}
+
+
+async def test_refusals_are_counted_by_status(metered: Cluster, addresses: dict[str, str]) -> None:
+    """A request that was refused has its gRPC status as label."""
+    async with connect(metered.address) as mq:
+        for _ in range(3):
+            with pytest.raises(Exception, match="nowhere"):
+                await mq.admin.delete_topic("nowhere")
+    calls = (await scraped(addresses["snode"]))["rocketmq_rpc_latency_count"]
+    found = {dict(labels)["response_code"]: n for labels, n in calls.items() if "DeleteTopic" in str(labels)}
+    assert found == {"NOT_FOUND": 3}
+
+
+async def test_deleted_topic_has_no_series(metered: Cluster, addresses: dict[str, str]) -> None:
+    """After a topic is deleted no process tells of it."""
+    async with connect(metered.address) as mq:
+        await mq.admin.create_topic("t")
+        async with mq.producer("t") as producer, mq.consumer("g", "t", ConsumerSettings(from_first=True)) as consumer:
+            await producer.send(b"hello")
+            async for message in consumer:
+                message.ack()
+                break
+        assert 'topic="t"' in (await get(addresses["enode"], "/metrics")).body.decode()
+        await mq.admin.delete_topic("t")
+    for role in ROLES:
+        async with asyncio.timeout(10):
+            while 'topic="t"' in (await get(addresses[role], "/metrics")).body.decode():
+                await SystemClock().sleep(0.05)
+
+
+async def test_metrics_are_off_unless_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without an address no port is opened for them: the off switch works (E-246)."""
+
+    async def must_not_listen(*_: object, **__: object) -> None:
+        pytest.fail("something listens")
+
+    monkeypatch.setattr(asyncio, "start_server", must_not_listen)
+    async with open_cluster(tmp_path) as cluster, connect(cluster.address) as mq:
+        assert await mq.admin.list_topics() == []
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="NOT CHECKED: promtool is not installed here")
+async def test_every_role_satisfies_prometheus(metered: Cluster, addresses: dict[str, str]) -> None:
+    """Prometheus' own tool reads every role's text."""
+    del metered
+    for role in ROLES:
+        text = (await get(addresses[role], "/metrics")).body
+        command = ["promtool", "check", "metrics"]
+        done = await asyncio.to_thread(subprocess.run, command, input=text, capture_output=True, check=False)
+        complaints = [line for line in done.stderr.decode().splitlines() if "rocketmq_" not in line]
+        assert complaints == [], role
+
+
+async def test_ten_thousand_pairs_are_scraped_quickly(tmp_path: Path) -> None:
+    """10,000 (topic, group) pairs take at most 300 ms and 3 MB."""
+    settings = StoreSettings(segment_bytes=4 << 20, headroom_bytes=0, key_index=False)
+    store = await Store.open(tmp_path, settings=settings, disk=RealDisk(), clock=SystemClock(), randomness=Randomness())
+    async with contextlib.AsyncExitStack() as parts:
+        parts.push_async_callback(store.close)
+        topics = [TopicCopy(n + 1, f"topic-{n:03}", 1, n + 1) for n in range(100)]
+        await store.put_topics(topics)
+        batch = encode_bodies([b"x"] * 10, now_ms=1)
+        await asyncio.gather(*(store.append(topic.topic_id, 0, batch) for topic in topics))
+        await asyncio.gather(
+            *(store.commit_offsets(t.topic_id, f"group-{n:03}", {0: n % 11}) for t in topics for n in range(100))
+        )
+        metrics = Metrics()
+        register(metrics, store, SystemClock())
+        durations, text = [], ""
+        for _ in range(3):
+            begun_s = time.perf_counter()  # noqa: TID251  # a measurement
+            text = "".join(chunks(metrics))
+            durations.append(time.perf_counter() - begun_s)  # noqa: TID251
+    assert len(families(text)["rocketmq_consumer_lag_messages"]) == 10_000
+    assert len(text.encode()) <= 3_000_000
+    assert min(durations) <= 0.3, durations
