@@ -29,8 +29,11 @@ class Cluster:
 
 
 @asynccontextmanager
-async def cluster(folder: Path | None = None) -> AsyncIterator[Cluster]:
-    """Start name server, enode and snode, each a process; stop them and remove their data at the end."""
+async def cluster(folder: Path | None = None, **enode_settings: str) -> AsyncIterator[Cluster]:
+    """Start name server, enode and snode, each a process; stop them and remove their data at the end.
+
+    `enode_settings` are environment variables of the enode, without their prefix.
+    """
     async with AsyncExitStack() as stack:
         if folder is None:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ortoo-bench-")))
@@ -43,6 +46,6 @@ async def cluster(folder: Path | None = None) -> AsyncIterator[Cluster]:
             return process
 
         namesrv = await start("namesrv", DATA_DIR=str(folder / "namesrv"))
-        enode = await start("enode", DATA_DIR=str(folder / "enode"), NAMESRV_ADDRESS=namesrv.address)
+        enode = await start("enode", DATA_DIR=str(folder / "enode"), NAMESRV_ADDRESS=namesrv.address, **enode_settings)
         snode = await start("snode", NAMESRV_ADDRESS=namesrv.address)
         yield Cluster(namesrv, enode, snode, folder)

@@ -32,7 +32,10 @@ def ratio(ours: float, baseline: float) -> float:
 
 
 def main(
-    name: str, method: str, measure: Callable[[argparse.Namespace], Coroutine[Any, Any, Figures]], **options: float
+    name: str,
+    method: str,
+    measure: Callable[[argparse.Namespace], Coroutine[Any, Any, Figures]],
+    **options: float | str | str,
 ) -> None:
     """Run one benchmark from the command line; `options` become flags of their default's type."""
     parser = argparse.ArgumentParser(prog=f"python -m bench.{name}", description=method)

@@ -1,0 +1,113 @@
+"""Whether a busy event loop makes fdatasync slow: the flush thread needs the interpreter after each one."""
+
+import argparse
+import asyncio
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from statistics import median
+
+from bench.percentiles import latency_figures
+from bench.report import Figures, main, ratio
+from bench.stores import TOPIC_ID, open_store, repeated_batches
+from ortoo.enode.app import SWITCH_INTERVAL_S
+from ortoo.enode.disk import RealDisk, RealFile
+
+METHOD = (
+    "one batch after another is appended to a store in this process; every fdatasync is timed in the flush thread, "
+    "until it has the interpreter again: beside an idle event loop, and beside one that always has work, in turns"
+)
+PYTHON_SWITCH_INTERVAL_S = 0.005
+BUSY_STEP_S = 0.0005
+
+
+class TimedFile(RealFile):
+    """A file that notes how long each sync takes."""
+
+    def __init__(self, file: RealFile, durations: list[float]) -> None:
+        """Take over an open file."""
+        vars(self).update(vars(file))
+        self._durations = durations
+
+    def sync_data(self) -> None:
+        """Sync, and note how long it took until the thread runs on."""
+        started = time.perf_counter()
+        super().sync_data()
+        self._durations.append(time.perf_counter() - started)
+
+
+class TimedDisk(RealDisk):
+    """A disk whose files are timed."""
+
+    def __init__(self) -> None:
+        """Nothing was timed yet."""
+        self.durations: list[float] = []
+
+    def open(self, path: Path, *, create: bool = False, writable: bool = True) -> RealFile:
+        """Open a timed file."""
+        return TimedFile(super().open(path, create=create, writable=writable), self.durations)
+
+
+async def measure(options: argparse.Namespace) -> Figures:
+    """Idle and saturated, in turns; then saturated with the switch interval that Python begins with."""
+    disk = TimedDisk()
+    idle: list[float] = []
+    saturated: list[float] = []
+    rounds: list[Figures] = []
+    with tempfile.TemporaryDirectory(prefix="ortoo-bench-") as folder:
+        async with open_store(Path(folder), disk=disk, key_index=False) as store:
+            batch = repeated_batches(1000, 20)(0)
+
+            async def appended(count: int) -> list[float]:
+                disk.durations.clear()
+                for _ in range(count):
+                    await store.append(TOPIC_ID, 0, batch)
+                return list(disk.durations)
+
+            await appended(200)
+            for _ in range(options.rounds):
+                idle_round = await appended(options.appends)
+                busy_round = await _beside_work(lambda: appended(options.appends))
+                rounds.append({"idle": latency_figures(idle_round), "saturated": latency_figures(busy_round)})
+                idle += idle_round
+                saturated += busy_round
+            sys.setswitchinterval(PYTHON_SWITCH_INTERVAL_S)
+            slow = await _beside_work(lambda: appended(options.appends // 4))
+            sys.setswitchinterval(SWITCH_INTERVAL_S)
+    ratios = [one["saturated"]["p99_ms"] / one["idle"]["p99_ms"] for one in rounds]
+    return {
+        "idle": latency_figures(idle),
+        "saturated": latency_figures(saturated),
+        "baselines": {"saturated, with the interpreter's own switch interval of 5 ms": latency_figures(slow)},
+        "ratios": {
+            "p99 beside a saturated loop to idle, median of the rounds": round(median(ratios), 2),
+            "p99 beside a saturated loop to idle, all together": ratio(
+                latency_figures(saturated)["p99_ms"], latency_figures(idle)["p99_ms"]
+            ),
+        },
+        "rounds": rounds,
+    }
+
+
+async def _beside_work(append: Callable[[], Awaitable[list[float]]]) -> list[float]:
+    """Append while two tasks keep the loop busy all the time."""
+    done = False
+
+    async def work() -> None:
+        while not done:
+            until = time.perf_counter() + BUSY_STEP_S
+            while time.perf_counter() < until:
+                pass
+            await asyncio.sleep(0)
+
+    tasks = [asyncio.create_task(work()) for _ in range(2)]
+    durations = await append()
+    done = True
+    await asyncio.gather(*tasks)
+    return durations
+
+
+if __name__ == "__main__":
+    main("flush", METHOD, measure, appends=2000, rounds=5)

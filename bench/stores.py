@@ -1,0 +1,62 @@
+"""Stores in this process, with production settings, filled with known contents."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from bench.workload import Bodies
+from ortoo.common.clock import SystemClock
+from ortoo.common.logs import configure
+from ortoo.common.randomness import Randomness
+from ortoo.common.record_batch import encode_bodies
+from ortoo.common.sealed_batch import SealedBatch
+from ortoo.enode.app import SWITCH_INTERVAL_S
+from ortoo.enode.disk import Disk, RealDisk
+from ortoo.enode.store import Store, StoreSettings, TopicCopy
+
+TOPIC_ID = 1
+QUEUES = 8
+IN_FLIGHT = 16
+DISTINCT_BATCHES = 64
+
+
+@asynccontextmanager
+async def open_store(folder: Path, *, disk: Disk | None = None, **settings: Any) -> AsyncIterator[Store]:
+    """A store with one topic of 8 queues, that keeps everything; closed at the end."""
+    configure(level="error")
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    store = await Store.open(
+        folder,
+        settings=StoreSettings(retention_age_ms=0, **settings),
+        disk=disk or RealDisk(),
+        clock=SystemClock(),
+        randomness=Randomness(),
+    )
+    try:
+        await store.put_topics([TopicCopy(TOPIC_ID, "bench", QUEUES, 1)])
+        yield store
+    finally:
+        await store.close()
+
+
+def repeated_batches(body_bytes: int, messages_per_batch: int) -> Callable[[int], SealedBatch]:
+    """Batches by number; after a while the contents come again, so that making them costs nothing."""
+    bodies = Bodies(body_bytes)
+    made = [encode_bodies(bodies.take(messages_per_batch), now_ms=1) for _ in range(DISTINCT_BATCHES)]
+    return lambda number: made[number % DISTINCT_BATCHES]
+
+
+async def append_all(store: Store, make: Callable[[int], SealedBatch], batches: range) -> None:
+    """Append the batches with these numbers, in turn to all queues, several at a time."""
+    numbers = iter(batches)
+
+    async def lane() -> None:
+        for number in numbers:
+            await store.append(TOPIC_ID, number % QUEUES, make(number))
+
+    async with asyncio.TaskGroup() as lanes:
+        for _ in range(IN_FLIGHT):
+            lanes.create_task(lane())

@@ -1,0 +1,20 @@
+"""A small disk that is filled under load: the short form of `python -m ortoo.testing.full_disk`."""
+
+import warnings
+from pathlib import Path
+
+import pytest
+
+from ortoo.testing.full_disk import NotAllowed, fill
+
+
+async def test_a_disk_filled_under_load_refuses_sends_and_resumes_when_there_is_space(tmp_path: Path) -> None:
+    """E-220, F10: the process lives, refused sends stored nothing, reads and commits go on, sends resume alone."""
+    try:
+        report = await fill(2, 64 << 20, tmp_path)
+    except NotAllowed as error:
+        warnings.warn(f"a full disk was not tested: mounting a tmpfs is not allowed: {error}", stacklevel=1)
+        pytest.skip("mounting a tmpfs is not allowed")
+    assert report.rounds == 2
+    assert report.refused > 2
+    assert report.longest_resume_s < 5
