@@ -11,11 +11,12 @@ from ortoo.common.clock import SystemClock
 from ortoo.common.errors import Invalid, Unavailable
 from ortoo.common.message import Message
 from ortoo.common.message_id import message_id_text
+from ortoo.common.queue_choice import queue_of_group
 from ortoo.common.randomness import Randomness
 from ortoo.snode.directory_watch import DirectoryWatch
 from ortoo.snode.publish_lane import LaneLimits
 from ortoo.snode.publisher import Publisher
-from ortoo.snode.queue_choice import StickyChoice, queue_of_group
+from ortoo.snode.queue_choice import StickyChoice
 from ortoo.snode.routes import Queue, Topic
 from tests.unit.snode.fake_enode import TOPIC, FakeEnode
 

@@ -1,7 +1,7 @@
 """A batch under way: one future, shared by all its messages."""
 
 import asyncio
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -118,21 +118,16 @@ class Sendings:
 
     __slots__ = ("_count", "_runs")
 
-    def __init__(self) -> None:
-        """Start with none."""
-        self._count = 0
-        self._runs: list[tuple[Sending, int]] = []
+    def __init__(self, runs: Sequence[tuple[Sending, int]]) -> None:
+        """Each run is a message and how many lie one after another in one batch from it on."""
+        self._count = sum(count for _, count in runs)
+        self._runs = runs
 
     def __len__(self) -> int:
         return self._count
 
     def __iter__(self) -> Iterator[Sending]:
         return (first.later(place) if place else first for first, count in self._runs for place in range(count))
-
-    def add(self, first: Sending, count: int = 1) -> None:
-        """Add messages that lie one after another in one batch, from `first` on."""
-        self._runs.append((first, count))
-        self._count += count
 
     def __await__(self) -> Generator[Any, None, list[Receipt]]:
         return self._all().__await__()

@@ -32,6 +32,8 @@ class ProduceCall:
         self._unsent: deque[Parcel] = deque()
         self._wake = asyncio.Event()
         self._waiting: dict[int, Parcel] = {}
+        self.has_heard = False
+        """Whether the snode has answered anything: then it works, and a break is no sign of one that does not."""
         self._last_id = 0
         self._heard_s = clock.monotonic_s()
 
@@ -98,6 +100,7 @@ class ProduceCall:
         )
 
     def _hear(self, answer: producer_pb2.ProduceResponse) -> None:
+        self.has_heard = True
         self._heard_s = self._clock.monotonic_s()
         parcel = self._waiting.pop(answer.request_id, None)
         if parcel is None:

@@ -16,10 +16,13 @@ from ortoo.client.routes import Route, query_route
 from ortoo.common.background import Background
 from ortoo.common.batch_builder import BatchBuilder
 from ortoo.common.compression import Codec
-from ortoo.common.errors import Invalid, OrtooError, Overloaded, Unavailable
+from ortoo.common.errors import Invalid, NotFound, OrtooError, Overloaded, Unavailable
+from ortoo.common.logs import get_logger
 from ortoo.common.message import NO_RARE_FIELDS, Message
 from ortoo.common.record_batch import encode
 from ortoo.common.sealed_batch import RECORDS_BYTES_MAX, SealedBatch
+
+_log = get_logger("producer")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +64,7 @@ class Producer:
         self._bytes = 0
         self._pause = False
         self._wanted = asyncio.Event()
+        self._route_doubted = asyncio.Event()
         self._room = asyncio.Event()
         self._settled = asyncio.Event()
         self._failed: OrtooError | None = None
@@ -73,6 +77,7 @@ class Producer:
         self._background.spawn("conversation", self._converse())
         self._background.every("deadlines", 1.0, self._give_up_late, clock=self._clock)
         self._background.every("route", self._settings.route_interval_ms / 1000, self._refresh_route, clock=self._clock)
+        self._background.spawn("doubts", self._refresh_doubted_route())
         return self
 
     async def __aexit__(
@@ -106,7 +111,7 @@ class Producer:
 
     async def send_many(self, messages: Iterable[Message | bytes]) -> Sendings:
         """Take many messages, waiting while too much is under way; await the answer, or `flush`, for the outcome."""
-        sendings = Sendings()
+        runs: list[tuple[Sending, int]] = []
         source = iter(messages)
         while chunk := [Message(m) if type(m) is bytes else m for m in islice(source, _CHUNK_MESSAGES)]:
             while chunk:
@@ -115,8 +120,8 @@ class Producer:
                     self._pause = False
                     await self._clock.sleep(0)
                     await self._wait_for_room()
-                chunk = chunk[self._take_some(chunk, sendings) :]  # type: ignore[arg-type]
-        return sendings
+                chunk = chunk[self._take_some(chunk, runs) :]  # type: ignore[arg-type]
+        return Sendings(runs)
 
     async def flush(self) -> None:
         """Wait until every message taken so far has its outcome. Errors: the first failure since the last flush."""
@@ -145,12 +150,12 @@ class Producer:
         lane.taken = row + 1
         return Sending(parcel, row, rare.message_id)
 
-    def _take_some(self, messages: Sequence[Message], sendings: Sendings) -> int:
-        """Take messages from the front, at least one, and return how many."""
+    def _take_some(self, messages: Sequence[Message], runs: list[tuple[Sending, int]]) -> int:
+        """Take messages from the front and note them in `runs`; return how many."""
         if self._closed:
             raise Invalid("the producer is closed; make a new one")
         if messages[0].rare is not NO_RARE_FIELDS:
-            sendings.add(self._take(messages[0]))
+            runs.append((self._take(messages[0]), 1))
             return 1
         lane = self._sticky
         count = lane.builder.extend(messages)
@@ -159,7 +164,7 @@ class Producer:
             return 0
         if lane.open is None:
             lane.open = self._new_parcel(lane)
-        sendings.add(Sending(lane.open, lane.taken, None), count)
+        runs.append((Sending(lane.open, lane.taken, None), count))
         lane.taken += count
         return count
 
@@ -236,6 +241,8 @@ class Producer:
             return  # its time was over before its answer came
         lane = self._lanes[parcel.queue]
         account = lane.account
+        if isinstance(error, NotFound | Unavailable):
+            self._route_doubted.set()
         if error is None:
             lane.attempt = 0
             account.stored(parcel)
@@ -273,11 +280,10 @@ class Producer:
             call = self._call = ProduceCall(self._connection.channel(), address, self._answered, clock=self._clock)
             for lane in self._lanes.values():
                 self._pump(lane)
-            began_s = self._clock.monotonic_s()
             await call.run()
             self._call = None
             self._connection.failed(address)
-            attempt = 0 if self._clock.monotonic_s() - began_s > _SETTLED_S else attempt + 1
+            attempt = 0 if call.has_heard else attempt + 1
             for lane in self._lanes.values():
                 lane.account.connection_lost()
             await self._clock.sleep(self._connection.backoff.delay_s(attempt, self._connection.randomness))
@@ -295,6 +301,19 @@ class Producer:
 
     async def _refresh_route(self) -> None:
         self._route = await query_route(self._connection, self._topic)
+        if self._sticky.open is None and self._sticky.queue not in self._route.writable:
+            self._move_on()
+
+    async def _refresh_doubted_route(self) -> None:
+        """Ask again, once a second at most, when a queue was not found or its enode did not answer."""
+        while True:
+            await self._route_doubted.wait()
+            self._route_doubted.clear()
+            try:
+                await self._refresh_route()
+            except OrtooError as error:
+                _log.warning("the route is not known now", topic=self._topic, reason=str(error))
+            await self._clock.sleep(_ROUTE_DOUBT_S)
 
     async def _wait_for_room(self) -> None:
         while self._bytes > self._settings.memory_bytes_max:
@@ -342,5 +361,5 @@ class _Lane:
                 parcel.fail(error)
 
 
-_SETTLED_S = 5.0
 _CHUNK_MESSAGES = 1024
+_ROUTE_DOUBT_S = 1.0

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from ortoo.client.connection import Connection
 from ortoo.client.place import Queue
 from ortoo.common.errors import NotFound
-from ortoo.common.sealed_batch import crc32c
+from ortoo.common.queue_choice import queue_of_group
 from ortoo.v1 import producer_pb2
 from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
 
@@ -16,11 +16,14 @@ class Route:
 
     topic_id: int
     writable: tuple[Queue, ...]
+    """Those that take messages now."""
     readable: tuple[Queue, ...]
+    placed: tuple[Queue, ...] = ()
+    """All that take messages when their enode is there."""
 
     def queue_of_group(self, message_group: str) -> Queue:
-        """The queue of a message group: the same at every producer while the writable queues stay the same."""
-        return self.writable[crc32c(message_group.encode()) % len(self.writable)]
+        """The queue of a message group: the same at every producer, whichever enodes are away."""
+        return queue_of_group(message_group, self.placed or self.writable)
 
 
 async def query_route(connection: Connection, topic: str) -> Route:
@@ -31,6 +34,7 @@ async def query_route(connection: Connection, topic: str) -> Route:
         answer.topic.topic_id,
         tuple(sorted(Queue(q.topic, q.enode, q.queue_id) for q in answer.writable_queues)),
         tuple(sorted(Queue(q.topic, q.enode, q.queue_id) for q in answer.readable_queues)),
+        tuple(sorted(Queue(topic, p.enode, i) for p in answer.topic.placements for i in range(p.write_queue_count))),
     )
     if not route.writable:
         raise NotFound(

@@ -10,6 +10,7 @@ from ortoo.common.clock import Clock
 from ortoo.common.errors import Invalid, Unavailable
 from ortoo.common.message import Message
 from ortoo.common.message_id import message_id_text
+from ortoo.common.queue_choice import queue_of_group
 from ortoo.common.randomness import Randomness
 from ortoo.common.record_batch import encoded_bytes_bound
 from ortoo.common.sealed_batch import MESSAGES_MAX, RECORDS_BYTES_MAX
@@ -17,7 +18,7 @@ from ortoo.snode.directory import Directory, check_writable
 from ortoo.snode.directory_watch import DirectoryWatch
 from ortoo.snode.enode_links import EnodeLinks
 from ortoo.snode.publish_lane import BATCH_BYTES, LaneLimits, PublishLane
-from ortoo.snode.queue_choice import StickyChoice, queue_of_group
+from ortoo.snode.queue_choice import StickyChoice
 from ortoo.snode.routes import Queue, Topic
 
 LANES_MAX = 20_000

@@ -1,14 +1,8 @@
-"""Which queue a message goes to, decided without I/O."""
+"""Which queue a message without a message group goes to, decided without I/O."""
 
 from collections.abc import Sequence
 
-from ortoo.common.sealed_batch import crc32c
 from ortoo.snode.routes import Queue
-
-
-def queue_of_group(message_group: str, queues: Sequence[Queue]) -> Queue:
-    """The queue of a message group: the same for ever while the topic's write queues (sorted) stay the same."""
-    return queues[crc32c(message_group.encode()) % len(queues)]
 
 
 class StickyChoice:
