@@ -1,4 +1,4 @@
-"""Generates `ortoo.v1` from protos/; `--check` only compares. Run by `make protos` and `make protos-check`."""
+"""Generates `ortoo.v1` and `apache.rocketmq.v2` from protos/; `--check` only compares. Run by `make protos` and `make protos-check`."""
 
 import filecmp
 import shutil
@@ -11,7 +11,7 @@ from grpc_tools import protoc
 ROOT = Path(__file__).resolve().parents[2]
 PROTOS = ROOT / "protos"
 OUTPUT = ROOT / "libs/wire/src"
-PACKAGES = ("ortoo/v1",)
+PACKAGES = ("apache/rocketmq/v2", "ortoo/v1")
 
 
 def generate(output: Path) -> None:

@@ -15,12 +15,14 @@ def check_address(text: str, field: str) -> None:
         raise Invalid(f"{text!r}; expected host:port", field=field)
 
 
-def check_advertised(text: str, listen_address: str = "", *, who: str = "others") -> None:
+def check_advertised(
+    text: str, listen_address: str = "", *, who: str = "others", field: str = "advertised_address"
+) -> None:
     """Raise Invalid unless `who` can reach the process: by its `advertised_address`, else by its listen address."""
     if text:
-        check_address(text, "advertised_address")
+        check_address(text, field)
         if text.endswith(":0"):
-            raise Invalid("port 0 cannot be reached; give the real one", field="advertised_address")
+            raise Invalid("port 0 cannot be reached; give the real one", field=field)
     elif listen_address.startswith(("0.0.0.0:", "[::]:")):
         raise Invalid(
             f"listening on {listen_address}, but {who} need an address to reach this process; give host:port",

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
+from apache.rocketmq.v2.service_pb2_grpc import add_MessagingServiceServicer_to_server
 from ortoo.common.background import Background
 from ortoo.common.clock import Clock, SystemClock
 from ortoo.common.grpc_channels import Channels
@@ -27,7 +28,9 @@ from ortoo.snode.publisher import Publisher
 from ortoo.snode.push_session import PushParts
 from ortoo.snode.reading import Reading
 from ortoo.snode.registration import Registration
-from ortoo.snode.rpc import admin, consumer, producer
+from ortoo.snode.rocketmq.gateway import make_gateway
+from ortoo.snode.rocketmq.route import endpoints_of
+from ortoo.snode.rpc import admin, consumer, producer, rocketmq
 from ortoo.snode.rpc.long_calls import LongCalls
 from ortoo.snode.sessions import Sessions
 from ortoo.snode.settings import Settings
@@ -36,6 +39,8 @@ from ortoo.snode.topic_arrival import TopicArrival
 from ortoo.v1.admin_pb2_grpc import add_AdminServiceServicer_to_server
 from ortoo.v1.consumer_pb2_grpc import add_ConsumerServiceServicer_to_server
 from ortoo.v1.producer_pb2_grpc import add_ProducerServiceServicer_to_server
+
+PRESENCE_SWEEP_S = 10.0
 
 
 @contextlib.asynccontextmanager
@@ -74,7 +79,8 @@ async def open_snode(
         groups = ConsumerGroups(directory, LocalMembership(clock))
         watch.on_topics(groups.topics_changed)
         reading = Reading(watch, enodes)
-        push_parts = PushParts(directory, enodes, Offsets(enodes), groups, background, clock, randomness)
+        offsets = Offsets(enodes)
+        push_parts = PushParts(directory, enodes, offsets, groups, background, clock, randomness)
         sessions = Sessions(push_parts, watch, name_server, clock=clock, expiry_s=settings.session_expiry_s)
         publisher = Publisher(
             directory, watch, enodes, background, LaneLimits(timeout_s), clock=clock, randomness=randomness
@@ -85,12 +91,25 @@ async def open_snode(
         arrival = TopicArrival(watch, enodes, clock=clock)
         lag = Lag(watch, enodes, reading)
         operating = admin.AdminService(directory, name_server, arrival, reading, lag, long_calls)  # type: ignore[abstract]
+        gateway = make_gateway(
+            directory,
+            watch,
+            enodes,
+            offsets,
+            publisher,
+            background,
+            advertised_address=settings.rocketmq_advertised_address,
+            clock=clock,
+            randomness=randomness,
+        )
+        messaging = rocketmq.MessagingService(gateway)  # type: ignore[abstract]
         server = GrpcServer(
             settings.listen_address,
             [
                 (producer.NAME, lambda grpc_server: add_ProducerServiceServicer_to_server(producing, grpc_server)),
                 (consumer.NAME, lambda grpc_server: add_ConsumerServiceServicer_to_server(consuming, grpc_server)),
                 (admin.NAME, lambda grpc_server: add_AdminServiceServicer_to_server(operating, grpc_server)),
+                (rocketmq.NAME, lambda grpc_server: add_MessagingServiceServicer_to_server(messaging, grpc_server)),
             ],
             outermost=[telemetry.calls],
             grace_s=settings.stop_grace_s,
@@ -99,6 +118,7 @@ async def open_snode(
         async def drain() -> None:
             await server.draining.wait()
             producing.drain()
+            gateway.drain()
             long_calls.end()
             await sessions.close_all(CloseReason.SHUTDOWN, "this snode stops; open the session at another one")
 
@@ -108,6 +128,7 @@ async def open_snode(
         register(telemetry.metrics, directory, sessions, push_parts.traffic)
         await parts.enter_async_context(telemetry.open(ready=lambda: server.serving))
         await parts.enter_async_context(server)
+        gateway.routing.own = endpoints_of(settings.advertised_address or server.address)
         registration = Registration(
             name_server,
             settings.name,
@@ -122,6 +143,7 @@ async def open_snode(
         announcing: asyncio.Task[None] = background.spawn("registration", registration.run())
         parts.callback(announcing.cancel)  # else it would take back a lease that was just left
         background.every("sweep", settings.sweep_interval_s, sessions.sweep, clock=clock)
+        background.every("sweep clients", PRESENCE_SWEEP_S, gateway.presence.sweep, clock=clock)
         yield Running(
             settings.name, server.address, reload=lambda new: name_server.servers.replace(new.namesrv_address)
         )

@@ -26,6 +26,8 @@ class Settings:
     """host:port to serve clients on; port 0 takes any free one."""
     advertised_address: str = ""
     """host:port where clients reach this snode. Empty = the listen address."""
+    rocketmq_advertised_address: str = ""
+    """host:port that RocketMQ's clients are told. Empty = each is told the address by which it reached this snode."""
     namesrv_address: str = "127.0.0.1:8071"
     """host:port of the name server, several of one cluster separated by `;`."""
     enode_timeout_ms: int = 3_000
@@ -53,6 +55,7 @@ class Settings:
         if self.metrics_address:
             check_address(self.metrics_address, "metrics_address")
         check_advertised(self.advertised_address)
+        check_advertised(self.rocketmq_advertised_address, field="rocketmq_advertised_address")
         for name, low, high in (
             ("enode_timeout_ms", 10, 600_000),
             ("enode_in_flight_bytes", 8 << 20, 16 << 30),

@@ -1,0 +1,51 @@
+"""Who calls: what a client says of itself with every call."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+
+from apache.rocketmq.v2.definition_pb2 import Code
+from ortoo.snode.rocketmq.codes import Refused
+
+CLIENT_ID_BYTES_MAX = 512
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The metadata of one call. Texts may be empty; none of them is trusted to be well formed."""
+
+    client_id: str
+    language: str = ""
+    """As the client spells it: `HTTP` is Node.js."""
+    client_version: str = ""
+    namespace: str = ""
+    remaining_s: float | None = None
+    """How long the client waits for the answer; None = for ever."""
+    peer: str = ""
+    """Where the call comes from, as host:port."""
+
+
+def caller_of(context: Context) -> Caller:
+    """Read a call's metadata. Errors: Refused with CLIENT_ID_REQUIRED."""
+    said = {str(key): value for key, value in context.invocation_metadata() or () if isinstance(value, str)}
+    client_id = said.get("x-mq-client-id", "").strip()
+    if not client_id:
+        raise Refused(Code.CLIENT_ID_REQUIRED, "the header x-mq-client-id is missing; every call needs it")
+    if len(client_id) > CLIENT_ID_BYTES_MAX:
+        raise Refused(Code.BAD_REQUEST, f"the client id has {len(client_id)} characters; {CLIENT_ID_BYTES_MAX} fit")
+    return Caller(
+        client_id,
+        said.get("x-mq-language", ""),
+        said.get("x-mq-client-version", ""),
+        said.get("x-mq-namespace", ""),
+        context.time_remaining(),
+        _host_and_port(context.peer()),
+    )
+
+
+def _host_and_port(peer: str) -> str:
+    """GRPC writes `ipv4:127.0.0.1:5000` and `ipv6:%5B::1%5D:5000`."""
+    _, _, address = peer.partition(":")
+    return address.replace("%5B", "[").replace("%5D", "]")

@@ -1,0 +1,150 @@
+"""Who is there: clients by their id, alive as long as they say something, whether or not their telemetry stream is up.
+
+A client that keeps quiet about its settings after a server's restart is served all the same; what is known of it is
+for transaction checks, for commands and for people.
+"""
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass, field
+
+from apache.rocketmq.v2.definition_pb2 import ClientType, Settings
+from apache.rocketmq.v2.service_pb2 import TelemetryCommand
+from ortoo.common.errors import Overloaded
+
+EXPIRY_S = 120.0
+CLIENTS_MAX = 50_000
+COMMANDS_MAX = 1024
+
+
+class CommandStream:
+    """What waits to be told to one client on its telemetry stream."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[TelemetryCommand] = deque()
+        self._changed = asyncio.Event()
+        self._ended = False
+        self.error: Exception | None = None
+        """Why the stream ends, if it ends badly."""
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether nothing more can be said."""
+        return self._ended
+
+    def say(self, command: TelemetryCommand) -> None:
+        """Tell the client something. Errors: Overloaded when it does not listen."""
+        if len(self._waiting) >= COMMANDS_MAX:
+            raise Overloaded(f"{COMMANDS_MAX} commands wait for a client that does not read them")
+        self._waiting.append(command)
+        self._changed.set()
+
+    def end(self, error: Exception | None = None) -> None:
+        """Nothing more comes."""
+        self._ended, self.error = True, self.error or error
+        self._changed.set()
+
+    async def next(self) -> TelemetryCommand | None:
+        """The next command; None at the end."""
+        while not self._waiting:
+            if self._ended:
+                return None
+            self._changed.clear()
+            await self._changed.wait()
+        return self._waiting.popleft()
+
+
+@dataclass(slots=True)
+class Client:
+    """One client."""
+
+    client_id: str
+    language: str = ""
+    client_version: str = ""
+    peer: str = ""
+    client_type: ClientType.ValueType = ClientType.CLIENT_TYPE_UNSPECIFIED
+    group: str = ""
+    settings: Settings | None = None
+    publishes: set[str] = field(default_factory=set)
+    """Topics it sends to; also the names of its producer groups."""
+    seen_at_s: float = 0.0
+    stream: CommandStream | None = None
+    """The newest telemetry stream: where commands go."""
+
+
+class Clients:
+    """All clients of this snode."""
+
+    def __init__(self) -> None:
+        self._clients: dict[str, Client] = {}
+        self._producers: dict[str, dict[str, None]] = {}
+        self._turn = 0
+
+    def seen(self, client_id: str, now_s: float, *, language: str = "", version: str = "", peer: str = "") -> Client:
+        """A client said something. Errors: Overloaded."""
+        client = self._clients.get(client_id)
+        if client is None:
+            if len(self._clients) >= CLIENTS_MAX:
+                raise Overloaded(f"{CLIENTS_MAX} clients are connected to this snode; connect to another one")
+            client = self._clients[client_id] = Client(client_id)
+        client.seen_at_s = now_s
+        client.language = language or client.language
+        client.client_version = version or client.client_version
+        client.peer = peer or client.peer
+        return client
+
+    def get(self, client_id: str) -> Client | None:
+        """A client, if it is there."""
+        return self._clients.get(client_id)
+
+    def publishes(self, client: Client, topics: set[str]) -> None:
+        """The client is a producer of these topics as well."""
+        for topic in topics - client.publishes:
+            self._producers.setdefault(topic, {})[client.client_id] = None
+        client.publishes |= topics
+
+    def producer_of(self, topic: str) -> Client | None:
+        """A producer of a topic that listens to commands; another one each time."""
+        listening = [
+            client
+            for client_id in self._producers.get(topic, ())
+            if (client := self._clients[client_id]).stream is not None
+        ]
+        if not listening:
+            return None
+        self._turn += 1
+        return listening[self._turn % len(listening)]
+
+    def produced_topics(self) -> set[str]:
+        """All topics that some client sends to."""
+        return set(self._producers)
+
+    def members(self, group: str) -> list[Client]:
+        """The consumers of a group, by client id."""
+        found = [client for client in self._clients.values() if group and client.group == group]
+        return sorted(found, key=lambda client: client.client_id)
+
+    def leave(self, client_id: str) -> Client | None:
+        """The client is gone; None if it was not there."""
+        client = self._clients.pop(client_id, None)
+        if client is None:
+            return None
+        for topic in client.publishes:
+            producers = self._producers[topic]
+            producers.pop(client_id, None)
+            if not producers:
+                del self._producers[topic]
+        if client.stream is not None:
+            client.stream.end()
+        return client
+
+    def expired(self, now_s: float) -> list[Client]:
+        """Take out those that have been silent for too long."""
+        silent = [c.client_id for c in self._clients.values() if now_s - c.seen_at_s > EXPIRY_S]
+        return [client for client_id in silent if (client := self.leave(client_id)) is not None]
+
+    def end_streams(self) -> None:
+        """End every telemetry stream."""
+        for client in self._clients.values():
+            if client.stream is not None:
+                client.stream.end()

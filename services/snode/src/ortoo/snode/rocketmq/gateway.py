@@ -1,0 +1,61 @@
+"""The gateway's parts, made from what the snode has."""
+
+from dataclasses import dataclass
+
+from ortoo.common.background import Background
+from ortoo.common.clock import Clock
+from ortoo.common.randomness import Randomness
+from ortoo.snode.directory import Directory
+from ortoo.snode.directory_watch import DirectoryWatch
+from ortoo.snode.enode_links import EnodeLinks
+from ortoo.snode.offsets import Offsets
+from ortoo.snode.publisher import Publisher
+from ortoo.snode.rocketmq.clients import Clients
+from ortoo.snode.rocketmq.offsets import QueueOffsets
+from ortoo.snode.rocketmq.presence import Presence
+from ortoo.snode.rocketmq.results import Results
+from ortoo.snode.rocketmq.routing import Routing
+from ortoo.snode.rocketmq.sending import Sending
+from ortoo.snode.rocketmq.telemetry import Telemetry
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """One part for each concern of the protocol."""
+
+    clients: Clients
+    routing: Routing
+    presence: Presence
+    sending: Sending
+    offsets: QueueOffsets
+    telemetry: Telemetry
+    results: Results
+
+    def drain(self) -> None:
+        """End the telemetry streams; their clients connect to another snode."""
+        self.clients.end_streams()
+
+
+def make_gateway(
+    directory: Directory,
+    watch: DirectoryWatch,
+    links: EnodeLinks,
+    offsets: Offsets,
+    publisher: Publisher,
+    background: Background,
+    *,
+    advertised_address: str,
+    clock: Clock,
+    randomness: Randomness,
+) -> Gateway:
+    """Put the parts together."""
+    clients, results = Clients(), Results(randomness)
+    return Gateway(
+        clients,
+        Routing(watch, advertised_address),
+        Presence(clients, clock),
+        Sending(watch, publisher, clients, clock),
+        QueueOffsets(watch, links, offsets),
+        Telemetry(clients, directory, results, background, clock),
+        results,
+    )

@@ -1,0 +1,48 @@
+"""Heartbeats, departures and expiry of clients."""
+
+from apache.rocketmq.v2.service_pb2 import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    NotifyClientTerminationRequest,
+    NotifyClientTerminationResponse,
+)
+from ortoo.common.clock import Clock
+from ortoo.snode.rocketmq.caller import Caller
+from ortoo.snode.rocketmq.clients import Clients
+from ortoo.snode.rocketmq.codes import ok
+from ortoo.snode.rocketmq.names import group_name
+from ortoo.snode.rocketmq.settings_reply import CONSUMER_TYPES
+
+
+class Presence:
+    """Heartbeat and NotifyClientTermination."""
+
+    def __init__(self, clients: Clients, clock: Clock) -> None:
+        self._clients = clients
+        self._clock = clock
+
+    async def heartbeat(self, caller: Caller, request: HeartbeatRequest) -> HeartbeatResponse:
+        """A client lives; after a restart of the server this is how it is known again. Errors: Refused."""
+        is_consumer = request.client_type in CONSUMER_TYPES
+        group = group_name(request.group) if is_consumer else ""
+        client = self._clients.seen(
+            caller.client_id,
+            self._clock.monotonic_s(),
+            language=caller.language,
+            version=caller.client_version,
+            peer=caller.peer,
+        )
+        client.client_type = request.client_type
+        client.group = group or client.group
+        return HeartbeatResponse(status=ok())
+
+    async def leave(self, caller: Caller, request: NotifyClientTerminationRequest) -> NotifyClientTerminationResponse:
+        """A client goes; one that is not known may go as well. Errors: Refused."""
+        if request.HasField("group") and request.group.name:
+            group_name(request.group)
+        self._clients.leave(caller.client_id)
+        return NotifyClientTerminationResponse(status=ok())
+
+    async def sweep(self) -> None:
+        """Let those go that have been silent for too long."""
+        self._clients.expired(self._clock.monotonic_s())

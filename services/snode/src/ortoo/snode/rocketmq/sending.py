@@ -1,0 +1,65 @@
+"""Sends: each message checked and typed, stored durably, answered with an entry of its own."""
+
+from collections.abc import Sequence
+
+from apache.rocketmq.v2 import definition_pb2
+from apache.rocketmq.v2.definition_pb2 import Code, MessageType
+from apache.rocketmq.v2.service_pb2 import SendMessageRequest, SendMessageResponse, SendResultEntry
+from ortoo.common.clock import Clock
+from ortoo.common.sealed_batch import MESSAGES_MAX
+from ortoo.snode.directory_watch import DirectoryWatch
+from ortoo.snode.publisher import Publisher
+from ortoo.snode.rocketmq.caller import Caller
+from ortoo.snode.rocketmq.clients import Clients
+from ortoo.snode.rocketmq.codes import Refused, ok
+from ortoo.snode.rocketmq.messages import Sent, sent_of
+from ortoo.snode.rocketmq.names import topic_name
+from ortoo.snode.rocketmq.route import MIXED
+from ortoo.snode.routes import Topic
+
+
+class Sending:
+    """SendMessage."""
+
+    def __init__(self, watch: DirectoryWatch, publisher: Publisher, clients: Clients, clock: Clock) -> None:
+        self._watch = watch
+        self._publisher = publisher
+        self._clients = clients
+        self._clock = clock
+
+    async def send(self, caller: Caller, request: SendMessageRequest) -> SendMessageResponse:
+        """Store all messages or none of them. Errors: Refused; those of the publisher."""
+        topic = await self._watch.topic(_one_topic(request.messages))
+        now_ms = self._clock.now_ms()
+        sent = [sent_of(message, at, now_ms, caller.peer) for at, message in enumerate(request.messages)]
+        _check_types(topic, sent)
+        client = self._clients.seen(caller.client_id, self._clock.monotonic_s(), language=caller.language)
+        self._clients.publishes(client, {topic.name})
+        receipts = await self._publisher.publish(topic.name, [one.message for one in sent], None)
+        entries = [
+            SendResultEntry(status=ok(), message_id=receipt.message_id, offset=receipt.offset) for receipt in receipts
+        ]
+        return SendMessageResponse(status=ok(), entries=entries)
+
+
+def _one_topic(messages: Sequence[definition_pb2.Message]) -> str:
+    if not 1 <= len(messages) <= MESSAGES_MAX:
+        raise Refused(Code.MESSAGE_CORRUPTED, f"{len(messages)} messages; send 1 to {MESSAGES_MAX} at once")
+    name = topic_name(messages[0].topic)
+    for at, message in enumerate(messages):
+        if message.topic.name != name:
+            raise Refused(
+                Code.MESSAGE_CORRUPTED,
+                f"messages[{at}] is for topic {message.topic.name!r}, messages[0] for {name!r}; send one topic a call",
+            )
+    return name
+
+
+def _check_types(topic: Topic, sent: Sequence[Sent]) -> None:
+    for at, one in enumerate(sent):
+        if one.message_type not in MIXED:
+            kind = MessageType.Name(one.message_type)
+            raise Refused(
+                Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
+                f"messages[{at}] is {kind}, which topic {topic.name} does not take",
+            )

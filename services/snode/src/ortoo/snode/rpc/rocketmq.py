@@ -1,0 +1,133 @@
+"""apache.rocketmq.v2.MessagingService: each call read, passed to the gateway and answered in the protocol's words."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Protocol, TypeVar
+
+import grpc
+
+from apache.rocketmq.v2 import service_pb2, service_pb2_grpc
+from apache.rocketmq.v2.definition_pb2 import Code, Status
+from apache.rocketmq.v2.service_pb2 import TelemetryCommand
+from ortoo.common.errors import Invalid, OrtooError
+from ortoo.common.logs import get_logger
+from ortoo.snode.rocketmq.caller import Caller, caller_of
+from ortoo.snode.rocketmq.codes import Refused, status_of
+from ortoo.snode.rocketmq.gateway import Gateway
+
+NAME = service_pb2.DESCRIPTOR.services_by_name["MessagingService"].full_name
+Context = grpc.aio.ServicerContext[Any, Any]
+_log = get_logger("rocketmq")
+
+
+class Answer(Protocol):
+    """Every answer of the protocol carries a status."""
+
+    @property
+    def status(self) -> Status:
+        """How the call ended."""
+
+
+A = TypeVar("A", bound=Answer)
+
+
+class MessagingService(service_pb2_grpc.MessagingServiceServicer):
+    """What RocketMQ's official clients call. A business error is a status in the answer, never gRPC's."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+
+    async def QueryRoute(
+        self, request: service_pb2.QueryRouteRequest, context: Context
+    ) -> service_pb2.QueryRouteResponse:
+        """The queues of a topic."""
+        return await _answered(
+            context, service_pb2.QueryRouteResponse, lambda caller: self._gateway.routing.route(caller, request)
+        )
+
+    async def Heartbeat(self, request: service_pb2.HeartbeatRequest, context: Context) -> service_pb2.HeartbeatResponse:
+        """Keep a client registered."""
+        return await _answered(
+            context, service_pb2.HeartbeatResponse, lambda caller: self._gateway.presence.heartbeat(caller, request)
+        )
+
+    async def SendMessage(
+        self, request: service_pb2.SendMessageRequest, context: Context
+    ) -> service_pb2.SendMessageResponse:
+        """Send; durable when it answers OK."""
+        return await _answered(
+            context, service_pb2.SendMessageResponse, lambda caller: self._gateway.sending.send(caller, request)
+        )
+
+    async def QueryAssignment(
+        self, request: service_pb2.QueryAssignmentRequest, context: Context
+    ) -> service_pb2.QueryAssignmentResponse:
+        """What a push consumer receives from."""
+        return await _answered(
+            context, service_pb2.QueryAssignmentResponse, lambda caller: self._gateway.routing.assign(caller, request)
+        )
+
+    async def PullMessage(
+        self, request: service_pb2.PullMessageRequest, context: Context
+    ) -> AsyncIterator[service_pb2.PullMessageResponse]:
+        """Read from an offset."""
+        try:
+            async for frame in self._gateway.offsets.pull(caller_of(context), request):
+                yield frame
+        except Exception as error:
+            yield service_pb2.PullMessageResponse(status=_status(error))
+
+    async def UpdateOffset(
+        self, request: service_pb2.UpdateOffsetRequest, context: Context
+    ) -> service_pb2.UpdateOffsetResponse:
+        """Commit an offset."""
+        return await _answered(
+            context, service_pb2.UpdateOffsetResponse, lambda _: self._gateway.offsets.update(request)
+        )
+
+    async def GetOffset(self, request: service_pb2.GetOffsetRequest, context: Context) -> service_pb2.GetOffsetResponse:
+        """The group's committed offset."""
+        return await _answered(context, service_pb2.GetOffsetResponse, lambda _: self._gateway.offsets.get(request))
+
+    async def QueryOffset(
+        self, request: service_pb2.QueryOffsetRequest, context: Context
+    ) -> service_pb2.QueryOffsetResponse:
+        """An offset of a queue."""
+        return await _answered(context, service_pb2.QueryOffsetResponse, lambda _: self._gateway.offsets.query(request))
+
+    async def Telemetry(
+        self, request_iterator: AsyncIterator[TelemetryCommand], context: Context
+    ) -> AsyncIterator[TelemetryCommand]:
+        """Settings and commands, for as long as the client lives."""
+        await context.send_initial_metadata(())  # the Rust client waits for it before it says anything
+        try:
+            caller = caller_of(context)
+        except Refused as refused:
+            yield TelemetryCommand(status=status_of(refused))
+            raise Invalid(refused.message, field="x-mq-client-id") from None
+        async for command in self._gateway.telemetry.converse(caller, request_iterator):
+            yield command
+
+    async def NotifyClientTermination(
+        self, request: service_pb2.NotifyClientTerminationRequest, context: Context
+    ) -> service_pb2.NotifyClientTerminationResponse:
+        """Leave in good order."""
+        return await _answered(
+            context,
+            service_pb2.NotifyClientTerminationResponse,
+            lambda caller: self._gateway.presence.leave(caller, request),
+        )
+
+
+async def _answered(context: Context, answer: Callable[..., A], call: Callable[[Caller], Awaitable[A]]) -> A:
+    """The answer of `call`, or one that says in its status why there is none."""
+    try:
+        return await call(caller_of(context))
+    except Exception as error:
+        return answer(status=_status(error))
+
+
+def _status(error: Exception) -> Status:
+    if isinstance(error, Refused | OrtooError):
+        return status_of(error)
+    _log.error("a call of the protocol met a defect", exc_info=error)
+    return Status(code=Code.INTERNAL_SERVER_ERROR, message="a defect was met; the snode's log has it")
