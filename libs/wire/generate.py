@@ -1,4 +1,4 @@
-"""Generates `ortoo.v1` and `apache.rocketmq.v2` from protos/; `--check` only compares. Run by `make protos` and `make protos-check`."""
+"""Generates libs/wire from protos/; `--check` only compares. Run by `make protos` and `make protos-check`."""
 
 import filecmp
 import shutil

@@ -24,10 +24,10 @@ def test_a_transaction_is_asked_of_a_producer_that_listens_and_of_another_one_ea
     """A producer whose stream is down cannot be asked; those that listen take turns."""
     clients = Clients()
     for name in "abc":
-        client = clients.seen(name, 0.0)
-        clients.publishes(client, {"t"})
+        producer = clients.seen(name, 0.0)
+        clients.publishes(producer, {"t"})
         if name != "b":
-            client.stream = CommandStream()
+            producer.stream = CommandStream()
     asked = [client.client_id for _ in range(4) if (client := clients.producer_of("t")) is not None]
     assert sorted(asked) == ["a", "a", "c", "c"]
     assert clients.producer_of("other") is None
