@@ -163,3 +163,12 @@ async def test_sql_conditions_choose_messages_for_consumers_and_readers(cluster:
             async with mq.consumer("g", {"orders": Sql("length(n) = 1")}) as consumer:
                 async for _ in consumer:
                     pass
+
+
+async def test_the_lag_of_a_group_that_is_not_there_is_refused(cluster: Cluster) -> None:
+    """A typing error in a group's name is no lag of everything."""
+    async with connect(cluster.address) as mq:
+        with pytest.raises(NotFound, match="no group 'typo'"):
+            await mq.admin.lag("typo", "t")
+        await mq.admin.put_group("young")
+        assert (await mq.admin.lag("young", "t")).queues[0].committed_offset == -1

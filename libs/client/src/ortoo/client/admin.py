@@ -113,8 +113,10 @@ class Admin:
         await self._call("DeleteGroup", namesrv_pb2.DeleteGroupRequest(name=name))
 
     async def lag(self, group: str, topic: str) -> GroupLag:
-        """How far a group is behind in each queue of a topic."""
+        """How far a group is behind in each queue of a topic. Errors: NotFound for a topic or group that is not there."""
         answer = await self._call("DescribeLag", admin_pb2.DescribeLagRequest(group=group, topic=topic))
+        if all(item.committed_offset < 0 for item in answer.queues):
+            await self.describe_group(group)  # a group that was never there has no lag, it has a typing error
         queues = tuple(
             QueueLag(_queue(item.queue), item.committed_offset, item.end_offset, item.lag_messages)
             for item in answer.queues

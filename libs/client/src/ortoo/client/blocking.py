@@ -15,7 +15,7 @@ import concurrent.futures
 import contextlib
 import os
 import threading
-from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import Any, TypeVar
 
@@ -31,7 +31,7 @@ from ortoo.client.descriptions import (
     TopicDescription,
     TopicInfo,
 )
-from ortoo.client.filters import Filter
+from ortoo.client.filters import Filter, Topics
 from ortoo.client.place import Queue, Receipt
 from ortoo.client.producer import Producer as AsyncProducer
 from ortoo.client.producer import ProducerSettings
@@ -235,9 +235,7 @@ class Client:
             yield Producer(self._thread, producer)
 
     @contextmanager
-    def consumer(
-        self, group: str, topics: Mapping[str, Filter] | Iterable[str] | str, settings: ConsumerSettings | None = None
-    ) -> Iterator[Consumer]:
+    def consumer(self, group: str, topics: Topics, settings: ConsumerSettings | None = None) -> Iterator[Consumer]:
         """A member of `group`; leaving the block acknowledges and leaves the group."""
         with self._thread.inside(self._client.consumer(group, topics, settings)) as consumer:
             yield Consumer(self._thread, consumer)

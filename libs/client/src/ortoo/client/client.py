@@ -1,13 +1,13 @@
 """The client: one connection to the cluster, and the producers, consumers and calls made over it."""
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from ortoo.client.admin import Admin
 from ortoo.client.connection import Connection
 from ortoo.client.consumer import Consumer, ConsumerSettings
 from ortoo.client.fetch import fetch
-from ortoo.client.filters import Filter
+from ortoo.client.filters import Filter, Topics, wanted_topics
 from ortoo.client.place import Queue
 from ortoo.client.producer import Producer, ProducerSettings
 from ortoo.client.received import ReceivedBatch
@@ -28,18 +28,13 @@ class Client:
         """A producer for one topic; enter it with `async with`."""
         return Producer(self._connection, topic, settings or ProducerSettings())
 
-    def consumer(
-        self, group: str, topics: Mapping[str, Filter] | Iterable[str] | str, settings: ConsumerSettings | None = None
-    ) -> Consumer:
+    def consumer(self, group: str, topics: Topics, settings: ConsumerSettings | None = None) -> Consumer:
         """A member of `group`; enter it with `async with`.
 
         `topics` maps each topic to a tag expression such as "UA || DL" ("*" = everything) or to an `Sql` condition, or
         names whole topics.
         """
-        if isinstance(topics, str):
-            topics = (topics,)
-        wanted: dict[str, Filter] = dict(topics) if isinstance(topics, Mapping) else dict.fromkeys(topics, "*")
-        return Consumer(self._connection, group, wanted, settings or ConsumerSettings())
+        return Consumer(self._connection, group, wanted_topics(topics), settings or ConsumerSettings())
 
     def fetch(
         self, queue: Queue, from_offset: int = 0, to_offset: int = 0, *, follow: bool = False, wanted: Filter = "*"
@@ -55,10 +50,19 @@ class Client:
 async def connect(
     addresses: str | Sequence[str] = "localhost:8081",
     *,
+    client_id: str = "",
+    room: str = "",
     clock: Clock | None = None,
     randomness: Randomness | None = None,
 ) -> AsyncIterator[Client]:
-    """Connect to a cluster through one or more snodes, host:port each; calls go to the next when one is away."""
+    """Connect to a cluster through one or more snodes, host:port each; calls go to the next when one is away.
+
+    `client_id` names this client in its groups, empty = made of host and process; `room` says where it runs, for the
+    strategies that share out queues by rooms.
+    """
     several = [addresses] if isinstance(addresses, str) else list(addresses)
-    async with Connection(several, clock=clock or SystemClock(), randomness=randomness or Randomness()) as connection:
+    connection = Connection(
+        several, client_id=client_id, room=room, clock=clock or SystemClock(), randomness=randomness or Randomness()
+    )
+    async with connection:
         yield Client(connection)

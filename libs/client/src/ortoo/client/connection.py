@@ -1,6 +1,7 @@
 """The way to the cluster: one of several snodes, and the next one when it is away."""
 
 import os
+import socket
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -22,8 +23,10 @@ CALL_TIMEOUT_S = 10.0
 class Connection:
     """Calls to whichever snode answers. Any snode does for any call, because snodes keep nothing."""
 
-    def __init__(self, addresses: Sequence[str], *, clock: Clock, randomness: Randomness) -> None:
-        """`addresses` are host:port of one or more snodes, tried in this order."""
+    def __init__(
+        self, addresses: Sequence[str], *, clock: Clock, randomness: Randomness, client_id: str = "", room: str = ""
+    ) -> None:
+        """`addresses` are host:port of one or more snodes, tried in this order; without `client_id` one is made."""
         if not addresses:
             raise Invalid("no address; give host:port of a snode, such as localhost:8081", field="addresses")
         for address in addresses:
@@ -33,6 +36,8 @@ class Connection:
         self.clock = clock
         self.randomness = randomness
         self.backoff = Backoff()
+        self.room = room
+        self.client_id = client_id or self.new_client_id()
         self._addresses = list(addresses)
         self._at = 0
         self._channels = Channels()
@@ -45,6 +50,10 @@ class Connection:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self._channels.__aexit__(kind, error, traceback)
+
+    def new_client_id(self) -> str:
+        """A name that no other client has, and that tells people host and process."""
+        return f"{socket.gethostname()}-{os.getpid()}-{self.randomness.id_text()[:6]}"
 
     @property
     def address(self) -> str:

@@ -1,6 +1,9 @@
 """Which messages of a topic a reader wants; servers choose before anything travels."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+
+from ortoo.common.errors import Invalid
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +18,19 @@ class Sql:
 
 Filter = str | Sql
 """A tag expression such as "UA || DL" ("*" = everything), or an SQL condition."""
+
+Topics = Mapping[str, Filter] | Iterable[str] | str
+"""Each topic with its filter, or just names of whole topics."""
+
+
+def wanted_topics(topics: Topics) -> dict[str, Filter]:
+    """Each topic with its filter. Errors: Invalid when there is none."""
+    if isinstance(topics, str):
+        topics = (topics,)
+    wanted: dict[str, Filter] = dict(topics) if isinstance(topics, Mapping) else dict.fromkeys(topics, "*")
+    if not wanted:
+        raise Invalid("no topic; name at least one", field="topics")
+    return wanted
 
 
 def expressions(wanted: Filter) -> tuple[str, str]:

@@ -1,7 +1,7 @@
 """One push session on the wire: requests out, events in."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Protocol
@@ -11,6 +11,7 @@ import grpc
 from ortoo.client.filters import Filter, expressions
 from ortoo.client.place import Queue
 from ortoo.client.received import ReceivedBatch
+from ortoo.common.allocation import AllocationStrategy
 from ortoo.common.background import Background
 from ortoo.common.clock import Clock
 from ortoo.common.errors import OrtooError, Unavailable
@@ -20,6 +21,7 @@ from ortoo.v1 import consumer_pb2, topic_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
 
 HEARTBEAT_FIRST_MS = 30_000
+LANGUAGE = "python"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,8 @@ class PushCall:
         self._clock = clock
         self._outgoing: asyncio.Queue[consumer_pb2.PushRequest] = asyncio.Queue()
         self._heartbeat_s = HEARTBEAT_FIRST_MS / 1000
+        self.is_opened = False
+        """Whether the snode has opened the session: then it works, and a break is no sign of one that does not."""
 
     def grant(self, messages: int, size_bytes: int) -> None:
         """Let the server send more."""
@@ -65,10 +69,18 @@ class PushCall:
     def acknowledge(self, acknowledgements: Sequence[Acknowledgement]) -> None:
         """Say what is processed."""
         offsets = [
-            consumer_pb2.AcknowledgedOffset(queue=_wire(item.queue), offset=item.offset, generation=item.generation)
+            consumer_pb2.AcknowledgedOffset(
+                queue=wire_queue(item.queue), offset=item.offset, generation=item.generation
+            )
             for item in acknowledgements
         ]
         self._outgoing.put_nowait(consumer_pb2.PushRequest(acknowledge=consumer_pb2.Acknowledge(offsets=offsets)))
+
+    def subscribe(self, subscriptions: Sequence[consumer_pb2.Subscription]) -> None:
+        """Want something else from now on."""
+        self._outgoing.put_nowait(
+            consumer_pb2.PushRequest(subscribe=consumer_pb2.Subscribe(subscriptions=subscriptions))
+        )
 
     def leave(self) -> None:
         """Leave the group after everything said so far."""
@@ -115,31 +127,54 @@ class PushCall:
     def _hear(self, response: consumer_pb2.PushResponse, closed: "asyncio.Future[consumer_pb2.SessionClosed]") -> None:
         kind = response.WhichOneof("event")
         if kind == "delivery":
-            self._events.delivered(response.delivery, _queue(response.delivery.queue))
+            self._events.delivered(response.delivery, queue_of(response.delivery.queue))
         elif kind == "assignment":
-            queues = [_queue(queue) for queue in response.assignment.queues]
+            queues = [queue_of(queue) for queue in response.assignment.queues]
             self._events.assigned(response.assignment.generation, queues)
         elif kind == "acknowledged":
             self._events.acknowledged(
-                [Acknowledgement(_queue(it.queue), it.offset, it.generation) for it in response.acknowledged.offsets]
+                [Acknowledgement(queue_of(it.queue), it.offset, it.generation) for it in response.acknowledged.offsets]
             )
         elif kind == "opened":
+            self.is_opened = True
             self._heartbeat_s = max(0.1, response.opened.heartbeat_interval_ms / 1000)
         elif kind == "closed" and not closed.done():
             closed.set_result(response.closed)
 
 
 def opening(
-    group: str, client_id: str, topics: Sequence[tuple[str, Filter]], *, from_first: bool
+    group: str,
+    topics: Mapping[str, Filter],
+    *,
+    client_id: str,
+    room: str,
+    from_first: bool,
+    from_time_ms: int | None,
+    strategy: AllocationStrategy,
+    configured_queues: Sequence[Queue],
+    rooms: Sequence[str],
 ) -> consumer_pb2.OpenSession:
-    """The first request of a session; `topics` are (topic, filter) pairs."""
+    """The first request of a session."""
     return consumer_pb2.OpenSession(
         group=group,
         client_id=client_id,
-        subscriptions=[_subscription(topic, wanted) for topic, wanted in topics],
-        start_from=consumer_pb2.START_FROM_FIRST if from_first else consumer_pb2.START_FROM_LAST,
-        client_version=_version(),
+        room=room,
+        subscriptions=[subscription(topic, wanted) for topic, wanted in sorted(topics.items(), key=lambda it: it[0])],
+        start_from=start_from(from_first, from_time_ms),
+        start_time_ms=from_time_ms or 0,
+        strategy=strategy.value,  # type: ignore[arg-type]
+        configured_queues=map(wire_queue, configured_queues),
+        rooms=rooms,
+        client_version=client_version(),
+        language=LANGUAGE,
     )
+
+
+def start_from(from_first: bool, from_time_ms: int | None) -> "consumer_pb2.StartFrom.ValueType":
+    """Where a group without an offset starts, as it travels."""
+    if from_time_ms is not None:
+        return consumer_pb2.START_FROM_TIME
+    return consumer_pb2.START_FROM_FIRST if from_first else consumer_pb2.START_FROM_LAST
 
 
 def received_batch(delivery: consumer_pb2.Delivery, queue: Queue, **rest: object) -> ReceivedBatch:
@@ -162,26 +197,30 @@ def sealed_batch(delivery: "consumer_pb2.Delivery | consumer_pb2.FetchResponse")
     return SealedBatch(batch.records, batch.records_crc32c, batch.count, batch.body_inflated_bytes)
 
 
-def _subscription(topic: str, wanted: Filter) -> consumer_pb2.Subscription:
+def subscription(topic: str, wanted: Filter, version: int = 0) -> consumer_pb2.Subscription:
+    """A topic and its filter, as they travel; an older version than known is ignored, 0 never is."""
     tags, sql = expressions(wanted)
-    return consumer_pb2.Subscription(topic=topic, tag_expression=tags, sql_expression=sql)
+    return consumer_pb2.Subscription(topic=topic, tag_expression=tags, sql_expression=sql, version=version)
+
+
+def wire_queue(queue: Queue) -> topic_pb2.Queue:
+    """A queue, as it travels."""
+    return topic_pb2.Queue(topic=queue.topic, enode=queue.enode, queue_id=queue.queue_id)
+
+
+def queue_of(queue: topic_pb2.Queue) -> Queue:
+    """A queue that came."""
+    return Queue(queue.topic, queue.enode, queue.queue_id)
+
+
+def client_version() -> str:
+    """The version of this client, for people."""
+    try:
+        return version("ortoo-client")
+    except PackageNotFoundError:
+        return "unknown"
 
 
 def _fail(future: "asyncio.Future[consumer_pb2.SessionClosed]", error: OrtooError) -> None:
     if not future.done():
         future.set_exception(error)
-
-
-def _queue(queue: topic_pb2.Queue) -> Queue:
-    return Queue(queue.topic, queue.enode, queue.queue_id)
-
-
-def _wire(queue: Queue) -> topic_pb2.Queue:
-    return topic_pb2.Queue(topic=queue.topic, enode=queue.enode, queue_id=queue.queue_id)
-
-
-def _version() -> str:
-    try:
-        return f"python {version('ortoo-client')}"
-    except PackageNotFoundError:
-        return "python"
