@@ -113,7 +113,7 @@ class Admin:
         await self._call("DeleteGroup", namesrv_pb2.DeleteGroupRequest(name=name))
 
     async def lag(self, group: str, topic: str) -> GroupLag:
-        """How far a group is behind in each queue of a topic. Errors: NotFound for a topic or group that is not there."""
+        """How far a group is behind in each queue of a topic. Errors: NotFound for the topic or the group."""
         answer = await self._call("DescribeLag", admin_pb2.DescribeLagRequest(group=group, topic=topic))
         if all(item.committed_offset < 0 for item in answer.queues):
             await self.describe_group(group)  # a group that was never there has no lag, it has a typing error
