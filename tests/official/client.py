@@ -1,0 +1,121 @@
+"""An official client in a process of its own, as an object: commands are awaited, events are collected.
+
+async with official("python", cluster.address) as client:
+    await client("producer", name="p", topics=["t"])
+    sent = await client("send", name="p", topic="t", body=b"hello")
+    await client.messages("c", 1)            # what push consumer `c` was given, once there are so many
+"""
+
+import asyncio
+import base64
+import contextlib
+import itertools
+import json
+import shutil
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+FOLDER = Path(__file__).parent
+NODE_MODULES = FOLDER / "node/node_modules"
+LANGUAGES = ("python", "node")
+CALL_TIMEOUT_S = 40.0
+LINE_BYTES_MAX = 64 << 20
+
+Fields = dict[str, Any]
+
+
+class ClientError(Exception):
+    """What the official client raised."""
+
+
+class Official:
+    """One process with an official client."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self._numbers = itertools.count(1)
+        self._answers: dict[int, asyncio.Future[Fields]] = {}
+        self._changed = asyncio.Condition()
+        self.events: list[Fields] = []
+        """All events so far."""
+
+    async def __call__(self, do: str, *, body: bytes | None = None, **fields: Any) -> Fields:
+        """Run a command of the driver. Errors: ClientError with the client's own words."""
+        number = next(self._numbers)
+        ask: Fields = {"id": number, "do": do} | fields
+        if body is not None:
+            ask["body"] = base64.b64encode(body).decode()
+        answer: asyncio.Future[Fields] = asyncio.get_running_loop().create_future()
+        self._answers[number] = answer
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(ask).encode() + b"\n")
+        async with asyncio.timeout(CALL_TIMEOUT_S):
+            said = await answer
+        if "error" in said:
+            raise ClientError(f"{do}: {said['error']}")
+        return said
+
+    async def messages(self, consumer: str, count: int, *, timeout_s: float = CALL_TIMEOUT_S) -> list[Fields]:
+        """What a push consumer was given, once there are `count`."""
+        return await self._events(lambda e: e.get("consumer") == consumer, count, timeout_s)
+
+    async def checks(self, count: int, *, timeout_s: float = CALL_TIMEOUT_S) -> list[Fields]:
+        """The transactions that the producer was asked about, once there are `count`."""
+        return await self._events(lambda e: e["event"] == "check", count, timeout_s)
+
+    async def listen(self) -> None:
+        """Read what the process says until it ends."""
+        assert self._process.stdout is not None
+        async for line in self._process.stdout:
+            said = json.loads(line)
+            async with self._changed:
+                if "id" in said:
+                    self._answers.pop(said["id"]).set_result(said)
+                else:
+                    if "body" in said:
+                        said["body"] = base64.b64decode(said["body"])
+                    self.events.append(said)
+                self._changed.notify_all()
+        for answer in self._answers.values():
+            answer.set_exception(ClientError("the process ended"))
+
+    async def _events(self, wanted: Any, count: int, timeout_s: float) -> list[Fields]:
+        async with asyncio.timeout(timeout_s), self._changed:
+            while len(found := [event for event in self.events if wanted(event)]) < count:
+                await self._changed.wait()
+        return found
+
+
+@contextlib.asynccontextmanager
+async def official(language: str, address: str) -> AsyncIterator[Official]:
+    """Start the official client of a language against a server; ends with the block."""
+    process = await asyncio.create_subprocess_exec(
+        *_command(language),
+        address,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        limit=LINE_BYTES_MAX,
+    )
+    client = Official(process)
+    async with asyncio.TaskGroup() as group:
+        listening = group.create_task(client.listen())
+        try:
+            yield client
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+            await listening
+
+
+def _command(language: str) -> list[str]:
+    if language == "python":
+        return [sys.executable, "-W", "ignore", str(FOLDER / "driver.py")]
+    node = shutil.which("node")
+    if node is None or not NODE_MODULES.exists():
+        pytest.skip("NO NODE.JS: the official Node.js client was NOT tested; install Node.js 18+ with npm")
+    return [node, str(FOLDER / "node/driver.js")]
