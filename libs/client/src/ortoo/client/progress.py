@@ -51,18 +51,19 @@ class BatchProgress:
 class QueueProgress:
     """The deliveries of one queue under one assignment, in order."""
 
-    def __init__(self) -> None:
-        """Start with nothing delivered."""
+    def __init__(self, start_offset: int = -1) -> None:
+        """Start with nothing delivered, everything before `start_offset` being done; -1 = not known."""
         self._batches: deque[BatchProgress] = deque()
-        self._reported = -1
-        self._floor = -1
+        self._reported = start_offset
+        self._floor = start_offset
 
     def deliver(self, batch: BatchProgress) -> None:
         """A delivery came, after those before it."""
         self._batches.append(batch)
 
-    def to_acknowledge(self) -> int | None:
-        """The offset to acknowledge now; None when nothing is new since the last call."""
+    @property
+    def floor_offset(self) -> int:
+        """Everything before is done; -1 = not known yet."""
         while self._batches and self._batches[0].is_finished:
             self._floor = self._batches.popleft().next_offset
         if self._batches:
@@ -70,7 +71,12 @@ class QueueProgress:
             # The first message of a delivery may lie behind messages nobody wanted; they count as done with it.
             if head != self._batches[0].offsets[0]:
                 self._floor = head
-        if self._floor <= self._reported:
-            return None
-        self._reported = self._floor
         return self._floor
+
+    def to_acknowledge(self) -> int | None:
+        """The offset to acknowledge now; None when nothing is new since the last call."""
+        floor = self.floor_offset
+        if floor <= self._reported:
+            return None
+        self._reported = floor
+        return floor

@@ -1,0 +1,46 @@
+"""Messages of a batch that came whole, in part, or gathered."""
+
+import pytest
+
+from tests.unit.client.made_batches import made_batch
+
+
+def test_a_whole_batch_gives_all_its_messages() -> None:
+    """Offsets are dense from the first one."""
+    batch = made_batch(10, 4)
+    assert [(it.offset, it.body) for it in batch] == [(10, b"10"), (11, b"11"), (12, b"12"), (13, b"13")]
+    assert batch.bodies() == [it.body for it in batch.messages()]
+    assert batch[-1].offset == 13
+    with pytest.raises(IndexError):
+        _ = batch[4]
+
+
+@pytest.mark.parametrize("gathered", [False, True])
+def test_chosen_rows_have_the_offsets_they_were_stored_at(gathered: bool) -> None:
+    """Whether the others were left out of the batch or only of the count, message i is at first offset + rows[i]."""
+    batch = made_batch(100, 10, rows=[1, 4, 9], gathered=gathered)
+    assert len(batch) == 3
+    assert list(batch.offsets) == [101, 104, 109]
+    assert [(it.offset, it.body) for it in batch] == [(101, b"101"), (104, b"104"), (109, b"109")]
+    assert batch.bodies() == [b"101", b"104", b"109"]
+    assert [it.body for it in batch.messages()] == batch.bodies()
+    assert [batch.row(index) for index in range(3)] == ([0, 1, 2] if gathered else [1, 4, 9])
+
+
+def test_acknowledging_is_heard_once() -> None:
+    """Each message, or the rest of the batch, is told with how many are newly done."""
+    heard: list[int] = []
+    batch = made_batch(0, 5, finished=lambda _, count: heard.append(count))
+    batch[3].ack()
+    batch[3].ack()
+    batch.ack()
+    batch.ack()
+    assert heard == [1, 4]
+    assert batch.progress.floor_offset == 5
+
+
+def test_a_message_without_an_id_is_named_by_its_place() -> None:
+    """Two messages have two ids, the same ones each time they come."""
+    ids = [it.message_id for it in made_batch(0, 2)]
+    assert len(set(ids)) == 2
+    assert ids == [it.message_id for it in made_batch(0, 2)]
