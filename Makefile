@@ -12,7 +12,7 @@ PYTEST := $(PY) -m pytest -q
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
 # Every distribution, dependencies first; common comes with its compressors.
-MEMBERS := libs/wire libs/common[zstd,lz4] libs/client services/namesrv services/enode services/snode libs/cli libs/testing
+MEMBERS := libs/wire libs/common[zstd,lz4] libs/client services/namesrv[postgresql] services/enode services/snode libs/cli libs/testing
 PROJECTS := pyproject.toml $(wildcard libs/*/pyproject.toml services/*/pyproject.toml)
 READY := $(VENV)/.ready
 DEMO_READY := $(VENV)/.demo-ready

@@ -200,9 +200,9 @@ async def test_newer_schema_and_damaged_file_are_refused(tmp_path: Path) -> None
     async with namesrv(tmp_path):
         pass
     with contextlib.closing(sqlite3.connect(tmp_path / "namesrv.db")) as database:
-        database.execute("update directory set schema_version = 99")
+        database.execute("update alembic_version set version_num = '9999'")
         database.commit()
-    with pytest.raises(Unsupported, match="schema version 99"):
+    with pytest.raises(Unsupported, match="has schema 9999"):
         async with namesrv(tmp_path):
             pass
     (tmp_path / "namesrv.db").write_bytes(b"this is no database at all" * 1000)

@@ -559,6 +559,109 @@ class ListGroupsResponse(_message.Message):
 Global___ListGroupsResponse: _TypeAlias = ListGroupsResponse  # noqa: Y015
 
 @_typing.final
+class AcquireRightRequest(_message.Message):
+    """Somebody wants a right, or wants to keep it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESOURCE_FIELD_NUMBER: _builtins.int
+    OWNER_FIELD_NUMBER: _builtins.int
+    LEASE_MS_FIELD_NUMBER: _builtins.int
+    resource: _builtins.str
+    """What the right is about: 1 to 255 characters."""
+    owner: _builtins.str
+    """Who wants it: a text that is new at every start of the process, 1 to 255 characters."""
+    lease_ms: _builtins.int
+    """For how long, 100 to 3,600,000 milliseconds by the database's clock."""
+    def __init__(
+        self,
+        *,
+        resource: _builtins.str = ...,
+        owner: _builtins.str = ...,
+        lease_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["lease_ms", b"lease_ms", "owner", b"owner", "resource", b"resource"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AcquireRightRequest: _TypeAlias = AcquireRightRequest  # noqa: Y015
+
+@_typing.final
+class AcquireRightResponse(_message.Message):
+    """The right was given. While somebody else has it the answer is FAILED_PRECONDITION, which names the owner."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EPOCH_FIELD_NUMBER: _builtins.int
+    LEASE_MS_FIELD_NUMBER: _builtins.int
+    epoch: _builtins.int
+    """The reign: kept when a right is renewed, larger by at least 1 when it has a new owner."""
+    lease_ms: _builtins.int
+    """It ends so many milliseconds after it was given."""
+    def __init__(
+        self,
+        *,
+        epoch: _builtins.int = ...,
+        lease_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "lease_ms", b"lease_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AcquireRightResponse: _TypeAlias = AcquireRightResponse  # noqa: Y015
+
+@_typing.final
+class ReleaseRightRequest(_message.Message):
+    """The owner does not need it any more."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESOURCE_FIELD_NUMBER: _builtins.int
+    OWNER_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
+    resource: _builtins.str
+    """What the right is about."""
+    owner: _builtins.str
+    """Who had it."""
+    epoch: _builtins.int
+    """In which reign."""
+    def __init__(
+        self,
+        *,
+        resource: _builtins.str = ...,
+        owner: _builtins.str = ...,
+        epoch: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "owner", b"owner", "resource", b"resource"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReleaseRightRequest: _TypeAlias = ReleaseRightRequest  # noqa: Y015
+
+@_typing.final
+class ReleaseRightResponse(_message.Message):
+    """It is free; also when it had ended already."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReleaseRightResponse: _TypeAlias = ReleaseRightResponse  # noqa: Y015
+
+@_typing.final
 class WatchRoutesRequest(_message.Message):
     """Starts a watch."""
 

@@ -90,6 +90,16 @@ class NameServiceStub:
                 request_serializer=ortoo_dot_v1_dot_namesrv__pb2.ListGroupsRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_namesrv__pb2.ListGroupsResponse.FromString,
                 _registered_method=True)
+        self.AcquireRight = channel.unary_unary(
+                '/ortoo.v1.NameService/AcquireRight',
+                request_serializer=ortoo_dot_v1_dot_namesrv__pb2.AcquireRightRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_namesrv__pb2.AcquireRightResponse.FromString,
+                _registered_method=True)
+        self.ReleaseRight = channel.unary_unary(
+                '/ortoo.v1.NameService/ReleaseRight',
+                request_serializer=ortoo_dot_v1_dot_namesrv__pb2.ReleaseRightRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_namesrv__pb2.ReleaseRightResponse.FromString,
+                _registered_method=True)
         self.WatchRoutes = channel.unary_stream(
                 '/ortoo.v1.NameService/WatchRoutes',
                 request_serializer=ortoo_dot_v1_dot_namesrv__pb2.WatchRoutesRequest.SerializeToString,
@@ -178,6 +188,24 @@ class NameServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AcquireRight(self, request, context):
+        """Gives or renews an exclusive right, such as to lead an enode's replicas. At any time it has at most one owner, and
+        each reign has a larger epoch than all before; it lives in the database, so all name servers grant the same one.
+
+        grpcurl -plaintext -d '{"resource":"leader/enode-0","owner":"a","lease_ms":5000}' HOST:PORT \
+        ortoo.v1.NameService/AcquireRight
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReleaseRight(self, request, context):
+        """Gives a right back before it ends.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def WatchRoutes(self, request, context):
         """Everything at once, then every change as it happens.
         """
@@ -242,6 +270,16 @@ def add_NameServiceServicer_to_server(servicer, server):
                     servicer.ListGroups,
                     request_deserializer=ortoo_dot_v1_dot_namesrv__pb2.ListGroupsRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_namesrv__pb2.ListGroupsResponse.SerializeToString,
+            ),
+            'AcquireRight': grpc.unary_unary_rpc_method_handler(
+                    servicer.AcquireRight,
+                    request_deserializer=ortoo_dot_v1_dot_namesrv__pb2.AcquireRightRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_namesrv__pb2.AcquireRightResponse.SerializeToString,
+            ),
+            'ReleaseRight': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReleaseRight,
+                    request_deserializer=ortoo_dot_v1_dot_namesrv__pb2.ReleaseRightRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_namesrv__pb2.ReleaseRightResponse.SerializeToString,
             ),
             'WatchRoutes': grpc.unary_stream_rpc_method_handler(
                     servicer.WatchRoutes,
@@ -547,6 +585,60 @@ class NameService:
             '/ortoo.v1.NameService/ListGroups',
             ortoo_dot_v1_dot_namesrv__pb2.ListGroupsRequest.SerializeToString,
             ortoo_dot_v1_dot_namesrv__pb2.ListGroupsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AcquireRight(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.NameService/AcquireRight',
+            ortoo_dot_v1_dot_namesrv__pb2.AcquireRightRequest.SerializeToString,
+            ortoo_dot_v1_dot_namesrv__pb2.AcquireRightResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReleaseRight(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.NameService/ReleaseRight',
+            ortoo_dot_v1_dot_namesrv__pb2.ReleaseRightRequest.SerializeToString,
+            ortoo_dot_v1_dot_namesrv__pb2.ReleaseRightResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -38,6 +38,15 @@ class NameServiceStub:
     """Deletes a group."""
     ListGroups: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.ListGroupsRequest, _namesrv_pb2.ListGroupsResponse]
     """All groups, by name."""
+    AcquireRight: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.AcquireRightRequest, _namesrv_pb2.AcquireRightResponse]
+    """Gives or renews an exclusive right, such as to lead an enode's replicas. At any time it has at most one owner, and
+    each reign has a larger epoch than all before; it lives in the database, so all name servers grant the same one.
+
+    grpcurl -plaintext -d '{"resource":"leader/enode-0","owner":"a","lease_ms":5000}' HOST:PORT \\
+      ortoo.v1.NameService/AcquireRight
+    """
+    ReleaseRight: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.ReleaseRightRequest, _namesrv_pb2.ReleaseRightResponse]
+    """Gives a right back before it ends."""
     WatchRoutes: _aio.UnaryStreamMultiCallable[_namesrv_pb2.WatchRoutesRequest, _namesrv_pb2.WatchRoutesResponse]
     """Everything at once, then every change as it happens."""
 
@@ -131,6 +140,27 @@ class NameServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_namesrv_pb2.ListGroupsRequest, _abc.Awaitable[_namesrv_pb2.ListGroupsResponse]],
     ) -> _abc.Awaitable[_namesrv_pb2.ListGroupsResponse]:
         """All groups, by name."""
+
+    @_abc_1.abstractmethod
+    def AcquireRight(
+        self,
+        request: _namesrv_pb2.AcquireRightRequest,
+        context: _aio.ServicerContext[_namesrv_pb2.AcquireRightRequest, _abc.Awaitable[_namesrv_pb2.AcquireRightResponse]],
+    ) -> _abc.Awaitable[_namesrv_pb2.AcquireRightResponse]:
+        """Gives or renews an exclusive right, such as to lead an enode's replicas. At any time it has at most one owner, and
+        each reign has a larger epoch than all before; it lives in the database, so all name servers grant the same one.
+
+        grpcurl -plaintext -d '{"resource":"leader/enode-0","owner":"a","lease_ms":5000}' HOST:PORT \\
+          ortoo.v1.NameService/AcquireRight
+        """
+
+    @_abc_1.abstractmethod
+    def ReleaseRight(
+        self,
+        request: _namesrv_pb2.ReleaseRightRequest,
+        context: _aio.ServicerContext[_namesrv_pb2.ReleaseRightRequest, _abc.Awaitable[_namesrv_pb2.ReleaseRightResponse]],
+    ) -> _abc.Awaitable[_namesrv_pb2.ReleaseRightResponse]:
+        """Gives a right back before it ends."""
 
     @_abc_1.abstractmethod
     def WatchRoutes(

@@ -6,18 +6,18 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from ortoo.common.address_server import found_name_servers, listed_again
 from ortoo.common.background import Background
 from ortoo.common.clock import Clock, SystemClock
 from ortoo.common.errors import Invalid
 from ortoo.common.grpc_channels import Channels
 from ortoo.common.grpc_server import GrpcServer
 from ortoo.common.logs import get_logger
-from ortoo.common.name_servers import NameServers
 from ortoo.common.randomness import Randomness
 from ortoo.common.service import Running
 from ortoo.common.telemetry import Telemetry
 from ortoo.enode.disk import Disk, RealDisk
-from ortoo.enode.registration import Registration
+from ortoo.enode.registration import registration
 from ortoo.enode.rpc import service
 from ortoo.enode.rpc.streams import Streams
 from ortoo.enode.settings import Settings
@@ -58,7 +58,6 @@ async def open_enode(
     # whole switch interval for that: with CPython's 5 ms a flush of 0.12 ms takes 11.
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     telemetry = Telemetry("enode", settings.name, clock, address=settings.metrics_address)
-    name_servers = NameServers(settings.namesrv_address)
     async with contextlib.AsyncExitStack() as parts:
         _make_folder(disk, settings.data_dir)
         store = await Store.open(
@@ -68,6 +67,7 @@ async def open_enode(
         topics = TopicCopies(store, settings.name)
         channels = await parts.enter_async_context(Channels())
         background = await parts.enter_async_context(Background("enode"))
+        name_servers = await found_name_servers(settings.namesrv_address, background=background, clock=clock)
         handlers = service.EnodeService(store, topics)
         server = GrpcServer(
             settings.listen_address,
@@ -79,7 +79,7 @@ async def open_enode(
         register(telemetry.metrics, store, clock)
         await parts.enter_async_context(telemetry.open(ready=lambda: server.serving))
         await parts.enter_async_context(server)
-        registration = Registration(
+        leases = registration(
             topic_pb2.Enode(
                 name=settings.name,
                 address=settings.advertised_address or server.address,
@@ -91,18 +91,22 @@ async def open_enode(
             clock=clock,
             randomness=randomness,
         )
-        parts.push_async_callback(registration.leave)
-        announcing = background.spawn("registration", registration.run())
+        parts.push_async_callback(leases.leave)
+        announcing = background.spawn("registration", leases.run())
         parts.callback(announcing.cancel)  # else it would take back a lease that was just left
         following = watch_topics(
-            topics, name_servers, channels, connected=registration.hurry, clock=clock, randomness=randomness
+            topics, name_servers, channels, connected=leases.hurry, clock=clock, randomness=randomness
         )
         background.spawn("topics", following)
         background.every("locks", LOCKS_INTERVAL_S, handlers.attached.look, clock=clock)
         health = Health(store, server)
         background.every("health", settings.health_interval_s, health.look, clock=clock)
         yield RunningEnode(
-            settings.name, server.address, store, topics, reload=lambda new: name_servers.replace(new.namesrv_address)
+            settings.name,
+            server.address,
+            store,
+            topics,
+            reload=lambda new: listed_again(name_servers, new.namesrv_address),
         )
 
 

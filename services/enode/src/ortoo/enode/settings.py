@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from ortoo.common import settings
+from ortoo.common.address_server import check_name_servers
 from ortoo.common.addresses import check_address, check_advertised
 from ortoo.common.errors import Invalid
-from ortoo.common.name_servers import addresses_of
 from ortoo.common.names import check_process_name
 from ortoo.enode.store_settings import StoreSettings
 
@@ -41,7 +41,7 @@ class Settings:
     advertised_address: str = ""
     """host:port where snodes reach this enode. Empty = the listen address."""
     namesrv_address: str = "127.0.0.1:8071"
-    """host:port of the name server, several of one cluster separated by `;`."""
+    """host:port of the name server, several of one cluster separated by `;`; or the http:// URL of such a list."""
     data_dir: Path = Path("ortoo-data/enode")
     """Folder of the store."""
     heartbeat_interval_s: float = 5.0
@@ -66,7 +66,7 @@ class Settings:
         """Refuse settings that cannot work. Errors: Invalid, naming the field."""
         check_process_name(self.name, "name")
         check_process_name(self.cluster, "cluster")
-        addresses_of(self.namesrv_address)
+        check_name_servers(self.namesrv_address)
         check_address(self.listen_address, "listen_address")
         if self.metrics_address:
             check_address(self.metrics_address, "metrics_address")

@@ -5,8 +5,11 @@ from collections.abc import AsyncIterator
 
 from ortoo.common.background import Background
 from ortoo.common.clock import Clock, SystemClock
+from ortoo.common.errors import Unavailable
 from ortoo.common.grpc_server import GrpcServer
+from ortoo.common.logs import get_logger
 from ortoo.common.randomness import Randomness
+from ortoo.common.retry import Backoff
 from ortoo.common.service import Running
 from ortoo.common.telemetry import Telemetry
 from ortoo.namesrv.catalog import Catalog
@@ -15,6 +18,8 @@ from ortoo.namesrv.rpc import service
 from ortoo.namesrv.settings import Settings
 from ortoo.namesrv.telemetry import register
 from ortoo.v1.namesrv_pb2_grpc import add_NameServiceServicer_to_server
+
+_log = get_logger("namesrv")
 
 
 @contextlib.asynccontextmanager
@@ -28,7 +33,7 @@ async def open_namesrv(
     clock, randomness = clock or SystemClock(), randomness or Randomness()
     telemetry = Telemetry("namesrv", settings.name, clock, address=settings.metrics_address)
     async with contextlib.AsyncExitStack() as parts:
-        catalog = await Catalog.open(settings.database_url, settings.data_dir)
+        catalog = await _opened_catalog(settings, clock, randomness)
         parts.push_async_callback(catalog.close)
         directory = await Directory.open(
             catalog,
@@ -46,8 +51,24 @@ async def open_namesrv(
             grace_s=settings.stop_grace_s,
         )
         background.spawn("draining", directory.end_watches_when(server.draining))
+        background.spawn("others", directory.follow_others(settings.sync_interval_s))
         background.every("expiry", settings.expiry_interval_s, directory.expire, clock=clock)
         register(telemetry.metrics, directory)
         await parts.enter_async_context(telemetry.open(ready=lambda: server.serving))
         await parts.enter_async_context(server)
         yield Running(settings.name, server.address)
+
+
+async def _opened_catalog(settings: Settings, clock: Clock, randomness: Randomness) -> Catalog:
+    """Open the database; one on another machine is waited for, whoever starts first. Errors: as `Catalog.open`."""
+    attempt, backoff = 0, Backoff(first_s=0.1, max_s=2.0)
+    while True:
+        try:
+            return await Catalog.open(settings.database_url, settings.data_dir)
+        except Unavailable as error:
+            if not settings.database_url or settings.database_url.startswith("sqlite"):
+                raise
+            if attempt == 0:
+                _log.error("waiting for the database", reason=str(error))
+            await clock.sleep(backoff.delay_s(attempt, randomness))
+            attempt += 1

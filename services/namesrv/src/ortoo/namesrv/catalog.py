@@ -10,8 +10,9 @@ from typing import Any, Self, TypeVar
 import sqlalchemy as sa
 
 from ortoo.common.errors import DataLoss, Invalid, OrtooError, Unavailable, Unsupported
-from ortoo.namesrv import tables
 from ortoo.namesrv.file_lock import FileLock
+from ortoo.namesrv.rights import Rights
+from ortoo.namesrv.schema import prepare
 from ortoo.namesrv.transaction import Contents, Transaction
 
 T = TypeVar("T")
@@ -24,6 +25,8 @@ class Catalog:
 
     def __init__(self, engine: sa.Engine, thread: ThreadPoolExecutor, lock: FileLock | None) -> None:
         """Use `open`."""
+        self.shared = engine.dialect.name != "sqlite"
+        """Whether other name servers may change the same directory."""
         self._engine = engine
         self._thread = thread
         self._lock = lock
@@ -43,7 +46,7 @@ class Catalog:
             if url.get_backend_name() == "sqlite" and url.database:
                 lock = FileLock.take(Path(url.database))
             catalog = cls(engine, thread, lock)
-            await asyncio.shield(catalog._submit(lambda: _prepare(engine)))
+            await asyncio.shield(catalog._submit(lambda: prepare(engine)))
         except BaseException:
             thread.shutdown()
             if lock is not None:
@@ -59,13 +62,34 @@ class Catalog:
             self._lock.release()
 
     async def contents(self) -> Contents:
-        """Everything that is stored."""
+        """Everything that is stored, as of one moment."""
 
         def read() -> Contents:
-            with self._engine.begin() as connection:
-                return Transaction(connection).contents()
+            with self._engine.connect() as connection:
+                if self.shared:
+                    connection.execution_options(isolation_level="REPEATABLE READ")
+                with connection.begin():
+                    return Transaction(connection).contents()
 
         return await self._submit(read)
+
+    async def version(self) -> int:
+        """The version of what is stored."""
+
+        def read() -> int:
+            with self._engine.begin() as connection:
+                return Transaction(connection).stored_version()
+
+        return await self._submit(read)
+
+    def change_rights(self, decide: Callable[[Rights], T]) -> "asyncio.Future[T]":
+        """Run `decide` on the stored rights in a transaction; nobody else changes them meanwhile."""
+
+        def work() -> T:
+            with self._engine.begin() as connection:
+                return decide(Rights(connection))
+
+        return self._submit(work)
 
     def change(self, decide: Callable[[Transaction], tuple[T, bool]]) -> "asyncio.Future[T]":
         """Run `decide` in a transaction; keep what it wrote if its second answer is true. The future has the first.
@@ -115,11 +139,22 @@ def _url(database_url: str, data_dir: Path) -> sa.URL:
 
 
 def _engine(url: sa.URL) -> sa.Engine:
+    # A database that hangs must not hold up the thread for ever: what it does not answer in time has failed.
+    options: dict[str, Any] = {}
+    if url.get_backend_name() == "postgresql":
+        limits = f"-c statement_timeout={BUSY_TIMEOUT_S * 1000} -c lock_timeout={BUSY_TIMEOUT_S * 1000}"
+        options = {
+            "connect_args": {"connect_timeout": BUSY_TIMEOUT_S, "options": limits, "tcp_user_timeout": 5000},
+            "pool_pre_ping": True,
+            "pool_recycle": 1800,
+        }
     try:
-        engine = sa.create_engine(url)
+        engine = sa.create_engine(url, **options)
     except ModuleNotFoundError as error:
         raise Unsupported(
-            f"the database driver {error.name} is not installed; install it", field="database_url"
+            f"the database driver {error.name} is not installed; for PostgreSQL install ortoo-namesrv[postgresql] and "
+            "write postgresql+psycopg://",
+            field="database_url",
         ) from error
     except sa.exc.NoSuchModuleError as error:
         raise Invalid(
@@ -134,23 +169,6 @@ def _set_up_sqlite(connection: Any, _: object) -> None:
     """Durable and without surprises: an answered change survives a power cut."""
     for pragma in ("journal_mode = WAL", "synchronous = FULL", f"busy_timeout = {BUSY_TIMEOUT_S * 1000}"):
         connection.execute(f"PRAGMA {pragma}")
-
-
-def _prepare(engine: sa.Engine) -> None:
-    """Make the tables, or refuse those of a newer version."""
-    with engine.begin() as connection:
-        if sa.inspect(connection).has_table(tables.directory.name):
-            stored = connection.execute(sa.select(tables.directory.c.schema_version)).scalar_one_or_none()
-            if stored is not None and stored > tables.SCHEMA_VERSION:
-                raise Unsupported(
-                    f"the database has schema version {stored}, this name server knows {tables.SCHEMA_VERSION}; "
-                    "start the newer name server, or give another database",
-                    field="database_url",
-                )
-        tables.metadata.create_all(connection)
-        if connection.execute(sa.select(tables.directory.c.id)).one_or_none() is None:
-            row = {"id": 1, "schema_version": tables.SCHEMA_VERSION, "version": 0}
-            connection.execute(sa.insert(tables.directory).values(row))
 
 
 @contextlib.contextmanager

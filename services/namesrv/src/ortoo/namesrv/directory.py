@@ -1,20 +1,22 @@
 """The directory of the cluster: decisions, storage, leases and watchers, put together."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator, Callable
 from typing import Any, Self, TypeVar
 
 from ortoo.common.clock import Clock
-from ortoo.common.errors import DataLoss, Overloaded, Unavailable
+from ortoo.common.errors import DataLoss, OrtooError, Overloaded, Unavailable
 from ortoo.common.logs import get_logger
 from ortoo.common.randomness import Randomness
 from ortoo.namesrv import groups, topics
 from ortoo.namesrv.catalog import Catalog
 from ortoo.namesrv.groups import Group
 from ortoo.namesrv.leases import Enode, Leases, Snode
+from ortoo.namesrv.rights import Right
 from ortoo.namesrv.route_changes import ROUTES_BYTES_MAX, RouteChange, Routes
 from ortoo.namesrv.topics import NewTopic, Topic, TopicChange
-from ortoo.namesrv.transaction import Transaction
+from ortoo.namesrv.transaction import Contents, Transaction
 from ortoo.namesrv.watches import Watches
 
 T = TypeVar("T")
@@ -42,6 +44,9 @@ class Directory:
         self._clock = clock
         self._randomness = randomness
         self.lease_ms = int(lease_s * 1000)
+        self._synced = routes.version
+        """Every stored change up to this version is in the routes."""
+        self._behind = asyncio.Event()
         self.outcomes = {"stored": 0, "refused": 0, "failed": 0}
         """How many changes were made, were refused for a reason of their own, or met a database that failed."""
 
@@ -149,6 +154,14 @@ class Directory:
 
         await self._change(decide)
 
+    async def acquire_right(self, resource: str, owner: str, lease_ms: int) -> Right:
+        """Give or renew an exclusive right. Errors: as `Rights.acquire`; Unavailable when the database is away."""
+        return await self._catalog.change_rights(lambda rights: rights.acquire(resource, owner, lease_ms))
+
+    async def release_right(self, resource: str, owner: str, epoch: int) -> None:
+        """Give a right back. Errors: as `Rights.release`; Unavailable when the database is away."""
+        await self._catalog.change_rights(lambda rights: rights.release(resource, owner, epoch))
+
     def register_enode(self, name: str, address: str, store_id: str) -> None:
         """Give or renew an enode's lease. Errors: as `Leases.register_enode`."""
         self._tell(enode=self._leases.register_enode(name, address, store_id, self._clock.monotonic_s()))
@@ -168,6 +181,34 @@ class Directory:
     def unregister_snode(self, name: str) -> None:
         """End a snode's lease; nothing happens when it has none."""
         self._tell(snode=self._leases.end_snode(name))
+
+    async def follow_others(self, interval_s: float) -> None:
+        """Take over for ever what other name servers store; returns at once when there can be none."""
+        failing = False
+        while self._catalog.shared:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(interval_s):
+                    await self._behind.wait()
+            self._behind.clear()
+            try:
+                if await self._catalog.version() > self._synced:
+                    self._take_over(await self._catalog.contents())
+                if failing:
+                    _log.warning("the database answers again")
+                failing = False
+            except OrtooError as error:
+                if not failing:
+                    _log.error("the database cannot be read; serving what is known", reason=str(error))
+                failing = True
+                await self._clock.sleep(interval_s)
+
+    def _take_over(self, stored: Contents) -> None:
+        if stored.version <= self._synced:
+            return  # a change of our own came in between
+        change = self._routes.difference(stored.version, stored.topics, stored.groups)
+        self._synced = stored.version
+        if change is not None:
+            self._watches.publish(change)
 
     async def expire(self) -> None:
         """End the leases whose time has come, and tell the watchers."""
@@ -221,7 +262,11 @@ class Directory:
 
         def take_over(done: "asyncio.Future[tuple[T, RouteChange | None]]") -> None:
             if not done.cancelled() and done.exception() is None and (change := done.result()[1]) is not None:
-                self._watches.publish(change)
+                if change.version == self._synced + 1:
+                    self._synced = change.version
+                    self._watches.publish(change)
+                else:  # another name server stored something in between: take over both together
+                    self._behind.set()
 
         storing = self._catalog.change(bounded)
         storing.add_done_callback(take_over)

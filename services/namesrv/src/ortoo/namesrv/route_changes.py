@@ -69,6 +69,19 @@ class Routes:
         self._changes.append(dataclasses.replace(change, version=self.version))
         self._count += 1
 
+    def difference(self, version: int, topics: Iterable[Topic], groups: Iterable[Group]) -> RouteChange | None:
+        """What makes these routes equal to what is stored; None when they are."""
+        stored_topics = {topic.name: topic for topic in topics}
+        stored_groups = {group.name: group for group in groups}
+        change = RouteChange(
+            version,
+            topics=tuple(topic for topic in stored_topics.values() if self.topics.get(topic.name) != topic),
+            deleted_topics=tuple(self.topics.keys() - stored_topics.keys()),
+            groups=tuple(group for group in stored_groups.values() if self.groups.get(group.name) != group),
+            deleted_groups=tuple(self.groups.keys() - stored_groups.keys()),
+        )
+        return change if change != RouteChange(version) or version > self.version else None
+
     @property
     def room_bytes(self) -> int:
         """How many more bytes of topics and groups fit."""

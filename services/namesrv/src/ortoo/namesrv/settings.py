@@ -34,6 +34,8 @@ class Settings:
     """How long a process counts as alive after it announced itself."""
     expiry_interval_s: float = 1.0
     """How often leases are looked at."""
+    sync_interval_s: float = 0.25
+    """How often changes by other name servers over the same database are looked for."""
     watchers_max: int = 1_000
     """How many processes may follow the routes at once."""
     stop_grace_s: float = 5.0
@@ -54,6 +56,7 @@ class Settings:
         for name, low, high in (
             ("lease_s", 0.1, 3600),
             ("expiry_interval_s", 0.01, 60),
+            ("sync_interval_s", 0.01, 60),
             ("watchers_max", 1, 100_000),
             ("stop_grace_s", 0, 600),
         ):

@@ -8,6 +8,7 @@ from ortoo.namesrv.groups import Group
 from ortoo.namesrv.topics import Permission, Placement, Topic
 
 SCHEMA_VERSION = 1
+"""What databases say that were made before there were migrations."""
 
 metadata = sa.MetaData()
 
@@ -44,6 +45,15 @@ groups = sa.Table(
     sa.Column("slow_consumer_threshold_messages", sa.BigInteger, nullable=False),
     sa.Column("slow_consumer_grace_ms", sa.BigInteger, nullable=False),
     sa.Column("created_at_ms", sa.BigInteger, nullable=False),
+)
+
+rights = sa.Table(
+    "rights",
+    metadata,
+    sa.Column("resource", sa.String(255), primary_key=True),
+    sa.Column("owner", sa.String(255), nullable=False),
+    sa.Column("epoch", sa.BigInteger, nullable=False),
+    sa.Column("until_ms", sa.BigInteger, nullable=False),
 )
 
 

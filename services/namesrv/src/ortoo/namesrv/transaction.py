@@ -32,6 +32,10 @@ class Transaction:
         self._connection.execute(sa.update(table).values(version=table.c.version + 1))
         self.version = self._connection.execute(sa.select(table.c.version)).scalar_one()
 
+    def stored_version(self) -> int:
+        """The version of what is stored."""
+        return int(self._connection.execute(sa.select(tables.directory.c.version)).scalar_one())
+
     def contents(self) -> Contents:
         """Everything."""
         placed = defaultdict(list)
@@ -40,7 +44,7 @@ class Transaction:
         topics = self._connection.execute(sa.select(tables.topics)).all()
         groups = self._connection.execute(sa.select(tables.groups)).all()
         return Contents(
-            self._connection.execute(sa.select(tables.directory.c.version)).scalar_one(),
+            self.stored_version(),
             tuple(tables.topic_of(row, placed[row.topic_id]) for row in topics),
             tuple(map(tables.group_of, groups)),
         )

@@ -5,6 +5,8 @@ import contextlib
 from collections.abc import AsyncIterator
 
 from apache.rocketmq.v2.service_pb2_grpc import add_MessagingServiceServicer_to_server
+from ortoo.common.address_server import found_name_servers, listed_again
+from ortoo.common.announcing import Announcing
 from ortoo.common.background import Background
 from ortoo.common.clock import Clock, SystemClock
 from ortoo.common.grpc_channels import Channels
@@ -27,7 +29,6 @@ from ortoo.snode.publish_lane import LaneLimits
 from ortoo.snode.publisher import Publisher
 from ortoo.snode.push_session import PushParts
 from ortoo.snode.reading import Reading
-from ortoo.snode.registration import Registration
 from ortoo.snode.rocketmq.gateway import make_gateway
 from ortoo.snode.rocketmq.route import endpoints_of
 from ortoo.snode.rpc import admin, consumer, producer, rocketmq
@@ -62,7 +63,8 @@ async def open_snode(
         channels = await parts.enter_async_context(Channels())
         background = await parts.enter_async_context(Background("snode"))
         directory = Directory()
-        name_server = NameServer(settings.namesrv_address, channels)
+        name_servers = await found_name_servers(settings.namesrv_address, background=background, clock=clock)
+        name_server = NameServer(name_servers, channels)
         watch = DirectoryWatch(directory, name_server, clock=clock, randomness=randomness)
         timeout_s = settings.enode_timeout_ms / 1000
         enodes = EnodeLinks(
@@ -129,11 +131,16 @@ async def open_snode(
         await parts.enter_async_context(telemetry.open(ready=lambda: server.serving))
         await parts.enter_async_context(server)
         gateway.routing.own = endpoints_of(settings.advertised_address or server.address)
-        registration = Registration(
-            name_server,
-            settings.name,
-            settings.advertised_address or server.address,
-            shares_membership=False,
+        incarnation = randomness.id_text()
+
+        async def announce(address: str) -> float:
+            listed = settings.advertised_address or server.address
+            return await name_server.register(address, settings.name, listed, incarnation, shares_membership=False)
+
+        registration = Announcing(
+            name_servers,
+            announce,
+            lambda address: name_server.unregister(address, settings.name),
             interval_s=settings.heartbeat_interval_s,
             clock=clock,
             randomness=randomness,
@@ -145,5 +152,7 @@ async def open_snode(
         background.every("sweep", settings.sweep_interval_s, sessions.sweep, clock=clock)
         background.every("sweep clients", PRESENCE_SWEEP_S, gateway.presence.sweep, clock=clock)
         yield Running(
-            settings.name, server.address, reload=lambda new: name_server.servers.replace(new.namesrv_address)
+            settings.name,
+            server.address,
+            reload=lambda new: listed_again(name_servers, new.namesrv_address),
         )

@@ -17,9 +17,9 @@ CALL_TIMEOUT_S = 3.0
 class NameServer:
     """Equal name servers over one database; one that fails is passed over."""
 
-    def __init__(self, addresses: str, channels: Channels) -> None:
-        """Take `host:port`, several separated by `;`. Errors: Invalid."""
-        self.servers = NameServers(addresses)
+    def __init__(self, servers: NameServers, channels: Channels) -> None:
+        """Ask one of `servers` at a time."""
+        self.servers = servers
         self._channels = channels
 
     @property
@@ -58,18 +58,26 @@ class NameServer:
         except AlreadyExists:
             return
 
-    async def register(self, name: str, address: str, incarnation: str, *, shares_membership: bool) -> float:
-        """Announce a snode; returns the lease in seconds. Errors: Conflict when it may not run beside another."""
+    async def register(
+        self, name_server: str, name: str, address: str, incarnation: str, *, shares_membership: bool
+    ) -> float:
+        """Announce a snode at one name server; returns the lease in seconds.
+
+        Errors: Conflict when it may not run beside another.
+        """
         request = namesrv_pb2.RegisterSnodeRequest(
             snode=topic_pb2.Snode(name=name, address=address),
             incarnation=incarnation,
             shares_membership=shares_membership,
         )
-        with rpc_errors(self.peer):
-            answer = await self.stub.RegisterSnode(request, timeout=CALL_TIMEOUT_S)
+        with rpc_errors(f"name server {name_server}"):
+            answer = await NameServiceStub(self._channels.to(name_server)).RegisterSnode(
+                request, timeout=CALL_TIMEOUT_S
+            )
         return answer.lease_ms / 1000
 
-    async def unregister(self, name: str) -> None:
-        """Give the lease back."""
-        with rpc_errors(self.peer):
-            await self.stub.Unregister(namesrv_pb2.UnregisterRequest(snode=name), timeout=1.0)
+    async def unregister(self, name_server: str, name: str) -> None:
+        """Give the lease at one name server back."""
+        request = namesrv_pb2.UnregisterRequest(snode=name)
+        with rpc_errors(f"name server {name_server}"):
+            await NameServiceStub(self._channels.to(name_server)).Unregister(request, timeout=1.0)

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from ortoo.common import settings
+from ortoo.common.address_server import check_name_servers
 from ortoo.common.addresses import check_address, check_advertised
 from ortoo.common.errors import Invalid
-from ortoo.common.name_servers import addresses_of
 from ortoo.common.names import check_process_name
 
 ENVIRON_PREFIX = "ORTOO_SNODE_"
@@ -29,7 +29,7 @@ class Settings:
     rocketmq_advertised_address: str = ""
     """host:port that RocketMQ's clients are told. Empty = each is told the address by which it reached this snode."""
     namesrv_address: str = "127.0.0.1:8071"
-    """host:port of the name server, several of one cluster separated by `;`."""
+    """host:port of the name server, several of one cluster separated by `;`; or the http:// URL of such a list."""
     enode_timeout_ms: int = 3_000
     """How long an enode may take to answer; then the request fails."""
     enode_in_flight_bytes: int = 64 << 20
@@ -50,7 +50,7 @@ class Settings:
     def check(self) -> None:
         """Refuse settings that cannot work. Errors: Invalid, naming the field."""
         check_process_name(self.name, "name")
-        addresses_of(self.namesrv_address)
+        check_name_servers(self.namesrv_address)
         check_address(self.listen_address, "listen_address")
         if self.metrics_address:
             check_address(self.metrics_address, "metrics_address")

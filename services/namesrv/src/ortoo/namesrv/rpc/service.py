@@ -79,6 +79,16 @@ class NameService(NameServiceServicer):
         """All groups."""
         return pb.ListGroupsResponse(groups=map(wire.group_to, self._directory.groups()))
 
+    async def AcquireRight(self, request: pb.AcquireRightRequest, context: Context) -> pb.AcquireRightResponse:
+        """Give or renew an exclusive right."""
+        right = await self._directory.acquire_right(request.resource, request.owner, request.lease_ms)
+        return pb.AcquireRightResponse(epoch=right.epoch, lease_ms=right.left_ms)
+
+    async def ReleaseRight(self, request: pb.ReleaseRightRequest, context: Context) -> pb.ReleaseRightResponse:
+        """Give a right back."""
+        await self._directory.release_right(request.resource, request.owner, request.epoch)
+        return pb.ReleaseRightResponse()
+
     async def WatchRoutes(
         self, request: pb.WatchRoutesRequest, context: Context
     ) -> AsyncIterator[pb.WatchRoutesResponse]:

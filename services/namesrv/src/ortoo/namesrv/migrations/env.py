@@ -1,0 +1,10 @@
+"""Alembic's way in: it runs on the connection that the name server gives it."""
+
+from alembic import context
+
+from ortoo.namesrv.tables import metadata
+
+connection = context.config.attributes["connection"]
+context.configure(connection=connection, target_metadata=metadata, transactional_ddl=True)
+with context.begin_transaction():
+    context.run_migrations()

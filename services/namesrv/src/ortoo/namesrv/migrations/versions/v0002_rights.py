@@ -1,0 +1,25 @@
+"""Exclusive rights with fencing epochs."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0002"
+down_revision = "0001"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Make the table."""
+    op.create_table(
+        "rights",
+        sa.Column("resource", sa.String(255), primary_key=True),
+        sa.Column("owner", sa.String(255), nullable=False),
+        sa.Column("epoch", sa.BigInteger, nullable=False),
+        sa.Column("until_ms", sa.BigInteger, nullable=False),
+    )
+
+
+def downgrade() -> None:
+    """Drop the table."""
+    op.drop_table("rights")

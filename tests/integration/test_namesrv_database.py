@@ -1,0 +1,220 @@
+"""The name server's database: migrations, PostgreSQL, several name servers over one, exclusive rights."""
+
+import asyncio
+import contextlib
+import sqlite3
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+
+from ortoo.common.clock import SystemClock
+from ortoo.common.errors import Conflict, Fenced, Invalid, NotFound, Unavailable
+from ortoo.common.grpc_channels import Channels
+from ortoo.common.status import rpc_errors
+from ortoo.namesrv import schema, tables
+from ortoo.namesrv.app import open_namesrv
+from ortoo.namesrv.settings import Settings
+from ortoo.testing.postgres import Postgres, postgres
+from ortoo.v1 import namesrv_pb2 as pb
+from ortoo.v1 import topic_pb2
+from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+MIGRATIONS = Path(schema.__file__).parent / "migrations"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def database() -> AsyncIterator[Postgres]:
+    """One PostgreSQL for this file."""
+    async with postgres() as server:
+        yield server
+
+
+@contextlib.asynccontextmanager
+async def name_server(database_url: str, folder: Path, **settings: Any) -> AsyncIterator[NameServiceStub]:
+    """A name server in this process over a database."""
+    chosen = Settings(listen_address="127.0.0.1:0", data_dir=folder, database_url=database_url, **settings)
+    async with open_namesrv(chosen) as running, Channels() as channels:
+        yield NameServiceStub(channels.to(running.address))
+
+
+async def register(*stubs: NameServiceStub) -> None:
+    """Announce one enode at each of them."""
+    enode = topic_pb2.Enode(name="e", address="h:1", store_id="s")
+    for stub in stubs:
+        await stub.RegisterEnode(pb.RegisterEnodeRequest(enode=enode))
+
+
+async def until_known(stub: NameServiceStub, name: str) -> topic_pb2.Topic:
+    """Wait until a name server knows a topic."""
+    async with asyncio.timeout(10):
+        while True:
+            try:
+                with rpc_errors("name server"):
+                    return (await stub.GetTopic(pb.GetTopicRequest(name=name))).topic
+            except NotFound:
+                await SystemClock().sleep(0.02)
+
+
+def old_database(folder: Path) -> Path:
+    """A database as it was made before there were migrations, with a topic and a group."""
+    file = folder / "namesrv.db"
+    with contextlib.closing(sqlite3.connect(file)) as connection:
+        connection.executescript(
+            """
+            CREATE TABLE directory (id INTEGER NOT NULL, schema_version INTEGER NOT NULL, version BIGINT NOT NULL,
+                PRIMARY KEY (id));
+            CREATE TABLE topics (name VARCHAR(127) NOT NULL, topic_id BIGINT NOT NULL, version BIGINT NOT NULL,
+                permission INTEGER NOT NULL, created_at_ms BIGINT NOT NULL, PRIMARY KEY (name), UNIQUE (topic_id));
+            CREATE TABLE placements (topic_id BIGINT NOT NULL, enode VARCHAR(63) NOT NULL,
+                read_queue_count INTEGER NOT NULL, write_queue_count INTEGER NOT NULL, PRIMARY KEY (topic_id, enode));
+            CREATE TABLE groups (name VARCHAR(120) NOT NULL, version BIGINT NOT NULL, consume_enabled BOOLEAN NOT NULL,
+                slow_consumer_threshold_messages BIGINT NOT NULL, slow_consumer_grace_ms BIGINT NOT NULL,
+                created_at_ms BIGINT NOT NULL, PRIMARY KEY (name));
+            INSERT INTO directory VALUES (1, 1, 7);
+            INSERT INTO topics VALUES ('old', 42, 7, 3, 1);
+            INSERT INTO placements VALUES (42, 'e', 4, 4);
+            """
+        )
+    return file
+
+
+async def test_newest_migration_is_what_the_code_knows() -> None:
+    """The head of the scripts is the revision that new databases are marked with."""
+    assert ScriptDirectory(str(MIGRATIONS)).get_heads() == [schema.HEAD]
+
+
+async def test_old_database_is_migrated_and_keeps_its_topics(tmp_path: Path) -> None:
+    """A database from before migrations gets every change; its content and its version stay."""
+    file = old_database(tmp_path)
+    async with name_server("", tmp_path) as stub:
+        assert (await stub.GetTopic(pb.GetTopicRequest(name="old"))).topic.topic_id == 42
+        right = await stub.AcquireRight(pb.AcquireRightRequest(resource="r", owner="o", lease_ms=1000))
+        assert right.epoch == 1
+    with sa.create_engine(f"sqlite:///{file}").connect() as connection:
+        assert connection.execute(sa.text("select version_num from alembic_version")).scalar_one() == schema.HEAD
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+async def test_migrated_and_new_databases_are_alike(kind: str, tmp_path: Path, database: Postgres) -> None:
+    """All migrations one after another give the tables that a new database is made with, on both databases."""
+    url = database.url if kind == "postgresql" else f"sqlite:///{tmp_path / 'a.db'}"
+    engine = sa.create_engine(url)
+
+    def migrate() -> list[Any]:
+        with engine.begin() as connection:
+            tables.metadata.drop_all(connection)
+            connection.execute(sa.text("drop table if exists alembic_version"))
+            connection.execute(sa.text("create table alembic_version (version_num varchar(32) primary key)"))
+            schema._migrate(connection, "")
+            return list(compare_metadata(MigrationContext.configure(connection), tables.metadata))
+
+    assert await asyncio.to_thread(migrate) == []
+    engine.dispose()
+
+
+async def test_two_name_servers_share_one_directory(tmp_path: Path, database: Postgres) -> None:
+    """What is stored through one is served by the other within a moment, watchers included; versions never fork."""
+    async with (
+        name_server(database.url, tmp_path / "a") as a,
+        name_server(database.url, tmp_path / "b") as b,
+        asyncio.timeout(30),
+    ):
+        await register(a, b)
+        await asyncio.gather(*(s.CreateTopic(pb.CreateTopicRequest(name=f"t{n}")) for n, s in enumerate([a, b] * 10)))
+        for stub in (a, b):
+            assert len({(await until_known(stub, f"t{n}")).version for n in range(20)}) == 20
+        watch = b.WatchRoutes(pb.WatchRoutesRequest())
+        snapshot = await watch.read()
+        assert isinstance(snapshot, pb.WatchRoutesResponse)
+        assert len(snapshot.topics) == 20
+        await a.DeleteTopic(pb.DeleteTopicRequest(name="t0"))
+        news = await watch.read()
+        assert isinstance(news, pb.WatchRoutesResponse)
+        assert list(news.deleted_topics) == ["t0"]
+        await a.PutGroup(pb.PutGroupRequest(group=topic_pb2.Group(name="g", consume_enabled=True)))
+        news = await watch.read()
+        assert isinstance(news, pb.WatchRoutesResponse)
+        assert [group.name for group in news.groups] == ["g"]
+
+
+async def test_database_away_is_told_and_forgotten(tmp_path: Path, database: Postgres) -> None:
+    """While PostgreSQL is away topics are served and changes are refused with the reason; then all goes on."""
+    async with name_server(database.url, tmp_path) as stub, asyncio.timeout(60):
+        await register(stub)
+        await stub.CreateTopic(pb.CreateTopicRequest(name="before"))
+        await database.stop()
+        assert (await stub.GetTopic(pb.GetTopicRequest(name="before"))).topic.name == "before"
+        with pytest.raises(Unavailable, match="database failed"), rpc_errors("name server"):
+            await stub.CreateTopic(pb.CreateTopicRequest(name="during"))
+        await register(stub)
+        await database.start()
+        await stub.CreateTopic(pb.CreateTopicRequest(name="after"))
+
+
+async def test_name_server_waits_for_its_database(tmp_path: Path, database: Postgres) -> None:
+    """Started before PostgreSQL it becomes ready when that is there."""
+    await database.stop()
+    opening = name_server(database.url, tmp_path)
+    starting = asyncio.ensure_future(opening.__aenter__())  # noqa: TID251  # entered beside us
+    await SystemClock().sleep(0.5)
+    assert not starting.done()
+    await database.start()
+    async with asyncio.timeout(30):
+        stub = await starting
+    await register(stub)
+    await opening.__aexit__(None, None, None)
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+async def test_right_has_one_owner_and_epochs_grow(kind: str, tmp_path: Path, database: Postgres) -> None:
+    """Renewing keeps the epoch; a new owner gets a larger one, only when the old reign ended; old ones are fenced."""
+    resource = str(tmp_path)
+    async with name_server(database.url if kind == "postgresql" else "", tmp_path) as stub:
+
+        async def acquire(owner: str, lease_ms: int = 60_000) -> int:
+            with rpc_errors("name server"):
+                request = pb.AcquireRightRequest(resource=resource, owner=owner, lease_ms=lease_ms)
+                return (await stub.AcquireRight(request)).epoch
+
+        async def release(owner: str, epoch: int) -> None:
+            with rpc_errors("name server"):
+                await stub.ReleaseRight(pb.ReleaseRightRequest(resource=resource, owner=owner, epoch=epoch))
+
+        assert [await acquire("a"), await acquire("a")] == [1, 1]
+        with pytest.raises(Conflict, match="belongs to a in epoch 1") as refused:
+            await acquire("b")
+        assert 0 < refused.value.retry_after_ms <= 60_000
+        await release("a", 1)
+        assert await acquire("b", 200) == 2
+        with pytest.raises(Fenced, match="belongs to b in epoch 2"):
+            await release("a", 1)
+        await SystemClock().sleep(0.25)
+        assert await acquire("a") == 3
+        with pytest.raises(Invalid, match="owner"):
+            await acquire("")
+        with pytest.raises(Invalid, match="lease_ms"):
+            await acquire("a", 1)
+
+
+async def test_right_is_granted_once_by_two_name_servers(tmp_path: Path, database: Postgres) -> None:
+    """Of twenty who ask two name servers at once for a right that nobody ever had, one gets it."""
+    async with name_server(database.url, tmp_path / "a") as a, name_server(database.url, tmp_path / "b") as b:
+
+        async def acquire(stub: NameServiceStub, owner: str) -> int:
+            try:
+                with rpc_errors("name server"):
+                    request = pb.AcquireRightRequest(resource="new", owner=owner, lease_ms=60_000)
+                    return (await stub.AcquireRight(request)).epoch
+            except Conflict:
+                return 0
+
+        epochs = await asyncio.gather(*(acquire(stub, f"owner-{n}") for n, stub in enumerate([a, b] * 10)))
+        assert sorted(epochs) == [0] * 19 + [1]
