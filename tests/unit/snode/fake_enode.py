@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from ortoo.common.errors import NotFound, OrtooError, OutOfRange, Unavailable
 from ortoo.common.sealed_batch import SealedBatch
 from ortoo.snode.directory import Directory
-from ortoo.snode.enode_link import Appended, EnodeLink, Fetched, FlushMode, QueueRange, StoredBatch
+from ortoo.snode.enode_link import Appended, EnodeLink, Fetched, FlushMode, MessagePlace, QueueRange, StoredBatch
 from ortoo.snode.enode_links import EnodeLinks
 from ortoo.snode.routes import EnodeEntry, Permission, Placement, RouteChange, Topic
 
@@ -122,3 +122,9 @@ class FakeEnode:
     async def find_offset(self, topic_id: int, queue_id: int, stored_at_ms: int) -> int:
         """The end."""
         return self.end(queue_id)
+
+    async def find_messages(
+        self, topic_id: int, *, key: str, message_id: str, begin_ms: int, end_ms: int, limit: int
+    ) -> list[MessagePlace]:
+        """Nothing is indexed here."""
+        return []

@@ -14,8 +14,10 @@ app = typer.Typer(
 )
 topic_app = typer.Typer(help="Create, show and delete topics.", no_args_is_help=True)
 group_app = typer.Typer(help="Show consumer groups.", no_args_is_help=True)
+message_app = typer.Typer(help="Find single messages.", no_args_is_help=True)
 app.add_typer(topic_app, name="topic")
 app.add_typer(group_app, name="group")
+app.add_typer(message_app, name="message")
 
 Address = Annotated[str, typer.Option(envvar="ORTOO_ADDRESS", help="host:port of a snode; several with commas.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
@@ -126,6 +128,39 @@ def tail(
             follow=follow,
             wanted=wanted,
             as_json=as_json,
+        )
+    )
+
+
+@message_app.command("get")
+def message_get(
+    topic: TopicName,
+    message_id: Annotated[str, typer.Argument(help="As `ortoo send` printed it, or as its producer chose it.")],
+    address: Address = DEFAULT_ADDRESS,
+    as_json: AsJson = False,
+) -> None:
+    """Show one message."""
+    from ortoo.cli import message_search
+
+    _run(message_search.get(_several(address), topic, message_id, as_json=as_json))
+
+
+@message_app.command("find")
+def message_find(
+    topic: TopicName,
+    key: Annotated[str, typer.Option(help="One of the keys the messages were sent with.")],
+    begin_ms: Annotated[int, typer.Option(min=0, help="Stored at or after; milliseconds since 1970.")] = 0,
+    end_ms: Annotated[int, typer.Option(min=0, help="Stored before; 0 = until now.")] = 0,
+    count: Annotated[int, typer.Option("-n", min=1, max=1000, help="At most so many.")] = 32,
+    address: Address = DEFAULT_ADDRESS,
+    as_json: AsJson = False,
+) -> None:
+    """Show the messages with a key, the newest first."""
+    from ortoo.cli import message_search
+
+    _run(
+        message_search.find(
+            _several(address), topic, key, begin_ms=begin_ms, end_ms=end_ms, count=count, as_json=as_json
         )
     )
 

@@ -12,6 +12,7 @@ from ortoo.client.client import Client, connect
 from ortoo.client.consumer import Consumer, ConsumerSettings
 from ortoo.client.descriptions import (
     ClusterInfo,
+    FoundMessages,
     GroupInfo,
     GroupLag,
     ProcessInfo,
@@ -23,6 +24,7 @@ from ortoo.client.descriptions import (
     TopicPlacement,
 )
 from ortoo.client.filters import Filter, Sql
+from ortoo.client.losses import LostMessages
 from ortoo.client.parcel import Sending, Sendings
 from ortoo.client.place import Queue, Receipt
 from ortoo.client.producer import Producer, ProducerSettings
@@ -58,10 +60,12 @@ __all__ = [
     "Fenced",
     "Filter",
     "Forbidden",
+    "FoundMessages",
     "GroupInfo",
     "GroupLag",
     "Internal",
     "Invalid",
+    "LostMessages",
     "Message",
     "NotFound",
     "OrtooError",

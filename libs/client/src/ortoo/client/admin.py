@@ -8,6 +8,7 @@ import grpc
 from ortoo.client.connection import Connection
 from ortoo.client.descriptions import (
     ClusterInfo,
+    FoundMessages,
     GroupInfo,
     GroupLag,
     ProcessInfo,
@@ -131,6 +132,25 @@ class Admin:
             tuple(ProcessInfo(item.name, item.address, item.alive) for item in answer.snodes),
             answer.version,
         )
+
+    async def find_messages(
+        self, topic: str, *, key: str = "", message_id: str = "", begin_ms: int = 0, end_ms: int = 0, limit: int = 0
+    ) -> FoundMessages:
+        """Messages with a key, or the one with an id, stored in [begin_ms, end_ms); the newest first.
+
+        An `end_ms` of 0 is no end, a `limit` of 0 is 32. Errors: NotFound (topic), Invalid; Unavailable when no enode
+        can be asked, or none keeps an index of keys.
+        """
+        request = admin_pb2.AdminFindMessagesRequest(
+            topic=topic,
+            key=key,
+            message_id=message_id,
+            begin_ms=begin_ms,
+            end_ms=end_ms,
+            limit=_count(limit, "limit"),
+        )
+        answer = await self._call("FindMessages", request)
+        return FoundMessages(tuple(map(_stored, answer.messages)), tuple(answer.enodes_away))
 
     async def tail(
         self, topic: str, *, from_first: bool = False, follow: bool = True, messages_max: int = 0, wanted: Filter = "*"

@@ -25,6 +25,7 @@ from ortoo.client.consumer import Consumer as AsyncConsumer
 from ortoo.client.consumer import ConsumerSettings
 from ortoo.client.descriptions import (
     ClusterInfo,
+    FoundMessages,
     GroupInfo,
     GroupLag,
     StoredMessage,
@@ -209,6 +210,15 @@ class Admin:
     def describe_cluster(self) -> ClusterInfo:
         """The processes of the cluster."""
         return self._thread.wait(self._admin.describe_cluster())
+
+    def find_messages(
+        self, topic: str, *, key: str = "", message_id: str = "", begin_ms: int = 0, end_ms: int = 0, limit: int = 0
+    ) -> FoundMessages:
+        """Messages with a key, or the one with an id; the newest first."""
+        found = self._admin.find_messages(
+            topic, key=key, message_id=message_id, begin_ms=begin_ms, end_ms=end_ms, limit=limit
+        )
+        return self._thread.wait(found)
 
     def tail(
         self, topic: str, *, from_first: bool = False, follow: bool = True, messages_max: int = 0, wanted: Filter = "*"

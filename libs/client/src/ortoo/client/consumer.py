@@ -8,6 +8,7 @@ from typing import Self
 
 from ortoo.client.connection import Connection
 from ortoo.client.filters import Filter, Topics, wanted_topics
+from ortoo.client.losses import Losses, LostMessages
 from ortoo.client.place import Queue
 from ortoo.client.push_call import opening, subscription
 from ortoo.client.push_member import PushMember
@@ -40,6 +41,9 @@ class ConsumerSettings:
     """With AllocationStrategy.CONFIG: the queues this member takes."""
     rooms: tuple[str, ...] = ()
     """With AllocationStrategy.MACHINE_ROOM: the rooms whose queues are shared out."""
+    on_loss: Callable[[LostMessages], None] | None = None
+    """Called with messages that will not come because they are damaged where they are stored. They are logged anyway,
+    and the group's offset moves on behind them."""
     client_id: str = ""
     """The consumer's name for people; empty = made of host and process."""
 
@@ -71,6 +75,7 @@ class Consumer:
                 configured_queues=settings.configured_queues,
                 rooms=settings.rooms,
             ),
+            Losses(settings.on_loss),
             messages_max=settings.unfinished_messages_max,
             bytes_max=settings.unfinished_bytes_max,
         )
@@ -79,6 +84,11 @@ class Consumer:
     def queues(self) -> tuple[Queue, ...]:
         """The queues this member has now."""
         return self._member.queues
+
+    @property
+    def lost_messages(self) -> int:
+        """How many messages could not be delivered because they are damaged where they are stored."""
+        return self._member.losses.messages
 
     async def __aenter__(self) -> Self:
         await self._background.__aenter__()

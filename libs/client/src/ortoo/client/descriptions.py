@@ -100,3 +100,11 @@ class StoredMessage:
     offset: int
     stored_at_ms: int
     message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class FoundMessages:
+    """What a search found, the newest first; what lies on `enodes_away` could not be looked at."""
+
+    messages: tuple[StoredMessage, ...]
+    enodes_away: tuple[str, ...]

@@ -30,7 +30,8 @@ async def fetch(
 
     With `follow` it goes on for ever; `wanted` leaves messages out. A read that breaks goes on where it was, through
     the next snode.
-    Errors: NotFound, OutOfRange, DataLoss, Invalid; Unavailable after several breaks in a row.
+    Errors: NotFound, OutOfRange, Invalid; DataLoss, whose `end_offset` says where another fetch can go on; Unavailable
+    after several breaks in a row.
     """
     at, breaks = from_offset, 0
     if to_offset == 0 and not follow:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from ortoo.client.connection import Connection
+from ortoo.client.losses import Losses, LostMessages
 from ortoo.client.place import Queue
 from ortoo.client.progress import BatchProgress, QueueProgress
 from ortoo.client.push_call import Acknowledgement, PushCall, received_batch
@@ -22,13 +23,20 @@ class PushMember:
     """Hears a session's events, keeps what was delivered until it is taken, and gives credit back for what is done."""
 
     def __init__(
-        self, connection: Connection, opening: consumer_pb2.OpenSession, *, messages_max: int, bytes_max: int
+        self,
+        connection: Connection,
+        opening: consumer_pb2.OpenSession,
+        losses: Losses,
+        *,
+        messages_max: int,
+        bytes_max: int,
     ) -> None:
         """Join as `opening` says; at most so many delivered messages and bytes wait to be acknowledged."""
         self.queues: tuple[Queue, ...] = ()
         self.failure: OrtooError | None = None
         """Why there will be no further session."""
         self.leaving = False
+        self.losses = losses
         self._connection = connection
         self._opening = opening
         self._messages_max = messages_max
@@ -138,6 +146,9 @@ class PushMember:
         """A batch came, or an offset moved on."""
         progress = self._progress.setdefault(queue, QueueProgress())
         if not delivery.HasField("batch"):
+            if delivery.HasField("failure"):
+                reason = delivery.failure.message
+                self.losses.add(LostMessages(queue, delivery.first_offset, delivery.next_offset, reason))
             progress.deliver(BatchProgress([], delivery.next_offset))
             return
         finished = partial(self._finished, self._session_number)

@@ -9,9 +9,13 @@ from ortoo.client.descriptions import QueueInfo, StoredMessage
 from ortoo.client.fetch import fetch
 from ortoo.client.filters import Filter
 from ortoo.client.place import Queue
+from ortoo.client.received import ReceivedBatch
 from ortoo.common.background import Background
+from ortoo.common.errors import DataLoss
+from ortoo.common.logs import get_logger
 
 BUFFERED_MAX = 64
+_log = get_logger("tail")
 
 
 async def newest(
@@ -64,7 +68,25 @@ async def coming(
 async def _messages(
     connection: Connection, queue: Queue, from_offset: int, to_offset: int, wanted: Filter, *, follow: bool = False
 ) -> AsyncIterator[StoredMessage]:
-    async for batch in fetch(connection, queue, from_offset, to_offset, follow=follow, wanted=wanted):
+    async for batch in _undamaged(connection, queue, from_offset, to_offset, follow=follow, wanted=wanted):
         for it in batch:
             if it.offset >= from_offset:
                 yield StoredMessage(it.message_id, it.queue, it.offset, it.stored_at_ms, it.message())
+
+
+async def _undamaged(
+    connection: Connection, queue: Queue, from_offset: int, to_offset: int, *, follow: bool, wanted: Filter
+) -> AsyncIterator[ReceivedBatch]:
+    """As `fetch`, going on behind damaged messages."""
+    at = from_offset
+    while follow or at < to_offset:
+        try:
+            async for batch in fetch(connection, queue, at, to_offset, follow=follow, wanted=wanted):
+                at = batch.next_offset
+                yield batch
+            return
+        except DataLoss as error:
+            if error.end_offset <= at:
+                raise
+            _log.warning("damaged messages are left out", queue=str(queue), begin=at, end=error.end_offset)
+            at = error.end_offset

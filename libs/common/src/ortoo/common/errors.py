@@ -80,6 +80,14 @@ class OutOfRange(OrtooError):
 class DataLoss(OrtooError):
     """Stored bytes are damaged."""
 
+    def __init__(
+        self, message: str = "", *, begin_offset: int = 0, end_offset: int = 0, field: str = "", retry_after_ms: int = 0
+    ) -> None:
+        """Carry the damaged offsets: from `begin_offset` to `end_offset`, where reading can go on; 0 = not known."""
+        super().__init__(message, field=field, retry_after_ms=retry_after_ms)
+        self.begin_offset = begin_offset
+        self.end_offset = end_offset
+
 
 class Forbidden(OrtooError):
     """The caller may not do this."""

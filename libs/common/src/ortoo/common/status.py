@@ -47,17 +47,28 @@ def status_of(error: errors.OrtooError) -> grpc.StatusCode:
 
 def failure_of(error: errors.OrtooError) -> failure_pb2.Failure:
     """`error` as it travels."""
-    return failure_pb2.Failure(
+    failure = failure_pb2.Failure(
         kind=_KIND_BY_CLASS[type(error)],
         message=error.message,
         field=error.field,
         retry_after_ms=error.retry_after_ms,
     )
+    if isinstance(error, errors.OutOfRange | errors.DataLoss):
+        failure.begin_offset, failure.end_offset = error.begin_offset, error.end_offset
+    return failure
 
 
 def error_of(failure: failure_pb2.Failure) -> errors.OrtooError:
     """The error that travelled as `failure`; a kind this process does not know becomes Internal."""
     cls = _CLASS_BY_KIND.get(failure.kind, errors.Internal)
+    if issubclass(cls, errors.OutOfRange | errors.DataLoss):
+        return cls(
+            failure.message,
+            field=failure.field,
+            retry_after_ms=failure.retry_after_ms,
+            begin_offset=failure.begin_offset,
+            end_offset=failure.end_offset,
+        )
     return cls(failure.message, field=failure.field, retry_after_ms=failure.retry_after_ms)
 
 

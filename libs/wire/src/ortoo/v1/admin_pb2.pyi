@@ -195,6 +195,78 @@ class TailResponse(_message.Message):
 Global___TailResponse: _TypeAlias = TailResponse  # noqa: Y015
 
 @_typing.final
+class AdminFindMessagesRequest(_message.Message):
+    """Which messages to find."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    KEY_FIELD_NUMBER: _builtins.int
+    MESSAGE_ID_FIELD_NUMBER: _builtins.int
+    BEGIN_MS_FIELD_NUMBER: _builtins.int
+    END_MS_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    """The topic."""
+    key: _builtins.str
+    """Messages with this key; or"""
+    message_id: _builtins.str
+    """the message with this id: as it was answered when it was sent, or as its producer chose it."""
+    begin_ms: _builtins.int
+    """Stored at or after this time, milliseconds since 1970-01-01 UTC."""
+    end_ms: _builtins.int
+    """Stored before this time; 0 = until now."""
+    limit: _builtins.int
+    """At most so many; 0 = 32, at most 1000."""
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        key: _builtins.str = ...,
+        message_id: _builtins.str = ...,
+        begin_ms: _builtins.int = ...,
+        end_ms: _builtins.int = ...,
+        limit: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begin_ms", b"begin_ms", "end_ms", b"end_ms", "key", b"key", "limit", b"limit", "message_id", b"message_id", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AdminFindMessagesRequest: _TypeAlias = AdminFindMessagesRequest  # noqa: Y015
+
+@_typing.final
+class AdminFindMessagesResponse(_message.Message):
+    """The messages found."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MESSAGES_FIELD_NUMBER: _builtins.int
+    ENODES_AWAY_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def messages(self) -> _containers.RepeatedCompositeFieldContainer[Global___TailResponse]:
+        """The newest first."""
+
+    @_builtins.property
+    def enodes_away(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Enodes that could not be asked: what lies on them is missing here."""
+
+    def __init__(
+        self,
+        *,
+        messages: _abc.Iterable[Global___TailResponse] | None = ...,
+        enodes_away: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["enodes_away", b"enodes_away", "messages", b"messages"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AdminFindMessagesResponse: _TypeAlias = AdminFindMessagesResponse  # noqa: Y015
+
+@_typing.final
 class DescribeLagRequest(_message.Message):
     """Whose lag."""
 

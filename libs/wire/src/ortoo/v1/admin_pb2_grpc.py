@@ -93,6 +93,11 @@ class AdminServiceStub:
                 request_serializer=ortoo_dot_v1_dot_admin__pb2.TailRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_admin__pb2.TailResponse.FromString,
                 _registered_method=True)
+        self.FindMessages = channel.unary_unary(
+                '/ortoo.v1.AdminService/FindMessages',
+                request_serializer=ortoo_dot_v1_dot_admin__pb2.AdminFindMessagesRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_admin__pb2.AdminFindMessagesResponse.FromString,
+                _registered_method=True)
         self.DescribeLag = channel.unary_unary(
                 '/ortoo.v1.AdminService/DescribeLag',
                 request_serializer=ortoo_dot_v1_dot_admin__pb2.DescribeLagRequest.SerializeToString,
@@ -238,6 +243,15 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def FindMessages(self, request, context):
+        """Messages with a key or an id, the newest first.
+
+        grpcurl -plaintext -d '{"topic":"t","key":"order-7"}' HOST:PORT ortoo.v1.AdminService/FindMessages
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def DescribeLag(self, request, context):
         """How far each group is behind.
         """
@@ -375,6 +389,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.Tail,
                     request_deserializer=ortoo_dot_v1_dot_admin__pb2.TailRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_admin__pb2.TailResponse.SerializeToString,
+            ),
+            'FindMessages': grpc.unary_unary_rpc_method_handler(
+                    servicer.FindMessages,
+                    request_deserializer=ortoo_dot_v1_dot_admin__pb2.AdminFindMessagesRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_admin__pb2.AdminFindMessagesResponse.SerializeToString,
             ),
             'DescribeLag': grpc.unary_unary_rpc_method_handler(
                     servicer.DescribeLag,
@@ -730,6 +749,33 @@ class AdminService:
             '/ortoo.v1.AdminService/Tail',
             ortoo_dot_v1_dot_admin__pb2.TailRequest.SerializeToString,
             ortoo_dot_v1_dot_admin__pb2.TailResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FindMessages(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.AdminService/FindMessages',
+            ortoo_dot_v1_dot_admin__pb2.AdminFindMessagesRequest.SerializeToString,
+            ortoo_dot_v1_dot_admin__pb2.AdminFindMessagesResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -51,6 +51,11 @@ class AdminServiceStub:
 
     grpcurl -plaintext -d '{"topic":"t","from_first":true}' HOST:PORT ortoo.v1.AdminService/Tail
     """
+    FindMessages: _aio.UnaryUnaryMultiCallable[_admin_pb2.AdminFindMessagesRequest, _admin_pb2.AdminFindMessagesResponse]
+    """Messages with a key or an id, the newest first.
+
+    grpcurl -plaintext -d '{"topic":"t","key":"order-7"}' HOST:PORT ortoo.v1.AdminService/FindMessages
+    """
     DescribeLag: _aio.UnaryUnaryMultiCallable[_admin_pb2.DescribeLagRequest, _admin_pb2.DescribeLagResponse]
     """How far each group is behind."""
     DescribeCluster: _aio.UnaryUnaryMultiCallable[_admin_pb2.DescribeClusterRequest, _admin_pb2.DescribeClusterResponse]
@@ -177,6 +182,17 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         """Messages of a topic as text-friendly records, oldest first; with `follow` it goes on for ever.
 
         grpcurl -plaintext -d '{"topic":"t","from_first":true}' HOST:PORT ortoo.v1.AdminService/Tail
+        """
+
+    @_abc_1.abstractmethod
+    def FindMessages(
+        self,
+        request: _admin_pb2.AdminFindMessagesRequest,
+        context: _aio.ServicerContext[_admin_pb2.AdminFindMessagesRequest, _abc.Awaitable[_admin_pb2.AdminFindMessagesResponse]],
+    ) -> _abc.Awaitable[_admin_pb2.AdminFindMessagesResponse]:
+        """Messages with a key or an id, the newest first.
+
+        grpcurl -plaintext -d '{"topic":"t","key":"order-7"}' HOST:PORT ortoo.v1.AdminService/FindMessages
         """
 
     @_abc_1.abstractmethod

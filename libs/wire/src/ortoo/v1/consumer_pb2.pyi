@@ -616,7 +616,7 @@ Global___Assignment: _TypeAlias = Assignment  # noqa: Y015
 
 @_typing.final
 class Delivery(_message.Message):
-    """A batch of messages."""
+    """A batch of messages, or word that some cannot be had."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -628,6 +628,7 @@ class Delivery(_message.Message):
     BATCH_FIELD_NUMBER: _builtins.int
     ROWS_FIELD_NUMBER: _builtins.int
     TOPIC_ID_FIELD_NUMBER: _builtins.int
+    FAILURE_FIELD_NUMBER: _builtins.int
     generation: _builtins.int
     """The assignment under which it is sent."""
     first_offset: _builtins.int
@@ -651,6 +652,12 @@ class Delivery(_message.Message):
     def batch(self) -> _record_pb2.SealedBatch:
         """The messages. Absent when none of them was wanted and only the offset moves on."""
 
+    @_builtins.property
+    def failure(self) -> _failure_pb2.Failure:
+        """Set if the messages from first_offset to next_offset are damaged where they are stored: the queue goes on behind
+        them. There is no batch then.
+        """
+
     def __init__(
         self,
         *,
@@ -662,10 +669,11 @@ class Delivery(_message.Message):
         batch: _record_pb2.SealedBatch | None = ...,
         rows: _builtins.bytes = ...,
         topic_id: _builtins.int = ...,
+        failure: _failure_pb2.Failure | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "queue", b"queue"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "failure", b"failure", "queue", b"queue"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "first_offset", b"first_offset", "generation", b"generation", "next_offset", b"next_offset", "queue", b"queue", "rows", b"rows", "stored_at_ms", b"stored_at_ms", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "failure", b"failure", "first_offset", b"first_offset", "generation", b"generation", "next_offset", b"next_offset", "queue", b"queue", "rows", b"rows", "stored_at_ms", b"stored_at_ms", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

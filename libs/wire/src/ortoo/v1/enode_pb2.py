@@ -26,15 +26,15 @@ from ortoo.v1 import failure_pb2 as ortoo_dot_v1_dot_failure__pb2
 from ortoo.v1 import record_pb2 as ortoo_dot_v1_dot_record__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14ortoo/v1/enode.proto\x12\x08ortoo.v1\x1a\x16ortoo/v1/failure.proto\x1a\x15ortoo/v1/record.proto\"\x96\x01\n\rAppendRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\x04\x12\x10\n\x08topic_id\x18\x02 \x01(\x06\x12\x10\n\x08queue_id\x18\x03 \x01(\r\x12$\n\x05\x62\x61tch\x18\x04 \x01(\x0b\x32\x15.ortoo.v1.SealedBatch\x12\'\n\nflush_mode\x18\x05 \x01(\x0e\x32\x13.ortoo.v1.FlushMode\"\x9d\x01\n\x0e\x41ppendResponse\x12\x12\n\nrequest_id\x18\x01 \x01(\x04\x12\x14\n\x0c\x66irst_offset\x18\x02 \x01(\x03\x12\x14\n\x0cstored_at_ms\x18\x03 \x01(\x03\x12\'\n\nflush_mode\x18\x04 \x01(\x0e\x32\x13.ortoo.v1.FlushMode\x12\"\n\x07\x66\x61ilure\x18\x05 \x01(\x0b\x32\x11.ortoo.v1.Failure\"\xa9\x01\n\x13\x46\x65tchBatchesRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\x04\x12\x10\n\x08topic_id\x18\x02 \x01(\x06\x12\x10\n\x08queue_id\x18\x03 \x01(\r\x12\x13\n\x0b\x66rom_offset\x18\x04 \x01(\x03\x12\x11\n\tbytes_max\x18\x05 \x01(\r\x12\x0f\n\x07wait_ms\x18\x06 \x01(\r\x12\r\n\x05group\x18\x07 \x01(\t\x12\x12\n\ngeneration\x18\x08 \x01(\x04\"\xb5\x01\n\x14\x46\x65tchBatchesResponse\x12\x12\n\nrequest_id\x18\x01 \x01(\x04\x12&\n\x07\x62\x61tches\x18\x02 \x03(\x0b\x32\x15.ortoo.v1.StoredBatch\x12\x13\n\x0bnext_offset\x18\x03 \x01(\x03\x12\x12\n\nend_offset\x18\x04 \x01(\x03\x12\"\n\x07\x66\x61ilure\x18\x05 \x01(\x0b\x32\x11.ortoo.v1.Failure\x12\x14\n\x0c\x62\x65gin_offset\x18\x06 \x01(\x03\"_\n\x0bStoredBatch\x12\x14\n\x0c\x66irst_offset\x18\x01 \x01(\x03\x12\x14\n\x0cstored_at_ms\x18\x02 \x01(\x03\x12$\n\x05\x62\x61tch\x18\x03 \x01(\x0b\x32\x15.ortoo.v1.SealedBatch\"\x82\x01\n\x14\x43ommitOffsetsRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x06\x12\r\n\x05group\x18\x02 \x01(\t\x12&\n\x07offsets\x18\x03 \x03(\x0b\x32\x15.ortoo.v1.QueueOffset\x12\x12\n\ngeneration\x18\x04 \x01(\x04\x12\r\n\x05reset\x18\x05 \x01(\x08\"C\n\x0bQueueOffset\x12\x10\n\x08queue_id\x18\x01 \x01(\r\x12\x0e\n\x06offset\x18\x02 \x01(\x03\x12\x12\n\ngeneration\x18\x03 \x01(\x04\"1\n\x15\x43ommitOffsetsResponse\x12\x18\n\x10\x66\x65nced_queue_ids\x18\x01 \x03(\r\"I\n\x13QueryOffsetsRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x06\x12\r\n\x05group\x18\x02 \x01(\t\x12\x11\n\tqueue_ids\x18\x03 \x03(\r\">\n\x14QueryOffsetsResponse\x12&\n\x07offsets\x18\x01 \x03(\x0b\x32\x15.ortoo.v1.QueueOffset\")\n\x15\x44\x65scribeQueuesRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x06\">\n\x16\x44\x65scribeQueuesResponse\x12$\n\x06queues\x18\x01 \x03(\x0b\x32\x14.ortoo.v1.QueueRange\"H\n\nQueueRange\x12\x10\n\x08queue_id\x18\x01 \x01(\r\x12\x14\n\x0c\x62\x65gin_offset\x18\x02 \x01(\x03\x12\x12\n\nend_offset\x18\x03 \x01(\x03\"M\n\x11\x46indOffsetRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x06\x12\x10\n\x08queue_id\x18\x02 \x01(\r\x12\x14\n\x0cstored_at_ms\x18\x03 \x01(\x03\"$\n\x12\x46indOffsetResponse\x12\x0e\n\x06offset\x18\x01 \x01(\x03\"\x16\n\x14\x44\x65scribeStoreRequest\"\x87\x02\n\x15\x44\x65scribeStoreResponse\x12\r\n\x05\x65node\x18\x01 \x01(\t\x12\x10\n\x08store_id\x18\x02 \x01(\t\x12\x11\n\tlog_bytes\x18\x03 \x01(\x04\x12\x15\n\rsegment_count\x18\x04 \x01(\r\x12\x19\n\x11\x61ppended_position\x18\x05 \x01(\x04\x12\x18\n\x10\x64urable_position\x18\x06 \x01(\x04\x12\x19\n\x11store_open_number\x18\x07 \x01(\x04\x12\x10\n\x08writable\x18\x08 \x01(\x08\x12\x0e\n\x06reason\x18\t \x01(\t\x12!\n\x07\x64\x61mages\x18\n \x03(\x0b\x32\x10.ortoo.v1.Damage\x12\x0e\n\x06snodes\x18\x0b \x03(\t\"v\n\x06\x44\x61mage\x12\x0c\n\x04\x66ile\x18\x01 \x01(\t\x12\x10\n\x08position\x18\x02 \x01(\x04\x12\x14\n\x0clength_bytes\x18\x03 \x01(\x04\x12&\n\x06queues\x18\x04 \x03(\x0b\x32\x16.ortoo.v1.DamagedQueue\x12\x0e\n\x06reason\x18\x05 \x01(\t\"\\\n\x0c\x44\x61magedQueue\x12\x10\n\x08topic_id\x18\x01 \x01(\x06\x12\x10\n\x08queue_id\x18\x02 \x01(\r\x12\x14\n\x0c\x62\x65gin_offset\x18\x03 \x01(\x03\x12\x12\n\nend_offset\x18\x04 \x01(\x03\"K\n\x10TakeLocksRequest\x12\x13\n\x0bincarnation\x18\x01 \x01(\t\x12\"\n\x06wishes\x18\x02 \x03(\x0b\x32\x12.ortoo.v1.LockWish\"`\n\x08LockWish\x12\r\n\x05group\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x06\x12\x10\n\x08queue_id\x18\x03 \x01(\r\x12\r\n\x05owner\x18\x04 \x01(\t\x12\x12\n\nsession_id\x18\x05 \x01(\t\"O\n\x11TakeLocksResponse\x12%\n\x07\x61nswers\x18\x01 \x03(\x0b\x32\x14.ortoo.v1.LockAnswer\x12\x13\n\x0blifetime_ms\x18\x02 \x01(\r\"i\n\nLockAnswer\x12\x12\n\ngeneration\x18\x01 \x01(\x04\x12\r\n\x05owner\x18\x02 \x01(\t\x12\x14\n\x0cremaining_ms\x18\x03 \x01(\r\x12\"\n\x07\x66\x61ilure\x18\x04 \x01(\x0b\x32\x11.ortoo.v1.Failure\"9\n\x13ReleaseLocksRequest\x12\"\n\x06wishes\x18\x01 \x03(\x0b\x32\x12.ortoo.v1.LockWish\"(\n\x14ReleaseLocksResponse\x12\x10\n\x08released\x18\x01 \x03(\x08\"4\n\x11QueryLocksRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x06\"7\n\x12QueryLocksResponse\x12!\n\x05locks\x18\x01 \x03(\x0b\x32\x12.ortoo.v1.HeldLock\"~\n\x08HeldLock\x12\x10\n\x08queue_id\x18\x01 \x01(\r\x12\r\n\x05owner\x18\x02 \x01(\t\x12\x12\n\nsession_id\x18\x03 \x01(\t\x12\x12\n\ngeneration\x18\x04 \x01(\x04\x12\x14\n\x0cremaining_ms\x18\x05 \x01(\r\x12\x13\n\x0bincarnation\x18\x06 \x01(\t\",\n\x18QueryOffsetGroupsRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x06\"+\n\x19QueryOffsetGroupsResponse\x12\x0e\n\x06groups\x18\x01 \x03(\t\"3\n\rAttachRequest\x12\r\n\x05snode\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\"4\n\x0e\x41ttachResponse\x12\"\n\x05\x66reed\x18\x01 \x03(\x0b\x32\x13.ortoo.v1.FreedLock\">\n\tFreedLock\x12\r\n\x05group\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x06\x12\x10\n\x08queue_id\x18\x03 \x01(\r*R\n\tFlushMode\x12\x1a\n\x16\x46LUSH_MODE_UNSPECIFIED\x10\x00\x12\x13\n\x0f\x46LUSH_MODE_SYNC\x10\x01\x12\x14\n\x10\x46LUSH_MODE_ASYNC\x10\x02\x32\xb0\x07\n\x0c\x45nodeService\x12?\n\x06\x41ppend\x12\x17.ortoo.v1.AppendRequest\x1a\x18.ortoo.v1.AppendResponse(\x01\x30\x01\x12Q\n\x0c\x46\x65tchBatches\x12\x1d.ortoo.v1.FetchBatchesRequest\x1a\x1e.ortoo.v1.FetchBatchesResponse(\x01\x30\x01\x12P\n\rCommitOffsets\x12\x1e.ortoo.v1.CommitOffsetsRequest\x1a\x1f.ortoo.v1.CommitOffsetsResponse\x12M\n\x0cQueryOffsets\x12\x1d.ortoo.v1.QueryOffsetsRequest\x1a\x1e.ortoo.v1.QueryOffsetsResponse\x12S\n\x0e\x44\x65scribeQueues\x12\x1f.ortoo.v1.DescribeQueuesRequest\x1a .ortoo.v1.DescribeQueuesResponse\x12G\n\nFindOffset\x12\x1b.ortoo.v1.FindOffsetRequest\x1a\x1c.ortoo.v1.FindOffsetResponse\x12\x44\n\tTakeLocks\x12\x1a.ortoo.v1.TakeLocksRequest\x1a\x1b.ortoo.v1.TakeLocksResponse\x12M\n\x0cReleaseLocks\x12\x1d.ortoo.v1.ReleaseLocksRequest\x1a\x1e.ortoo.v1.ReleaseLocksResponse\x12G\n\nQueryLocks\x12\x1b.ortoo.v1.QueryLocksRequest\x1a\x1c.ortoo.v1.QueryLocksResponse\x12\\\n\x11QueryOffsetGroups\x12\".ortoo.v1.QueryOffsetGroupsRequest\x1a#.ortoo.v1.QueryOffsetGroupsResponse\x12?\n\x06\x41ttach\x12\x17.ortoo.v1.AttachRequest\x1a\x18.ortoo.v1.AttachResponse(\x01\x30\x01\x12P\n\rDescribeStore\x12\x1e.ortoo.v1.DescribeStoreRequest\x1a\x1f.ortoo.v1.DescribeStoreResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14ortoo/v1/enode.proto\x12\x08ortoo.v1\x1a\x16ortoo/v1/failure.proto\x1a\x15ortoo/v1/record.proto\"\x96\x01\n\rAppendRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\x04\x12\x10\n\x08topic_id\x18\x02 \x01(\x06\x12\x10\n\x08queue_id\x18\x03 \x01(\r\x12$\n\x05\x62\x61tch\x18\x04 \x01(\x0b\x32\x15.ortoo.v1.SealedBatch\x12\'\n\nflush_mode\x18\x05 \x01(\x0e\x32\x13.ortoo.v1.FlushMode\"\x9d\x01\n\x0e\x41ppendResponse\x12\x12\n\nrequest_id\x18\x01 \x01(\x04\x12\x14\n\x0c\x66irst_offset\x18\x02 \x01(\x03\x12\x14\n\x0cstored_at_ms\x18\x03 \x01(\x03\x12\'\n\nflush_mode\x18\x04 \x01(\x0e\x32\x13.ortoo.v1.FlushMode\x12\"\n\x07\x66\x61ilure\x18\x05 \x01(\x0b\x32\x11.ortoo.v1.Failure\"\xa9\x01\n\x13\x46\x65tchBatchesRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\x04\x12\x10\n\x08topic_id\x18\x02 \x01(\x06\x12\x10\n\x08queue_id\x18\x03 \x01(\r\x12\x13\n\x0b\x66rom_offset\x18\x04 \x01(\x03\x12\x11\n\tbytes_max\x18\x05 \x01(\r\x12\x0f\n\x07wait_ms\x18\x06 \x01(\r\x12\r\n\x05group\x18\x07 \x01(\t\x12\x12\n\ngeneration\x18\x08 \x01(\x04\"\xb5\x01\n\x14\x46\x65tchBatchesResponse\x12\x12\n\nrequest_id\x18\x01 \x01(\x04\x12&\n\x07\x62\x61tches\x18\x02 \x03(\x0b\x32\x15.ortoo.v1.StoredBatch\x12\x13\n\x0bnext_offset\x18\x03 \x01(\x03\x12\x12\n\nend_offset\x18\x04 \x01(\x03\x12\"\n\x07\x66\x61ilure\x18\x05 \x01(\x0b\x32\x11.ortoo.v1.Failure\x12\x14\n\x0c\x62\x65gin_offset\x18\x06 \x01(\x03\"_\n\x0bStoredBatch\x12\x14\n\x0c\x66irst_offset\x18\x01 \x01(\x03\x12\x14\n\x0cstored_at_ms\x18\x02 \x01(\x03\x12$\n\x05\x62\x61tch\x18\x03 \x01(\x0b\x32\x15.ortoo.v1.SealedBatch\"\x82\x01\n\x14\x43ommitOffsetsRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x06\x12\r\n\x05group\x18\x02 \x01(\t\x12&\n\x07offsets\x18\x03 \x03(\x0b\x32\x15.ortoo.v1.QueueOffset\x12\x12\n\ngeneration\x18\x04 \x01(\x04\x12\r\n\x05reset\x18\x05 \x01(\x08\"C\n\x0bQueueOffset\x12\x10\n\x08queue_id\x18\x01 \x01(\r\x12\x0e\n\x06offset\x18\x02 \x01(\x03\x12\x12\n\ngeneration\x18\x03 \x01(\x04\"1\n\x15\x43ommitOffsetsResponse\x12\x18\n\x10\x66\x65nced_queue_ids\x18\x01 \x03(\r\"I\n\x13QueryOffsetsRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x06\x12\r\n\x05group\x18\x02 \x01(\t\x12\x11\n\tqueue_ids\x18\x03 \x03(\r\">\n\x14QueryOffsetsResponse\x12&\n\x07offsets\x18\x01 \x03(\x0b\x32\x15.ortoo.v1.QueueOffset\")\n\x15\x44\x65scribeQueuesRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x06\">\n\x16\x44\x65scribeQueuesResponse\x12$\n\x06queues\x18\x01 \x03(\x0b\x32\x14.ortoo.v1.QueueRange\"H\n\nQueueRange\x12\x10\n\x08queue_id\x18\x01 \x01(\r\x12\x14\n\x0c\x62\x65gin_offset\x18\x02 \x01(\x03\x12\x12\n\nend_offset\x18\x03 \x01(\x03\"M\n\x11\x46indOffsetRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x06\x12\x10\n\x08queue_id\x18\x02 \x01(\r\x12\x14\n\x0cstored_at_ms\x18\x03 \x01(\x03\"$\n\x12\x46indOffsetResponse\x12\x0e\n\x06offset\x18\x01 \x01(\x03\"y\n\x13\x46indMessagesRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x06\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\x12\n\nmessage_id\x18\x03 \x01(\t\x12\x10\n\x08\x62\x65gin_ms\x18\x04 \x01(\x03\x12\x0e\n\x06\x65nd_ms\x18\x05 \x01(\x03\x12\r\n\x05limit\x18\x06 \x01(\r\">\n\x14\x46indMessagesResponse\x12&\n\x06places\x18\x01 \x03(\x0b\x32\x16.ortoo.v1.MessagePlace\"F\n\x0cMessagePlace\x12\x10\n\x08queue_id\x18\x01 \x01(\r\x12\x0e\n\x06offset\x18\x02 \x01(\x03\x12\x14\n\x0cstored_at_ms\x18\x03 \x01(\x03\"\x16\n\x14\x44\x65scribeStoreRequest\"\x87\x02\n\x15\x44\x65scribeStoreResponse\x12\r\n\x05\x65node\x18\x01 \x01(\t\x12\x10\n\x08store_id\x18\x02 \x01(\t\x12\x11\n\tlog_bytes\x18\x03 \x01(\x04\x12\x15\n\rsegment_count\x18\x04 \x01(\r\x12\x19\n\x11\x61ppended_position\x18\x05 \x01(\x04\x12\x18\n\x10\x64urable_position\x18\x06 \x01(\x04\x12\x19\n\x11store_open_number\x18\x07 \x01(\x04\x12\x10\n\x08writable\x18\x08 \x01(\x08\x12\x0e\n\x06reason\x18\t \x01(\t\x12!\n\x07\x64\x61mages\x18\n \x03(\x0b\x32\x10.ortoo.v1.Damage\x12\x0e\n\x06snodes\x18\x0b \x03(\t\"v\n\x06\x44\x61mage\x12\x0c\n\x04\x66ile\x18\x01 \x01(\t\x12\x10\n\x08position\x18\x02 \x01(\x04\x12\x14\n\x0clength_bytes\x18\x03 \x01(\x04\x12&\n\x06queues\x18\x04 \x03(\x0b\x32\x16.ortoo.v1.DamagedQueue\x12\x0e\n\x06reason\x18\x05 \x01(\t\"\\\n\x0c\x44\x61magedQueue\x12\x10\n\x08topic_id\x18\x01 \x01(\x06\x12\x10\n\x08queue_id\x18\x02 \x01(\r\x12\x14\n\x0c\x62\x65gin_offset\x18\x03 \x01(\x03\x12\x12\n\nend_offset\x18\x04 \x01(\x03\"K\n\x10TakeLocksRequest\x12\x13\n\x0bincarnation\x18\x01 \x01(\t\x12\"\n\x06wishes\x18\x02 \x03(\x0b\x32\x12.ortoo.v1.LockWish\"`\n\x08LockWish\x12\r\n\x05group\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x06\x12\x10\n\x08queue_id\x18\x03 \x01(\r\x12\r\n\x05owner\x18\x04 \x01(\t\x12\x12\n\nsession_id\x18\x05 \x01(\t\"O\n\x11TakeLocksResponse\x12%\n\x07\x61nswers\x18\x01 \x03(\x0b\x32\x14.ortoo.v1.LockAnswer\x12\x13\n\x0blifetime_ms\x18\x02 \x01(\r\"i\n\nLockAnswer\x12\x12\n\ngeneration\x18\x01 \x01(\x04\x12\r\n\x05owner\x18\x02 \x01(\t\x12\x14\n\x0cremaining_ms\x18\x03 \x01(\r\x12\"\n\x07\x66\x61ilure\x18\x04 \x01(\x0b\x32\x11.ortoo.v1.Failure\"9\n\x13ReleaseLocksRequest\x12\"\n\x06wishes\x18\x01 \x03(\x0b\x32\x12.ortoo.v1.LockWish\"(\n\x14ReleaseLocksResponse\x12\x10\n\x08released\x18\x01 \x03(\x08\"4\n\x11QueryLocksRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x06\"7\n\x12QueryLocksResponse\x12!\n\x05locks\x18\x01 \x03(\x0b\x32\x12.ortoo.v1.HeldLock\"~\n\x08HeldLock\x12\x10\n\x08queue_id\x18\x01 \x01(\r\x12\r\n\x05owner\x18\x02 \x01(\t\x12\x12\n\nsession_id\x18\x03 \x01(\t\x12\x12\n\ngeneration\x18\x04 \x01(\x04\x12\x14\n\x0cremaining_ms\x18\x05 \x01(\r\x12\x13\n\x0bincarnation\x18\x06 \x01(\t\",\n\x18QueryOffsetGroupsRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x06\"+\n\x19QueryOffsetGroupsResponse\x12\x0e\n\x06groups\x18\x01 \x03(\t\"3\n\rAttachRequest\x12\r\n\x05snode\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\"4\n\x0e\x41ttachResponse\x12\"\n\x05\x66reed\x18\x01 \x03(\x0b\x32\x13.ortoo.v1.FreedLock\">\n\tFreedLock\x12\r\n\x05group\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x06\x12\x10\n\x08queue_id\x18\x03 \x01(\r*R\n\tFlushMode\x12\x1a\n\x16\x46LUSH_MODE_UNSPECIFIED\x10\x00\x12\x13\n\x0f\x46LUSH_MODE_SYNC\x10\x01\x12\x14\n\x10\x46LUSH_MODE_ASYNC\x10\x02\x32\xff\x07\n\x0c\x45nodeService\x12?\n\x06\x41ppend\x12\x17.ortoo.v1.AppendRequest\x1a\x18.ortoo.v1.AppendResponse(\x01\x30\x01\x12Q\n\x0c\x46\x65tchBatches\x12\x1d.ortoo.v1.FetchBatchesRequest\x1a\x1e.ortoo.v1.FetchBatchesResponse(\x01\x30\x01\x12P\n\rCommitOffsets\x12\x1e.ortoo.v1.CommitOffsetsRequest\x1a\x1f.ortoo.v1.CommitOffsetsResponse\x12M\n\x0cQueryOffsets\x12\x1d.ortoo.v1.QueryOffsetsRequest\x1a\x1e.ortoo.v1.QueryOffsetsResponse\x12S\n\x0e\x44\x65scribeQueues\x12\x1f.ortoo.v1.DescribeQueuesRequest\x1a .ortoo.v1.DescribeQueuesResponse\x12G\n\nFindOffset\x12\x1b.ortoo.v1.FindOffsetRequest\x1a\x1c.ortoo.v1.FindOffsetResponse\x12M\n\x0c\x46indMessages\x12\x1d.ortoo.v1.FindMessagesRequest\x1a\x1e.ortoo.v1.FindMessagesResponse\x12\x44\n\tTakeLocks\x12\x1a.ortoo.v1.TakeLocksRequest\x1a\x1b.ortoo.v1.TakeLocksResponse\x12M\n\x0cReleaseLocks\x12\x1d.ortoo.v1.ReleaseLocksRequest\x1a\x1e.ortoo.v1.ReleaseLocksResponse\x12G\n\nQueryLocks\x12\x1b.ortoo.v1.QueryLocksRequest\x1a\x1c.ortoo.v1.QueryLocksResponse\x12\\\n\x11QueryOffsetGroups\x12\".ortoo.v1.QueryOffsetGroupsRequest\x1a#.ortoo.v1.QueryOffsetGroupsResponse\x12?\n\x06\x41ttach\x12\x17.ortoo.v1.AttachRequest\x1a\x18.ortoo.v1.AttachResponse(\x01\x30\x01\x12P\n\rDescribeStore\x12\x1e.ortoo.v1.DescribeStoreRequest\x1a\x1f.ortoo.v1.DescribeStoreResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'ortoo.v1.enode_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_FLUSHMODE']._serialized_start=3006
-  _globals['_FLUSHMODE']._serialized_end=3088
+  _globals['_FLUSHMODE']._serialized_start=3265
+  _globals['_FLUSHMODE']._serialized_end=3347
   _globals['_APPENDREQUEST']._serialized_start=82
   _globals['_APPENDREQUEST']._serialized_end=232
   _globals['_APPENDRESPONSE']._serialized_start=235
@@ -65,42 +65,48 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_FINDOFFSETREQUEST']._serialized_end=1497
   _globals['_FINDOFFSETRESPONSE']._serialized_start=1499
   _globals['_FINDOFFSETRESPONSE']._serialized_end=1535
-  _globals['_DESCRIBESTOREREQUEST']._serialized_start=1537
-  _globals['_DESCRIBESTOREREQUEST']._serialized_end=1559
-  _globals['_DESCRIBESTORERESPONSE']._serialized_start=1562
-  _globals['_DESCRIBESTORERESPONSE']._serialized_end=1825
-  _globals['_DAMAGE']._serialized_start=1827
-  _globals['_DAMAGE']._serialized_end=1945
-  _globals['_DAMAGEDQUEUE']._serialized_start=1947
-  _globals['_DAMAGEDQUEUE']._serialized_end=2039
-  _globals['_TAKELOCKSREQUEST']._serialized_start=2041
-  _globals['_TAKELOCKSREQUEST']._serialized_end=2116
-  _globals['_LOCKWISH']._serialized_start=2118
-  _globals['_LOCKWISH']._serialized_end=2214
-  _globals['_TAKELOCKSRESPONSE']._serialized_start=2216
-  _globals['_TAKELOCKSRESPONSE']._serialized_end=2295
-  _globals['_LOCKANSWER']._serialized_start=2297
-  _globals['_LOCKANSWER']._serialized_end=2402
-  _globals['_RELEASELOCKSREQUEST']._serialized_start=2404
-  _globals['_RELEASELOCKSREQUEST']._serialized_end=2461
-  _globals['_RELEASELOCKSRESPONSE']._serialized_start=2463
-  _globals['_RELEASELOCKSRESPONSE']._serialized_end=2503
-  _globals['_QUERYLOCKSREQUEST']._serialized_start=2505
-  _globals['_QUERYLOCKSREQUEST']._serialized_end=2557
-  _globals['_QUERYLOCKSRESPONSE']._serialized_start=2559
-  _globals['_QUERYLOCKSRESPONSE']._serialized_end=2614
-  _globals['_HELDLOCK']._serialized_start=2616
-  _globals['_HELDLOCK']._serialized_end=2742
-  _globals['_QUERYOFFSETGROUPSREQUEST']._serialized_start=2744
-  _globals['_QUERYOFFSETGROUPSREQUEST']._serialized_end=2788
-  _globals['_QUERYOFFSETGROUPSRESPONSE']._serialized_start=2790
-  _globals['_QUERYOFFSETGROUPSRESPONSE']._serialized_end=2833
-  _globals['_ATTACHREQUEST']._serialized_start=2835
-  _globals['_ATTACHREQUEST']._serialized_end=2886
-  _globals['_ATTACHRESPONSE']._serialized_start=2888
-  _globals['_ATTACHRESPONSE']._serialized_end=2940
-  _globals['_FREEDLOCK']._serialized_start=2942
-  _globals['_FREEDLOCK']._serialized_end=3004
-  _globals['_ENODESERVICE']._serialized_start=3091
-  _globals['_ENODESERVICE']._serialized_end=4035
+  _globals['_FINDMESSAGESREQUEST']._serialized_start=1537
+  _globals['_FINDMESSAGESREQUEST']._serialized_end=1658
+  _globals['_FINDMESSAGESRESPONSE']._serialized_start=1660
+  _globals['_FINDMESSAGESRESPONSE']._serialized_end=1722
+  _globals['_MESSAGEPLACE']._serialized_start=1724
+  _globals['_MESSAGEPLACE']._serialized_end=1794
+  _globals['_DESCRIBESTOREREQUEST']._serialized_start=1796
+  _globals['_DESCRIBESTOREREQUEST']._serialized_end=1818
+  _globals['_DESCRIBESTORERESPONSE']._serialized_start=1821
+  _globals['_DESCRIBESTORERESPONSE']._serialized_end=2084
+  _globals['_DAMAGE']._serialized_start=2086
+  _globals['_DAMAGE']._serialized_end=2204
+  _globals['_DAMAGEDQUEUE']._serialized_start=2206
+  _globals['_DAMAGEDQUEUE']._serialized_end=2298
+  _globals['_TAKELOCKSREQUEST']._serialized_start=2300
+  _globals['_TAKELOCKSREQUEST']._serialized_end=2375
+  _globals['_LOCKWISH']._serialized_start=2377
+  _globals['_LOCKWISH']._serialized_end=2473
+  _globals['_TAKELOCKSRESPONSE']._serialized_start=2475
+  _globals['_TAKELOCKSRESPONSE']._serialized_end=2554
+  _globals['_LOCKANSWER']._serialized_start=2556
+  _globals['_LOCKANSWER']._serialized_end=2661
+  _globals['_RELEASELOCKSREQUEST']._serialized_start=2663
+  _globals['_RELEASELOCKSREQUEST']._serialized_end=2720
+  _globals['_RELEASELOCKSRESPONSE']._serialized_start=2722
+  _globals['_RELEASELOCKSRESPONSE']._serialized_end=2762
+  _globals['_QUERYLOCKSREQUEST']._serialized_start=2764
+  _globals['_QUERYLOCKSREQUEST']._serialized_end=2816
+  _globals['_QUERYLOCKSRESPONSE']._serialized_start=2818
+  _globals['_QUERYLOCKSRESPONSE']._serialized_end=2873
+  _globals['_HELDLOCK']._serialized_start=2875
+  _globals['_HELDLOCK']._serialized_end=3001
+  _globals['_QUERYOFFSETGROUPSREQUEST']._serialized_start=3003
+  _globals['_QUERYOFFSETGROUPSREQUEST']._serialized_end=3047
+  _globals['_QUERYOFFSETGROUPSRESPONSE']._serialized_start=3049
+  _globals['_QUERYOFFSETGROUPSRESPONSE']._serialized_end=3092
+  _globals['_ATTACHREQUEST']._serialized_start=3094
+  _globals['_ATTACHREQUEST']._serialized_end=3145
+  _globals['_ATTACHRESPONSE']._serialized_start=3147
+  _globals['_ATTACHRESPONSE']._serialized_end=3199
+  _globals['_FREEDLOCK']._serialized_start=3201
+  _globals['_FREEDLOCK']._serialized_end=3263
+  _globals['_ENODESERVICE']._serialized_start=3350
+  _globals['_ENODESERVICE']._serialized_end=4373
 # @@protoc_insertion_point(module_scope)

@@ -534,6 +534,102 @@ class FindOffsetResponse(_message.Message):
 Global___FindOffsetResponse: _TypeAlias = FindOffsetResponse  # noqa: Y015
 
 @_typing.final
+class FindMessagesRequest(_message.Message):
+    """What to look for."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    KEY_FIELD_NUMBER: _builtins.int
+    MESSAGE_ID_FIELD_NUMBER: _builtins.int
+    BEGIN_MS_FIELD_NUMBER: _builtins.int
+    END_MS_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    topic_id: _builtins.int
+    """The topic."""
+    key: _builtins.str
+    """Messages with this key; or"""
+    message_id: _builtins.str
+    """with this id, chosen by their producer."""
+    begin_ms: _builtins.int
+    """Stored at or after this time, milliseconds since 1970-01-01 UTC."""
+    end_ms: _builtins.int
+    """Stored before this time; 0 = until now."""
+    limit: _builtins.int
+    """At most so many; 0 = 32, at most 1000."""
+    def __init__(
+        self,
+        *,
+        topic_id: _builtins.int = ...,
+        key: _builtins.str = ...,
+        message_id: _builtins.str = ...,
+        begin_ms: _builtins.int = ...,
+        end_ms: _builtins.int = ...,
+        limit: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begin_ms", b"begin_ms", "end_ms", b"end_ms", "key", b"key", "limit", b"limit", "message_id", b"message_id", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FindMessagesRequest: _TypeAlias = FindMessagesRequest  # noqa: Y015
+
+@_typing.final
+class FindMessagesResponse(_message.Message):
+    """What was found."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PLACES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def places(self) -> _containers.RepeatedCompositeFieldContainer[Global___MessagePlace]:
+        """The newest first."""
+
+    def __init__(
+        self,
+        *,
+        places: _abc.Iterable[Global___MessagePlace] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["places", b"places"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FindMessagesResponse: _TypeAlias = FindMessagesResponse  # noqa: Y015
+
+@_typing.final
+class MessagePlace(_message.Message):
+    """Where a message lies."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUEUE_ID_FIELD_NUMBER: _builtins.int
+    OFFSET_FIELD_NUMBER: _builtins.int
+    STORED_AT_MS_FIELD_NUMBER: _builtins.int
+    queue_id: _builtins.int
+    """The queue."""
+    offset: _builtins.int
+    """Its number in the queue."""
+    stored_at_ms: _builtins.int
+    """When it was stored, milliseconds since 1970-01-01 UTC."""
+    def __init__(
+        self,
+        *,
+        queue_id: _builtins.int = ...,
+        offset: _builtins.int = ...,
+        stored_at_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["offset", b"offset", "queue_id", b"queue_id", "stored_at_ms", b"stored_at_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MessagePlace: _TypeAlias = MessagePlace  # noqa: Y015
+
+@_typing.final
 class DescribeStoreRequest(_message.Message):
     """The store as a whole."""
 

@@ -65,6 +65,11 @@ class EnodeServiceStub:
                 request_serializer=ortoo_dot_v1_dot_enode__pb2.FindOffsetRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_enode__pb2.FindOffsetResponse.FromString,
                 _registered_method=True)
+        self.FindMessages = channel.unary_unary(
+                '/ortoo.v1.EnodeService/FindMessages',
+                request_serializer=ortoo_dot_v1_dot_enode__pb2.FindMessagesRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_enode__pb2.FindMessagesResponse.FromString,
+                _registered_method=True)
         self.TakeLocks = channel.unary_unary(
                 '/ortoo.v1.EnodeService/TakeLocks',
                 request_serializer=ortoo_dot_v1_dot_enode__pb2.TakeLocksRequest.SerializeToString,
@@ -138,6 +143,13 @@ class EnodeServiceServicer:
 
     def FindOffset(self, request, context):
         """The first offset stored at or after a time.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def FindMessages(self, request, context):
+        """Where messages with a key, or with an id that their producer chose, lie in a topic; the newest first.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -218,6 +230,11 @@ def add_EnodeServiceServicer_to_server(servicer, server):
                     servicer.FindOffset,
                     request_deserializer=ortoo_dot_v1_dot_enode__pb2.FindOffsetRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_enode__pb2.FindOffsetResponse.SerializeToString,
+            ),
+            'FindMessages': grpc.unary_unary_rpc_method_handler(
+                    servicer.FindMessages,
+                    request_deserializer=ortoo_dot_v1_dot_enode__pb2.FindMessagesRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_enode__pb2.FindMessagesResponse.SerializeToString,
             ),
             'TakeLocks': grpc.unary_unary_rpc_method_handler(
                     servicer.TakeLocks,
@@ -413,6 +430,33 @@ class EnodeService:
             '/ortoo.v1.EnodeService/FindOffset',
             ortoo_dot_v1_dot_enode__pb2.FindOffsetRequest.SerializeToString,
             ortoo_dot_v1_dot_enode__pb2.FindOffsetResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FindMessages(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.EnodeService/FindMessages',
+            ortoo_dot_v1_dot_enode__pb2.FindMessagesRequest.SerializeToString,
+            ortoo_dot_v1_dot_enode__pb2.FindMessagesResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -28,6 +28,8 @@ class EnodeServiceStub:
     """First and next offset of each queue of a topic."""
     FindOffset: _aio.UnaryUnaryMultiCallable[_enode_pb2.FindOffsetRequest, _enode_pb2.FindOffsetResponse]
     """The first offset stored at or after a time."""
+    FindMessages: _aio.UnaryUnaryMultiCallable[_enode_pb2.FindMessagesRequest, _enode_pb2.FindMessagesResponse]
+    """Where messages with a key, or with an id that their producer chose, lie in a topic; the newest first."""
     TakeLocks: _aio.UnaryUnaryMultiCallable[_enode_pb2.TakeLocksRequest, _enode_pb2.TakeLocksResponse]
     """Takes or renews queue locks. Returns when new ones are durable."""
     ReleaseLocks: _aio.UnaryUnaryMultiCallable[_enode_pb2.ReleaseLocksRequest, _enode_pb2.ReleaseLocksResponse]
@@ -93,6 +95,14 @@ class EnodeServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_enode_pb2.FindOffsetRequest, _abc.Awaitable[_enode_pb2.FindOffsetResponse]],
     ) -> _abc.Awaitable[_enode_pb2.FindOffsetResponse]:
         """The first offset stored at or after a time."""
+
+    @_abc_1.abstractmethod
+    def FindMessages(
+        self,
+        request: _enode_pb2.FindMessagesRequest,
+        context: _aio.ServicerContext[_enode_pb2.FindMessagesRequest, _abc.Awaitable[_enode_pb2.FindMessagesResponse]],
+    ) -> _abc.Awaitable[_enode_pb2.FindMessagesResponse]:
+        """Where messages with a key, or with an id that their producer chose, lie in a topic; the newest first."""
 
     @_abc_1.abstractmethod
     def TakeLocks(

@@ -95,6 +95,8 @@ class Failure(_message.Message):
     MESSAGE_FIELD_NUMBER: _builtins.int
     FIELD_FIELD_NUMBER: _builtins.int
     RETRY_AFTER_MS_FIELD_NUMBER: _builtins.int
+    BEGIN_OFFSET_FIELD_NUMBER: _builtins.int
+    END_OFFSET_FIELD_NUMBER: _builtins.int
     kind: Global___FailureKind.ValueType
     """What the caller should do about it."""
     message: _builtins.str
@@ -103,6 +105,12 @@ class Failure(_message.Message):
     """The request's field that is wrong, as a path ("batch.records"), if one is."""
     retry_after_ms: _builtins.int
     """Wait at least this long before the next try; 0 = the caller's own back-off."""
+    begin_offset: _builtins.int
+    """With FAILURE_KIND_OUT_OF_RANGE: the first offset that is stored. With FAILURE_KIND_DATA_LOSS: the first damaged one."""
+    end_offset: _builtins.int
+    """With FAILURE_KIND_OUT_OF_RANGE: the next offset to be stored. With FAILURE_KIND_DATA_LOSS: where reading can go on;
+    0 = not known.
+    """
     def __init__(
         self,
         *,
@@ -110,10 +118,12 @@ class Failure(_message.Message):
         message: _builtins.str = ...,
         field: _builtins.str = ...,
         retry_after_ms: _builtins.int = ...,
+        begin_offset: _builtins.int = ...,
+        end_offset: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["field", b"field", "kind", b"kind", "message", b"message", "retry_after_ms", b"retry_after_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begin_offset", b"begin_offset", "end_offset", b"end_offset", "field", b"field", "kind", b"kind", "message", b"message", "retry_after_ms", b"retry_after_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

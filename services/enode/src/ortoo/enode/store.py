@@ -47,6 +47,7 @@ __all__ = [
 ]
 
 FETCH_BYTES = 1 << 20
+FIND_LIMIT = 32
 FIND_LIMIT_MAX = 1000
 GROUP_NAME_BYTES_MAX = 255
 
@@ -275,27 +276,27 @@ class Store:
         key: str = "",
         message_id: str = "",
         begin_ms: int = 0,
-        end_ms: int = 1 << 62,
-        limit: int = 32,
+        end_ms: int = 0,
+        limit: int = 0,
     ) -> list[FoundMessage]:
         """Messages with this key, or with this id chosen by their producer, stored in [begin_ms, end_ms); newest first.
 
-        Give one of `key` and `message_id`. Ids that are made of where a message lies need no search: fetch the offset
-        they name.
+        Give one of `key` and `message_id`. An `end_ms` of 0 is no end, a `limit` of 0 is 32. Ids that are made of where
+        a message lies need no search: fetch the offset they name.
         Errors: NotFound (topic), Invalid, Unavailable (the search is away, or the key index is switched off).
         """
         self._topic(topic_id)
         if bool(key) == bool(message_id):
             raise Invalid("give a key or a message id, and not both", field="key")
-        if not 1 <= limit <= FIND_LIMIT_MAX:
-            raise Invalid(f"{limit}; expected 1 to {FIND_LIMIT_MAX}", field="limit")
+        if not 0 <= limit <= FIND_LIMIT_MAX:
+            raise Invalid(f"{limit}; expected 1 to {FIND_LIMIT_MAX}, or 0 for {FIND_LIMIT}", field="limit")
         if self._engine.closed or not self._settings.key_index:
             raise Unavailable("the key index is switched off" if not self._engine.closed else "the store is closed")
         kind = KIND_KEY if key else KIND_MESSAGE_ID
         end = self._appender.durable_position
         stretches = [Stretch(one.base, end if one.end is None else one.end, one.end is not None)
                      for one in self._catalog.segments if one.base < end]  # fmt: skip
-        query = Query(topic_id, kind, key or message_id, begin_ms, end_ms, limit)
+        query = Query(topic_id, kind, key or message_id, begin_ms, end_ms or 1 << 62, limit or FIND_LIMIT)
         return await self._engine.keys.find(query, stretches)
 
     def describe(self) -> StoreDescription:

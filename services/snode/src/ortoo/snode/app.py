@@ -23,6 +23,7 @@ from ortoo.snode.enode_links import EnodeLinks
 from ortoo.snode.grpc_enode_link import GrpcLinks
 from ortoo.snode.lag import Lag
 from ortoo.snode.membership import LocalMembership
+from ortoo.snode.message_search import MessageSearch
 from ortoo.snode.name_server import NameServer
 from ortoo.snode.offsets import Offsets
 from ortoo.snode.publish_lane import LaneLimits
@@ -92,7 +93,8 @@ async def open_snode(
         consuming = consumer.ConsumerService(watch, sessions, reading, background, long_calls)  # type: ignore[abstract]
         arrival = TopicArrival(watch, enodes, clock=clock)
         lag = Lag(watch, enodes, reading)
-        operating = admin.AdminService(directory, name_server, arrival, reading, lag, long_calls)  # type: ignore[abstract]
+        search = MessageSearch(watch, enodes)
+        operating = admin.AdminService(directory, name_server, arrival, reading, search, lag, long_calls)  # type: ignore[abstract]
         gateway = make_gateway(
             directory,
             watch,

@@ -56,6 +56,15 @@ class QueueRange:
     end_offset: int
 
 
+@dataclass(frozen=True, slots=True)
+class MessagePlace:
+    """Where a message lies in a topic on one enode."""
+
+    queue_id: int
+    offset: int
+    stored_at_ms: int
+
+
 class EnodeLink(Protocol):
     """One enode. Every call fails with Unavailable, promptly, when the enode is away, frozen or has restarted."""
 
@@ -87,6 +96,14 @@ class EnodeLink(Protocol):
 
     async def find_offset(self, topic_id: int, queue_id: int, stored_at_ms: int) -> int:
         """The first offset stored at or after a time."""
+
+    async def find_messages(
+        self, topic_id: int, *, key: str, message_id: str, begin_ms: int, end_ms: int, limit: int
+    ) -> list[MessagePlace]:
+        """Where messages with a key, or with an id of their producer's, lie; the newest first; 0 = no end, 32 of them.
+
+        Errors: NotFound, Invalid; Unavailable when the enode keeps no index.
+        """
 
 
 class Links(Protocol):

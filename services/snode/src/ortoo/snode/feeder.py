@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from ortoo.common.clock import Clock
-from ortoo.common.errors import NotFound, OrtooError, OutOfRange
+from ortoo.common.errors import DataLoss, NotFound, OrtooError, OutOfRange
 from ortoo.common.logs import get_logger
 from ortoo.common.randomness import Randomness
 from ortoo.common.retry import Backoff
@@ -25,6 +25,8 @@ PASSED_OVER_MAX = 65_536
 """After so many messages that nobody wanted the client is told to move its offset."""
 LOGGED_FAILURE = 3
 """Which of 30 failures in a row is told: a restart of an enode is over before, and it has thousands of queues."""
+DAMAGE_READS = 3
+"""How often damaged messages are read before they count as lost: memory and cables fail as well as disks."""
 _log = get_logger("push")
 
 
@@ -88,6 +90,8 @@ class Feeder:
             except OutOfRange as error:
                 self._jump(error)
             except OrtooError as error:
+                if isinstance(error, DataLoss) and self._failures + 1 >= DAMAGE_READS and self._pass_over(error):
+                    continue
                 if self._failures % 30 == LOGGED_FAILURE or (self._failures == 0 and not error.retriable):
                     _log.warning("a queue cannot be read; trying on", queue=str(self.cursor.queue), reason=str(error))
                 await self._clock.sleep(backoff.delay_s(self._failures, self._randomness))
@@ -152,6 +156,20 @@ class Feeder:
     def _send(self, delivery: Delivery) -> None:
         self.cursor.told(delivery.next_offset, self._clock.monotonic_s())
         self._sink.send(delivery)
+
+    def _pass_over(self, error: DataLoss) -> bool:
+        """Go on behind damaged messages, and tell the client which it will not get; False if nobody knows how far."""
+        cursor = self.cursor
+        if cursor.next_offset < 0 or error.end_offset <= cursor.next_offset:
+            return False
+        queue, begin, end = cursor.queue, cursor.next_offset, error.end_offset
+        _log.error("messages are lost to the group", queue=str(queue), begin=begin, end=end, reason=error.message)
+        if cursor.untold:
+            self._send(Delivery(queue, self.generation, self.topic_id, cursor.sent_offset, begin))
+        cursor.advance(end)
+        self._send(Delivery(queue, self.generation, self.topic_id, begin, end, loss=error))
+        self._failures = 0
+        return True
 
     def _jump(self, error: OutOfRange) -> None:
         """Go on where the queue is: what lay before was deleted by age, or the log was lost."""

@@ -7,14 +7,14 @@ from typing import Any, Self
 
 from ortoo.common.background import Background
 from ortoo.common.clock import Clock
-from ortoo.common.errors import OutOfRange, Unavailable
+from ortoo.common.errors import Unavailable
 from ortoo.common.grpc_channels import Channels
 from ortoo.common.sealed_batch import SealedBatch
 from ortoo.common.status import error_of, rpc_errors
-from ortoo.snode.enode_link import Appended, EnodeLink, Fetched, FlushMode, QueueRange, StoredBatch
+from ortoo.snode.enode_link import Appended, EnodeLink, Fetched, FlushMode, MessagePlace, QueueRange, StoredBatch
 from ortoo.snode.request_stream import RequestStream
 from ortoo.snode.wire import batch_of, batch_to
-from ortoo.v1 import enode_pb2, failure_pb2
+from ortoo.v1 import enode_pb2
 from ortoo.v1.enode_pb2_grpc import EnodeServiceStub
 
 
@@ -153,6 +153,17 @@ class GrpcEnodeLink:
             answer = await self._stub.FindOffset(request, timeout=self._timeout_s)
         return answer.offset
 
+    async def find_messages(
+        self, topic_id: int, *, key: str, message_id: str, begin_ms: int, end_ms: int, limit: int
+    ) -> list[MessagePlace]:
+        """Where messages with a key, or with an id of their producer's, lie."""
+        request = enode_pb2.FindMessagesRequest(
+            topic_id=topic_id, key=key, message_id=message_id, begin_ms=begin_ms, end_ms=end_ms, limit=limit
+        )
+        with rpc_errors(self._peer):
+            answer = await self._stub.FindMessages(request, timeout=self._timeout_s)
+        return [MessagePlace(one.queue_id, one.offset, one.stored_at_ms) for one in answer.places]
+
 
 def _appended(answer: enode_pb2.AppendResponse) -> Appended:
     if answer.HasField("failure"):
@@ -162,10 +173,6 @@ def _appended(answer: enode_pb2.AppendResponse) -> Appended:
 
 def _fetched(answer: enode_pb2.FetchBatchesResponse) -> Fetched:
     if answer.HasField("failure"):
-        if answer.failure.kind == failure_pb2.FAILURE_KIND_OUT_OF_RANGE:
-            raise OutOfRange(
-                answer.failure.message, begin_offset=answer.begin_offset, end_offset=answer.end_offset, field="offset"
-            )
         raise error_of(answer.failure)
     batches = tuple(StoredBatch(b.first_offset, b.stored_at_ms, batch_of(b.batch)) for b in answer.batches)
     return Fetched(batches, answer.next_offset, answer.end_offset)

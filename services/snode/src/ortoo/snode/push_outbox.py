@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ortoo.common.errors import DataLoss
 from ortoo.common.sealed_batch import SealedBatch
 from ortoo.snode.close_reason import CloseReason
 from ortoo.snode.routes import Queue
@@ -41,6 +42,8 @@ class Delivery:
     batch: SealedBatch | None = None
     rows: bytes = b""
     messages: int = 0
+    loss: DataLoss | None = None
+    """Why the messages between the offsets cannot be had; None when nothing is lost."""
 
     @property
     def size_bytes(self) -> int:

@@ -150,6 +150,8 @@ class PushSession:
         self._credit.charge(delivery.messages, delivery.size_bytes)
         if delivery.messages:
             self._parts.traffic.pushed(delivery.queue.topic, self.group, delivery.messages, delivery.size_bytes)
+        if delivery.loss is not None:
+            self._parts.traffic.lost(delivery.queue.topic, self.group, delivery.next_offset - delivery.first_offset)
         self._outbox.deliver(delivery)
 
     async def close(self, reason: CloseReason, message: str) -> None:

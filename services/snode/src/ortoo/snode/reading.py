@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ortoo.common.background import Background
-from ortoo.common.errors import OrtooError, OutOfRange, Unavailable
+from ortoo.common.errors import DataLoss, OrtooError, OutOfRange, Unavailable
+from ortoo.common.logs import get_logger
 from ortoo.common.message import Message
 from ortoo.common.message_id import message_id_text
 from ortoo.common.record_batch import open_batch
@@ -23,6 +24,7 @@ from ortoo.snode.selection import Selected, selected
 
 TAIL_BYTES = 256 << 10
 """What a tail reads of one queue at once."""
+_log = get_logger("reading")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,10 @@ class Reading:
         bytes_max: int = FETCH_BYTES_MAX,
         wanted: MessageFilter | None = None,
     ) -> AsyncIterator[tuple[int, Selected]]:
-        """Batches of one queue, each with the topic's id. Errors: NotFound, Invalid, OutOfRange, Unavailable."""
+        """Batches of one queue, each with the topic's id.
+
+        Errors: NotFound, Invalid, OutOfRange, Unavailable; DataLoss, which says where reading can go on.
+        """
         topic = await self._watch.topic(queue.topic)
         check_readable(topic, queue)
         link = self._links.to(queue.enode)
@@ -152,16 +157,28 @@ class Reading:
         finally:
             await work.__aexit__(None, None, None)
 
+    async def _undamaged(
+        self, queue: Queue, from_offset: int, to_offset: int | None, wanted: MessageFilter | None
+    ) -> AsyncIterator[tuple[int, Selected]]:
+        at = from_offset
+        while to_offset is None or at < to_offset:
+            parts = self.fetch(queue, at, to_offset or 0, follow=to_offset is None, bytes_max=TAIL_BYTES, wanted=wanted)
+            try:
+                async for topic_id, part in parts:
+                    at = part.next_offset
+                    yield topic_id, part
+                return
+            except DataLoss as error:
+                if error.end_offset <= at:
+                    raise
+                _log.warning("damaged messages are left out", queue=str(queue), begin=at, end=error.end_offset)
+                at = error.end_offset
+
     async def _messages(
         self, queue: Queue, from_offset: int, to_offset: int | None, wanted: MessageFilter | None
     ) -> AsyncIterator[TailedMessage]:
-        """Single messages; without `to_offset` for ever. An empty range gives none."""
-        if to_offset is not None and from_offset >= to_offset:
-            return
-        parts = self.fetch(
-            queue, from_offset, to_offset or 0, follow=to_offset is None, bytes_max=TAIL_BYTES, wanted=wanted
-        )
-        async for topic_id, part in parts:
+        """Single messages; without `to_offset` for ever. An empty range gives none, damaged messages are left out."""
+        async for topic_id, part in self._undamaged(queue, from_offset, to_offset, wanted):
             if part.batch is None:
                 continue
             view = open_batch(part.batch)

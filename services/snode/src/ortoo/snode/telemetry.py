@@ -37,6 +37,12 @@ def _register_pushes(metrics: Metrics, directory: Directory, traffic: Traffic) -
     metrics.counter(
         "rocketmq_throughput_out_total", "Bytes delivered in push sessions.", lambda: totals(1), labels=PAIR
     )
+    metrics.counter(
+        "ortoo_messages_lost_total",
+        "Messages passed over in push sessions because they are damaged where they are stored.",
+        lambda: dict(traffic.lost_totals),
+        labels=PAIR,
+    )
     metrics.counter("ortoo_pushes_total", "Batches delivered in push sessions.", lambda: totals(2), labels=PAIR)
 
 

@@ -10,6 +10,8 @@ class Traffic:
         """Nothing went through yet."""
         self.pushed_totals: dict[tuple[str, str], list[int]] = {}
         """(topic, group) to [messages, bytes, batches] delivered in push sessions."""
+        self.lost_totals: dict[tuple[str, str], int] = {}
+        """(topic, group) to messages that were passed over because they are damaged where they are stored."""
 
     def pushed(self, topic: str, group: str, messages: int, size_bytes: int) -> None:
         """A batch was handed to a client."""
@@ -20,7 +22,13 @@ class Traffic:
         totals[1] += size_bytes
         totals[2] += 1
 
+    def lost(self, topic: str, group: str, messages: int) -> None:
+        """A client was told that it will not get so many messages."""
+        self.lost_totals[topic, group] = self.lost_totals.get((topic, group), 0) + messages
+
     def forget(self, exists: Callable[[str, str], bool]) -> None:
         """Drop the totals of every (topic, group) that does not exist any more."""
         for topic, group in [pair for pair in self.pushed_totals if not exists(*pair)]:
             del self.pushed_totals[topic, group]
+        for topic, group in [pair for pair in self.lost_totals if not exists(*pair)]:
+            del self.lost_totals[topic, group]

@@ -11,7 +11,7 @@ from ortoo.common.errors import Overloaded, Unavailable
 from ortoo.common.sealed_batch import SealedBatch
 from ortoo.enode.app import RunningEnode
 from ortoo.enode.store import FlushMode as StoreFlushMode
-from ortoo.snode.enode_link import Appended, EnodeLink, Fetched, FlushMode, QueueRange, StoredBatch
+from ortoo.snode.enode_link import Appended, EnodeLink, Fetched, FlushMode, MessagePlace, QueueRange, StoredBatch
 
 _MODE_OF = {
     FlushMode.DEFAULT: StoreFlushMode.DEFAULT,
@@ -152,3 +152,13 @@ class StoreLink:
         """The first offset stored at or after a time."""
         await self._topics.arrival(topic_id, queue_id)
         return await self._store.find_offset(topic_id, queue_id, stored_at_ms)
+
+    async def find_messages(
+        self, topic_id: int, *, key: str, message_id: str, begin_ms: int, end_ms: int, limit: int
+    ) -> list[MessagePlace]:
+        """Where messages with a key, or with an id of their producer's, lie."""
+        await self._topics.arrival(topic_id)
+        found = await self._store.find_messages(
+            topic_id, key=key, message_id=message_id, begin_ms=begin_ms, end_ms=end_ms, limit=limit
+        )
+        return [MessagePlace(one.queue_id, one.offset, one.stored_at_ms) for one in found]

@@ -192,6 +192,8 @@ class Reader:
         return DataLoss(
             f"no batch holds offset {offset}: the place it lay in is damaged; reading can go on at offset {resume}",
             field="from_offset",
+            begin_offset=offset,
+            end_offset=resume,
         )
 
 
@@ -211,6 +213,8 @@ def _damaged(damage: Damage, begin_offset: int, end_offset: int) -> DataLoss:
         f"offsets {begin_offset} to {end_offset} are damaged: {damage.file}, log position {damage.position}, "
         f"{damage.length_bytes} bytes: {damage.reason}; reading can go on at offset {end_offset}",
         field="from_offset",
+        begin_offset=begin_offset,
+        end_offset=end_offset,
     )
 
 

@@ -7,6 +7,7 @@ from ortoo.enode.rpc.append import AppendStream
 from ortoo.enode.rpc.attach import AttachedSnodes, AttachStream
 from ortoo.enode.rpc.describe import describe_queues, describe_store
 from ortoo.enode.rpc.fetch import FetchStream
+from ortoo.enode.rpc.find import find_messages
 from ortoo.enode.rpc.locks import query_locks, release_locks, take_locks
 from ortoo.enode.rpc.offsets import commit_offsets, find_offset, query_offset_groups, query_offsets
 from ortoo.enode.rpc.streams import Streams
@@ -62,6 +63,11 @@ class EnodeService(EnodeServiceServicer):
         """The first offset stored at or after a time."""
         await self._topics.arrival(request.topic_id, request.queue_id)
         return await find_offset(self._store, request)
+
+    async def FindMessages(self, request: pb.FindMessagesRequest, context: Context) -> pb.FindMessagesResponse:
+        """Where messages with a key or an id lie."""
+        await self._topics.arrival(request.topic_id)
+        return await find_messages(self._store, request)
 
     async def DescribeStore(self, request: pb.DescribeStoreRequest, context: Context) -> pb.DescribeStoreResponse:
         """The store as a whole."""

@@ -9,6 +9,7 @@ from ortoo.common.status import rpc_errors
 from ortoo.snode.directory import Directory
 from ortoo.snode.lag import Lag
 from ortoo.snode.message_filter import compile_filter
+from ortoo.snode.message_search import MessageSearch, Wish
 from ortoo.snode.name_server import CALL_TIMEOUT_S, NameServer
 from ortoo.snode.reading import Reading, TailedMessage
 from ortoo.snode.rpc.long_calls import LongCalls
@@ -29,6 +30,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         name_server: NameServer,
         arrival: TopicArrival,
         reading: Reading,
+        search: MessageSearch,
         lag: Lag,
         long_calls: LongCalls,
     ) -> None:
@@ -36,6 +38,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         self._name_server = name_server
         self._arrival = arrival
         self._reading = reading
+        self._search = search
         self._lag = lag
         self._long_calls = long_calls
 
@@ -122,6 +125,14 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
                 given += 1
                 if given == request.messages_max:
                     return
+
+    async def FindMessages(
+        self, request: admin_pb2.AdminFindMessagesRequest, context: Context
+    ) -> admin_pb2.AdminFindMessagesResponse:
+        """Messages with a key or an id."""
+        wish = Wish(request.key, request.message_id, request.begin_ms, request.end_ms, request.limit)
+        found = await self._search.find(request.topic, wish)
+        return admin_pb2.AdminFindMessagesResponse(messages=map(_tailed, found.messages), enodes_away=found.enodes_away)
 
     async def DescribeLag(
         self, request: admin_pb2.DescribeLagRequest, context: Context

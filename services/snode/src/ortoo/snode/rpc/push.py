@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from ortoo.common.errors import Invalid, OrtooError
+from ortoo.common.status import failure_of
 from ortoo.snode.close_reason import CloseReason
 from ortoo.snode.push_outbox import AcknowledgedOffsets, Assigned, Closed, Delivery, Event, Opened
 from ortoo.snode.push_session import PushSession
@@ -107,4 +108,5 @@ def _delivery(delivery: Delivery) -> consumer_pb2.Delivery:
         batch=batch_to(delivery.batch) if delivery.batch is not None else None,
         rows=delivery.rows,
         topic_id=delivery.topic_id,
+        failure=failure_of(delivery.loss) if delivery.loss is not None else None,
     )
