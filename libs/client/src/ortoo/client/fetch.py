@@ -9,7 +9,7 @@ from ortoo.client.filters import Filter, expressions
 from ortoo.client.place import Queue
 from ortoo.client.push_call import sealed_batch
 from ortoo.client.received import ReceivedBatch
-from ortoo.common.errors import NotFound, OrtooError
+from ortoo.common.errors import Invalid, NotFound, OrtooError, Unavailable
 from ortoo.common.status import error_of, error_of_rpc
 from ortoo.v1 import consumer_pb2, topic_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
@@ -34,14 +34,14 @@ async def fetch(
     after several breaks in a row.
     """
     at, breaks = from_offset, 0
-    if to_offset == 0 and not follow:
-        # Fixed now, so that a read that goes on after a break still ends where it would have.
-        to_offset = await _end_of(connection, queue)
-        if at == to_offset:
-            return
     while True:
         address = connection.address
         try:
+            if to_offset == 0 and not follow:
+                # Fixed at first, so that a read that goes on after a break still ends where it would have.
+                to_offset = await _end_of(connection, queue)
+                if at == to_offset:
+                    return
             async for answer in _batches(connection, queue, at, to_offset, follow, wanted):
                 breaks, at = 0, answer.next_offset
                 if answer.HasField("batch"):
@@ -99,4 +99,10 @@ async def _end_of(connection: Connection, queue: Queue) -> int:
     for state in answer.queues:
         if (state.queue.enode, state.queue.queue_id) == (queue.enode, queue.queue_id):
             return int(state.end_offset)
-    raise NotFound(f"the topic {queue.topic!r} has no queue {queue.queue_id} on enode {queue.enode!r}", field="queue")
+    # It does not exist, or its enode is away: a read says which.
+    try:
+        async for _ in _batches(connection, queue, 0, 1, False, "*"):
+            break
+    except Invalid as error:
+        raise NotFound(error.message, field="queue") from error
+    raise Unavailable(f"queue {queue.queue_id} of topic {queue.topic!r} on enode {queue.enode!r} was away; retry")

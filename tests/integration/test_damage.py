@@ -1,0 +1,100 @@
+"""Damaged bytes in an enode's log, seen by those who read through a snode: told about, passed over, never served."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from ortoo.client import ConsumerSettings, DataLoss, LostMessages, Message, Queue, connect
+from ortoo.testing.cluster import Cluster, open_cluster
+from ortoo.testing.grpcurl import call
+
+COUNT = 12
+LOST = 5
+QUEUE = Queue("t", "enode-0", 0)
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+    """A cluster whose topic has one queue of twelve messages; the bytes of the sixth are damaged on the disk."""
+    async with open_cluster(tmp_path) as opened:
+        await opened.create_topic("t", queues=1)
+        async with connect(opened.address) as mq, mq.producer("t") as producer:
+            for number in range(COUNT):
+                await producer.send(Message(b"body number %d" % number, "red", (f"key-{number}",)))
+        await opened.close("enode-0")
+        damage(tmp_path, b"body number %d" % LOST)
+        await opened.open_enode("enode-0")
+        yield opened
+
+
+def damage(folder: Path, body: bytes) -> None:
+    """Flip a bit of a body where it is stored."""
+    (segment,) = (folder / "enode-0").rglob("*.seg")
+    data = bytearray(segment.read_bytes())
+    data[data.index(body)] ^= 1
+    segment.write_bytes(data)
+
+
+@pytest.mark.parametrize("wanted", ["*", "red || blue"])
+async def test_a_consumer_is_told_what_is_lost_and_goes_on_behind_it(cluster: Cluster, wanted: str) -> None:
+    """G12, F9: every other message comes, the gap is named to the application, and the group's offset moves on."""
+    losses: list[LostMessages] = []
+    settings = ConsumerSettings(from_first=True, on_loss=losses.append)
+    async with connect(cluster.address) as mq:
+        found = []
+        async with asyncio.timeout(20), mq.consumer("g", {"t": wanted}, settings) as consumer:
+            async for message in consumer:
+                found.append(message.offset)
+                message.ack()
+                if message.offset == COUNT - 1:
+                    break
+            assert consumer.lost_messages == 1
+        (lost,) = losses
+        assert (lost.queue, lost.begin_offset, lost.end_offset) == (QUEUE, LOST, LOST + 1)
+        assert ".seg" in lost.reason
+        assert found == [offset for offset in range(COUNT) if offset != LOST]
+        assert (await mq.admin.lag("g", "t")).lag_messages == 0
+
+
+async def test_a_reader_outside_groups_is_told_where_to_go_on(cluster: Cluster) -> None:
+    """G12: a fetch gives what lies before the damage, names it, and another one goes on behind it; a tail does so."""
+    async with connect(cluster.address) as mq:
+        found = []
+        with pytest.raises(DataLoss) as raised:
+            async for batch in mq.fetch(QUEUE):
+                found += list(batch.offsets)
+        assert found == list(range(LOST))
+        assert (raised.value.begin_offset, raised.value.end_offset) == (LOST, LOST + 1)
+        async for batch in mq.fetch(QUEUE, raised.value.end_offset):
+            found += list(batch.offsets)
+        with pytest.raises(DataLoss) as raised:
+            async for _ in mq.fetch(QUEUE, LOST):
+                pass
+        assert raised.value.end_offset == LOST + 1
+        tailed = [it.offset async for it in mq.admin.tail("t", from_first=True, follow=False)]
+        last = [it.offset async for it in mq.admin.tail_last("t", COUNT, follow=False)]
+        assert found == tailed == last == [offset for offset in range(COUNT) if offset != LOST]
+
+
+async def test_damage_is_named_to_an_operator(cluster: Cluster) -> None:
+    """G12: once it was met, DescribeStore tells file, position, reason and offsets."""
+    async with connect(cluster.address) as mq:
+        with pytest.raises(DataLoss):
+            async for _ in mq.fetch(QUEUE, LOST):
+                pass
+    answer = await call(cluster.address_of("enode-0"), "ortoo.v1.EnodeService/DescribeStore")
+    (found,) = answer.values()[0]["damages"]
+    assert found["file"].endswith(".seg")
+    assert int(found["position"]) > 0
+    assert found["reason"]
+    assert [(row["begin_offset"], row["end_offset"]) for row in found["queues"]] == [(str(LOST), str(LOST + 1))]
+
+
+async def test_a_damaged_message_is_not_found_by_its_key(cluster: Cluster) -> None:
+    """G12: a search answers what can be read, and nothing instead of the damaged message."""
+    async with connect(cluster.address) as mq:
+        assert (await mq.admin.find_messages("t", key=f"key-{LOST}")).messages == ()
+        (found,) = (await mq.admin.find_messages("t", key="key-7")).messages
+        assert (found.offset, found.message.body) == (7, b"body number 7")
