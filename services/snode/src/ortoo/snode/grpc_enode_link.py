@@ -17,6 +17,9 @@ from ortoo.snode.wire import batch_of, batch_to
 from ortoo.v1 import enode_pb2
 from ortoo.v1.enode_pb2_grpc import EnodeServiceStub
 
+FIND_TIMEOUT_S = 30.0
+"""A search may have to wait for its process to start and for the index to catch up."""
+
 
 class GrpcLinks:
     """Links over gRPC, one connection an enode."""
@@ -161,7 +164,7 @@ class GrpcEnodeLink:
             topic_id=topic_id, key=key, message_id=message_id, begin_ms=begin_ms, end_ms=end_ms, limit=limit
         )
         with rpc_errors(self._peer):
-            answer = await self._stub.FindMessages(request, timeout=self._timeout_s)
+            answer = await self._stub.FindMessages(request, timeout=max(self._timeout_s, FIND_TIMEOUT_S))
         return [MessagePlace(one.queue_id, one.offset, one.stored_at_ms) for one in answer.places]
 
 
