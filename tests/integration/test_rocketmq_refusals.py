@@ -169,9 +169,9 @@ REFUSALS: list[tuple[str, Call, "Code.ValueType"]] = [
     ),
     (
         "offset by no known policy",
-        ask("QueryOffset", s.QueryOffsetRequest(message_queue=QUEUE, query_offset_policy=9)),
+        ask("QueryOffset", s.QueryOffsetRequest(message_queue=QUEUE, query_offset_policy=9)),  # type: ignore[arg-type]
         Code.BAD_REQUEST,
-    ),  # type: ignore[arg-type]
+    ),
     (
         "offset by no queue id",
         ask("QueryOffset", s.QueryOffsetRequest(message_queue=d.MessageQueue(topic=TOPIC, id=-1))),

@@ -17,7 +17,8 @@ OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.http2.max_pings_without_data", 0),
     # A restarted peer is back within a second; the default back-off of up to two minutes would leave us deaf.
     ("grpc.initial_reconnect_backoff_ms", 50),
-    ("grpc.min_reconnect_backoff_ms", 50),
+    # This one is how long an attempt to connect may take, whatever its name says: busy machines need their time.
+    ("grpc.min_reconnect_backoff_ms", 2_000),
     ("grpc.max_reconnect_backoff_ms", 1_000),
     # Every pool has its own connection, so one process may hold several clients that do not share fate.
     ("grpc.use_local_subchannel_pool", 1),

@@ -8,6 +8,7 @@
 For what needs `kill -9` see processes.py.
 """
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -30,6 +31,8 @@ from ortoo.v1 import namesrv_pb2, namesrv_pb2_grpc, topic_pb2
 
 SMALL_STORE = StoreSettings(segment_bytes=4 << 20, headroom_bytes=0)
 STOP_GRACE_S = 1.0
+REGISTERED_TIMEOUT_S = 20.0
+"""How long an enode may take to be known to the name server."""
 
 
 @dataclass(slots=True)
@@ -71,6 +74,8 @@ class Cluster:
             name, enode_app.open_enode(chosen, clock=self.clock, randomness=self.randomness, disk=disk)
         )
         assert isinstance(running, enode_app.RunningEnode)
+        if "namesrv-0" in self.running:
+            await self._registered(name)
         return running
 
     async def open_snode(self, name: str) -> Running:
@@ -99,6 +104,12 @@ class Cluster:
     def name_service(self) -> namesrv_pb2_grpc.NameServiceStub:
         """The name server's methods."""
         return namesrv_pb2_grpc.NameServiceStub(self.channels.to(self._addresses["namesrv-0"]))
+
+    async def _registered(self, enode: str) -> None:
+        async with asyncio.timeout(REGISTERED_TIMEOUT_S):
+            async for news in self.name_service.WatchRoutes(namesrv_pb2.WatchRoutesRequest()):
+                if any(known.name == enode and known.alive for known in news.enodes):
+                    return
 
     def _settings(self, role: str, process: str = "namesrv-0", /, **own: Any) -> dict[str, Any]:
         shared = {"listen_address": self._addresses.get(process, "127.0.0.1:0"), "stop_grace_s": STOP_GRACE_S}
