@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from ortoo import client as ortoo
 from ortoo.testing import command
 from ortoo.testing.command import DevProcess
 
@@ -32,6 +33,8 @@ async def test_json_answers_are_for_programs(dev: DevProcess) -> None:
     [shown] = await _json(dev, "tail", "t", "-n", "1")
     assert shown["message_id"] == receipt["message_id"]
     assert (shown["body"], shown["tag"], shown["keys"], shown["properties"]) == ("hello", "red", ["k"], {"a": "b=c"})
+    async with ortoo.connect(dev.address) as mq:
+        await mq.admin.put_group("readers")
     [behind] = await _json(dev, "lag", "readers", "t")
     assert behind["lag_messages"] == 1
     [found] = await _json(dev, "cluster")
