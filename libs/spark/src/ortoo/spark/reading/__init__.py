@@ -1,0 +1,1 @@
+"""Reading topics: from options to ranges of offsets to Arrow batches."""

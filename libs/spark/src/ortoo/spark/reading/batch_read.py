@@ -1,0 +1,124 @@
+"""A batch read: bounds are fixed once, when the DataFrame is made, and stay the same for its life."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from ortoo.common.errors import Invalid
+from ortoo.spark.columns import chosen_names
+from ortoo.spark.link import Link, link_to
+from ortoo.spark.reading.arrow_batch import BatchDecoder
+from ortoo.spark.reading.arrow_schema import arrow_schema
+from ortoo.spark.reading.body_format import BodyFormat
+from ortoo.spark.reading.bounds import end_offsets, start_offsets
+from ortoo.spark.reading.data_loss import readable
+from ortoo.spark.reading.planning import Slice, plan
+from ortoo.spark.reading.push_down import OffsetFilter
+from ortoo.spark.reading.read_options import ReadOptions
+from ortoo.spark.reading.slice_reader import read_arrow
+from ortoo.spark.reading.topic_state import Range, current_state
+
+
+class MessageTask(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, slices: tuple[Slice, ...]) -> None:
+        """The slices, in the order in which they are read."""
+        self.slices = slices
+        super().__init__(slices)
+
+    def __repr__(self) -> str:
+        return f"MessageTask({', '.join(f'{s.queue} {s.begin}..{s.end}' for s in self.slices)})"
+
+
+def batch_reader(options: ReadOptions, schema: Any) -> "BatchReader":
+    """The reader; only with filterPushdown one that takes filters, because Spark refuses such readers otherwise."""
+    return (FilteringBatchReader if options.filter_pushdown else BatchReader)(options, schema)
+
+
+class TaskReader:
+    """What runs on executors: a task's slices become Arrow batches. Pickled to them, so it holds plain values only."""
+
+    def __init__(self, options: ReadOptions, schema: Any) -> None:
+        """Check that `schema` has columns of ours alone, with their types. Errors: Invalid."""
+        chosen_names(tuple(schema.names), with_value=options.body_format == "json")
+        self.options = replace(options, columns=tuple(schema.names))
+        self.schema = arrow_schema(schema, self.options)
+
+    def batches(self, task: Any) -> Iterator[Any]:
+        """The Arrow batches of a task. An empty read is one task without slices."""
+        if not isinstance(task, MessageTask) or not task.slices:
+            return iter(())
+        options = self.options
+        decoder = BatchDecoder(self.schema, BodyFormat(options.body_format, options.on_invalid))
+        return read_arrow(
+            link_to(options.addresses),
+            task.slices,
+            decoder,
+            on_data_loss=options.on_data_loss,
+            timeout_ms=options.fetch_timeout_ms,
+        )
+
+
+class BatchReader(DataSourceReader):
+    """The plan of a batch read."""
+
+    def __init__(self, options: ReadOptions, schema: Any) -> None:
+        """Read `options` as rows of `schema`, a pyspark StructType."""
+        self._options = options
+        self._tasks = TaskReader(options, schema)
+        self._filter = OffsetFilter()
+
+    def partitions(self) -> Sequence[Any]:
+        """The tasks. Errors: Invalid, NotFound and DataLoss, all before a task runs."""
+        options = self._options
+        link = link_to(options.addresses)
+        wanted, topic_ids = self._wanted(link)
+        wanted = {
+            queue: self._filter.cut(link, queue, held) for queue, held in wanted.items() if self._filter.takes(queue)
+        }
+        tasks = plan(
+            wanted,
+            topic_ids,
+            min_partitions=options.min_partitions,
+            max_records=options.max_records,
+            max_queues_per_task=options.max_queues_per_task,
+        )
+        return [MessageTask(slices) for slices in tasks]
+
+    def read(self, partition: Any) -> Iterator[Any]:
+        """The Arrow batches of one task."""
+        return self._tasks.batches(partition)
+
+    def _wanted(self, link: Link) -> tuple[dict[Any, Range], dict[str, int]]:
+        options = self._options
+        state = current_state(link, options)
+        if state.missing:
+            away = ", ".join(sorted({queue.enode for queue in state.missing}))
+            raise Invalid(
+                f"the enodes {away} are away, and a batch read wants all queues; try again", field="subscribe"
+            )
+        starts, ends = start_offsets(link, options, state), end_offsets(link, options, state)
+        wanted: dict[Any, Range] = {}
+        for queue, begin in starts.items():
+            held = state.ranges[queue]
+            if begin > held.end:
+                raise Invalid(
+                    f"queue {queue.queue_id} of {queue.topic} on {queue.enode} holds {held.begin} to {held.end}; "
+                    f"reading cannot start at {begin}",
+                    field="startingOffsets",
+                )
+            part = readable(queue, Range(begin, ends[queue]), held, options.on_data_loss)
+            wanted[queue] = Range(part.begin, part.end)
+        return wanted, dict(state.topic_ids)
+
+
+class FilteringBatchReader(BatchReader):
+    """The same for sessions with `spark.sql.python.filterPushdown.enabled`: ranges of offsets and times are cut."""
+
+    def pushFilters(self, filters: list[Any]) -> list[Any]:  # noqa: N802 - Spark's name
+        """Remember what can be used, and let Spark apply all of them again."""
+        self._filter = OffsetFilter.of(filters)
+        return filters

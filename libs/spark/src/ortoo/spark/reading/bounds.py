@@ -1,0 +1,88 @@
+"""Turning "earliest", times, groups and JSON into the offset of each queue."""
+
+from collections.abc import Mapping
+
+from ortoo.client import Queue
+from ortoo.common.errors import Invalid
+from ortoo.spark.link import Link
+from ortoo.spark.offsets import EARLIEST, LATEST
+from ortoo.spark.reading.read_options import Bound, ReadOptions
+from ortoo.spark.reading.time_lookup import offset_at
+from ortoo.spark.reading.topic_state import Range, TopicState
+
+
+def start_offsets(link: Link, options: ReadOptions, state: TopicState) -> dict[Queue, int]:
+    """Where each queue starts. Errors: Invalid for a queue that does not exist, or a time after the last message."""
+    word = options.start_default if options.start.offsets is not None or options.start.group else options.start.word
+    found = _resolved(link, options.start, state, "startingOffsets", word or options.start_default)
+    if options.time_strategy == "error" and (options.start.time_ms is not None or options.start.times):
+        for queue, offset in found.items():
+            held = state.ranges[queue]
+            asked = (
+                options.start.time_ms if options.start.time_ms is not None else (options.start.times or {}).get(queue)
+            )
+            if asked is not None and offset == held.end and held.end > held.begin:
+                raise Invalid(
+                    f"queue {queue.queue_id} of {queue.topic} on {queue.enode} has no message stored at or after "
+                    f"{asked}; to start at its end instead set startingOffsetsByTimestampStrategy=latest",
+                    field="startingTimestamp",
+                )
+    return found
+
+
+def end_offsets(link: Link, options: ReadOptions, state: TopicState) -> dict[Queue, int]:
+    """Where each queue ends, exclusive. Errors: Invalid for a queue that does not exist or an end beyond it."""
+    found = _resolved(link, options.end, state, "endingOffsets", "latest")
+    for queue, offset in found.items():
+        if offset > state.ranges[queue].end:
+            raise Invalid(
+                f"queue {queue.queue_id} of {queue.topic} on {queue.enode} ends at {state.ranges[queue].end}, "
+                f"not at {offset}",
+                field="endingOffsets",
+            )
+    return found
+
+
+def _resolved(link: Link, bound: Bound, state: TopicState, field: str, default: str) -> dict[Queue, int]:
+    if bound.group:
+        given: Mapping[Queue, int] = _committed(link, bound.group, state)
+    elif bound.time_ms is not None:
+        return {queue: offset_at(link, queue, held, bound.time_ms) for queue, held in state.ranges.items()}
+    elif bound.times is not None:
+        _check_known(bound.times, state, field + "ByTimestamp")
+        given = {queue: offset_at(link, queue, state.ranges[queue], time_ms) for queue, time_ms in bound.times.items()}
+    else:
+        given = bound.offsets or {}
+        _check_known(given, state, field)
+    usual = EARLIEST if default == "earliest" else LATEST
+    return {queue: _absolute(given.get(queue, usual), held) for queue, held in state.ranges.items()}
+
+
+def _absolute(offset: int, held: Range) -> int:
+    return held.begin if offset == EARLIEST else held.end if offset == LATEST else offset
+
+
+def _committed(link: Link, group: str, state: TopicState) -> dict[Queue, int]:
+    found: dict[Queue, int] = {}
+    for topic in sorted({queue.topic for queue in state.ranges}):
+        for item in link.run(link.admin.lag(group, topic)).queues:
+            if item.queue in state.ranges and item.committed_offset >= 0:
+                found[item.queue] = item.committed_offset
+    return found
+
+
+def _check_known(given: Mapping[Queue, int], state: TopicState, field: str) -> None:
+    for queue in given:
+        if queue.topic not in state.topic_ids:
+            raise Invalid(
+                f"the topic {queue.topic!r} is not read here; read are {', '.join(sorted(state.topic_ids))}",
+                field=field,
+            )
+        if queue not in state.ranges:
+            held = [f"{q.enode}/{q.queue_id}" for q in state.ranges if q.topic == queue.topic]
+            away = " because its enode is away" if queue in state.missing else ""
+            raise Invalid(
+                f"the topic {queue.topic} has no queue {queue.queue_id} on enode {queue.enode} now{away}; "
+                f"it has {', '.join(held) or 'none'}",
+                field=field,
+            )

@@ -1,0 +1,71 @@
+"""What to do about offsets that were wanted and are not there any more: a pure decision, with its numbers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ortoo.client import DataLoss, Queue
+from ortoo.spark.reading.topic_state import Range
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Offsets of one queue that cannot be read: `begin` to `end`, exclusive, and why."""
+
+    queue: Queue
+    begin: int
+    end: int
+    reason: str
+
+    def __str__(self) -> str:
+        queue = self.queue
+        return (
+            f"queue {queue.queue_id} of {queue.topic} on {queue.enode}: offsets {self.begin} to {self.end} "
+            f"({self.end - self.begin} messages) are lost: {self.reason}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Readable:
+    """What of a wanted range can be read, and what is lost."""
+
+    begin: int
+    end: int
+    losses: tuple[Loss, ...] = ()
+
+
+def readable(queue: Queue, wanted: Range, held: Range | None, policy: str, *, recreated: bool = False) -> Readable:
+    """Cut a wanted range to what is stored. Errors: DataLoss under the policy `fail`, naming both ranges.
+
+    Policy `earliest` goes on with the first message that is still there; `latest` gives up what is left of the range.
+    """
+    losses: list[Loss] = []
+    begin, end = wanted.begin, wanted.end
+    if begin >= end:
+        return Readable(begin, begin)
+    if recreated:
+        losses.append(Loss(queue, begin, end, "the topic was deleted and created again, what it held is gone"))
+        begin = end
+    elif held is None:
+        losses.append(Loss(queue, begin, end, "the queue does not exist any more"))
+        begin = end
+    else:
+        if begin < held.begin:
+            kept_from = min(held.begin, end) if policy != "latest" else end
+            losses.append(
+                Loss(queue, begin, kept_from, f"the queue holds {held.begin} to {held.end}; retention took them")
+            )
+            begin = kept_from
+        if end > held.end and begin < end:
+            losses.append(
+                Loss(queue, max(begin, held.end), end, f"the queue holds {held.begin} to {held.end}; it was cut")
+            )
+            end = max(begin, held.end)
+    if losses and policy == "fail":
+        raise DataLoss(f"{losses[0]}. To go on without them set failOnDataLoss=false", field="failOnDataLoss")
+    return Readable(begin, end, tuple(losses))
+
+
+def count(losses: Mapping[Queue, Loss] | tuple[Loss, ...]) -> int:
+    """How many messages are lost."""
+    values = losses.values() if isinstance(losses, Mapping) else losses
+    return sum(loss.end - loss.begin for loss in values)

@@ -1,0 +1,25 @@
+"""Letting a consumer group show how far a query is; the checkpoint stays the truth."""
+
+from collections.abc import Mapping
+
+from ortoo.client import Queue
+from ortoo.common.status import error_of
+from ortoo.spark.link import Link
+from ortoo.v1 import pull_pb2, topic_pb2
+from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
+
+
+def commit_group(link: Link, group: str, offsets: Mapping[Queue, int]) -> None:
+    """Store offsets as a group's. Errors: Unsupported where servers do not take them, and the first refusal."""
+    request = pull_pb2.CommitConsumerOffsetsRequest(
+        group=group,
+        offsets=[
+            pull_pb2.ConsumerOffset(
+                queue=topic_pb2.Queue(topic=queue.topic, enode=queue.enode, queue_id=queue.queue_id), offset=offset
+            )
+            for queue, offset in sorted(offsets.items())
+        ],
+    )
+    answer = link.call(ConsumerServiceStub, "CommitOffsets", request)
+    for refused in answer.refused:
+        raise error_of(refused.failure)

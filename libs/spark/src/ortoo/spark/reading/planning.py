@@ -1,0 +1,96 @@
+"""Which task reads which offsets: a pure function of ranges and options, so a repeated batch has the same tasks."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby, pairwise
+
+from ortoo.client import Queue
+from ortoo.spark.reading.topic_state import Range
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Slice:
+    """Offsets of one queue for one task: `begin` to `end`, exclusive."""
+
+    queue: Queue
+    begin: int
+    end: int
+    topic_id: int = 0
+    """The topic that is meant: one of the same name that was created later is another one. 0 = whichever."""
+
+    @property
+    def messages(self) -> int:
+        """How many messages it has."""
+        return self.end - self.begin
+
+
+def plan(
+    wanted: Mapping[Queue, Range],
+    topic_ids: Mapping[str, int],
+    *,
+    min_partitions: int = 0,
+    max_records: int = 0,
+    max_queues_per_task: int = 16,
+) -> list[tuple[Slice, ...]]:
+    """The slices of each task, in a fixed order.
+
+    Ranges are cut only when `min_partitions` or `max_records` ask for it: the largest ones, into equal pieces. Small
+    queues of one enode share a task, because each task costs some 16 ms by itself.
+    """
+    slices = [
+        Slice(queue, held.begin, held.end, topic_ids.get(queue.topic, 0))
+        for queue, held in sorted(wanted.items())
+        if held.end > held.begin
+    ]
+    if not slices:
+        return []
+    pieces = _pieces(slices, min_partitions, max_records)
+    cut = [part for piece, count in zip(slices, pieces, strict=True) for part in _cut(piece, count)]
+    total = sum(piece.messages for piece in cut)
+    limit = max(total // max(min_partitions, 1), 1) if min_partitions else max(total // 8, _SMALL_MESSAGES)
+    if max_records:
+        limit = min(limit, max_records)
+    if len(cut) <= min_partitions:
+        return [(piece,) for piece in cut]
+    tasks: list[tuple[Slice, ...]] = []
+    for _, group in groupby(cut, key=lambda piece: piece.queue.enode):
+        tasks += _merged(list(group), limit, max_queues_per_task)
+    return tasks if len(tasks) >= min_partitions else [(piece,) for piece in cut]
+
+
+def _pieces(slices: Sequence[Slice], min_partitions: int, max_records: int) -> list[int]:
+    """Into how many pieces each slice is cut: those above the mean first, the one with the largest pieces next."""
+    mean = max(sum(each.messages for each in slices) / max(min_partitions, 1), 1.0)
+    pieces = [math.ceil(each.messages / mean) if min_partitions else 1 for each in slices]
+    if max_records:
+        pieces = [max(count, -(-each.messages // max_records)) for each, count in zip(slices, pieces, strict=True)]
+    while sum(pieces) < min_partitions:
+        sizes = [each.messages / count for each, count in zip(slices, pieces, strict=True)]
+        largest = max(range(len(slices)), key=sizes.__getitem__)
+        if sizes[largest] <= 1:
+            break
+        pieces[largest] += 1
+    return pieces
+
+
+def _cut(whole: Slice, count: int) -> list[Slice]:
+    edges = [whole.begin + whole.messages * at // count for at in range(count + 1)]
+    return [replace(whole, begin=begin, end=end) for begin, end in pairwise(edges) if end > begin]
+
+
+def _merged(pieces: Sequence[Slice], limit: int, queues_max: int) -> list[tuple[Slice, ...]]:
+    tasks: list[list[Slice]] = []
+    messages = 0
+    for piece in pieces:
+        if tasks and len(tasks[-1]) < queues_max and messages + piece.messages <= limit:
+            tasks[-1].append(piece)
+            messages += piece.messages
+        else:
+            tasks.append([piece])
+            messages = piece.messages
+    return [tuple(task) for task in tasks]
+
+
+_SMALL_MESSAGES = 20_000
+"""Queues are put together into tasks of this size, or an eighth of everything if that is more."""

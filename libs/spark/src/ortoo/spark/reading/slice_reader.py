@@ -1,0 +1,100 @@
+"""Reading one task's slices: exactly the offsets that were planned, or an error, or a loss that is counted."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from ortoo.client import Queue, ReceivedBatch
+from ortoo.common.errors import NotFound, OrtooError, OutOfRange, Unavailable
+from ortoo.common.logs import get_logger
+from ortoo.spark.link import Link
+from ortoo.spark.reading.arrow_batch import BatchDecoder
+from ortoo.spark.reading.data_loss import readable
+from ortoo.spark.reading.planning import Slice
+from ortoo.spark.reading.topic_state import Range
+from ortoo.v1 import consumer_pb2
+from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
+
+ROWS_MAX = 8_192
+"""A batch for Spark has about so many rows; smaller stored ones are put together."""
+BYTES_MAX = 4 << 20
+"""Or about so many bytes."""
+_RETRY_S = 0.5
+_log = get_logger("spark")
+
+
+def read_arrow(
+    link: Link, slices: Sequence[Slice], decoder: BatchDecoder, *, on_data_loss: str, timeout_ms: int
+) -> Iterator[Any]:
+    """The messages of `slices` as Arrow batches. Errors: DataLoss, Unavailable after `timeout_ms`, Invalid."""
+    waiting: list[Any] = []
+    rows = size_bytes = 0
+    for part in slices:
+        for received in read_slice(link, part, on_data_loss=on_data_loss, timeout_ms=timeout_ms):
+            batch = decoder.decode(received)
+            if rows and (rows + len(batch) > ROWS_MAX or size_bytes + received.size_bytes > BYTES_MAX):
+                yield _joined(waiting)
+                waiting, rows, size_bytes = [], 0, 0
+            waiting.append(batch)
+            rows += len(batch)
+            size_bytes += received.size_bytes
+    if waiting:
+        yield _joined(waiting)
+
+
+def read_slice(link: Link, part: Slice, *, on_data_loss: str, timeout_ms: int) -> Iterator[ReceivedBatch]:
+    """The batches of one slice, all of it: a read that breaks goes on where it was until the time is over."""
+    at, end, recreated = part.begin, part.end, False
+    deadline_s = link.clock.monotonic_s() + timeout_ms / 1000
+    while at < end:
+        try:
+            for received in link.fetch(part.queue, at, end):
+                if part.topic_id and received.topic_id != part.topic_id:
+                    recreated = True
+                    break
+                at = received.next_offset
+                deadline_s = link.clock.monotonic_s() + timeout_ms / 1000
+                yield received
+            if at >= end:
+                return
+            problem: OrtooError = OutOfRange(f"reading stopped at {at}, before {end}")
+        except (OutOfRange, NotFound, Unavailable) as error:
+            problem = error
+        try:
+            if not isinstance(problem, Unavailable):
+                held = _held(link, part.queue)
+                rest = readable(part.queue, Range(at, end), held, on_data_loss, recreated=recreated)
+                for loss in rest.losses:
+                    _log.warning("messages are lost", what=str(loss))
+                if rest.losses:
+                    at, end = rest.begin, rest.end
+                    continue
+        except Unavailable as error:
+            problem = error
+        if link.clock.monotonic_s() > deadline_s:
+            raise Unavailable(
+                f"queue {part.queue.queue_id} of {part.queue.topic} on {part.queue.enode} could not be read at offset "
+                f"{at} for {timeout_ms / 1000:.0f} s: {problem}; the option fetchTimeoutMs says how long to try"
+            )
+        link.sleep(_RETRY_S)
+
+
+def _held(link: Link, queue: Queue) -> Range | None:
+    """What the queue holds; None if it does not exist. Errors: Unavailable when its enode is away."""
+    request = consumer_pb2.QueryQueuesRequest(topic=queue.topic)
+    try:
+        states = link.call(ConsumerServiceStub, "QueryQueues", request).queues
+    except NotFound:
+        return None
+    for state in states:
+        if (state.queue.enode, state.queue.queue_id) == (queue.enode, queue.queue_id):
+            return Range(state.begin_offset, state.end_offset)
+    description = link.run(link.admin.describe_topic(queue.topic))
+    if any(p.enode == queue.enode and queue.queue_id < p.read_queue_count for p in description.topic.placements):
+        raise Unavailable(f"the enode {queue.enode} is away")
+    return None
+
+
+def _joined(batches: list[Any]) -> Any:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)

@@ -1,0 +1,82 @@
+"""What the topics of a read hold now: ids, queues and their first and next offsets."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ortoo.client import NotFound, Queue
+from ortoo.common.errors import Invalid
+from ortoo.spark.link import Link
+from ortoo.spark.reading.read_options import ReadOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Offsets of one queue: `begin` to `end`, exclusive."""
+
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicState:
+    """Topics at one moment. Queues of enodes that are away are in `missing` instead of in `ranges`."""
+
+    topic_ids: Mapping[str, int]
+    ranges: Mapping[Queue, Range]
+    missing: frozenset[Queue] = frozenset()
+
+
+def topic_names(link: Link, options: ReadOptions) -> tuple[str, ...]:
+    """The topics that are read now; a pattern is looked up anew. Topics of the system itself match no pattern."""
+    if not options.pattern:
+        return options.topics
+    matches = re.compile(options.pattern).fullmatch
+    names = [topic.name for topic in link.run(link.admin.list_topics())]
+    return tuple(name for name in sorted(names) if not name.startswith("%") and matches(name))
+
+
+def current_state(link: Link, options: ReadOptions, *, missing_allowed: bool = False) -> TopicState:
+    """Ask what the topics hold. Errors: NotFound for a topic that does not exist, unless that is allowed."""
+    topic_ids: dict[str, int] = {}
+    ranges: dict[Queue, Range] = {}
+    expected: set[Queue] = set()
+    for name in topic_names(link, options):
+        try:
+            description = link.run(link.admin.describe_topic(name))
+        except NotFound:
+            if missing_allowed:
+                continue
+            raise
+        topic = description.topic
+        topic_ids[name] = topic.topic_id
+        wanted = {
+            Queue(name, placement.enode, number)
+            for placement in topic.placements
+            for number in range(placement.read_queue_count)
+        }
+        wanted = _assigned(options, name, wanted)
+        expected |= wanted
+        ranges |= {
+            item.queue: Range(item.begin_offset, item.end_offset) for item in description.queues if item.queue in wanted
+        }
+    ordered = {queue: ranges[queue] for queue in sorted(ranges)}
+    return TopicState(topic_ids, ordered, frozenset(expected - ranges.keys()))
+
+
+def _assigned(options: ReadOptions, topic: str, queues: set[Queue]) -> set[Queue]:
+    """Of the queues those that the option `assign` names. Errors: Invalid when it names one that does not exist."""
+    if topic not in options.assigned:
+        return queues
+    named = options.assigned[topic]
+    if isinstance(named, dict):
+        wanted = {Queue(topic, enode, number) for enode, numbers in named.items() for number in numbers}
+        unknown = sorted(wanted - queues)
+    else:
+        wanted = {queue for queue in queues if queue.queue_id in named}
+        unknown = sorted(Queue(topic, "*", number) for number in set(named) - {q.queue_id for q in wanted})
+    if unknown:
+        raise Invalid(
+            f"the topic {topic} has no queue {unknown[0].queue_id} on enode {unknown[0].enode}", field="assign"
+        )
+    return wanted

@@ -1,0 +1,41 @@
+"""What the tests of the Spark package share: a session, a cluster, and a topic for each test."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.spark.session import Broker, broker_of, java_found, spark_session
+
+pytest.importorskip("pyspark", reason="pyspark is not installed: make spark-setup")
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """Two enodes, a snode and a name server."""
+    with broker_of(tmp_path_factory.mktemp("broker")) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A Spark session on two cores."""
+    if not java_found():
+        pytest.skip("Java 17 is not installed")
+    with spark_session(tmp_path_factory.mktemp("spark")) as session:
+        yield session
+
+
+@pytest.fixture
+def topic(broker: Broker, request: pytest.FixtureRequest) -> str:
+    """A new topic of eight queues, named after the test."""
+    name = "".join(c if c.isalnum() else "-" for c in request.node.name)[:100]
+    broker.client.admin.create_topic(name, queue_count=4)
+    return name
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where a test keeps its files."""
+    return tmp_path

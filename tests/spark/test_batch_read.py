@@ -1,0 +1,215 @@
+"""Topics as tables: what was sent is what is read, bounds are kept, and errors come before tasks."""
+
+import datetime
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ortoo.client import Message, Receipt
+from tests.spark.sending import numbered, send, varied
+from tests.spark.session import Broker
+
+Read = Callable[..., Any]
+
+
+@pytest.fixture
+def read(spark: Any, broker: Broker, topic: str) -> Read:
+    """Reads the test's topic with options."""
+
+    def load(**options: object) -> Any:
+        return spark.read.format("ortoo").options(**({"address": broker.address, "subscribe": topic} | options)).load()
+
+    return load
+
+
+def offsets_json(broker: Broker, topic: str, offset: int) -> str:
+    """Every queue of a topic at one offset, as an option."""
+    tree: dict[str, dict[str, dict[str, int]]] = {topic: {}}
+    for queue in broker.queues(topic):
+        tree[topic].setdefault(queue.enode, {})[str(queue.queue_id)] = offset
+    return json.dumps(tree)
+
+
+def places(receipts: list[Receipt]) -> dict[tuple[str, int, int], int]:
+    """Where each message went."""
+    return {(r.queue.enode, r.queue.queue_id, r.offset): number for number, r in enumerate(receipts)}
+
+
+def test_every_column_of_every_message_is_as_it_was_sent(read: Read, broker: Broker, topic: str) -> None:
+    """Check 2: ids, tags, keys, bodies that are no text, times to the millisecond, groups, properties."""
+    sent = varied(3_000)
+    found = places(send(broker, topic, sent))
+    rows = read().collect()
+    assert len(rows) == len(sent)
+    for row in rows:
+        number = found.pop((row.enode, row.queue_id, row.offset))
+        message = sent[number]
+        assert bytes(row.body) == message.body
+        assert (row.tag, tuple(row["keys"]), row.message_group) == (message.tag, message.keys, message.message_group)
+        assert row.properties == dict(message.properties)
+        assert (row.born_host, row.trace_context) == (message.born_host, message.trace_context)
+        assert message.born_at_ms is not None
+        assert round(row.born_at.replace(tzinfo=datetime.UTC).timestamp() * 1000) == message.born_at_ms
+        assert row.message_id == message.message_id or (message.message_id is None and row.enode in row.message_id)
+        assert row.topic == topic
+    assert found == {}
+
+
+def test_empty_topics_and_large_bodies_are_read(read: Read, broker: Broker, topic: str) -> None:
+    """Check 2: no rows from an empty topic; a body of 4 MiB arrives whole."""
+    assert read().count() == 0
+    body = bytes(range(256)) * (4 << 12)
+    send(broker, topic, [Message(body), Message(b"small")])
+    assert {bytes(row.body) for row in read(columns="body").collect()} == {body, b"small"}
+
+
+def test_reading_needs_no_registration_after_installation(spark: Any, broker: Broker, topic: str) -> None:
+    """Check 1: format("ortoo") is found by its module's name; `register` does the same by hand."""
+    import ortoo.spark
+    from pyspark_ortoo import DefaultSource
+
+    assert DefaultSource.name() == "ortoo"
+    ortoo.spark.register(spark)
+    assert spark.read.format("ortoo").options(address=broker.address, subscribe=topic).load().count() == 0
+
+
+@pytest.mark.long
+def test_a_broken_neighbour_leaves_register_working(broker: Broker, topic: str, folder: Path) -> None:
+    """Check 1: another package named pyspark_* that cannot be imported takes discovery away, but not `register`."""
+    (folder / "pyspark_broken.py").write_text("raise RuntimeError('broken on purpose')\n")
+    program = f"""
+import sys
+sys.path.insert(0, {str(folder)!r})
+from pathlib import Path
+from tests.spark.session import spark_session
+import ortoo.spark
+with spark_session(Path({str(folder)!r})) as spark:
+    ortoo.spark.register(spark)
+    print("rows", spark.read.format("ortoo").options(address={broker.address!r}, subscribe={topic!r}).load().count())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100, check=False)
+    assert "rows 0" in done.stdout, done.stderr[-2000:]
+
+
+def test_bounds_are_offsets_words_or_mixtures(read: Read, broker: Broker, topic: str) -> None:
+    """Check 3: JSON for all queues, for some with a default, and -1 and -2 as words."""
+    receipts = send(broker, topic, numbered(4_000))
+    total = {queue: end for queue, (_, end) in broker.queues(topic).items()}
+    one = max(total, key=lambda queue: total[queue])
+    assert sum(total.values()) == len(receipts)
+    below = sum(min(end, 10) for end in total.values())
+    assert read(endingOffsets=offsets_json(broker, topic, -1)).count() == 4_000
+    clipped = {topic: {}}  # type: ignore[var-annotated]
+    for queue, end in total.items():
+        clipped[topic].setdefault(queue.enode, {})[str(queue.queue_id)] = min(end, 10)
+    assert read(endingOffsets=json.dumps(clipped)).count() == below
+    partly = json.dumps({topic: {one.enode: {str(one.queue_id): 7}}})
+    assert read(startingOffsets=partly).count() == 4_000 - 7
+    assert read(startingOffsets=partly, startingOffsetsDefault="latest").count() == total[one] - 7
+    assert read(startingOffsets=offsets_json(broker, topic, -2)).count() == 4_000
+    assert read(startingOffsets="latest").count() == 0
+
+
+def test_bounds_by_time_find_the_first_message_stored_then(read: Read, broker: Broker, topic: str) -> None:
+    """Check 3: at, between, before the first and after the last message, with both strategies."""
+    first = send(broker, topic, numbered(800))
+    second = send(broker, topic, numbered(800, 800))
+    begin, border, end = first[0].stored_at_ms, second[0].stored_at_ms, second[-1].stored_at_ms
+    assert min(r.stored_at_ms for r in first) <= border
+    assert read(startingTimestamp=begin - 1_000).count() == 1_600
+    since = sum(r.stored_at_ms >= border for r in first + second)
+    assert read(startingTimestamp=border, startingOffsetsByTimestampStrategy="latest").count() == since
+    assert read(endingTimestamp=border).count() == 1_600 - since
+    assert read(startingTimestamp=end + 60_000, startingOffsetsByTimestampStrategy="latest").count() == 0
+    with pytest.raises(Exception, match="has no message stored at or after"):
+        read(startingTimestamp=end + 60_000).count()
+    assert read(startingTimestamp="2020-01-01T00:00:00+00:00").count() == 1_600
+
+
+def test_mistakes_are_named_before_any_task_runs(read: Read) -> None:
+    """Check 3: Spark shows the error that names the option and what was meant."""
+    with pytest.raises(Exception, match="did you mean maxOffsetsPerTrigger"):
+        read(maxOffsetPerTrigger="1")
+
+
+def test_a_dataframe_is_a_snapshot(read: Read, broker: Broker, topic: str) -> None:
+    """Check 4: counting twice while somebody sends gives one number; a new load sees more."""
+    send(broker, topic, numbered(1_000))
+    frame = read()
+    assert frame.count() == 1_000
+    send(broker, topic, numbered(500))
+    assert frame.count() == 1_000
+    assert read().count() == 1_500
+
+
+def test_a_projection_reads_only_its_columns(read: Read, spark: Any, broker: Broker, topic: str) -> None:
+    """Check 13: by the option and by a schema; a wrong type is refused."""
+    send(broker, topic, numbered(10))
+    assert read(columns="offset,body").columns == ["offset", "body"]
+    source = spark.read.format("ortoo").options(address=broker.address, subscribe=topic)
+    frame = source.schema("body binary, topic string").load()
+    assert frame.columns == ["body", "topic"]
+    assert {bytes(row.body) for row in frame.collect()} == {b"%d" % n for n in range(10)}
+    with pytest.raises(Exception, match="the column offset is bigint"):
+        source.schema("offset int").load().count()
+
+
+def test_pushed_filters_give_what_spark_gives_without_them(read: Read, spark: Any, broker: Broker, topic: str) -> None:
+    """Check 13: the same rows with push-down on and off, and a default session never complains."""
+    receipts = send(broker, topic, numbered(4_000))
+    border = receipts[2_000].stored_at_ms
+    moment = datetime.datetime.fromtimestamp(border / 1000, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
+    conditions = [
+        "offset between 100 and 120",
+        "offset = 7 and enode = 'enode-1'",
+        "queue_id in (1, 2) and offset < 50",
+        f"stored_at >= timestamp'{moment}'",
+        "offset > 10 and offset <= 5",
+    ]
+    expected = [sorted((r.enode, r.queue_id, r.offset) for r in read().where(c).collect()) for c in conditions]
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        pushed = read(filterPushdown="true")
+        for condition, rows in zip(conditions, expected, strict=True):
+            assert sorted((r.enode, r.queue_id, r.offset) for r in pushed.where(condition).collect()) == rows
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+
+
+def test_bodies_are_read_as_text_or_as_fields(read: Read, broker: Broker, topic: str) -> None:
+    """utf8 and json, and what becomes of bodies that are neither."""
+    good = [json.dumps({"id": n, "name": f"n {n}", "more": [1]}, indent=n % 2 or None).encode() for n in range(50)]
+    send(broker, topic, [Message(body) for body in good])
+    assert {row.body for row in read(bodyFormat="utf8", columns="body").collect()} == {body.decode() for body in good}
+    fields = {"bodyFormat": "json", "valueSchema": "id bigint, name string"}
+    rows = read(**fields, columns="value").selectExpr("value.id", "value.name").collect()
+    assert {(row.id, row.name) for row in rows} == {(n, f"n {n}") for n in range(50)}
+    send(broker, topic, [Message(b"\xff\xfe{")])
+    for options in ({"bodyFormat": "utf8"}, fields):
+        with pytest.raises(Exception, match="onInvalid=null"):
+            read(**options).collect()
+    assert sum(row.body is None for row in read(bodyFormat="utf8", onInvalid="null").collect()) == 1
+    assert sum("\ufffd" in row.body for row in read(bodyFormat="utf8", onInvalid="replace").collect()) == 1
+    assert sum(row.value is None for row in read(**fields, onInvalid="null").collect()) == 1
+
+
+def test_topics_are_found_by_pattern_and_queues_by_assignment(
+    read: Read, spark: Any, broker: Broker, topic: str
+) -> None:
+    """Several topics by a regular expression; some queues of one topic."""
+    broker.client.admin.create_topic(f"{topic}-b", queue_count=1)
+    send(broker, topic, numbered(400))
+    send(broker, f"{topic}-b", numbered(30))
+
+    def counted(**options: str) -> int:
+        source = spark.read.format("ortoo").options(address=broker.address, columns="offset", **options)
+        return int(source.load().count())
+
+    assert counted(subscribePattern=f"{topic}.*") == 430
+    held = sum(end for queue, (_, end) in broker.queues(topic).items() if queue.queue_id == 2)
+    assert counted(assign=json.dumps({topic: [2]})) == held

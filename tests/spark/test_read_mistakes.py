@@ -1,0 +1,78 @@
+"""What is wrong with a read is said before any task runs: which option, what was expected."""
+
+import pytest
+
+pytest.importorskip("pyspark", reason="pyspark is not installed: make spark-setup")
+
+from pyspark.sql.types import LongType, StructField, StructType
+
+from ortoo.client import OrtooError
+from ortoo.spark.reading import read_options
+from ortoo.spark.reading.batch_read import BatchReader
+from tests.spark.session import Broker
+
+SCHEMA = StructType([StructField("offset", LongType())])
+
+
+@pytest.fixture(scope="module")
+def topic(broker: Broker) -> str:
+    """One empty topic for all."""
+    broker.client.admin.create_topic("mistakes", queue_count=4)
+    return "mistakes"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"subscribe": "no-such-topic"}, "no-such-topic"),
+        ({"startingOffsets": '{"other": {"enode-0": {"0": 1}}}'}, "the topic 'other' is not read here"),
+        ({"startingOffsets": '{"mistakes": {"enode-0": {"99": 1}}}'}, "has no queue 99"),
+        ({"startingOffsets": '{"mistakes": {"enode-0": {"0": 99}}}'}, "reading cannot start at 99"),
+        ({"startingOffsets": '{"mistakes": {"enode-0": {"0": -3}}}'}, "is no offset"),
+        ({"startingOffsets": '{"mistakes": [1]}'}, "expected an object such as"),
+        ({"endingOffsets": '{"mistakes": {"enode-0": {"0": 99}}}'}, "ends at 0, not at 99"),
+        ({"endingOffsets": '{"mistakes": {"enode-0": {"0": -2}}}'}, "cannot end at the earliest"),
+        ({"startingOffsets": "{not json"}, "this is no JSON"),
+        ({"startingOffsets": "sometimes"}, "expected earliest, latest"),
+        ({"startingOffsets": "group:"}, "names no group"),
+        ({"endingOffsets": "earliest"}, "cannot end at the earliest"),
+        ({"startingTimestamp": "yesterday"}, "expected milliseconds since 1970"),
+        ({"assign": '{"mistakes": [77]}', "subscribe": ""}, "has no queue 77"),
+        ({"assign": '{"mistakes": 7}', "subscribe": ""}, "expected a list"),
+        ({"subscribe": ""}, "give exactly one of"),
+        ({"subscribePattern": "t.*"}, "give exactly one of"),
+        ({"subscribePattern": "(", "subscribe": ""}, "no regular expression"),
+        ({"columns": "topic,bodi"}, "did you mean body"),
+        ({"columns": "topic,topic"}, "is there twice"),
+        ({"maxOffsetPerTrigger": "1"}, "did you mean maxOffsetsPerTrigger"),
+        ({"minPartitions": "many"}, "expected a whole number"),
+        ({"fetchTimeoutMs": "soon"}, "expected milliseconds"),
+        ({"bodyFormat": "xml"}, "expected binary or utf8 or json"),
+        ({"bodyFormat": "json"}, "valueSchema"),
+        ({"valueSchema": "a int"}, "bodyFormat=json alone"),
+        ({"failOnDataLoss": "maybe"}, "expected true or false"),
+        ({"address": "localhost"}, "is not host:port"),
+        ({"address": ""}, "where is the cluster"),
+    ],
+)
+def test_a_wrong_option_is_named_with_what_was_expected(
+    broker: Broker, topic: str, options: dict[str, str], said: str
+) -> None:
+    """Check 3: each mistake is an error of the plan, not of a task."""
+    given = {"address": broker.address, "subscribe": topic} | options
+    with pytest.raises(OrtooError, match=said):
+        BatchReader(read_options.parse(given, streaming=False), SCHEMA).partitions()
+
+
+def test_a_stream_has_no_end(broker: Broker, topic: str) -> None:
+    """Ending offsets are for batches."""
+    given = {"address": broker.address, "subscribe": topic, "endingOffsets": '{"mistakes": {"enode-0": {"0": 1}}}'}
+    with pytest.raises(OrtooError, match="a stream has no end"):
+        read_options.parse(given, streaming=True)
+
+
+def test_an_empty_read_has_no_tasks_and_a_task_without_slices_no_rows(broker: Broker, topic: str) -> None:
+    """Check 2: Spark gives an empty plan one task whose value is None; it reads nothing."""
+    reader = BatchReader(read_options.parse({"address": broker.address, "subscribe": topic}, streaming=False), SCHEMA)
+    assert reader.partitions() == []
+    assert list(reader.read(None)) == []

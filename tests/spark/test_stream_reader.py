@@ -1,0 +1,212 @@
+"""The streaming source by itself, without Spark: offsets, limits, restarts, losses, new queues."""
+
+import json
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="pyspark is not installed: make spark-setup")
+
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
+
+from ortoo.client import DataLoss, Message, Queue
+from ortoo.spark.offsets import Offsets
+from ortoo.spark.reading import read_options
+from ortoo.spark.reading.stream_read import StreamReader
+from tests.spark.sending import numbered, send
+from tests.spark.session import Broker
+
+SCHEMA = StructType(
+    [
+        StructField("topic", StringType()),
+        StructField("enode", StringType()),
+        StructField("queue_id", IntegerType()),
+        StructField("offset", LongType()),
+        StructField("body", BinaryType()),
+    ]
+)
+EVERYTHING = ReadAllAvailable()
+
+
+def reader_of(broker: Broker, topic: str, **options: str) -> StreamReader:
+    """A reader with the options of a query, which never waits for more."""
+    given = {
+        "address": broker.address,
+        "subscribe": topic,
+        "latestOffsetWaitMs": "0",
+        "metadataMaxAgeMs": "0",
+    } | options
+    return StreamReader(read_options.parse(given, streaming=True), SCHEMA)
+
+
+def rows(reader: StreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[bytes]:
+    """The bodies of a batch."""
+    return [
+        body
+        for task in reader.partitions(start, end)
+        for batch in reader.read(task)
+        for body in batch.column("body").to_pylist()
+    ]
+
+
+def total(offsets: dict[str, Any]) -> int:
+    """The sum of all next offsets."""
+    return sum(Offsets.of_json(offsets).queues.values())
+
+
+def begun(reader: StreamReader) -> dict[str, Any]:
+    """The start of a new query, behind the empty first batch."""
+    start = reader.initialOffset()
+    assert reader.latestOffset(start, EVERYTHING) == start
+    assert reader.initialOffset() == start
+    return start
+
+
+def test_the_first_batch_of_a_query_is_empty_and_fixes_the_start(broker: Broker, topic: str) -> None:
+    """Check 6: a query that starts at the latest offset and dies before its first commit misses nothing."""
+    send(broker, topic, numbered(40))
+    reader = reader_of(broker, topic)
+    start = begun(reader)
+    send(broker, topic, numbered(60, 40))
+    again = reader_of(broker, topic)
+    assert total(again.initialOffset()) == 100
+    assert again.partitions(again.initialOffset(), start) == []
+    end = again.latestOffset(start, EVERYTHING)
+    assert sorted(map(int, rows(again, start, end))) == list(range(40, 100))
+
+
+def test_limits_are_kept_exactly_and_everything_is_read_once(broker: Broker, topic: str) -> None:
+    """Check 6: no batch is larger than maxOffsetsPerTrigger, and together they are everything."""
+    send(broker, topic, numbered(5_000))
+    reader = reader_of(broker, topic, startingOffsets="earliest", maxOffsetsPerTrigger="700")
+    assert reader.getDefaultReadLimit() == ReadMaxRows(700)
+    at, seen = begun(reader), []
+    while (end := reader.latestOffset(at, ReadMaxRows(700))) != at:
+        assert total(end) - total(at) == min(700, 5_000 - total(at))
+        seen += rows(reader, at, end)
+        at = end
+    assert sorted(map(int, seen)) == list(range(5_000))
+
+
+def test_bytes_are_a_limit_too(broker: Broker, topic: str) -> None:
+    """The option maxBytesPerTrigger takes about so many bytes, by the size of the messages that come next."""
+    send(broker, topic, [Message(b"x" * 1_000) for _ in range(4_000)])
+    reader = reader_of(broker, topic, startingOffsets="earliest", maxBytesPerTrigger="500000")
+    start = begun(reader)
+    assert 300 < total(reader.latestOffset(start, EVERYTHING)) <= 4_000
+    limited = reader.latestOffset(start, ReadMaxRows(10**9))
+    assert 300 < total(limited) < 700
+
+
+def test_available_now_ends_where_the_topic_ended_at_its_start(broker: Broker, topic: str) -> None:
+    """Check 6: what is sent later is left for the next run."""
+    send(broker, topic, numbered(100))
+    reader = reader_of(broker, topic, startingOffsets="earliest")
+    reader.prepareForTriggerAvailableNow()
+    send(broker, topic, numbered(100, 100))
+    start = begun(reader)
+    end = reader.latestOffset(start, EVERYTHING)
+    assert total(end) == 100
+    assert reader.latestOffset(end, EVERYTHING) == end
+
+
+def test_offsets_are_written_the_same_way_every_time(broker: Broker, topic: str) -> None:
+    """Check 8: an idle query writes the same text, before and after a restart."""
+    send(broker, topic, numbered(100))
+    first, second = reader_of(broker, topic, startingOffsets="earliest"), reader_of(broker, topic)
+    end = first.latestOffset(begun(first), EVERYTHING)
+    stored = json.loads(json.dumps(end))
+    for reader in (first, second):
+        assert json.dumps(reader.latestOffset(stored, EVERYTHING)) == json.dumps(end)
+
+
+def test_the_same_batch_has_the_same_tasks(broker: Broker, topic: str) -> None:
+    """Check 7: a repeated batch reads the same slices in the same tasks."""
+    send(broker, topic, numbered(3_000))
+    first = reader_of(broker, topic, startingOffsets="earliest", minPartitions="5")
+    start = begun(first)
+    end = first.latestOffset(start, EVERYTHING)
+    second = reader_of(broker, topic, minPartitions="5")
+    assert [t.slices for t in first.partitions(start, end)] == [t.slices for t in second.partitions(start, end)]
+    assert len(first.partitions(start, end)) >= 5
+
+
+def test_new_topics_of_a_pattern_are_read_from_their_first_message(broker: Broker, topic: str) -> None:
+    """Check 11: a topic that appears while the query runs is read from the beginning, without a restart."""
+    reader = reader_of(broker, "", subscribePattern=f"{topic}.*", subscribe="")
+    start = begun(reader)
+    broker.client.admin.create_topic(f"{topic}-new")
+    send(broker, f"{topic}-new", numbered(25))
+    end = reader.latestOffset(start, EVERYTHING)
+    assert sorted(map(int, rows(reader, start, end))) == list(range(25))
+
+
+def test_a_recreated_topic_is_a_loss_and_not_a_mixture(broker: Broker, topic: str) -> None:
+    """Check 10: under `fail` the error says so with numbers; otherwise the new topic is read from its beginning."""
+    send(broker, topic, numbered(50))
+    reader = reader_of(broker, topic, startingOffsets="earliest")
+    read_so_far = reader.latestOffset(begun(reader), EVERYTHING)
+    broker.client.admin.delete_topic(topic)
+    with pytest.raises(DataLoss, match="the topic was deleted"):
+        reader.latestOffset(read_so_far, EVERYTHING)
+    broker.client.admin.create_topic(topic, queue_count=4)
+    send(broker, topic, numbered(80, 1_000))
+    with pytest.raises(DataLoss, match="deleted and created again"):
+        reader.latestOffset(read_so_far, EVERYTHING)
+    lenient = reader_of(broker, topic, failOnDataLoss="false")
+    moved = lenient.latestOffset(read_so_far, EVERYTHING)
+    assert rows(lenient, read_so_far, moved) == []
+    end = lenient.latestOffset(moved, EVERYTHING)
+    assert sorted(map(int, rows(lenient, moved, end))) == list(range(1_000, 1_080))
+    skipping = reader_of(broker, topic, onDataLoss="latest")
+    assert total(skipping.latestOffset(read_so_far, EVERYTHING)) == 80
+
+
+def test_offsets_beyond_what_is_stored_are_a_loss(broker: Broker, topic: str) -> None:
+    """Check 10: the error names the queue, what was wanted and what is there; otherwise what is there is read."""
+    send(broker, topic, numbered(50))
+    reader = reader_of(broker, topic, startingOffsets="earliest")
+    start = begun(reader)
+    end = reader.latestOffset(start, EVERYTHING)
+    offsets = Offsets.of_json(end)
+    queue = max(offsets.queues, key=lambda q: offsets.queues[q])
+    beyond = Offsets(dict(offsets.queues) | {queue: offsets.queues[queue] + 9}, offsets.topic_ids).to_json()
+    with pytest.raises(DataLoss, match="9 messages"):
+        reader.partitions(start, beyond)
+    lenient = reader_of(broker, topic, failOnDataLoss="false")
+    assert len(rows(lenient, start, beyond)) == 50
+
+
+def test_small_amounts_wait_until_their_time_is_over(broker: Broker, topic: str) -> None:
+    """The option minOffsetsPerTrigger holds a batch back until maxTriggerDelay, and never under AvailableNow."""
+    send(broker, topic, numbered(10))
+    waiting = reader_of(broker, topic, startingOffsets="earliest", minOffsetsPerTrigger="50", maxTriggerDelay="1h")
+    start = begun(waiting)
+    assert waiting.latestOffset(start, EVERYTHING) == start
+    prompt = reader_of(broker, topic, startingOffsets="earliest", minOffsetsPerTrigger="50", maxTriggerDelay="0ms")
+    assert total(prompt.latestOffset(begun(prompt), EVERYTHING)) == 10
+    once = reader_of(broker, topic, startingOffsets="earliest", minOffsetsPerTrigger="50", maxTriggerDelay="1h")
+    once.prepareForTriggerAvailableNow()
+    assert total(once.latestOffset(begun(once), EVERYTHING)) == 10
+
+
+def test_an_enode_that_is_away_stops_its_queues_and_no_others(broker: Broker, topic: str) -> None:
+    """Its offsets stay in the checkpoint; what was sent before it went is read when it is back."""
+    send(broker, topic, numbered(400))
+    reader = reader_of(broker, topic, startingOffsets="earliest")
+    start = begun(reader)
+    end = reader.latestOffset(start, EVERYTHING)
+    away = broker.cluster.enodes[1]
+    broker.run(away.stop())
+    try:
+        still = reader.latestOffset(end, EVERYTHING)
+        assert still == end
+        half = Offsets.of_json(reader.latestOffset(start, EVERYTHING)).queues
+        assert {q: n for q, n in half.items() if q.enode == "enode-1"} == {
+            q: 0 for q in half if isinstance(q, Queue) and q.enode == "enode-1"
+        }
+    finally:
+        broker.run(away.start())
+        broker.run(broker.cluster.until_alive())
+    assert len(rows(reader, start, end)) == 400

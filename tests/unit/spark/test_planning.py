@@ -1,0 +1,60 @@
+"""Plans of reads: nothing is left out, nothing is read twice, and tasks are balanced."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ortoo.client import Queue
+from ortoo.spark.reading.limits import limited
+from ortoo.spark.reading.planning import plan
+from ortoo.spark.reading.topic_state import Range
+
+QUEUES = st.builds(Queue, st.sampled_from(["t", "u"]), st.sampled_from(["a", "b"]), st.integers(0, 7))
+RANGES = st.builds(lambda begin, size: Range(begin, begin + size), st.integers(0, 1_000), st.integers(0, 500_000))
+
+
+@given(st.dictionaries(QUEUES, RANGES), st.integers(0, 40), st.sampled_from([0, 1_000, 70_000]), st.integers(1, 16))
+def test_tasks_cover_every_offset_once(
+    wanted: dict[Queue, Range], min_partitions: int, max_records: int, queues_max: int
+) -> None:
+    """Whatever the options: the slices together are the ranges, in order, and a second plan is the same."""
+    options = {"min_partitions": min_partitions, "max_records": max_records, "max_queues_per_task": queues_max}
+    tasks = plan(wanted, {}, **options)
+    assert tasks == plan(dict(reversed(wanted.items())), {}, **options)
+    at = {queue: held.begin for queue, held in wanted.items()}
+    for piece in sorted(piece for task in tasks for piece in task):
+        assert piece.begin == at[piece.queue]
+        assert piece.end > piece.begin
+        at[piece.queue] = piece.end
+        assert not max_records or piece.messages <= max_records
+    assert at == {queue: held.end for queue, held in wanted.items()}
+    assert all(len({piece.queue.enode for piece in task}) == 1 and len(task) <= queues_max for task in tasks)
+
+
+def test_one_queue_is_cut_into_as_many_tasks_as_asked() -> None:
+    """Check 5: minPartitions=8 on one queue gives at least eight tasks of equal size."""
+    tasks = plan({Queue("t", "a", 0): Range(5, 100_005)}, {}, min_partitions=8)
+    assert len(tasks) == 8
+    assert {task[0].messages for task in tasks} == {12_500}
+
+
+def test_a_hot_queue_is_shared_and_idle_ones_share_a_task() -> None:
+    """Check 5: one hot and seven idle queues give tasks within 1.5 times of one another, the idle ones aside."""
+    wanted = {Queue("t", "a", n): Range(0, 1_000_000 if n == 0 else 10) for n in range(8)}
+    tasks = plan(wanted, {}, min_partitions=8)
+    sizes = sorted(sum(piece.messages for piece in task) for task in tasks)
+    hot = [size for size in sizes if size > 1_000]
+    assert len(hot) >= 7
+    assert hot[-1] <= 1.5 * hot[0]
+    assert len(tasks) <= 10
+
+
+@given(st.dictionaries(QUEUES, st.integers(0, 5_000)), st.integers(1, 20_000))
+def test_a_limit_is_kept_exactly(latest: dict[Queue, int], messages_max: int) -> None:
+    """Check 6: the sum is the limit, or everything; no queue goes back or beyond its end, and none is forgotten."""
+    start = dict.fromkeys(latest, 0)
+    ends = limited(start, latest, messages_max)
+    assert sum(ends.values()) == min(messages_max, sum(latest.values()))
+    assert all(0 <= ends[queue] <= latest[queue] for queue in latest)
+    waiting = [queue for queue, count in latest.items() if count]
+    if messages_max >= len(waiting):
+        assert all(ends[queue] for queue in waiting)
