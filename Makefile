@@ -24,9 +24,8 @@ SPARK_READY := $(VENV)/.spark-ready
 
 QUICK_TESTS := tests/unit tests/property tests/golden tests/repo
 SLOW_TESTS := $(wildcard tests/contract tests/integration tests/e2e tests/official)
-BENCHES := $(filter $(basename $(notdir $(wildcard bench/*.py))), cold_start produce end_to_end latency unary filters)
 
-.PHONY: help setup demo dev check test bench crash protos protos-check docs clean
+.PHONY: help setup demo dev check test bench bench-guard crash protos protos-check docs clean
 .PHONY: demo-spark spark-setup spark-tests spark-long
 .PHONY: lint types imports quick-tests slow-tests
 
@@ -49,8 +48,12 @@ test: $(READY)  ## Everything: check, then the contract, integration and end-to-
 	@$(MAKE) slow-tests
 	@$(MAKE) spark-tests
 
-bench: $(READY)  ## Measure; one JSON object for each benchmark (NAME=produce for one alone)
-	@for name in $(if $(NAME),$(NAME),$(BENCHES)); do $(PY) -m bench.$$name --json; done
+bench: $(READY)  ## Measure everything beside its baselines, ten minutes: bench/results, the table in README.md (NAME=produce for one alone)
+	@$(PY) -m bench.suite $(NAME)
+
+bench-guard: $(READY)  ## Measure into build/bench; fail if a ratio fell by more than a quarter of the committed one
+	@$(PY) -m bench.suite --into build/bench $(NAME)
+	@$(PY) -m bench.guard build/bench
 
 crash: $(READY)  ## Stop the store at 2,500 points, damage it in 500 places, 5,000 random runs, a million pops, kill each role 20 times
 	@$(PY) -m ortoo.testing.crash_points --points 2500
@@ -75,6 +78,7 @@ protos-check: $(READY)  ## Lint protos/ and compare libs/wire with it
 docs: $(READY)  ## Regenerate what documents are generated: the decisions' list, the client's public names
 	@$(PY) -m tests.repo.adr_index docs/adr
 	@$(PY) -m tests.repo.client_api docs/client-api.md
+	@$(PY) -m bench.table
 
 clean:  ## Remove caches and what runs left behind; .venv stays
 	@rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist .ortoo

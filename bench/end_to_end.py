@@ -4,7 +4,7 @@ import argparse
 import time
 
 from bench.baselines import grpc_hops
-from bench.processes import cluster
+from bench.processes import cluster, cpu_us_per_message
 from bench.report import Figures, main, ratio
 from bench.traffic import consuming, make_topic, produce_for
 from ortoo.client import connect
@@ -20,11 +20,12 @@ async def measure(options: argparse.Namespace) -> Figures:
     async with cluster() as roles, connect(roles.address) as mq:
         await make_topic(roles.address, "bench", 8)
         async with consuming(roles.address, "bench", "bench") as received, mq.producer("bench") as producer:
-            started = time.perf_counter()
+            before, started = roles.cpu_s(), time.perf_counter()
             sent = await produce_for(producer, options.body_bytes, options.seconds, verify=True)
             await received.reach(sent.messages)
             sent.seconds = time.perf_counter() - started
             faults = received.faults(sent)
+            cpu = cpu_us_per_message(before, roles.cpu_s(), sent.messages)
         memory = roles.memory_mib()
     async with grpc_hops.hops() as channel:
         grpc = await grpc_hops.stream_blobs(channel, 1 << 20, options.seconds / 2, 16)
@@ -33,6 +34,7 @@ async def measure(options: argparse.Namespace) -> Figures:
         **figures,
         "body_bytes": options.body_bytes,
         **faults,
+        "cpu_us_per_message": cpu,
         "memory_mib": memory,
         "baselines": {"raw grpc.aio, two hops, 1 MiB blobs, one way": grpc},
         "ratios": {"mb_per_s to raw grpc.aio one way": ratio(figures["mb_per_s"], grpc["mb_per_s"])},

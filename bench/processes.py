@@ -1,5 +1,7 @@
 """The cluster under test: three real processes with the default, durable settings, on this machine."""
 
+import os
+import re
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -24,8 +26,38 @@ class Cluster:
         return self.snode.address
 
     def memory_mib(self) -> dict[str, float]:
-        """Resident memory of each role."""
+        """Resident memory of each role now."""
         return {role.role: role.memory_mib() for role in (self.namesrv, self.enode, self.snode)}
+
+    def memory_peak_mib(self) -> dict[str, float]:
+        """The largest resident memory that each role, and this process, ever had."""
+        return {name: memory_peak_mib(process_id) for name, process_id in self.process_ids().items()}
+
+    def cpu_s(self) -> dict[str, float]:
+        """Processor seconds that each process of the path has used so far; "client" is this one."""
+        return {name: cpu_s(process_id) for name, process_id in self.process_ids().items()}
+
+    def process_ids(self) -> dict[str, int]:
+        """The processes that messages pass through."""
+        return {"client": os.getpid(), "snode": self.snode.process_id, "enode": self.enode.process_id}
+
+
+def cpu_s(process_id: int) -> float:
+    """Processor seconds, user and system, that a process has used so far."""
+    fields = Path(f"/proc/{process_id}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def memory_peak_mib(process_id: int) -> float:
+    """The largest resident memory that a process ever had."""
+    found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{process_id}/status").read_text())
+    assert found is not None
+    return round(int(found[1]) / 1024, 1)
+
+
+def cpu_us_per_message(before: dict[str, float], after: dict[str, float], messages: int) -> dict[str, float]:
+    """Processor microseconds a message in each process: what noise on the machine changes least."""
+    return {name: round((after[name] - before[name]) / messages * 1e6, 3) for name in before}
 
 
 @asynccontextmanager

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from bench.workload import Bodies, fingerprint, number_of
-from ortoo.client import Client, Consumer, ConsumerSettings, Message, Producer, Queue, connect
+from bench.workload import Bodies, fingerprint
+from ortoo.client import Consumer, ConsumerSettings, Producer, Queue, connect
 
 CHUNK_MESSAGES = 8_192
 
@@ -70,7 +70,7 @@ class Received:
     gaps: int = 0
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
     _next_offset: dict[Queue, int] = field(default_factory=dict)
-    _last_number: dict[Queue, int] = field(default_factory=dict)
+    _last_body: dict[Queue, bytes] = field(default_factory=dict)
 
     async def collect(self, consumer: Consumer, *, verify: bool = True) -> None:
         """Receive until cancelled."""
@@ -81,10 +81,9 @@ class Received:
                 self.gaps += 1
             self._next_offset[queue] = batch.next_offset
             if verify:
-                numbers = [number_of(body) for body in bodies]
-                if numbers[0] <= self._last_number.get(queue, -1) or numbers != sorted(numbers):
+                if bodies[0] <= self._last_body.get(queue, b"") or bodies != sorted(bodies):
                     self.out_of_order += 1
-                self._last_number[queue] = numbers[-1]
+                self._last_body[queue] = bodies[-1]
                 self.fingerprint += fingerprint(bodies)
             batch.ack()
             self.messages += len(bodies)
@@ -121,23 +120,14 @@ async def consuming(address: str, group: str, topic: str, *, verify: bool = True
             await asyncio.wait([task])
 
 
-async def send_probes(mq: Client, topic: str, body_bytes: int, rate: float, seconds: float) -> list[float]:
-    """Send one message at each tick of `rate` a second; the seconds from the *planned* tick to the acknowledgement.
+async def ticks(rate: float, count: int) -> AsyncIterator[float]:
+    """The planned time of each tick of `rate` a second, on the monotonic clock, when it has come.
 
-    A late send counts from when it should have happened, so a stall is not hidden by the sends it held up.
+    A late tick still has its planned time, so whoever measures from it does not hide what held it up.
     """
-    delays: list[float] = []
-    body = bytes(body_bytes)
-
-    async def one(planned: float) -> None:
-        await producer.send(Message(body))
-        delays.append(time.perf_counter() - planned)
-
-    async with mq.producer(topic) as producer, asyncio.TaskGroup() as group:
-        started = time.perf_counter()
-        for number in range(int(rate * seconds)):
-            planned = started + number / rate
-            if (wait := planned - time.perf_counter()) > 0:
-                await asyncio.sleep(wait)
-            group.create_task(one(planned))
-    return delays
+    started = time.perf_counter()
+    for number in range(count):
+        planned = started + number / rate
+        if (wait := planned - time.perf_counter()) > 0:
+            await asyncio.sleep(wait)
+        yield planned

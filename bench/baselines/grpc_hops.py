@@ -6,6 +6,7 @@ sink: the shape of a durable send without the durability.
 """
 
 import asyncio
+import contextlib
 import sys
 import time
 from collections import deque
@@ -36,10 +37,12 @@ class Proxy:
         self._outgoing: asyncio.Queue[bytes] = asyncio.Queue()
 
     async def carry(self) -> None:
-        """Run the shared stream."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._write())
-            group.create_task(self._read())
+        """Run the shared stream until it breaks."""
+        writing = asyncio.get_running_loop().create_task(self._write())
+        try:
+            await self._read()
+        finally:
+            writing.cancel()
 
     async def _write(self) -> None:
         while True:
@@ -47,7 +50,9 @@ class Proxy:
 
     async def _read(self) -> None:
         async for answer in self._shared:
-            self._waiting.popleft().set_result(answer)
+            future = self._waiting.popleft()
+            if not future.done():  # its caller may have gone
+                future.set_result(answer)
 
     async def forward(self, requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
         """One stream to one stream."""
@@ -76,7 +81,9 @@ async def _serve(role: str, sink: str) -> None:
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     print(f"127.0.0.1:{port}", flush=True)
-    await (proxy.carry() if proxy else server.wait_for_termination())
+    # Both are killed at the end of a measurement; there is nothing to say about that.
+    with contextlib.suppress(grpc.aio.AioRpcError):
+        await (proxy.carry() if proxy else server.wait_for_termination())
 
 
 @asynccontextmanager
@@ -95,7 +102,7 @@ async def hops() -> AsyncIterator[grpc.aio.Channel]:
         async with grpc.aio.insecure_channel(address, options=OPTIONS) as channel:
             yield channel
     finally:
-        for process in processes:
+        for process in reversed(processes):
             process.kill()
             await process.wait()
 

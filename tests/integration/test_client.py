@@ -51,6 +51,14 @@ async def test_messages_of_a_message_group_keep_their_order(cluster: Cluster) ->
     assert [receipt.offset for receipt in receipts] == list(range(200))
 
 
+async def test_a_flush_sends_what_waits(cluster: Cluster) -> None:
+    """It does so at once after the first messages of all, before their queue has a successor."""
+    async with connect(cluster.address) as mq, mq.producer("t") as producer:
+        sendings = [producer.send_soon(b"%d" % number) for number in range(3)]
+        await producer.flush()
+        assert all(sending.done for sending in sendings)
+
+
 async def test_a_refused_message_harms_no_neighbour(cluster: Cluster) -> None:
     """A body of no bytes is named; the messages before and after it are stored."""
     async with connect(cluster.address) as mq:

@@ -125,7 +125,7 @@ class Producer:
 
     async def flush(self) -> None:
         """Wait until every message taken so far has its outcome. Errors: the first failure since the last flush."""
-        for lane in self._lanes.values():
+        for lane in list(self._lanes.values()):  # sealing one may open the next queue's
             self._seal(lane)
         while not all(lane.is_settled for lane in self._lanes.values()):
             self._settled.clear()

@@ -50,6 +50,12 @@ class RoleProcess:
             )
         self.address = words[2]
 
+    @property
+    def process_id(self) -> int:
+        """The running process."""
+        assert self._process is not None
+        return self._process.pid
+
     def memory_mib(self) -> float:
         """Resident memory of the running process, in MiB."""
         assert self._process is not None

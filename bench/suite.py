@@ -1,0 +1,61 @@
+"""All benchmarks one after another: bench/results/NAME.json, the table of them, and the table in README.md.
+
+`python -m bench.suite` runs all; `python -m bench.suite produce latency` runs some; `--into FOLDER` keeps the committed
+results as they are, for `python -m bench.guard FOLDER`.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from bench.table import RESULTS, write_documents
+
+BENCHES = {
+    "produce": ["--seconds", "6"],
+    "end_to_end": ["--seconds", "8"],
+    "latency": ["--seconds", "8"],
+    "unary": ["--seconds", "5"],
+    "catch_up": [],
+    "scale_queues": ["--seconds", "3"],
+    "scale_log": ["--seconds", "4"],
+    "cold_start": ["--rounds", "5"],
+    "memory": ["--seconds", "15"],
+    "filters": [],
+}
+"""What runs, in this order, with the flags that keep all of it within ten minutes on two cores."""
+
+
+def run(name: str, into: Path) -> bool:
+    """Run one benchmark in a process of its own and keep its object; whether it worked."""
+    began = time.perf_counter()
+    print(f"{name} ...", end=" ", flush=True)
+    command = [sys.executable, "-m", f"bench.{name}", "--json", *BENCHES[name]]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    print(f"{time.perf_counter() - began:.0f} s" if done.returncode == 0 else "failed", flush=True)
+    if done.returncode != 0:
+        return False
+    into.mkdir(parents=True, exist_ok=True)
+    (into / f"{name}.json").write_text(json.dumps(json.loads(done.stdout), indent=2) + "\n")
+    return True
+
+
+def main() -> int:
+    """Do what the command line says; 1 if a benchmark failed."""
+    parser = argparse.ArgumentParser(prog="python -m bench.suite", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHES)}; none = all")
+    parser.add_argument("--into", type=Path, default=RESULTS, help="where the results go")
+    arguments = parser.parse_args()
+    unknown = set(arguments.names) - set(BENCHES)
+    if unknown:
+        parser.error(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(BENCHES)}")
+    worked = [run(name, arguments.into) for name in arguments.names or BENCHES]
+    if arguments.into == RESULTS:
+        write_documents()
+    return 0 if all(worked) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,31 @@
+"""The README shows what was measured, and nothing else."""
+
+import pytest
+
+from bench.suite import BENCHES
+from bench.table import README, TABLE, load, readme_with, rows, table
+
+
+def test_the_readme_shows_the_committed_results() -> None:
+    """The table in README.md and bench/results/table.md are made from bench/results: `python -m bench.table`."""
+    content = table(load())
+    assert TABLE.read_text() == content
+    assert readme_with(README.read_text(), content) == README.read_text()
+
+
+def test_every_benchmark_has_a_result_and_a_row() -> None:
+    """`make bench` leaves nothing out, and the table nothing either."""
+    results = load()
+    assert set(BENCHES) == set(results)
+    for name, result in results.items():
+        assert rows({name: result}), name
+        assert result["bench"] == name
+        assert {"setting", "method", "baselines", "ratios"} <= result.keys()
+
+
+def test_the_table_goes_between_the_marks() -> None:
+    """What is around them stays; a text without them is refused."""
+    text = "before\n<!-- bench: begin -->\nold\n<!-- bench: end -->\nafter\n"
+    assert readme_with(text, "new\n") == text.replace("old", "new")
+    with pytest.raises(ValueError, match="bench: begin"):
+        readme_with("no marks", "new\n")
