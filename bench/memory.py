@@ -4,8 +4,8 @@ import argparse
 import asyncio
 import time
 
-from bench.processes import Cluster, cluster
 from bench.crowd import reading
+from bench.processes import Cluster, cluster
 from bench.report import Figures, main
 from bench.traffic import make_topic, produce_for, ticks
 from ortoo.client import Client, connect

@@ -46,7 +46,7 @@ def setting(results: dict[str, Figures]) -> str:
     one = settings[0]
     loads = [each["load_average_before"] for each in settings]
     return (
-        f"Measured by `make bench` on one machine of {one['cores']} cores and {one['memory_gib']} GiB, every process on "
+        f"Measured by `make bench` on {one['cores']} cores and {one['memory_gib']} GiB, every process on "
         f"it, Linux {one['kernel'].split('-')[0]}, Python {one['python']}, grpcio {one['grpcio']}, default settings: "
         "every acknowledged message has been through `fdatasync`; bodies of 256 bytes. Load average before each "
         f"benchmark: {min(loads)} to {max(loads)}. Times differ from run to run, ratios less."
