@@ -6,7 +6,7 @@ from ortoo.common.errors import Unavailable
 from ortoo.enode.store import FlushMode
 from ortoo.testing.crash_points import FATES
 from ortoo.testing.disk_image import KEEP_NOTHING
-from tests.contract.one_store import TOPIC, OneStore, batch
+from tests.contract.one_store import SETTINGS, TOPIC, OneStore, batch
 
 
 async def test_what_was_acknowledged_is_there_after_every_power_cut() -> None:
@@ -38,6 +38,27 @@ async def test_an_answer_waits_for_the_disk() -> None:
     assert await one.texts() == [(0, b"kept")]
     assert (await one.append(b"next")).first_offset == 1
     await one.store.close()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_mode_async_loses_a_suffix_of_one_interval_at_most(seed: int) -> None:
+    """E-215: whatever a power cut leaves, the messages left are the first ones, and those of earlier intervals stay."""
+    one = OneStore()
+
+    async def send_and_crash() -> None:
+        store = await one.open()
+        sent: list[tuple[int, bytes]] = []
+        for number in range(20):
+            sent.append((number, b"%d " % number * 100))
+            await store.append(TOPIC, 0, batch(sent[-1][1]), flush_mode=FlushMode.ASYNC)
+            await one.clock.sleep(0.05)
+        await one.crash(seed, FATES[seed % len(FATES)])
+        left = await one.texts()
+        assert left == sent[: len(left)]
+        assert len(left) >= len(sent) - SETTINGS.flush_interval_ms / 50 - 1
+        await one.store.close()
+
+    one.clock.run(send_and_crash)
 
 
 async def test_mode_async_says_so_and_shows_nothing_that_a_crash_takes_back() -> None:

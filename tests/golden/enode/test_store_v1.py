@@ -4,10 +4,12 @@ The folder `store-v1` is never changed. A new version of the format gets a folde
 """
 
 import asyncio
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import google_crc32c
 import pytest
 
 from ortoo.common.randomness import Randomness
@@ -94,6 +96,36 @@ async def test_the_same_store_is_written_byte_for_byte(tmp_path: Path) -> None:
     assert written.keys() == golden.keys()
     for name, data in golden.items():
         assert written[name] == data, name
+
+
+def test_the_document_is_enough_to_read_a_segment() -> None:
+    """E-210, E-211: a decoder made of the document's table alone reads all frames, their CRCs and dense offsets."""
+    table = (Path(__file__).parents[3] / "docs" / "formats" / "log.md").read_text().split("\n## The frame", 1)[1]
+    fields = {name: (int(at), int(width)) for at, width, name in re.findall(r"\| (\d+) \| (\d+) \| `(\w+)` \|", table)}
+    next_offsets: dict[tuple[int, int], int] = {}
+    texts: dict[tuple[int, int, int], bytes] = {}
+    position = 0
+    for segment in sorted(GOLDEN.glob("*.seg")):
+        data, at = segment.read_bytes(), 0
+        assert int(segment.stem) == position
+        while data[at : at + 4] == b"ORTO":
+            head = {name: int.from_bytes(data[at + place : at + place + width], "little")
+                    for name, (place, width) in fields.items()}  # fmt: skip
+            assert google_crc32c.value(data[at : at + 124]) == head["header_crc"]
+            assert head["position"] == position
+            body_at = at + 128 + head["prefix_length"]
+            body = data[body_at : body_at + head["length"]]
+            assert google_crc32c.value(body) == head["payload_crc"]
+            if head["kind"] == 1:
+                key = (head["topic_id"], head["queue_id"])
+                assert head["first_offset"] == next_offsets.get(key, 0)
+                next_offsets[key] = head["first_offset"] + head["item_count"]
+                texts[*key, head["first_offset"]] = body
+            step = (128 + head["prefix_length"] + head["length"] + 63) // 64 * 64
+            at, position = at + step, position + step
+    assert next_offsets[TOPIC, 0] == next_offsets[TOPIC, 1] == 40
+    found = [texts[TOPIC, number % 2, number // 2 * 2] for number in range(40)]
+    assert found == [batch(number).records for number in range(40)]
 
 
 @pytest.mark.parametrize("without", [(), ("*.idx", "*.keys", "clean")])

@@ -1,6 +1,7 @@
 """A disk that is full, slow or failing."""
 
 import asyncio
+import dataclasses
 import errno
 import os
 import threading
@@ -49,12 +50,15 @@ class TroubledDisk(RealDisk):
         self.free = 1 << 40
         self.write_error = 0
         self.sync_error = 0
+        self.open_error = 0
         self.syncs = 0
         self.gate = threading.Event()
         self.gate.set()
 
     def open(self, path: Path, *, create: bool = False, writable: bool = True) -> TroubledFile:
         """Open a file that knows this disk."""
+        if self.open_error:
+            raise OSError(self.open_error, os.strerror(self.open_error), str(path))
         flags = (os.O_RDWR if writable else os.O_RDONLY) | (os.O_CREAT | os.O_EXCL if create else 0)
         file = TroubledFile(os.open(path, flags, 0o640), path)
         file.disk = self
@@ -141,6 +145,31 @@ async def test_a_failed_disk_is_never_a_success(tmp_path: Path, where: str) -> N
     store = await opened(tmp_path, RealDisk())
     assert (await store.fetch(1, 0, 0)).batches[0].batch.records == b"before"
     await store.append(1, 0, batch(b"after"))
+    await store.close()
+
+
+async def test_no_free_descriptors_are_waited_out(tmp_path: Path) -> None:
+    """F11: while no file can be opened, old batches and new segments are refused as retriable; then all goes on."""
+    disk = TroubledDisk()
+    settings = dataclasses.replace(SETTINGS, recent_bytes=0)
+    store = await opened(tmp_path / "store", disk, settings)
+    for _ in range(60):
+        await store.append(1, 0, batch())
+    await store.close()
+    store = await opened(tmp_path / "store", disk, settings)
+    disk.open_error = errno.EMFILE
+    with pytest.raises(Unavailable) as refused:
+        await store.fetch(1, 0, 0)
+    assert refused.value.retry_after_ms > 0
+    stored = 60
+    with pytest.raises(Unavailable, match="no new segment"):
+        for _ in range(100):
+            await store.append(1, 0, batch())
+            stored += 1
+    assert store.describe_queues(1)[0].end_offset == stored
+    disk.open_error = 0
+    assert (await store.append(1, 0, batch())).first_offset == stored
+    assert (await store.fetch(1, 0, 0)).batches
     await store.close()
 
 

@@ -1,6 +1,7 @@
 """Starting again: after a crash, with bytes missing, damaged or left behind."""
 
 import asyncio
+import dataclasses
 import shutil
 from pathlib import Path
 
@@ -283,7 +284,48 @@ async def test_retention_keeps_the_state_and_survives_the_loss_of_all_caches(tmp
     assert (await store.append(1, 1, SealedBatch(b"new", crc32c(b"new"), 1, 3, 6, 4))).first_offset == 4
     assert (await numbers(store))[-1] == number - 1
     assert not store.describe().damages
+    with pytest.raises(OutOfRange) as below:
+        await store.fetch(1, 0, 0)
+    begin = store.describe_queues(1)[0].begin_offset
+    assert (below.value.begin_offset, below.value.end_offset) == (begin, number)
     await store.close()
+
+
+async def everything(folder: Path) -> tuple[object, ...]:
+    """What a store answers, and its whole state as it would be written into a checkpoint."""
+    recovered = recover(RealDisk(), folder, repairs=False)
+    state = sorted(recovered.state.checkpoint())
+    recovered.catalog.close()
+    store = await reopened(folder)
+    batches = []
+    for queue in store.describe_queues(1):
+        offset = queue.begin_offset
+        while (fetched := await store.fetch(1, queue.queue_id, offset)).batches:
+            batches += [(queue.queue_id, one) for one in fetched.batches]
+            offset = fetched.next_offset
+    answers = (state, store.describe_queues(1), store.topics(), batches, store.query_offsets(1, "g"))
+    await store.close()
+    return answers
+
+
+async def test_after_retention_deleted_the_first_half_the_caches_are_not_needed(tmp_path: Path) -> None:
+    """E-217, E-219, I13: without indexes and snapshots: equal reads, equal state, out of checkpoints in the log."""
+    folder = tmp_path / "store"
+    store = await filled(folder, batches=400)
+    count, size = len(segments(folder)), store.describe().log_bytes
+    await store.close()
+    store = await reopened(
+        folder, dataclasses.replace(SETTINGS, retention_bytes=size // 2, retention_interval_ms=5, idle_mark_ms=5)
+    )
+    async with asyncio.timeout(20):
+        while store.describe().counters["deleted_segments"] < count // 2 - 2:
+            await store.append(1, 1, SealedBatch(b"x" * 900, crc32c(b"x" * 900), 1, 900))
+    await store.close()
+    assert int(segments(folder)[0].stem) > size // 3
+    bare = tmp_path / "bare"
+    shutil.copytree(folder, bare, ignore=shutil.ignore_patterns("*.idx", "*.keys", "clean", "durable"))
+    assert len(list(bare.iterdir())) == len(segments(folder)) + 1
+    assert await everything(bare) == await everything(folder)
 
 
 async def idle(store: Store) -> None:
