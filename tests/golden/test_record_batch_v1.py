@@ -25,7 +25,8 @@ def golden_messages() -> list[Message]:
 def golden_batch() -> SealedBatch:
     """The golden bytes in their envelope."""
     messages = golden_messages()
-    return SealedBatch(RECORDS, SAID["records_crc32c"], len(messages), sum(len(message.body) for message in messages))
+    inflated_bytes = sum(len(message.body) for message in messages)
+    return SealedBatch(RECORDS, SAID["records_crc32c"], len(messages), inflated_bytes, delayed=True)
 
 
 def test_golden_bytes_open() -> None:

@@ -7,7 +7,16 @@ from collections.abc import Iterable, Mapping
 from ortoo.common.errors import NotFound, OrtooError, OutOfRange, Unavailable
 from ortoo.common.sealed_batch import SealedBatch
 from ortoo.snode.directory import Directory
-from ortoo.snode.enode_link import Appended, EnodeLink, Fetched, FlushMode, MessagePlace, QueueRange, StoredBatch
+from ortoo.snode.enode_link import (
+    Appended,
+    DelayedEntry,
+    EnodeLink,
+    Fetched,
+    FlushMode,
+    MessagePlace,
+    QueueRange,
+    StoredBatch,
+)
 from ortoo.snode.enode_links import EnodeLinks
 from ortoo.snode.routes import EnodeEntry, Permission, Placement, RouteChange, Topic
 
@@ -118,6 +127,14 @@ class FakeEnode:
         if topic_id != TOPIC.topic_id:
             raise NotFound(field="topic_id")
         return [QueueRange(number, 0, self.end(number)) for number in self.queues]
+
+    async def recall_delayed(self, topic_id: int, timer_id: int, deliver_at_ms: int) -> None:
+        """Nothing is delayed here."""
+        raise NotFound("nothing is delayed here")
+
+    async def list_delayed(self, topic_id: int, from_ms: int, limit: int) -> list[DelayedEntry]:
+        """Nothing is delayed here."""
+        return []
 
     async def find_offset(self, topic_id: int, queue_id: int, stored_at_ms: int) -> int:
         """The end."""

@@ -1,12 +1,13 @@
 """One producer's stream."""
 
 import asyncio
+from dataclasses import replace
 from typing import cast
 
 import pytest
 
 from ortoo.common.background import Background
-from ortoo.common.errors import Invalid, Overloaded, Unavailable, Unsupported
+from ortoo.common.errors import Invalid, Overloaded, Unavailable
 from ortoo.common.message import Message
 from ortoo.common.record_batch import encode, encode_bodies
 from ortoo.common.sealed_batch import SealedBatch
@@ -89,16 +90,16 @@ async def test_errors_of_the_enode_reach_the_producer() -> None:
     assert [type(answer.error) for answer in await answers_of(stream)] == [Overloaded, Unavailable]
 
 
-async def test_delayed_messages_are_refused_rather_than_delivered_early() -> None:
-    """A batch with a time to deliver is Unsupported, and nothing is stored (G6)."""
+async def test_the_columns_say_whether_a_batch_is_delayed() -> None:
+    """Whatever its producer put on the envelope, the enode hears what is inside (G6)."""
     enode = FakeEnode()
     stream = stream_to(enode)
     delayed = encode([Message(b"x", deliver_at_ms=5)], now_ms=1)
-    await stream.take(1, Queue("t", "e", 0), delayed, FlushMode.DEFAULT)
+    for number, batch in enumerate([delayed, replace(delayed, delayed=False), replace(BATCH, delayed=True)]):
+        await stream.take(number, Queue("t", "e", 0), batch, FlushMode.DEFAULT)
     stream.end()
-    (answer,) = await answers_of(stream)
-    assert isinstance(answer.error, Unsupported)
-    assert not enode.seen
+    await answers_of(stream)
+    assert [batch.delayed for batch in enode.seen] == [True, True, False]
 
 
 async def test_the_end_carries_its_error_after_the_last_answer() -> None:

@@ -18,6 +18,8 @@ message_app = typer.Typer(help="Find single messages.", no_args_is_help=True)
 app.add_typer(topic_app, name="topic")
 app.add_typer(group_app, name="group")
 app.add_typer(message_app, name="message")
+delay_app = typer.Typer(help="Show and cancel messages that wait for their time.", no_args_is_help=True)
+app.add_typer(delay_app, name="delay")
 
 Address = Annotated[str, typer.Option(envvar="ORTOO_ADDRESS", help="host:port of a snode; several with commas.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
@@ -84,6 +86,7 @@ def send(
     key: Annotated[list[str] | None, typer.Option(help="For search; may be given several times.")] = None,
     prop: Annotated[list[str] | None, typer.Option("--property", help="NAME=VALUE; several times.")] = None,
     group: Annotated[str | None, typer.Option(help="The message group, whose messages keep their order.")] = None,
+    delay: Annotated[str | None, typer.Option(help="Deliver so much later: 500ms, 90s, 15m, 2h, 30d.")] = None,
     address: Address = DEFAULT_ADDRESS,
     as_json: AsJson = False,
 ) -> None:
@@ -99,6 +102,7 @@ def send(
             keys=key or [],
             pairs=prop or [],
             group=group,
+            delay=delay,
             as_json=as_json,
         )
     )
@@ -163,6 +167,31 @@ def message_find(
             _several(address), topic, key, begin_ms=begin_ms, end_ms=end_ms, count=count, as_json=as_json
         )
     )
+
+
+@delay_app.command("list")
+def delay_list(
+    topic: TopicName,
+    limit: Annotated[int, typer.Option("-n", min=1, max=10_000, help="At most so many.")] = 100,
+    address: Address = DEFAULT_ADDRESS,
+    as_json: AsJson = False,
+) -> None:
+    """Show the delayed messages of a topic, the next first."""
+    from ortoo.cli import delays
+
+    _run(delays.show(_several(address), topic, limit=limit, as_json=as_json))
+
+
+@delay_app.command("cancel")
+def delay_cancel(
+    handles: Annotated[list[str], typer.Argument(help="Recall handles, from `delay list` or a receipt.")],
+    address: Address = DEFAULT_ADDRESS,
+    as_json: AsJson = False,
+) -> None:
+    """Forget delayed messages: they will never be delivered."""
+    from ortoo.cli import delays
+
+    _run(delays.cancel(_several(address), handles, as_json=as_json))
 
 
 @group_app.command("list")

@@ -5,8 +5,10 @@ import signal
 import sys
 from collections.abc import Sequence
 
+from ortoo.cli.delays import milliseconds_of
 from ortoo.cli.output import message_fields, print_json
 from ortoo.client import Filter, Invalid, Message, Receipt, Sql, StoredMessage, connect
+from ortoo.common.clock import SystemClock
 
 LAST_MESSAGES = 10
 CHUNK_LINES = 4096
@@ -21,13 +23,19 @@ async def send(
     keys: Sequence[str],
     pairs: Sequence[str],
     group: str | None,
+    delay: str | None,
     as_json: bool,
 ) -> None:
     """Send one message, or each line of standard input, and print where it is stored."""
     properties = _properties(pairs)
+    clock = SystemClock()
+    delay_ms = milliseconds_of(delay) if delay is not None else None
 
     def message(content: bytes) -> Message:
-        return Message(content, tag, tuple(keys), message_group=group, properties=properties)
+        deliver_at_ms = clock.now_ms() + delay_ms if delay_ms is not None else None
+        return Message(
+            content, tag, tuple(keys), message_group=group, properties=properties, deliver_at_ms=deliver_at_ms
+        )
 
     async with connect(addresses) as mq, mq.producer(topic) as producer:
         if body is not None:
@@ -102,6 +110,9 @@ def _print_receipt(receipt: Receipt, *, as_json: bool) -> None:
         print_json(receipt)
     else:
         queue = receipt.queue
+        if receipt.recall_handle:
+            print(f"delayed {receipt.message_id}; to cancel: ortoo delay cancel {receipt.recall_handle}")
+            return
         print(f"stored {receipt.message_id} in queue {queue.queue_id} of {queue.enode} at offset {receipt.offset}")
 
 

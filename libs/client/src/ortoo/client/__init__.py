@@ -12,6 +12,7 @@ from ortoo.client.client import Client, connect
 from ortoo.client.consumer import Consumer, ConsumerSettings
 from ortoo.client.descriptions import (
     ClusterInfo,
+    DelayedMessage,
     FoundMessages,
     GroupInfo,
     GroupLag,
@@ -57,6 +58,7 @@ __all__ = [
     "Consumer",
     "ConsumerSettings",
     "DataLoss",
+    "DelayedMessage",
     "Fenced",
     "Filter",
     "Forbidden",

@@ -8,6 +8,7 @@ import grpc
 from ortoo.client.connection import Connection
 from ortoo.client.descriptions import (
     ClusterInfo,
+    DelayedMessage,
     FoundMessages,
     GroupInfo,
     GroupLag,
@@ -152,6 +153,15 @@ class Admin:
         answer = await self._call("FindMessages", request)
         return FoundMessages(tuple(map(_stored, answer.messages)), tuple(answer.enodes_away))
 
+    async def list_delayed(self, topic: str, *, from_ms: int = 0, limit: int = 100) -> list[DelayedMessage]:
+        """The delayed messages of a topic that are due at `from_ms` or later, by time."""
+        request = admin_pb2.ListDelayedMessagesRequest(topic=topic, from_ms=from_ms, limit=_count(limit, "limit"))
+        answer = await self._call("ListDelayedMessages", request)
+        return [
+            DelayedMessage(one.message_id, one.recall_handle, _queue(one.queue), one.deliver_at_ms)
+            for one in answer.messages
+        ]
+
     async def tail(
         self, topic: str, *, from_first: bool = False, follow: bool = True, messages_max: int = 0, wanted: Filter = "*"
     ) -> AsyncIterator[StoredMessage]:
@@ -255,4 +265,5 @@ def _message(message: record_pb2.Message) -> Message:
         properties=dict(message.properties),
         message_id=message.message_id or None,
         born_at_ms=message.born_at_ms or None,
+        deliver_at_ms=message.deliver_at_ms or None,
     )

@@ -19,6 +19,7 @@ from ortoo.client.consumer import Consumer as AsyncConsumer
 from ortoo.client.consumer import ConsumerSettings
 from ortoo.client.descriptions import (
     ClusterInfo,
+    DelayedMessage,
     FoundMessages,
     GroupInfo,
     GroupLag,
@@ -130,6 +131,10 @@ class Admin:
         )
         return self._thread.wait(found)
 
+    def list_delayed(self, topic: str, *, from_ms: int = 0, limit: int = 100) -> list[DelayedMessage]:
+        """The delayed messages of a topic, by time."""
+        return self._thread.wait(self._admin.list_delayed(topic, from_ms=from_ms, limit=limit))
+
     def tail(
         self, topic: str, *, from_first: bool = False, follow: bool = True, messages_max: int = 0, wanted: Filter = "*"
     ) -> Iterator[StoredMessage]:
@@ -159,6 +164,10 @@ class Client:
         """A member of `group`; leaving the block acknowledges and leaves the group."""
         with self._thread.inside(self._client.consumer(group, topics, settings)) as consumer:
             yield Consumer(self._thread, consumer)
+
+    def recall(self, recall_handle: str) -> None:
+        """Forget a delayed message, by the handle in its receipt."""
+        self._thread.wait(self._client.recall(recall_handle))
 
     def fetch(
         self, queue: Queue, from_offset: int = 0, to_offset: int = 0, *, wanted: Filter = "*"

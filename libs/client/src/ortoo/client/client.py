@@ -13,6 +13,8 @@ from ortoo.client.producer import Producer, ProducerSettings
 from ortoo.client.received import ReceivedBatch
 from ortoo.common.clock import Clock, SystemClock
 from ortoo.common.randomness import Randomness
+from ortoo.v1 import producer_pb2
+from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
 
 
 class Client:
@@ -35,6 +37,14 @@ class Client:
         names whole topics.
         """
         return Consumer(self._connection, group, wanted_topics(topics), settings or ConsumerSettings())
+
+    async def recall(self, recall_handle: str) -> None:
+        """Forget a delayed message, by the handle in its receipt; when this returns it will never be delivered.
+
+        Errors: NotFound when it was delivered or recalled before; Conflict while it is being delivered; Invalid.
+        """
+        request = producer_pb2.RecallMessageRequest(recall_handle=recall_handle)
+        await self._connection.call(ProducerServiceStub, "RecallMessage", request)
 
     def fetch(
         self, queue: Queue, from_offset: int = 0, to_offset: int = 0, *, follow: bool = False, wanted: Filter = "*"

@@ -92,6 +92,18 @@ class ClusterInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class DelayedMessage:
+    """A message that waits for its time."""
+
+    message_id: str
+    """Unless its producer chose one."""
+    recall_handle: str
+    """What `Client.recall` takes."""
+    queue: Queue
+    deliver_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class StoredMessage:
     """One message and where it lies."""
 

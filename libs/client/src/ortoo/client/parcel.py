@@ -7,8 +7,11 @@ from typing import Any
 
 from ortoo.client.place import Queue, Receipt
 from ortoo.common.errors import OrtooError
+from ortoo.common.handle import Handle, HandleKind
 from ortoo.common.message_id import message_id_text
+from ortoo.common.record_view import open_batch
 from ortoo.common.sealed_batch import SealedBatch
+from ortoo.common.system_topics import DELAYED_TOPIC_ID
 
 
 class Parcel:
@@ -101,8 +104,13 @@ class Sending:
         left_out = sum(row < self._row for row in parcel.refused)
         offset = parcel.first_offset + self._row - left_out
         queue = parcel.queue
-        message_id = self._message_id or message_id_text(parcel.topic_id, queue.enode, queue.queue_id, offset)
-        return Receipt(message_id, queue, offset, parcel.stored_at_ms)
+        topic_id, queue_id, handle = parcel.topic_id, queue.queue_id, ""
+        if parcel.batch.delayed:
+            due_ms = (open_batch(parcel.batch).deliver_at_ms() or ())[self._row - left_out]
+            handle = Handle(HandleKind.DELAYED, queue.enode, topic_id, queue_id, offset, due_ms).text()
+            topic_id, queue_id = DELAYED_TOPIC_ID, 0
+        message_id = self._message_id or message_id_text(topic_id, queue.enode, queue_id, offset)
+        return Receipt(message_id, queue, offset, parcel.stored_at_ms, handle)
 
     def later(self, messages: int) -> "Sending":
         """The message so many after this one in the same batch."""

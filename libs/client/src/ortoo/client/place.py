@@ -19,6 +19,8 @@ class Receipt:
     message_id: str
     queue: Queue
     offset: int
-    """Its number in the queue."""
+    """Its number in the queue; of a delayed message its number among those that wait."""
     stored_at_ms: int
     """Milliseconds since 1970-01-01 UTC."""
+    recall_handle: str = ""
+    """Of a delayed message: what `Client.recall` takes."""

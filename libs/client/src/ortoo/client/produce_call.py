@@ -95,6 +95,7 @@ class ProduceCall:
                 body_inflated_bytes=batch.body_inflated_bytes,
                 producer_id=batch.producer_id,
                 first_sequence=batch.first_sequence,
+                delayed=batch.delayed,
             ),
             flush_mode=enode_pb2.FLUSH_MODE_UNSPECIFIED,
         )

@@ -210,7 +210,8 @@ def _encode(columns: Columns, now_ms: int, codec: Codec) -> SealedBatch:
     if size > limit:
         raise Invalid(f"{count} messages make {size} bytes; a batch may have {limit}: cut them first", field="messages")
     records = b"".join((head, *block, after))
-    return SealedBatch(records, crc32c(records), count, inflated_bytes)
+    delayed = columns.deliver_at_ms is not None and columns.deliver_at_ms[0] is not None
+    return SealedBatch(records, crc32c(records), count, inflated_bytes, delayed=delayed)
 
 
 def _columns_around_body(columns: Columns, count: int, sizes: list[int], now_ms: int) -> tuple[bytes, bytes]:

@@ -26,6 +26,8 @@ class SealedBatch:
     body_inflated_bytes: int
     producer_id: int = 0
     first_sequence: int = 0
+    delayed: bool = False
+    """On the way in: its messages have times before which nobody sees them."""
 
     def check(self) -> None:
         """Refuse a batch that is too large, empty, or whose bytes are not those the producer sealed.

@@ -406,3 +406,93 @@ class DescribeClusterResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DescribeClusterResponse: _TypeAlias = DescribeClusterResponse  # noqa: Y015
+
+@_typing.final
+class ListDelayedMessagesRequest(_message.Message):
+    """Which delayed messages to show."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    FROM_MS_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    """The topic."""
+    from_ms: _builtins.int
+    """Only those due at this time or later, milliseconds since 1970-01-01 UTC."""
+    limit: _builtins.int
+    """At most so many; 0 = 100, the most is 10,000."""
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        from_ms: _builtins.int = ...,
+        limit: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["from_ms", b"from_ms", "limit", b"limit", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListDelayedMessagesRequest: _TypeAlias = ListDelayedMessagesRequest  # noqa: Y015
+
+@_typing.final
+class ListDelayedMessagesResponse(_message.Message):
+    """Delayed messages."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MESSAGES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def messages(self) -> _containers.RepeatedCompositeFieldContainer[Global___DelayedMessage]:
+        """By the time they are due; those of an enode that is away are missing."""
+
+    def __init__(
+        self,
+        *,
+        messages: _abc.Iterable[Global___DelayedMessage] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["messages", b"messages"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListDelayedMessagesResponse: _TypeAlias = ListDelayedMessagesResponse  # noqa: Y015
+
+@_typing.final
+class DelayedMessage(_message.Message):
+    """One delayed message."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MESSAGE_ID_FIELD_NUMBER: _builtins.int
+    RECALL_HANDLE_FIELD_NUMBER: _builtins.int
+    QUEUE_FIELD_NUMBER: _builtins.int
+    DELIVER_AT_MS_FIELD_NUMBER: _builtins.int
+    message_id: _builtins.str
+    """Its id, unless its producer chose it."""
+    recall_handle: _builtins.str
+    """What ProducerService/RecallMessage takes."""
+    deliver_at_ms: _builtins.int
+    """When it is due, milliseconds since 1970-01-01 UTC."""
+    @_builtins.property
+    def queue(self) -> _topic_pb2.Queue:
+        """The queue it will be delivered in."""
+
+    def __init__(
+        self,
+        *,
+        message_id: _builtins.str = ...,
+        recall_handle: _builtins.str = ...,
+        queue: _topic_pb2.Queue | None = ...,
+        deliver_at_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["queue", b"queue"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deliver_at_ms", b"deliver_at_ms", "message_id", b"message_id", "queue", b"queue", "recall_handle", b"recall_handle"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DelayedMessage: _TypeAlias = DelayedMessage  # noqa: Y015

@@ -103,6 +103,11 @@ class AdminServiceStub:
                 request_serializer=ortoo_dot_v1_dot_admin__pb2.DescribeLagRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_admin__pb2.DescribeLagResponse.FromString,
                 _registered_method=True)
+        self.ListDelayedMessages = channel.unary_unary(
+                '/ortoo.v1.AdminService/ListDelayedMessages',
+                request_serializer=ortoo_dot_v1_dot_admin__pb2.ListDelayedMessagesRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_admin__pb2.ListDelayedMessagesResponse.FromString,
+                _registered_method=True)
         self.DescribeCluster = channel.unary_unary(
                 '/ortoo.v1.AdminService/DescribeCluster',
                 request_serializer=ortoo_dot_v1_dot_admin__pb2.DescribeClusterRequest.SerializeToString,
@@ -259,6 +264,15 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListDelayedMessages(self, request, context):
+        """The delayed messages of a topic, by the time they are due.
+
+        grpcurl -plaintext -d '{"topic":"t"}' HOST:PORT ortoo.v1.AdminService/ListDelayedMessages
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def DescribeCluster(self, request, context):
         """The processes of the cluster.
         """
@@ -399,6 +413,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.DescribeLag,
                     request_deserializer=ortoo_dot_v1_dot_admin__pb2.DescribeLagRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_admin__pb2.DescribeLagResponse.SerializeToString,
+            ),
+            'ListDelayedMessages': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListDelayedMessages,
+                    request_deserializer=ortoo_dot_v1_dot_admin__pb2.ListDelayedMessagesRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_admin__pb2.ListDelayedMessagesResponse.SerializeToString,
             ),
             'DescribeCluster': grpc.unary_unary_rpc_method_handler(
                     servicer.DescribeCluster,
@@ -803,6 +822,33 @@ class AdminService:
             '/ortoo.v1.AdminService/DescribeLag',
             ortoo_dot_v1_dot_admin__pb2.DescribeLagRequest.SerializeToString,
             ortoo_dot_v1_dot_admin__pb2.DescribeLagResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListDelayedMessages(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.AdminService/ListDelayedMessages',
+            ortoo_dot_v1_dot_admin__pb2.ListDelayedMessagesRequest.SerializeToString,
+            ortoo_dot_v1_dot_admin__pb2.ListDelayedMessagesResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -58,6 +58,11 @@ class AdminServiceStub:
     """
     DescribeLag: _aio.UnaryUnaryMultiCallable[_admin_pb2.DescribeLagRequest, _admin_pb2.DescribeLagResponse]
     """How far each group is behind."""
+    ListDelayedMessages: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListDelayedMessagesRequest, _admin_pb2.ListDelayedMessagesResponse]
+    """The delayed messages of a topic, by the time they are due.
+
+    grpcurl -plaintext -d '{"topic":"t"}' HOST:PORT ortoo.v1.AdminService/ListDelayedMessages
+    """
     DescribeCluster: _aio.UnaryUnaryMultiCallable[_admin_pb2.DescribeClusterRequest, _admin_pb2.DescribeClusterResponse]
     """The processes of the cluster."""
     ListClients: _aio.UnaryUnaryMultiCallable[_client_pb2.ListClientsRequest, _client_pb2.ListClientsResponse]
@@ -202,6 +207,17 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_admin_pb2.DescribeLagRequest, _abc.Awaitable[_admin_pb2.DescribeLagResponse]],
     ) -> _abc.Awaitable[_admin_pb2.DescribeLagResponse]:
         """How far each group is behind."""
+
+    @_abc_1.abstractmethod
+    def ListDelayedMessages(
+        self,
+        request: _admin_pb2.ListDelayedMessagesRequest,
+        context: _aio.ServicerContext[_admin_pb2.ListDelayedMessagesRequest, _abc.Awaitable[_admin_pb2.ListDelayedMessagesResponse]],
+    ) -> _abc.Awaitable[_admin_pb2.ListDelayedMessagesResponse]:
+        """The delayed messages of a topic, by the time they are due.
+
+        grpcurl -plaintext -d '{"topic":"t"}' HOST:PORT ortoo.v1.AdminService/ListDelayedMessages
+        """
 
     @_abc_1.abstractmethod
     def DescribeCluster(

@@ -99,7 +99,9 @@ class AppendResponse(_message.Message):
     request_id: _builtins.int
     """Of the request."""
     first_offset: _builtins.int
-    """The offset of the batch's first message; the others follow without gaps."""
+    """The offset of the batch's first message; the others follow without gaps. Of a delayed batch: the first message's
+    number among the delayed ones of the enode, which is its timer id.
+    """
     stored_at_ms: _builtins.int
     """When it was stored, milliseconds since 1970-01-01 UTC; never goes back within a log."""
     flush_mode: Global___FlushMode.ValueType
@@ -1181,3 +1183,134 @@ class FreedLock(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___FreedLock: _TypeAlias = FreedLock  # noqa: Y015
+
+@_typing.final
+class RecallDelayedRequest(_message.Message):
+    """Which delayed message to forget."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    TIMER_ID_FIELD_NUMBER: _builtins.int
+    DELIVER_AT_MS_FIELD_NUMBER: _builtins.int
+    topic_id: _builtins.int
+    """Its topic."""
+    timer_id: _builtins.int
+    """Its number among the delayed messages of the enode."""
+    deliver_at_ms: _builtins.int
+    """When it is due, as it was sent."""
+    def __init__(
+        self,
+        *,
+        topic_id: _builtins.int = ...,
+        timer_id: _builtins.int = ...,
+        deliver_at_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deliver_at_ms", b"deliver_at_ms", "timer_id", b"timer_id", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RecallDelayedRequest: _TypeAlias = RecallDelayedRequest  # noqa: Y015
+
+@_typing.final
+class RecallDelayedResponse(_message.Message):
+    """It is forgotten."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RecallDelayedResponse: _TypeAlias = RecallDelayedResponse  # noqa: Y015
+
+@_typing.final
+class ListDelayedRequest(_message.Message):
+    """Which delayed messages to list."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    FROM_MS_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    topic_id: _builtins.int
+    """The topic."""
+    from_ms: _builtins.int
+    """Only those due at this time or later, milliseconds since 1970-01-01 UTC."""
+    limit: _builtins.int
+    """At most so many; 0 = 100, the most is 10,000."""
+    def __init__(
+        self,
+        *,
+        topic_id: _builtins.int = ...,
+        from_ms: _builtins.int = ...,
+        limit: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["from_ms", b"from_ms", "limit", b"limit", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListDelayedRequest: _TypeAlias = ListDelayedRequest  # noqa: Y015
+
+@_typing.final
+class ListDelayedResponse(_message.Message):
+    """Delayed messages."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ENTRIES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def entries(self) -> _containers.RepeatedCompositeFieldContainer[Global___DelayedEntry]:
+        """By the time they are due."""
+
+    def __init__(
+        self,
+        *,
+        entries: _abc.Iterable[Global___DelayedEntry] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["entries", b"entries"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListDelayedResponse: _TypeAlias = ListDelayedResponse  # noqa: Y015
+
+@_typing.final
+class DelayedEntry(_message.Message):
+    """One delayed message."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TIMER_ID_FIELD_NUMBER: _builtins.int
+    QUEUE_ID_FIELD_NUMBER: _builtins.int
+    DELIVER_AT_MS_FIELD_NUMBER: _builtins.int
+    timer_id: _builtins.int
+    """Its number among the delayed messages of the enode."""
+    queue_id: _builtins.int
+    """The queue it will be delivered in."""
+    deliver_at_ms: _builtins.int
+    """When it is due, milliseconds since 1970-01-01 UTC."""
+    def __init__(
+        self,
+        *,
+        timer_id: _builtins.int = ...,
+        queue_id: _builtins.int = ...,
+        deliver_at_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deliver_at_ms", b"deliver_at_ms", "queue_id", b"queue_id", "timer_id", b"timer_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DelayedEntry: _TypeAlias = DelayedEntry  # noqa: Y015

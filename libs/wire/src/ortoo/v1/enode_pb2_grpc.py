@@ -95,6 +95,16 @@ class EnodeServiceStub:
                 request_serializer=ortoo_dot_v1_dot_enode__pb2.AttachRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_enode__pb2.AttachResponse.FromString,
                 _registered_method=True)
+        self.RecallDelayed = channel.unary_unary(
+                '/ortoo.v1.EnodeService/RecallDelayed',
+                request_serializer=ortoo_dot_v1_dot_enode__pb2.RecallDelayedRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_enode__pb2.RecallDelayedResponse.FromString,
+                _registered_method=True)
+        self.ListDelayed = channel.unary_unary(
+                '/ortoo.v1.EnodeService/ListDelayed',
+                request_serializer=ortoo_dot_v1_dot_enode__pb2.ListDelayedRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_enode__pb2.ListDelayedResponse.FromString,
+                _registered_method=True)
         self.DescribeStore = channel.unary_unary(
                 '/ortoo.v1.EnodeService/DescribeStore',
                 request_serializer=ortoo_dot_v1_dot_enode__pb2.DescribeStoreRequest.SerializeToString,
@@ -191,6 +201,20 @@ class EnodeServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RecallDelayed(self, request, context):
+        """Forgets a delayed message. Returns when it is certain that it will never be delivered.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListDelayed(self, request, context):
+        """The delayed messages of a topic, by the time they are due.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def DescribeStore(self, request, context):
         """The store as a whole: sizes, positions, health.
         """
@@ -260,6 +284,16 @@ def add_EnodeServiceServicer_to_server(servicer, server):
                     servicer.Attach,
                     request_deserializer=ortoo_dot_v1_dot_enode__pb2.AttachRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_enode__pb2.AttachResponse.SerializeToString,
+            ),
+            'RecallDelayed': grpc.unary_unary_rpc_method_handler(
+                    servicer.RecallDelayed,
+                    request_deserializer=ortoo_dot_v1_dot_enode__pb2.RecallDelayedRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_enode__pb2.RecallDelayedResponse.SerializeToString,
+            ),
+            'ListDelayed': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListDelayed,
+                    request_deserializer=ortoo_dot_v1_dot_enode__pb2.ListDelayedRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_enode__pb2.ListDelayedResponse.SerializeToString,
             ),
             'DescribeStore': grpc.unary_unary_rpc_method_handler(
                     servicer.DescribeStore,
@@ -592,6 +626,60 @@ class EnodeService:
             '/ortoo.v1.EnodeService/Attach',
             ortoo_dot_v1_dot_enode__pb2.AttachRequest.SerializeToString,
             ortoo_dot_v1_dot_enode__pb2.AttachResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RecallDelayed(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.EnodeService/RecallDelayed',
+            ortoo_dot_v1_dot_enode__pb2.RecallDelayedRequest.SerializeToString,
+            ortoo_dot_v1_dot_enode__pb2.RecallDelayedResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListDelayed(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.EnodeService/ListDelayed',
+            ortoo_dot_v1_dot_enode__pb2.ListDelayedRequest.SerializeToString,
+            ortoo_dot_v1_dot_enode__pb2.ListDelayedResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -42,6 +42,10 @@ class EnodeServiceStub:
     """Says that a snode is there. Locks that are bound to it live as long as this stream does; the enode tells here
     which locks have become free.
     """
+    RecallDelayed: _aio.UnaryUnaryMultiCallable[_enode_pb2.RecallDelayedRequest, _enode_pb2.RecallDelayedResponse]
+    """Forgets a delayed message. Returns when it is certain that it will never be delivered."""
+    ListDelayed: _aio.UnaryUnaryMultiCallable[_enode_pb2.ListDelayedRequest, _enode_pb2.ListDelayedResponse]
+    """The delayed messages of a topic, by the time they are due."""
     DescribeStore: _aio.UnaryUnaryMultiCallable[_enode_pb2.DescribeStoreRequest, _enode_pb2.DescribeStoreResponse]
     """The store as a whole: sizes, positions, health."""
 
@@ -145,6 +149,22 @@ class EnodeServiceServicer(metaclass=_abc_1.ABCMeta):
         """Says that a snode is there. Locks that are bound to it live as long as this stream does; the enode tells here
         which locks have become free.
         """
+
+    @_abc_1.abstractmethod
+    def RecallDelayed(
+        self,
+        request: _enode_pb2.RecallDelayedRequest,
+        context: _aio.ServicerContext[_enode_pb2.RecallDelayedRequest, _abc.Awaitable[_enode_pb2.RecallDelayedResponse]],
+    ) -> _abc.Awaitable[_enode_pb2.RecallDelayedResponse]:
+        """Forgets a delayed message. Returns when it is certain that it will never be delivered."""
+
+    @_abc_1.abstractmethod
+    def ListDelayed(
+        self,
+        request: _enode_pb2.ListDelayedRequest,
+        context: _aio.ServicerContext[_enode_pb2.ListDelayedRequest, _abc.Awaitable[_enode_pb2.ListDelayedResponse]],
+    ) -> _abc.Awaitable[_enode_pb2.ListDelayedResponse]:
+        """The delayed messages of a topic, by the time they are due."""
 
     @_abc_1.abstractmethod
     def DescribeStore(

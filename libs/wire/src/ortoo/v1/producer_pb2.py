@@ -28,7 +28,7 @@ from ortoo.v1 import record_pb2 as ortoo_dot_v1_dot_record__pb2
 from ortoo.v1 import topic_pb2 as ortoo_dot_v1_dot_topic__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17ortoo/v1/producer.proto\x12\x08ortoo.v1\x1a\x14ortoo/v1/enode.proto\x1a\x16ortoo/v1/failure.proto\x1a\x15ortoo/v1/record.proto\x1a\x14ortoo/v1/topic.proto\"d\n\x0ePublishRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12#\n\x08messages\x18\x02 \x03(\x0b\x32\x11.ortoo.v1.Message\x12\x1e\n\x05queue\x18\x03 \x01(\x0b\x32\x0f.ortoo.v1.Queue\"6\n\x0fPublishResponse\x12#\n\x08receipts\x18\x01 \x03(\x0b\x32\x11.ortoo.v1.Receipt\"M\n\x07Receipt\x12\x12\n\nmessage_id\x18\x01 \x01(\t\x12\x1e\n\x05queue\x18\x02 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\x0e\n\x06offset\x18\x03 \x01(\x03\"\x93\x01\n\x0eProduceRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\x04\x12\x1e\n\x05queue\x18\x02 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12$\n\x05\x62\x61tch\x18\x03 \x01(\x0b\x32\x15.ortoo.v1.SealedBatch\x12\'\n\nflush_mode\x18\x04 \x01(\x0e\x32\x13.ortoo.v1.FlushMode\"\x9e\x01\n\x0fProduceResponse\x12\x12\n\nrequest_id\x18\x01 \x01(\x04\x12\x14\n\x0c\x66irst_offset\x18\x02 \x01(\x03\x12\x14\n\x0cstored_at_ms\x18\x03 \x01(\x03\x12\'\n\nflush_mode\x18\x04 \x01(\x0e\x32\x13.ortoo.v1.FlushMode\x12\"\n\x07\x66\x61ilure\x18\x05 \x01(\x0b\x32\x11.ortoo.v1.Failure\"\"\n\x11QueryRouteRequest\x12\r\n\x05topic\x18\x01 \x01(\t\"\x88\x01\n\x12QueryRouteResponse\x12\x1e\n\x05topic\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Topic\x12(\n\x0fwritable_queues\x18\x02 \x03(\x0b\x32\x0f.ortoo.v1.Queue\x12(\n\x0freadable_queues\x18\x03 \x03(\x0b\x32\x0f.ortoo.v1.Queue2\xde\x01\n\x0fProducerService\x12>\n\x07Publish\x12\x18.ortoo.v1.PublishRequest\x1a\x19.ortoo.v1.PublishResponse\x12\x42\n\x07Produce\x12\x18.ortoo.v1.ProduceRequest\x1a\x19.ortoo.v1.ProduceResponse(\x01\x30\x01\x12G\n\nQueryRoute\x12\x1b.ortoo.v1.QueryRouteRequest\x1a\x1c.ortoo.v1.QueryRouteResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17ortoo/v1/producer.proto\x12\x08ortoo.v1\x1a\x14ortoo/v1/enode.proto\x1a\x16ortoo/v1/failure.proto\x1a\x15ortoo/v1/record.proto\x1a\x14ortoo/v1/topic.proto\"d\n\x0ePublishRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12#\n\x08messages\x18\x02 \x03(\x0b\x32\x11.ortoo.v1.Message\x12\x1e\n\x05queue\x18\x03 \x01(\x0b\x32\x0f.ortoo.v1.Queue\"6\n\x0fPublishResponse\x12#\n\x08receipts\x18\x01 \x03(\x0b\x32\x11.ortoo.v1.Receipt\"d\n\x07Receipt\x12\x12\n\nmessage_id\x18\x01 \x01(\t\x12\x1e\n\x05queue\x18\x02 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\x0e\n\x06offset\x18\x03 \x01(\x03\x12\x15\n\rrecall_handle\x18\x04 \x01(\t\"-\n\x14RecallMessageRequest\x12\x15\n\rrecall_handle\x18\x01 \x01(\t\"+\n\x15RecallMessageResponse\x12\x12\n\nmessage_id\x18\x01 \x01(\t\"\x93\x01\n\x0eProduceRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\x04\x12\x1e\n\x05queue\x18\x02 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12$\n\x05\x62\x61tch\x18\x03 \x01(\x0b\x32\x15.ortoo.v1.SealedBatch\x12\'\n\nflush_mode\x18\x04 \x01(\x0e\x32\x13.ortoo.v1.FlushMode\"\x9e\x01\n\x0fProduceResponse\x12\x12\n\nrequest_id\x18\x01 \x01(\x04\x12\x14\n\x0c\x66irst_offset\x18\x02 \x01(\x03\x12\x14\n\x0cstored_at_ms\x18\x03 \x01(\x03\x12\'\n\nflush_mode\x18\x04 \x01(\x0e\x32\x13.ortoo.v1.FlushMode\x12\"\n\x07\x66\x61ilure\x18\x05 \x01(\x0b\x32\x11.ortoo.v1.Failure\"\"\n\x11QueryRouteRequest\x12\r\n\x05topic\x18\x01 \x01(\t\"\x88\x01\n\x12QueryRouteResponse\x12\x1e\n\x05topic\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Topic\x12(\n\x0fwritable_queues\x18\x02 \x03(\x0b\x32\x0f.ortoo.v1.Queue\x12(\n\x0freadable_queues\x18\x03 \x03(\x0b\x32\x0f.ortoo.v1.Queue2\xb0\x02\n\x0fProducerService\x12>\n\x07Publish\x12\x18.ortoo.v1.PublishRequest\x1a\x19.ortoo.v1.PublishResponse\x12\x42\n\x07Produce\x12\x18.ortoo.v1.ProduceRequest\x1a\x19.ortoo.v1.ProduceResponse(\x01\x30\x01\x12P\n\rRecallMessage\x12\x1e.ortoo.v1.RecallMessageRequest\x1a\x1f.ortoo.v1.RecallMessageResponse\x12G\n\nQueryRoute\x12\x1b.ortoo.v1.QueryRouteRequest\x1a\x1c.ortoo.v1.QueryRouteResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -40,15 +40,19 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PUBLISHRESPONSE']._serialized_start=230
   _globals['_PUBLISHRESPONSE']._serialized_end=284
   _globals['_RECEIPT']._serialized_start=286
-  _globals['_RECEIPT']._serialized_end=363
-  _globals['_PRODUCEREQUEST']._serialized_start=366
-  _globals['_PRODUCEREQUEST']._serialized_end=513
-  _globals['_PRODUCERESPONSE']._serialized_start=516
-  _globals['_PRODUCERESPONSE']._serialized_end=674
-  _globals['_QUERYROUTEREQUEST']._serialized_start=676
-  _globals['_QUERYROUTEREQUEST']._serialized_end=710
-  _globals['_QUERYROUTERESPONSE']._serialized_start=713
-  _globals['_QUERYROUTERESPONSE']._serialized_end=849
-  _globals['_PRODUCERSERVICE']._serialized_start=852
-  _globals['_PRODUCERSERVICE']._serialized_end=1074
+  _globals['_RECEIPT']._serialized_end=386
+  _globals['_RECALLMESSAGEREQUEST']._serialized_start=388
+  _globals['_RECALLMESSAGEREQUEST']._serialized_end=433
+  _globals['_RECALLMESSAGERESPONSE']._serialized_start=435
+  _globals['_RECALLMESSAGERESPONSE']._serialized_end=478
+  _globals['_PRODUCEREQUEST']._serialized_start=481
+  _globals['_PRODUCEREQUEST']._serialized_end=628
+  _globals['_PRODUCERESPONSE']._serialized_start=631
+  _globals['_PRODUCERESPONSE']._serialized_end=789
+  _globals['_QUERYROUTEREQUEST']._serialized_start=791
+  _globals['_QUERYROUTEREQUEST']._serialized_end=825
+  _globals['_QUERYROUTERESPONSE']._serialized_start=828
+  _globals['_QUERYROUTERESPONSE']._serialized_end=964
+  _globals['_PRODUCERSERVICE']._serialized_start=967
+  _globals['_PRODUCERSERVICE']._serialized_end=1271
 # @@protoc_insertion_point(module_scope)

@@ -89,10 +89,13 @@ class Receipt(_message.Message):
     MESSAGE_ID_FIELD_NUMBER: _builtins.int
     QUEUE_FIELD_NUMBER: _builtins.int
     OFFSET_FIELD_NUMBER: _builtins.int
+    RECALL_HANDLE_FIELD_NUMBER: _builtins.int
     message_id: _builtins.str
     """The producer's id for it, or the one made of topic id, queue and offset."""
     offset: _builtins.int
-    """Its number in the queue."""
+    """Its number in the queue; of a delayed message its number among those that wait."""
+    recall_handle: _builtins.str
+    """Of a delayed message: what RecallMessage takes."""
     @_builtins.property
     def queue(self) -> _topic_pb2.Queue:
         """The queue."""
@@ -103,14 +106,59 @@ class Receipt(_message.Message):
         message_id: _builtins.str = ...,
         queue: _topic_pb2.Queue | None = ...,
         offset: _builtins.int = ...,
+        recall_handle: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["queue", b"queue"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["message_id", b"message_id", "offset", b"offset", "queue", b"queue"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message_id", b"message_id", "offset", b"offset", "queue", b"queue", "recall_handle", b"recall_handle"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Receipt: _TypeAlias = Receipt  # noqa: Y015
+
+@_typing.final
+class RecallMessageRequest(_message.Message):
+    """Which delayed message to forget."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RECALL_HANDLE_FIELD_NUMBER: _builtins.int
+    recall_handle: _builtins.str
+    """From its receipt, or from ListDelayed."""
+    def __init__(
+        self,
+        *,
+        recall_handle: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["recall_handle", b"recall_handle"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RecallMessageRequest: _TypeAlias = RecallMessageRequest  # noqa: Y015
+
+@_typing.final
+class RecallMessageResponse(_message.Message):
+    """It is forgotten."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MESSAGE_ID_FIELD_NUMBER: _builtins.int
+    message_id: _builtins.str
+    """The message's id, unless its producer chose it."""
+    def __init__(
+        self,
+        *,
+        message_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message_id", b"message_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RecallMessageResponse: _TypeAlias = RecallMessageResponse  # noqa: Y015
 
 @_typing.final
 class ProduceRequest(_message.Message):
@@ -164,7 +212,9 @@ class ProduceResponse(_message.Message):
     request_id: _builtins.int
     """Of the request."""
     first_offset: _builtins.int
-    """The offset of the batch's first message; the others follow without gaps."""
+    """The offset of the batch's first message; the others follow without gaps. Of a delayed batch: the first message's
+    number among those that wait.
+    """
     stored_at_ms: _builtins.int
     """When it was stored, milliseconds since 1970-01-01 UTC."""
     flush_mode: _enode_pb2.FlushMode.ValueType

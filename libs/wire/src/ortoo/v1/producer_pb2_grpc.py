@@ -45,6 +45,11 @@ class ProducerServiceStub:
                 request_serializer=ortoo_dot_v1_dot_producer__pb2.ProduceRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_producer__pb2.ProduceResponse.FromString,
                 _registered_method=True)
+        self.RecallMessage = channel.unary_unary(
+                '/ortoo.v1.ProducerService/RecallMessage',
+                request_serializer=ortoo_dot_v1_dot_producer__pb2.RecallMessageRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_producer__pb2.RecallMessageResponse.FromString,
+                _registered_method=True)
         self.QueryRoute = channel.unary_unary(
                 '/ortoo.v1.ProducerService/QueryRoute',
                 request_serializer=ortoo_dot_v1_dot_producer__pb2.QueryRouteRequest.SerializeToString,
@@ -72,6 +77,15 @@ class ProducerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RecallMessage(self, request, context):
+        """Forgets a delayed message by its recall handle. Returns when it is certain that it will never be delivered.
+
+        grpcurl -plaintext -d '{"recall_handle":"..."}' HOST:PORT ortoo.v1.ProducerService/RecallMessage
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def QueryRoute(self, request, context):
         """Where the messages of a topic may go.
         """
@@ -91,6 +105,11 @@ def add_ProducerServiceServicer_to_server(servicer, server):
                     servicer.Produce,
                     request_deserializer=ortoo_dot_v1_dot_producer__pb2.ProduceRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_producer__pb2.ProduceResponse.SerializeToString,
+            ),
+            'RecallMessage': grpc.unary_unary_rpc_method_handler(
+                    servicer.RecallMessage,
+                    request_deserializer=ortoo_dot_v1_dot_producer__pb2.RecallMessageRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_producer__pb2.RecallMessageResponse.SerializeToString,
             ),
             'QueryRoute': grpc.unary_unary_rpc_method_handler(
                     servicer.QueryRoute,
@@ -153,6 +172,33 @@ class ProducerService:
             '/ortoo.v1.ProducerService/Produce',
             ortoo_dot_v1_dot_producer__pb2.ProduceRequest.SerializeToString,
             ortoo_dot_v1_dot_producer__pb2.ProduceResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RecallMessage(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.ProducerService/RecallMessage',
+            ortoo_dot_v1_dot_producer__pb2.RecallMessageRequest.SerializeToString,
+            ortoo_dot_v1_dot_producer__pb2.RecallMessageResponse.FromString,
             options,
             channel_credentials,
             insecure,

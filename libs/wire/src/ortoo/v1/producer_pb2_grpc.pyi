@@ -23,6 +23,11 @@ class ProducerServiceStub:
     """
     Produce: _aio.StreamStreamMultiCallable[_producer_pb2.ProduceRequest, _producer_pb2.ProduceResponse]
     """Sends batches at full speed, many in flight. Answers for one queue come in order."""
+    RecallMessage: _aio.UnaryUnaryMultiCallable[_producer_pb2.RecallMessageRequest, _producer_pb2.RecallMessageResponse]
+    """Forgets a delayed message by its recall handle. Returns when it is certain that it will never be delivered.
+
+    grpcurl -plaintext -d '{"recall_handle":"..."}' HOST:PORT ortoo.v1.ProducerService/RecallMessage
+    """
     QueryRoute: _aio.UnaryUnaryMultiCallable[_producer_pb2.QueryRouteRequest, _producer_pb2.QueryRouteResponse]
     """Where the messages of a topic may go."""
 
@@ -47,6 +52,17 @@ class ProducerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_abc.AsyncIterator[_producer_pb2.ProduceRequest], _abc.AsyncIterator[_producer_pb2.ProduceResponse]],
     ) -> _abc.AsyncIterator[_producer_pb2.ProduceResponse]:
         """Sends batches at full speed, many in flight. Answers for one queue come in order."""
+
+    @_abc_1.abstractmethod
+    def RecallMessage(
+        self,
+        request: _producer_pb2.RecallMessageRequest,
+        context: _aio.ServicerContext[_producer_pb2.RecallMessageRequest, _abc.Awaitable[_producer_pb2.RecallMessageResponse]],
+    ) -> _abc.Awaitable[_producer_pb2.RecallMessageResponse]:
+        """Forgets a delayed message by its recall handle. Returns when it is certain that it will never be delivered.
+
+        grpcurl -plaintext -d '{"recall_handle":"..."}' HOST:PORT ortoo.v1.ProducerService/RecallMessage
+        """
 
     @_abc_1.abstractmethod
     def QueryRoute(

@@ -293,6 +293,7 @@ class SealedBatch(_message.Message):
     BODY_INFLATED_BYTES_FIELD_NUMBER: _builtins.int
     PRODUCER_ID_FIELD_NUMBER: _builtins.int
     FIRST_SEQUENCE_FIELD_NUMBER: _builtins.int
+    DELAYED_FIELD_NUMBER: _builtins.int
     records: _builtins.bytes
     """A serialised RecordBatch."""
     records_crc32c: _builtins.int
@@ -305,6 +306,8 @@ class SealedBatch(_message.Message):
     """Idempotence: who sends. 0 = the batch may be stored twice if it is sent twice."""
     first_sequence: _builtins.int
     """Idempotence: how many messages this producer sent to this queue before this batch."""
+    delayed: _builtins.bool
+    """On the way in: its messages have the column deliver_at_ms, and nobody sees them before their times."""
     def __init__(
         self,
         *,
@@ -314,10 +317,11 @@ class SealedBatch(_message.Message):
         body_inflated_bytes: _builtins.int = ...,
         producer_id: _builtins.int = ...,
         first_sequence: _builtins.int = ...,
+        delayed: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["body_inflated_bytes", b"body_inflated_bytes", "count", b"count", "first_sequence", b"first_sequence", "producer_id", b"producer_id", "records", b"records", "records_crc32c", b"records_crc32c"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body_inflated_bytes", b"body_inflated_bytes", "count", b"count", "delayed", b"delayed", "first_sequence", b"first_sequence", "producer_id", b"producer_id", "records", b"records", "records_crc32c", b"records_crc32c"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -356,6 +360,7 @@ class Message(_message.Message):
     PROPERTIES_FIELD_NUMBER: _builtins.int
     MESSAGE_ID_FIELD_NUMBER: _builtins.int
     BORN_AT_MS_FIELD_NUMBER: _builtins.int
+    DELIVER_AT_MS_FIELD_NUMBER: _builtins.int
     body: _builtins.bytes
     """The content. In JSON: base64."""
     tag: _builtins.str
@@ -366,6 +371,8 @@ class Message(_message.Message):
     """Chosen by the producer; empty = made by the server."""
     born_at_ms: _builtins.int
     """When it was made, milliseconds since 1970-01-01 UTC; 0 = the server stamps it."""
+    deliver_at_ms: _builtins.int
+    """When it is delivered, milliseconds since 1970-01-01 UTC, at most a year ahead; 0 = at once."""
     @_builtins.property
     def keys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """For search."""
@@ -384,10 +391,11 @@ class Message(_message.Message):
         properties: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         message_id: _builtins.str = ...,
         born_at_ms: _builtins.int = ...,
+        deliver_at_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "born_at_ms", b"born_at_ms", "keys", b"keys", "message_group", b"message_group", "message_id", b"message_id", "properties", b"properties", "tag", b"tag"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "born_at_ms", b"born_at_ms", "deliver_at_ms", b"deliver_at_ms", "keys", b"keys", "message_group", b"message_group", "message_id", b"message_id", "properties", b"properties", "tag", b"tag"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -15,7 +15,11 @@ from ortoo.common.grpc_server import GrpcServer
 from ortoo.common.logs import get_logger
 from ortoo.common.randomness import Randomness
 from ortoo.common.service import Running
+from ortoo.common.system_topics import DELAYED_TOPIC_ID
 from ortoo.common.telemetry import Telemetry
+from ortoo.enode.deferred.delays import Delays
+from ortoo.enode.deferred.intake import Intake
+from ortoo.enode.deferred.moves import TimerMoves
 from ortoo.enode.disk import Disk, RealDisk
 from ortoo.enode.registration import registration
 from ortoo.enode.rpc import service
@@ -39,6 +43,7 @@ class RunningEnode(Running):
 
     store: Store
     topics: TopicCopies
+    intake: Intake
 
 
 @contextlib.asynccontextmanager
@@ -68,7 +73,10 @@ async def open_enode(
         channels = await parts.enter_async_context(Channels())
         background = await parts.enter_async_context(Background("enode"))
         name_servers = await found_name_servers(settings.namesrv_address, background=background, clock=clock)
-        handlers = service.EnodeService(store, topics)
+        delays = Delays(store, background, clock=clock)
+        store.before_retention(DELAYED_TOPIC_ID, TimerMoves(store, clock=clock).rescue)
+        intake = Intake(store, delays)
+        handlers = service.EnodeService(store, topics, intake)
         server = GrpcServer(
             settings.listen_address,
             [(service.NAME, lambda grpc_server: add_EnodeServiceServicer_to_server(handlers, grpc_server))],
@@ -98,6 +106,8 @@ async def open_enode(
             topics, name_servers, channels, connected=leases.hurry, clock=clock, randomness=randomness
         )
         background.spawn("topics", following)
+        delivering = background.spawn("delays", delays.run())
+        parts.callback(delivering.cancel)
         background.every("locks", LOCKS_INTERVAL_S, handlers.attached.look, clock=clock)
         health = Health(store, server)
         background.every("health", settings.health_interval_s, health.look, clock=clock)
@@ -106,6 +116,7 @@ async def open_enode(
             server.address,
             store,
             topics,
+            intake,
             reload=lambda new: listed_again(name_servers, new.namesrv_address),
         )
 

@@ -12,6 +12,7 @@ from ortoo.enode.state.changes import Change, OffsetsCommitted, OffsetsSkipped, 
 from ortoo.enode.state.dedup import Sequencer
 from ortoo.enode.state.fold import State
 from ortoo.enode.state.offsets import Reservations
+from ortoo.enode.state.timer_changes import TimersSet
 
 
 class Committer:
@@ -75,7 +76,10 @@ class Committer:
 
     def _apply(self, change: Change) -> None:
         self._state.apply(change)
-        if isinstance(change, OffsetsCommitted):
+        if isinstance(change, TimersSet):
+            if change.producer_id:
+                self._sequencer.settle((change.topic_id, change.queue_id, change.producer_id))
+        elif isinstance(change, OffsetsCommitted):
             self._reservations.settle(change)
         elif isinstance(change, TopicGone):
             for queue in self._catalog.forget_topic(change.topic_id):

@@ -8,6 +8,7 @@ from ortoo.common.clock import Clock
 from ortoo.common.errors import OrtooError, Unavailable
 from ortoo.common.logs import get_logger
 from ortoo.common.randomness import Randomness
+from ortoo.common.system_topics import SYSTEM_TOPIC_IDS
 from ortoo.enode.committer import Committer
 from ortoo.enode.disk import DirectoryLock, Disk, RealDisk
 from ortoo.enode.housekeeping import Housekeeping, close_mark
@@ -203,7 +204,7 @@ class Engine:
             catalog.segments.append(active)
         if not catalog.damages:
             known = {copy.topic_id for copy in self.state.topics.all()}
-            for topic_id in {key[0] for key in catalog.queues} - known:
+            for topic_id in {key[0] for key in catalog.queues} - known - SYSTEM_TOPIC_IDS:
                 catalog.forget_topic(topic_id)
                 self.state.apply(TopicGone(topic_id))
         self.housekeeping.start()

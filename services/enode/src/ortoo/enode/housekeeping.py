@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from ortoo.enode.state.changes import encode_changes
 from ortoo.enode.state.fold import State
 from ortoo.enode.store_settings import StoreSettings
 
+Rescue = Callable[[int], Awaitable[bool]]
 CHECKPOINTS_KEPT = 2
 """Segments go only before so many whole checkpoints: damage to the newest one does not cost the state."""
 FORGET_INTERVAL_MS = 300_000
@@ -93,6 +94,8 @@ class Housekeeping:
         self.checkpoint_due = asyncio.Event()
         self._checkpoint_is_due = False
         self.deleted_segments = 0
+        self.rescues: dict[int, Rescue] = {}
+        """By system topic: who stores again what waits below an offset of its queue; False = not yet."""
 
     def start(self) -> None:
         """Start all tasks."""
@@ -157,6 +160,8 @@ class Housekeeping:
             settings=self._settings,
             is_acknowledged=self._is_acknowledged,
         )
+        if not await self._rescue(catalog.segments[:count]):
+            return
         for _ in range(count):
             segment = catalog.drop_first_segment()
             self._reader.forget(segment)
@@ -166,6 +171,15 @@ class Housekeeping:
             self.deleted_segments += 1
         if count:
             await self._look_at_disk()
+
+    async def _rescue(self, segments: Sequence[Segment]) -> bool:
+        """Have what waits in segments that are to go stored again; False when it cannot be yet."""
+        for topic_id, rescue in self.rescues.items():
+            queue = self._catalog.queues.get((topic_id, 0))
+            ends = [run.end_offset for run in queue.runs if run.segment in segments] if queue is not None else []
+            if ends and not await rescue(max(ends)):
+                return False
+        return True
 
     async def forget_producers(self) -> None:
         """Drop the windows of producers that are idle for too long, or too many."""

@@ -19,8 +19,10 @@ from ortoo.enode.answers import (
     TopicCopy,
 )
 from ortoo.enode.census import Census
+from ortoo.enode.deferral import Deferral
 from ortoo.enode.disk import Disk
 from ortoo.enode.engine import Engine
+from ortoo.enode.housekeeping import Rescue
 from ortoo.enode.log.catalog import QueueLog
 from ortoo.enode.log.frame import Kind, new_header
 from ortoo.enode.log.key_index import KIND_KEY, KIND_MESSAGE_ID
@@ -28,6 +30,7 @@ from ortoo.enode.log.key_search import FoundMessage, Query, Stretch
 from ortoo.enode.queue_locks import QueueLocks
 from ortoo.enode.state.changes import Change, OffsetsCommitted, TopicGone, WindowBatch, encode_changes
 from ortoo.enode.state.dedup import Duplicate
+from ortoo.enode.state.timers import Timers
 from ortoo.enode.state.topics import put
 from ortoo.enode.store_settings import FlushMode, StoreSettings
 
@@ -93,10 +96,12 @@ class Store:
         *,
         flush_mode: FlushMode = FlushMode.DEFAULT,
         consumes: tuple[Change, ...] = (),
+        deferral: Deferral | None = None,
     ) -> Appended:
         """Store one batch; the caller has run `batch.check()`. Returns when `flush_mode` says so.
 
-        `consumes` are state changes that happen together with it, in the same frame: both or neither.
+        `consumes` are state changes that happen together with it, in the same frame: both or neither. With a
+        `deferral` it is stored aside and nobody sees it; the offset in the answer is then its place there.
         Batches of one queue get their offsets in the order of the calls. Cancelling the caller does not cancel an
         accepted append. A batch with a producer id that was stored before answers its first place.
         Errors: NotFound (field "topic_id", "queue_id", or "batch.producer_id" for a forgotten producer); Invalid
@@ -105,11 +110,13 @@ class Store:
         first); Overloaded (disk full, too much waiting: nothing stored); Unavailable (the disk failed or the store is
         closing: the outcome is unknown).
         """
-        queue = self._queue_for(topic_id, queue_id)
+        queue = self._target(topic_id, queue_id, deferral)
         appender = self._appender
         key = (topic_id, queue_id, batch.producer_id)
         if flush_mode is FlushMode.DEFAULT:
             flush_mode = self._settings.flush_mode
+        if deferral is not None:
+            consumes = deferral.changes(0, 0)
         prefix = encode_changes([change.encoded() for change in consumes]) if consumes else b""
         length = len(prefix) + len(batch.records)
         if batch.producer_id and (again := self._again(key, batch)) is not None:
@@ -118,11 +125,14 @@ class Store:
         if not appender.fits(length):
             await appender.make_room(length, is_state=False)
             appender.check_load(length)
-            queue = self._queue_for(topic_id, queue_id)
+            queue = self._target(topic_id, queue_id, deferral)
             if batch.producer_id and (again := self._again(key, batch)) is not None:
                 return await self._answer_again(again, flush_mode)
         first_offset = queue.next_offset
         stored_at_ms = appender.next_stored_at_ms()
+        if deferral is not None:
+            consumes = deferral.changes(first_offset, stored_at_ms)
+            prefix = encode_changes([change.encoded() for change in consumes])
         header = new_header(
             Kind.MESSAGES,
             appender.appended_position,
@@ -133,12 +143,14 @@ class Store:
             prefix_length=len(prefix),
             prefix_crc=crc32c(prefix) if prefix else 0,
             payload_crc=batch.records_crc32c,
-            topic_id=topic_id,
-            queue_id=queue_id,
+            topic_id=queue.key[0],
+            queue_id=queue.key[1],
             item_count=batch.count,
             first_offset=first_offset,
-            producer_id=batch.producer_id,
-            first_sequence=batch.first_sequence,
+            producer_id=0 if deferral else batch.producer_id,
+            first_sequence=0 if deferral else batch.first_sequence,
+            min_deliver_at_ms=deferral.min_deliver_at_ms if deferral else 0,
+            max_deliver_at_ms=deferral.max_deliver_at_ms if deferral else 0,
             inflated_bytes=batch.body_inflated_bytes,
         )
         if batch.producer_id:
@@ -299,6 +311,38 @@ class Store:
         query = Query(topic_id, kind, key or message_id, begin_ms, end_ms or 1 << 62, limit or FIND_LIMIT)
         return await self._engine.keys.find(query, stretches)
 
+    async def read_deferred(self, system_topic_id: int, place: int, *, bytes_max: int) -> tuple[StoredBatch, ...]:
+        """Whole batches of those that wait, from the one at `place` on. Errors: DataLoss, Unavailable."""
+        if self._engine.closed:
+            raise Unavailable("the store is closed")
+        return await self._reader.read(self._catalog.queue((system_topic_id, 0)), place, bytes_max)
+
+    async def change(self, *changes: Change) -> None:
+        """Store changes of the state; returns when they are durable. Errors: Overloaded, Unavailable."""
+        await self._engine.store(changes)
+
+    def before_retention(self, system_topic_id: int, rescue: Rescue) -> None:
+        """Ask `rescue` to store again what waits below a place before the segments that hold it are deleted."""
+        self._engine.housekeeping.rescues[system_topic_id] = rescue
+
+    async def retain(self) -> None:
+        """Delete what retention lets go now, as it is done every now and then anyway."""
+        await self._engine.housekeeping.retain()
+
+    @property
+    def timers(self) -> Timers:
+        """The delayed messages."""
+        return self._state.timers
+
+    def topic(self, topic_id: int) -> TopicCopy | None:
+        """The copy of a topic, if there is one."""
+        return None if topic_id in self._topics_going else self._state.topics.get(topic_id)
+
+    @property
+    def enode(self) -> str:
+        """Whose store this is."""
+        return self._engine.identity.enode
+
     def describe(self) -> StoreDescription:
         """Sizes, positions, health, damages."""
         appender, catalog = self._appender, self._catalog
@@ -372,6 +416,11 @@ class Store:
         if not 0 <= queue_id < topic.queue_count:
             raise NotFound(f"topic {topic.name} has queues 0 to {topic.queue_count - 1} here", field="queue_id")
         return self._catalog.queue((topic_id, queue_id))
+
+    def _target(self, topic_id: int, queue_id: int, deferral: Deferral | None) -> QueueLog:
+        """The queue whose log takes the batch: the one it is for, or the one in which such batches wait."""
+        queue = self._queue_for(topic_id, queue_id)
+        return queue if deferral is None else self._catalog.queue((deferral.system_topic_id, 0))
 
     def _queue_to_read(self, topic_id: int, queue_id: int) -> QueueLog:
         """The queue to read; one beyond the topic's count still can be, as long as it holds something."""

@@ -16,6 +16,7 @@ from ortoo.common.service import Running
 from ortoo.common.telemetry import Telemetry
 from ortoo.snode.close_reason import CloseReason
 from ortoo.snode.consumer_groups import ConsumerGroups
+from ortoo.snode.delayed import Delayed
 from ortoo.snode.directory import Directory
 from ortoo.snode.directory_watch import DirectoryWatch
 from ortoo.snode.enode_link import LinkFactory
@@ -88,13 +89,16 @@ async def open_snode(
         publisher = Publisher(
             directory, watch, enodes, background, LaneLimits(timeout_s), clock=clock, randomness=randomness
         )
+        delayed = Delayed(watch, enodes)
         long_calls = LongCalls()
-        producing = producer.ProducerService(directory, watch, enodes, publisher, background)
+        producing = producer.ProducerService(directory, watch, enodes, publisher, delayed, background)
         consuming = consumer.ConsumerService(watch, sessions, reading, background, long_calls)  # type: ignore[abstract]
         arrival = TopicArrival(watch, enodes, clock=clock)
         lag = Lag(watch, enodes, reading)
         search = MessageSearch(watch, enodes)
-        operating = admin.AdminService(directory, name_server, arrival, reading, search, lag, long_calls)  # type: ignore[abstract]
+        operating = admin.AdminService(  # type: ignore[abstract]
+            directory, name_server, arrival, reading, search, lag, delayed, long_calls
+        )
         gateway = make_gateway(
             directory,
             watch,

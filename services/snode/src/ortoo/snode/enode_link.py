@@ -65,6 +65,15 @@ class MessagePlace:
     stored_at_ms: int
 
 
+@dataclass(frozen=True, slots=True)
+class DelayedEntry:
+    """One delayed message."""
+
+    timer_id: int
+    queue_id: int
+    deliver_at_ms: int
+
+
 class EnodeLink(Protocol):
     """One enode. Every call fails with Unavailable, promptly, when the enode is away, frozen or has restarted."""
 
@@ -76,6 +85,8 @@ class EnodeLink(Protocol):
         self, topic_id: int, queue_id: int, batch: SealedBatch, flush_mode: FlushMode = FlushMode.DEFAULT
     ) -> asyncio.Future[Appended]:
         """Send one batch. Batches of one queue are stored in the order of the calls.
+
+        Of a delayed one the answer has the first message's timer id instead of an offset.
 
         Errors: as the enode's store says; Overloaded at once when too many bytes are on their way.
         """
@@ -93,6 +104,12 @@ class EnodeLink(Protocol):
 
     async def describe_queues(self, topic_id: int) -> list[QueueRange]:
         """What each queue of a topic holds."""
+
+    async def recall_delayed(self, topic_id: int, timer_id: int, deliver_at_ms: int) -> None:
+        """Forget a delayed message. Errors: NotFound when none such waits, Conflict while it is being delivered."""
+
+    async def list_delayed(self, topic_id: int, from_ms: int, limit: int) -> list[DelayedEntry]:
+        """The delayed messages of a topic due from a time on, by time."""
 
     async def find_offset(self, topic_id: int, queue_id: int, stored_at_ms: int) -> int:
         """The first offset stored at or after a time."""

@@ -52,7 +52,8 @@ def gathered(opened: OpenedBatch, rows: Int32s) -> SealedBatch:
         _nested("trace_context", _text(opened.trace_context, rows)),
     ]
     records = b"".join(parts)
-    return SealedBatch(records, crc32c(records), len(rows), len(body))
+    delayed = opened.deliver_at_ms is not None
+    return SealedBatch(records, crc32c(records), len(rows), len(body), delayed=delayed)
 
 
 def _fixed(name: str, numbers: NDArray[np.generic] | None, rows: Int32s) -> bytes:

@@ -11,7 +11,16 @@ from ortoo.common.errors import Unavailable
 from ortoo.common.grpc_channels import Channels
 from ortoo.common.sealed_batch import SealedBatch
 from ortoo.common.status import error_of, rpc_errors
-from ortoo.snode.enode_link import Appended, EnodeLink, Fetched, FlushMode, MessagePlace, QueueRange, StoredBatch
+from ortoo.snode.enode_link import (
+    Appended,
+    DelayedEntry,
+    EnodeLink,
+    Fetched,
+    FlushMode,
+    MessagePlace,
+    QueueRange,
+    StoredBatch,
+)
 from ortoo.snode.request_stream import RequestStream
 from ortoo.snode.wire import batch_of, batch_to
 from ortoo.v1 import enode_pb2
@@ -148,6 +157,19 @@ class GrpcEnodeLink:
                 enode_pb2.DescribeQueuesRequest(topic_id=topic_id), timeout=self._timeout_s
             )
         return [QueueRange(q.queue_id, q.begin_offset, q.end_offset) for q in answer.queues]
+
+    async def recall_delayed(self, topic_id: int, timer_id: int, deliver_at_ms: int) -> None:
+        """Forget a delayed message."""
+        request = enode_pb2.RecallDelayedRequest(topic_id=topic_id, timer_id=timer_id, deliver_at_ms=deliver_at_ms)
+        with rpc_errors(self._peer):
+            await self._stub.RecallDelayed(request, timeout=self._timeout_s)
+
+    async def list_delayed(self, topic_id: int, from_ms: int, limit: int) -> list[DelayedEntry]:
+        """The delayed messages of a topic, by time."""
+        request = enode_pb2.ListDelayedRequest(topic_id=topic_id, from_ms=from_ms, limit=limit)
+        with rpc_errors(self._peer):
+            answer = await self._stub.ListDelayed(request, timeout=self._timeout_s)
+        return [DelayedEntry(one.timer_id, one.queue_id, one.deliver_at_ms) for one in answer.entries]
 
     async def find_offset(self, topic_id: int, queue_id: int, stored_at_ms: int) -> int:
         """The first offset stored at or after a time."""

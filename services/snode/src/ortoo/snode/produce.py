@@ -2,9 +2,9 @@
 
 import asyncio
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from ortoo.common.errors import Internal, OrtooError, Unsupported
+from ortoo.common.errors import Internal, OrtooError
 from ortoo.common.logs import get_logger
 from ortoo.common.sealed_batch import SealedBatch
 from ortoo.snode.batch_check import check
@@ -42,10 +42,10 @@ class _Item:
     future: asyncio.Future[Appended]
 
 
-def check_deliverable(batch: OpenedBatch) -> None:
-    """Refuse what would be delivered too early. Errors: Unsupported."""
-    if batch.deliver_at_ms is not None:
-        raise Unsupported("this server cannot delay messages; leave the time out", field="batch.records.deliver_at_ms")
+def sorted_out(batch: OpenedBatch) -> SealedBatch:
+    """The batch, whose envelope says whether it is delayed, as its columns do."""
+    delayed = batch.deliver_at_ms is not None
+    return batch.sealed if batch.sealed.delayed == delayed else replace(batch.sealed, delayed=delayed)
 
 
 class ProduceStream:
@@ -78,7 +78,7 @@ class ProduceStream:
         try:
             topic = self._directory.find_topic(queue.topic) or await self._watch.topic(queue.topic)
             check_writable(topic, queue)
-            check_deliverable(check(batch))
+            batch = sorted_out(check(batch))
             future = self._links.to(queue.enode).append(topic.topic_id, queue.queue_id, batch, flush_mode)
         except OrtooError as error:
             future = asyncio.get_running_loop().create_future()

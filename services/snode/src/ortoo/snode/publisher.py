@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ortoo.common.background import Background
@@ -14,6 +14,7 @@ from ortoo.common.queue_choice import queue_of_group
 from ortoo.common.randomness import Randomness
 from ortoo.common.record_batch import encoded_bytes_bound
 from ortoo.common.sealed_batch import MESSAGES_MAX, RECORDS_BYTES_MAX
+from ortoo.snode.delayed import delayed_message_id, recall_handle
 from ortoo.snode.directory import Directory, check_writable
 from ortoo.snode.directory_watch import DirectoryWatch
 from ortoo.snode.enode_links import EnodeLinks
@@ -21,6 +22,8 @@ from ortoo.snode.publish_lane import BATCH_BYTES, LaneLimits, PublishLane
 from ortoo.snode.queue_choice import StickyChoice
 from ortoo.snode.routes import Queue, Topic
 
+Place = tuple[Queue, bool]
+"""A queue, and whether messages are delivered there later."""
 LANES_MAX = 20_000
 CHOICES_MAX = 10_000
 
@@ -32,6 +35,9 @@ class Receipt:
     message_id: str
     queue: Queue
     offset: int
+    """Of a delayed message its number among those that wait."""
+    recall_handle: str = ""
+    """Of a delayed message."""
 
 
 class Publisher:
@@ -55,7 +61,7 @@ class Publisher:
         self._limits = limits
         self._clock = clock
         self._randomness = randomness
-        self._lanes: OrderedDict[tuple[int, Queue], PublishLane] = OrderedDict()
+        self._lanes: OrderedDict[tuple[int, Queue, bool], PublishLane] = OrderedDict()
         self._choices: OrderedDict[int, tuple[StickyChoice, PublishLane | None, int]] = OrderedDict()
 
     async def publish(self, topic_name: str, messages: Sequence[Message], queue: Queue | None) -> list[Receipt]:
@@ -66,37 +72,35 @@ class Publisher:
         topic = await self._watch.topic(topic_name)
         _check(messages)
         placed = self._placed(topic, messages, queue)
-        offsets = [self._put(topic, to, [messages[row] for row in rows]) for to, rows in placed.items()]
+        offsets = [
+            self._put(topic, to, [messages[row] for row in rows], delayed=delayed)
+            for (to, delayed), rows in placed.items()
+        ]
         firsts = await asyncio.gather(*offsets, return_exceptions=True)
         receipts: list[Receipt | None] = [None] * len(messages)
-        for (to, rows), first in zip(placed.items(), firsts, strict=True):
+        for ((to, _), rows), first in zip(placed.items(), firsts, strict=True):
             if isinstance(first, BaseException):
                 raise first
             for number, row in enumerate(rows):
-                made = message_id_text(topic.topic_id, to.enode, to.queue_id, first + number)
-                receipts[row] = Receipt(messages[row].message_id or made, to, first + number)
+                receipts[row] = _receipt(topic, to, messages[row], first + number)
         return [receipt for receipt in receipts if receipt is not None]
 
-    def _placed(self, topic: Topic, messages: Sequence[Message], queue: Queue | None) -> dict[Queue, list[int]]:
-        """Rows by the queue they go to."""
+    def _placed(self, topic: Topic, messages: Sequence[Message], queue: Queue | None) -> dict[Place, list[int]]:
+        """Rows by the queue they go to and by whether they are delayed: those share no batch with others."""
         if queue is not None:
             if queue.topic not in ("", topic.name):
                 raise Invalid(f"the queue is of topic {queue.topic}, the request of {topic.name}", field="queue.topic")
             queue = queue._replace(topic=topic.name)
             check_writable(topic, queue)
-            return {queue: list(range(len(messages)))}
+            return _sorted_out(messages, lambda _: queue)
         queues = topic.write_queues()
         if not topic.writable or not queues:
             raise Invalid(f"topic {topic.name} takes no messages: {topic.permission.name}", field="topic")
-        placed: dict[Queue, list[int]] = {}
-        unkeyed: Queue | None = None
-        for row, message in enumerate(messages):
-            if message.message_group:
-                to = queue_of_group(message.message_group, queues)
-            else:
-                to = unkeyed = unkeyed or self._unkeyed(topic, queues)
-            placed.setdefault(to, []).append(row)
-        return placed
+        keyless = any(not message.message_group for message in messages)
+        unkeyed = self._unkeyed(topic, queues) if keyless else queues[0]
+        return _sorted_out(
+            messages, lambda it: queue_of_group(it.message_group, queues) if it.message_group else unkeyed
+        )
 
     def _unkeyed(self, topic: Topic, queues: Sequence[Queue]) -> Queue:
         alive = self._directory.alive(queues) or queues
@@ -116,9 +120,9 @@ class Publisher:
         self._choices[topic.topic_id] = (choice, chosen, chosen.batches_cut + (1 if chosen.idle else 0))
         return to
 
-    def _put(self, topic: Topic, queue: Queue, messages: Sequence[Message]) -> asyncio.Future[int]:
+    def _put(self, topic: Topic, queue: Queue, messages: Sequence[Message], *, delayed: bool) -> asyncio.Future[int]:
         self._links.to(queue.enode)  # an enode that is known to be away is told at once
-        lane = self._lane(topic, queue)
+        lane = self._lane(topic, queue, delayed=delayed)
         future = lane.put(messages)
         if not lane.draining:
             lane.draining = True
@@ -131,8 +135,8 @@ class Publisher:
         finally:
             lane.draining = False
 
-    def _lane(self, topic: Topic, queue: Queue) -> PublishLane:
-        key = (topic.topic_id, queue)
+    def _lane(self, topic: Topic, queue: Queue, *, delayed: bool = False) -> PublishLane:
+        key = (topic.topic_id, queue, delayed)
         lane = self._lanes.get(key)
         if lane is None:
             self._drop_idle_lanes()
@@ -148,6 +152,22 @@ class Publisher:
             if key is None:
                 raise Unavailable(f"messages for {LANES_MAX} queues are on their way; retry", retry_after_ms=100)
             del self._lanes[key]
+
+
+def _sorted_out(messages: Sequence[Message], queue_of: Callable[[Message], Queue]) -> dict[Place, list[int]]:
+    placed: dict[Place, list[int]] = {}
+    for row, message in enumerate(messages):
+        placed.setdefault((queue_of(message), message.deliver_at_ms is not None), []).append(row)
+    return placed
+
+
+def _receipt(topic: Topic, queue: Queue, message: Message, offset: int) -> Receipt:
+    if message.deliver_at_ms is not None:
+        made = delayed_message_id(queue.enode, offset)
+        handle = recall_handle(queue, topic.topic_id, offset, message.deliver_at_ms)
+        return Receipt(message.message_id or made, queue, offset, handle)
+    made = message_id_text(topic.topic_id, queue.enode, queue.queue_id, offset)
+    return Receipt(message.message_id or made, queue, offset)
 
 
 def _check(messages: Sequence[Message]) -> None:

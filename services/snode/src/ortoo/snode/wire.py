@@ -90,6 +90,7 @@ def batch_of(batch: record_pb2.SealedBatch) -> SealedBatch:
         batch.body_inflated_bytes,
         batch.producer_id,
         batch.first_sequence,
+        batch.delayed,
     )
 
 
@@ -102,6 +103,7 @@ def batch_to(batch: SealedBatch) -> record_pb2.SealedBatch:
         body_inflated_bytes=batch.body_inflated_bytes,
         producer_id=batch.producer_id,
         first_sequence=batch.first_sequence,
+        delayed=batch.delayed,
     )
 
 
@@ -115,6 +117,7 @@ def message_of(message: record_pb2.Message) -> Message:
         properties=dict(message.properties),
         message_id=message.message_id or None,
         born_at_ms=message.born_at_ms or None,
+        deliver_at_ms=message.deliver_at_ms or None,
     )
 
 
@@ -128,4 +131,5 @@ def message_to(message: Message) -> record_pb2.Message:
         properties=dict(message.properties),
         message_id=message.message_id or "",
         born_at_ms=message.born_at_ms or 0,
+        deliver_at_ms=message.deliver_at_ms or 0,
     )

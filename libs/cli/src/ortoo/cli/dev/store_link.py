@@ -11,7 +11,16 @@ from ortoo.common.errors import Overloaded, Unavailable
 from ortoo.common.sealed_batch import SealedBatch
 from ortoo.enode.app import RunningEnode
 from ortoo.enode.store import FlushMode as StoreFlushMode
-from ortoo.snode.enode_link import Appended, EnodeLink, Fetched, FlushMode, MessagePlace, QueueRange, StoredBatch
+from ortoo.snode.enode_link import (
+    Appended,
+    DelayedEntry,
+    EnodeLink,
+    Fetched,
+    FlushMode,
+    MessagePlace,
+    QueueRange,
+    StoredBatch,
+)
 
 _MODE_OF = {
     FlushMode.DEFAULT: StoreFlushMode.DEFAULT,
@@ -61,6 +70,7 @@ class StoreLink:
         self.enode = enode.name
         self._store = enode.store
         self._topics = enode.topics
+        self._intake = enode.intake
         self._background = background
         self._bytes_max = in_flight_bytes_max
         self._bytes = 0
@@ -106,7 +116,7 @@ class StoreLink:
             batch.check()
             if self._topics.lacks(topic_id, queue_id):
                 await self._topics.arrival(topic_id, queue_id)
-            stored = await self._store.append(topic_id, queue_id, batch, flush_mode=_MODE_OF[flush_mode])
+            stored = await self._intake.append(topic_id, queue_id, batch, flush_mode=_MODE_OF[flush_mode])
             result = Appended(stored.first_offset, stored.stored_at_ms, _MODE_TO[stored.flush_mode])
         except Exception as error:
             if not answer.done():
@@ -147,6 +157,16 @@ class StoreLink:
         """What each queue of a topic holds."""
         await self._topics.arrival(topic_id)
         return [QueueRange(q.queue_id, q.begin_offset, q.end_offset) for q in self._store.describe_queues(topic_id)]
+
+    async def recall_delayed(self, topic_id: int, timer_id: int, deliver_at_ms: int) -> None:
+        """Forget a delayed message."""
+        await self._intake.delays.recall(topic_id, timer_id, deliver_at_ms)
+
+    async def list_delayed(self, topic_id: int, from_ms: int, limit: int) -> list[DelayedEntry]:
+        """The delayed messages of a topic, by time."""
+        await self._topics.arrival(topic_id)
+        listed = self._intake.delays.listed(topic_id, from_ms, limit)
+        return [DelayedEntry(one.timer_id, one.queue_id, one.deliver_at_ms) for one in listed]
 
     async def find_offset(self, topic_id: int, queue_id: int, stored_at_ms: int) -> int:
         """The first offset stored at or after a time."""

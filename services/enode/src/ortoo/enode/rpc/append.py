@@ -8,9 +8,10 @@ from ortoo.common.errors import Internal, OrtooError
 from ortoo.common.logs import get_logger
 from ortoo.common.sealed_batch import SealedBatch
 from ortoo.common.status import failure_of
+from ortoo.enode.deferred.intake import Intake
 from ortoo.enode.rpc.outbox import Outbox
 from ortoo.enode.rpc.queue_order import QueueOrder, Turn
-from ortoo.enode.store import FlushMode, Store
+from ortoo.enode.store import FlushMode
 from ortoo.enode.topic_copies import TopicCopies
 from ortoo.v1 import enode_pb2
 
@@ -33,9 +34,9 @@ class AppendStream:
 
     waits_at_stop = True
 
-    def __init__(self, store: Store, topics: TopicCopies) -> None:
+    def __init__(self, intake: Intake, topics: TopicCopies) -> None:
         self.outbox = Outbox[enode_pb2.AppendResponse](bytes_max=BYTES_IN_FLIGHT_MAX)
-        self._store = store
+        self._intake = intake
         self._topics = topics
         self._order = QueueOrder[enode_pb2.AppendResponse](self.outbox.put)
 
@@ -69,7 +70,7 @@ class AppendStream:
         if self._topics.lacks(topic_id, queue_id):
             await self._topics.arrival(topic_id, queue_id)
         mode = _MODE_OF.get(request.flush_mode, FlushMode.SYNC)
-        appended = await self._store.append(topic_id, queue_id, batch, flush_mode=mode)
+        appended = await self._intake.append(topic_id, queue_id, batch, flush_mode=mode)
         return enode_pb2.AppendResponse(
             request_id=request.request_id,
             first_offset=appended.first_offset,
@@ -87,4 +88,5 @@ def _batch_of(request: Any) -> SealedBatch:
         batch.body_inflated_bytes,
         batch.producer_id,
         batch.first_sequence,
+        batch.delayed,
     )

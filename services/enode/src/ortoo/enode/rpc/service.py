@@ -3,8 +3,10 @@
 from collections.abc import AsyncIterator
 
 from ortoo.common.grpc_errors import Context
+from ortoo.enode.deferred.intake import Intake
 from ortoo.enode.rpc.append import AppendStream
 from ortoo.enode.rpc.attach import AttachedSnodes, AttachStream
+from ortoo.enode.rpc.delayed import list_delayed, recall_delayed
 from ortoo.enode.rpc.describe import describe_queues, describe_store
 from ortoo.enode.rpc.fetch import FetchStream
 from ortoo.enode.rpc.find import find_messages
@@ -22,9 +24,10 @@ NAME = "ortoo.v1.EnodeService"
 class EnodeService(EnodeServiceServicer):
     """The storage of one enode, for snodes."""
 
-    def __init__(self, store: Store, topics: TopicCopies) -> None:
+    def __init__(self, store: Store, topics: TopicCopies, intake: Intake) -> None:
         self._store = store
         self._topics = topics
+        self._intake = intake
         self.attached = AttachedSnodes(store)
         self.streams: Streams
 
@@ -32,7 +35,7 @@ class EnodeService(EnodeServiceServicer):
         self, request_iterator: AsyncIterator[pb.AppendRequest], context: Context
     ) -> AsyncIterator[pb.AppendResponse]:
         """Store batches."""
-        stream = AppendStream(self._store, self._topics)
+        stream = AppendStream(self._intake, self._topics)
         async for answer in self.streams.run("append", stream, request_iterator):
             yield answer
 
@@ -68,6 +71,15 @@ class EnodeService(EnodeServiceServicer):
         """Where messages with a key or an id lie."""
         await self._topics.arrival(request.topic_id)
         return await find_messages(self._store, request)
+
+    async def RecallDelayed(self, request: pb.RecallDelayedRequest, context: Context) -> pb.RecallDelayedResponse:
+        """Forget a delayed message."""
+        return await recall_delayed(self._intake.delays, request)
+
+    async def ListDelayed(self, request: pb.ListDelayedRequest, context: Context) -> pb.ListDelayedResponse:
+        """The delayed messages of a topic."""
+        await self._topics.arrival(request.topic_id)
+        return list_delayed(self._intake.delays, request)
 
     async def DescribeStore(self, request: pb.DescribeStoreRequest, context: Context) -> pb.DescribeStoreResponse:
         """The store as a whole."""

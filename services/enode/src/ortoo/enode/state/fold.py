@@ -15,6 +15,8 @@ from ortoo.enode.state.dedup import Windows
 from ortoo.enode.state.locks import Locks
 from ortoo.enode.state.offsets import Offsets
 from ortoo.enode.state.pops import Pops
+from ortoo.enode.state.timer_changes import TimersSet
+from ortoo.enode.state.timers import Timers
 from ortoo.enode.state.topics import Topics
 
 
@@ -27,7 +29,7 @@ class Ends:
 
 
 class State:
-    """Topics, offsets, locks, producers' windows and queue ends, as of one position of the log.
+    """Topics, offsets, locks, producers' windows, timers and queue ends, as of one position of the log.
 
     `apply_*` are pure: no clock, no chance, no disk. Folding a stretch of the log again that is contained already
     leaves the same state when the stretch reaches to the end; checkpoints rely on it.
@@ -40,6 +42,7 @@ class State:
         self.locks = Locks()
         self.windows = Windows()
         self.pops = Pops()
+        self.timers = Timers()
         self.ends: dict[tuple[int, int], Ends] = {}
         self.skipped: dict[tuple[int, int], list[tuple[int, int]]] = {}
         self.floor = 0
@@ -70,6 +73,9 @@ class State:
         self.locks.apply(change)
         self.windows.apply(change)
         self.pops.apply(change, self.offsets)
+        self.timers.apply(change)
+        if isinstance(change, TimersSet) and change.producer_id:
+            self.windows.add((change.topic_id, change.queue_id, change.producer_id), deferred_batch(change))
         if isinstance(change, TopicGone):
             for key in [key for key in self.ends if key[0] == change.topic_id]:
                 del self.ends[key]
@@ -104,6 +110,7 @@ class State:
         yield from self.locks.checkpoint()
         yield from self.windows.checkpoint()
         yield from self.pops.checkpoint()
+        yield from self.timers.checkpoint()
         for key in list(self.ends):
             ends = self.ends.get(key)
             if ends is not None:
@@ -120,3 +127,8 @@ def window_batch(header: FrameHeader) -> WindowBatch:
     return WindowBatch(
         header.first_sequence, header.item_count, header.first_offset, header.stored_at_ms, header.payload_crc
     )
+
+
+def deferred_batch(change: TimersSet) -> WindowBatch:
+    """What a producer's window remembers of a batch that waits: its place instead of an offset."""
+    return WindowBatch(change.first_sequence, change.count, change.first_place, change.stored_at_ms, change.payload_crc)

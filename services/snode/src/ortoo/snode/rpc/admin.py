@@ -6,6 +6,7 @@ from typing import Any
 import grpc
 
 from ortoo.common.status import rpc_errors
+from ortoo.snode.delayed import Delayed
 from ortoo.snode.directory import Directory
 from ortoo.snode.lag import Lag
 from ortoo.snode.message_filter import compile_filter
@@ -32,6 +33,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         reading: Reading,
         search: MessageSearch,
         lag: Lag,
+        delayed: Delayed,
         long_calls: LongCalls,
     ) -> None:
         self._directory = directory
@@ -40,6 +42,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         self._reading = reading
         self._search = search
         self._lag = lag
+        self._delayed = delayed
         self._long_calls = long_calls
 
     async def CreateTopic(
@@ -150,6 +153,23 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
                 for item in queues
             ],
             lag_messages=sum(item.messages for item in queues),
+        )
+
+    async def ListDelayedMessages(
+        self, request: admin_pb2.ListDelayedMessagesRequest, context: Context
+    ) -> admin_pb2.ListDelayedMessagesResponse:
+        """The delayed messages of a topic, by time."""
+        listed = await self._delayed.listed(request.topic, request.from_ms, request.limit)
+        return admin_pb2.ListDelayedMessagesResponse(
+            messages=[
+                admin_pb2.DelayedMessage(
+                    message_id=one.message_id,
+                    recall_handle=one.recall_handle,
+                    queue=queue_to(one.queue),
+                    deliver_at_ms=one.deliver_at_ms,
+                )
+                for one in listed
+            ]
         )
 
     async def DescribeCluster(

@@ -9,6 +9,7 @@ import grpc
 from ortoo.common.background import Background
 from ortoo.common.errors import OrtooError, Unavailable
 from ortoo.common.status import failure_of
+from ortoo.snode.delayed import Delayed
 from ortoo.snode.directory import Directory
 from ortoo.snode.directory_watch import DirectoryWatch
 from ortoo.snode.enode_link import FlushMode
@@ -32,12 +33,14 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
         watch: DirectoryWatch,
         links: EnodeLinks,
         publisher: Publisher,
+        delayed: Delayed,
         background: Background,
     ) -> None:
         self._directory = directory
         self._watch = watch
         self._links = links
         self._publisher = publisher
+        self._delayed = delayed
         self._background = background
         self._streams: dict[ProduceStream, asyncio.Task[Any]] = {}
 
@@ -53,7 +56,9 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
         receipts = await self._publisher.publish(request.topic, list(map(message_of, request.messages)), queue)
         return producer_pb2.PublishResponse(
             receipts=[
-                producer_pb2.Receipt(message_id=r.message_id, queue=queue_to(r.queue), offset=r.offset)
+                producer_pb2.Receipt(
+                    message_id=r.message_id, queue=queue_to(r.queue), offset=r.offset, recall_handle=r.recall_handle
+                )
                 for r in receipts
             ]
         )
@@ -72,6 +77,12 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
         finally:
             del self._streams[stream]
             reading.cancel()
+
+    async def RecallMessage(
+        self, request: producer_pb2.RecallMessageRequest, context: Context
+    ) -> producer_pb2.RecallMessageResponse:
+        """Forget a delayed message."""
+        return producer_pb2.RecallMessageResponse(message_id=await self._delayed.recall(request.recall_handle))
 
     async def QueryRoute(
         self, request: producer_pb2.QueryRouteRequest, context: Context

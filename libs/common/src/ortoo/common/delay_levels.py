@@ -1,0 +1,18 @@
+"""RocketMQ's eighteen delay levels, for programs that speak in levels; everything else says a time."""
+
+from typing import Final
+
+from ortoo.common.errors import Invalid
+
+DELAY_LEVELS_MS: Final = tuple(
+    1000 * seconds
+    for seconds in (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
+)
+"""How long each level waits; level 1 is the first."""
+
+
+def delay_ms_of_level(level: int, field: str = "delay_level") -> int:
+    """How long a level waits; 0 not at all, one beyond the last as long as it. Errors: Invalid if negative."""
+    if level < 0:
+        raise Invalid(f"{level}; delay levels are 1 to {len(DELAY_LEVELS_MS)}, 0 = at once", field=field)
+    return DELAY_LEVELS_MS[min(level, len(DELAY_LEVELS_MS)) - 1] if level else 0

@@ -1,0 +1,304 @@
+"""Delayed messages: stored aside, brought into memory before their time, and appended to their queue when it comes.
+
+A delivery and the end of its timer are one frame of the log, so a crash can neither lose a message nor deliver it
+twice. Times are those of the wall clock: when it is set forward, what has become due is delivered at once; when it is
+set back, what is not due yet waits.
+"""
+
+import asyncio
+import contextlib
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ortoo.common import record_reader
+from ortoo.common.background import Background
+from ortoo.common.batch_builder import BatchBuilder
+from ortoo.common.clock import Clock
+from ortoo.common.errors import Conflict, Invalid, NotFound, OrtooError, Overloaded, Unavailable
+from ortoo.common.logs import get_logger
+from ortoo.common.message import Message
+from ortoo.common.message_id import message_id_text
+from ortoo.common.record_columns import NUMBERS
+from ortoo.common.record_wire import read_fields
+from ortoo.common.sealed_batch import SealedBatch
+from ortoo.common.system_topics import DELAYED_TOPIC_ID
+from ortoo.enode.answers import Appended
+from ortoo.enode.deferral import Deferral
+from ortoo.enode.deferred.waiting_messages import read_waiting
+from ortoo.enode.state.changes import Change
+from ortoo.enode.state.timer_bucket import Hold, Rows
+from ortoo.enode.state.timer_changes import TimerEnd, TimersDone, TimersSet
+from ortoo.enode.store import FlushMode, Store
+
+DELAY_MAX_MS = 366 * 86_400_000
+"""How far ahead a message may be delayed."""
+TIMERS_MAX = 10_000_000
+"""How many delayed messages an enode keeps."""
+AHEAD_MS = 2_000
+"""How long before their time messages are brought into memory."""
+STAGED_MAX = 32_768
+STAGED_BYTES_MAX = 16 << 20
+TAKEN_AT_ONCE = 4_096
+DELIVERED_AT_ONCE = 2_048
+UNDER_WAY_MAX = 16_384
+"""How many messages may be on their way to their queues."""
+TICK_S = 0.01
+"""Due messages are gathered for so long, so that they share frames."""
+LOOK_S = 0.1
+"""How often the wall clock is looked at while a message is due soon."""
+TROUBLE_S = 0.2
+_PATH = "batch.records.deliver_at_ms"
+_log = get_logger("delays")
+
+
+@dataclass(frozen=True, slots=True)
+class DelayedMessage:
+    """One delayed message, as it is listed."""
+
+    timer_id: int
+    topic_id: int
+    queue_id: int
+    deliver_at_ms: int
+
+
+Staged = tuple[int, int, int, Message]
+"""(deliver at ms, timer id, destination, message), the earliest first in a heap."""
+
+
+class Delays:
+    """The delayed messages of one enode."""
+
+    def __init__(self, store: Store, background: Background, *, clock: Clock) -> None:
+        """Deliver into `store`; `run` is to be spawned."""
+        self._store = store
+        self._timers = store.timers
+        self._background = background
+        self._clock = clock
+        self._heap: list[Staged] = []
+        self._staged_bytes = 0
+        self._under_way = 0
+        self._nap: asyncio.Task[None] | None = None
+        self._nap_until_ms = 0
+        self._in_trouble = False
+        self.delivered = 0
+        """How many messages were delivered."""
+
+    async def append(
+        self, topic_id: int, queue_id: int, batch: SealedBatch, flush_mode: FlushMode = FlushMode.DEFAULT
+    ) -> Appended:
+        """Store a batch whose messages all have a time; the answer's offset is the first one's timer id.
+
+        Errors: as `Store.append`; Invalid (field batch.records.deliver_at_ms) for a time that is too far away.
+        """
+        times = deliver_at_column(batch)
+        column = np.frombuffer(times, "<i8")
+        first_ms, last_ms = int(column.min()), int(column.max())
+        if first_ms < 0 or last_ms > self._clock.now_ms() + DELAY_MAX_MS:
+            raise Invalid(
+                f"{last_ms if first_ms >= 0 else first_ms} is no time within the next {DELAY_MAX_MS // 86_400_000} "
+                "days; give milliseconds since 1970-01-01 UTC",
+                field=_PATH,
+            )
+        if self._timers.live + batch.count > TIMERS_MAX:
+            raise Overloaded(f"{self._timers.live} messages are delayed on this enode already", retry_after_ms=1_000)
+
+        def changes(first_place: int, stored_at_ms: int) -> tuple[Change, ...]:
+            return (
+                TimersSet(
+                    topic_id, queue_id, first_place, batch.producer_id, batch.first_sequence, stored_at_ms,
+                    batch.records_crc32c, times,
+                ),
+            )  # fmt: skip
+
+        deferral = Deferral(DELAYED_TOPIC_ID, changes, first_ms, last_ms)
+        appended = await self._store.append(topic_id, queue_id, batch, flush_mode=flush_mode, deferral=deferral)
+        self._wake(first_ms)
+        return appended
+
+    async def recall(self, topic_id: int, timer_id: int, deliver_at_ms: int) -> None:
+        """Forget a delayed message; when this returns it will never be delivered.
+
+        Errors: NotFound when it was delivered or recalled before, or never was; Conflict while it is being delivered.
+        """
+        times, ids = np.array([deliver_at_ms], "<i8"), np.array([timer_id], "<i8")
+        self._timers.advance(self._clock.now_ms())
+        before = int(self._timers.holds(times, ids)[0])
+        if before == Hold.FIRING:
+            raise Conflict("the message is being delivered right now", field="recall_handle")
+        if before == Hold.MOVING:
+            raise Unavailable("the message is being stored elsewhere right now; retry", retry_after_ms=100)
+        if before not in (Hold.FREE, Hold.STAGED, Hold.UNREADABLE):
+            raise NotFound("no such message waits: it was delivered or recalled", field="recall_handle")
+        self._timers.hold(times, ids, Hold.RECALLING)
+        try:
+            await self._store.change(TimersDone(TimerEnd.RECALLED, times.tobytes(), ids.tobytes()))
+        except OrtooError:
+            self._timers.hold(times, ids, Hold(before))
+            raise
+
+    def listed(self, topic_id: int, from_ms: int, limit: int) -> list[DelayedMessage]:
+        """The delayed messages of a topic from a time on, by time."""
+        rows = self._timers.listed(topic_id, from_ms, limit)
+        return [DelayedMessage(timer_id, topic_id, queue_id, at_ms) for at_ms, timer_id, _, queue_id in rows]
+
+    async def run(self) -> None:
+        """Deliver what is due, for ever."""
+        while True:
+            now_ms = self._clock.now_ms()
+            self._timers.advance(now_ms)
+            try:
+                await self._stage(now_ms)
+                self._deliver(self._clock.now_ms())
+            except OrtooError as error:
+                _log.warning("delayed messages cannot be delivered now; trying on", reason=str(error))
+                self._in_trouble = True
+            except Exception:
+                _log.exception("delivering delayed messages met a defect")
+                self._in_trouble = True
+            await self._pause()
+
+    async def _pause(self) -> None:
+        """Sleep until something is due, the clock is to be looked at, or an earlier message comes."""
+        if self._in_trouble:
+            self._in_trouble = False
+            await self._clock.sleep(TROUBLE_S)
+            return
+        now_ms = self._clock.now_ms()
+        next_ms = min(self._heap[0][0] if self._heap else now_ms + 3_600_000, self._timers.next_near_ms())
+        limit_s = LOOK_S if self._heap or self._timers.live else 1.0
+        wait_s = min(max((next_ms - now_ms) / 1000, TICK_S), limit_s)
+        self._nap_until_ms = now_ms + int(wait_s * 1000)
+        self._nap = self._background.spawn("nap", self._clock.sleep(wait_s))
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.shield(self._nap)
+        self._nap = None
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise asyncio.CancelledError
+
+    def _wake(self, due_ms: int) -> None:
+        if self._nap is not None and due_ms < self._nap_until_ms:
+            self._nap.cancel()
+
+    # bringing messages into memory
+
+    async def _stage(self, now_ms: int) -> None:
+        """Read the messages that are due soon; when memory is full of later ones, at least those due now."""
+        while True:
+            room = STAGED_MAX - len(self._heap)
+            if room > 0 and self._staged_bytes < STAGED_BYTES_MAX:
+                rows = self._timers.take(now_ms + AHEAD_MS, min(room, TAKEN_AT_ONCE))
+            elif not self._heap or self._heap[0][0] > now_ms:
+                rows = self._timers.take(now_ms, 256)
+            else:
+                return
+            if not len(rows):
+                return
+            await self._read(rows[np.argsort(rows["place"], kind="stable")])
+            if self._heap and self._heap[0][0] <= self._clock.now_ms():
+                return
+
+    async def _read(self, rows: Rows) -> None:
+        done = 0
+        try:
+            async for start, end, messages in read_waiting(self._store, DELAYED_TOPIC_ID, rows["place"].tolist()):
+                done = end
+                if messages is None:
+                    self._note(rows[start:end], Hold.UNREADABLE)
+                else:
+                    self._take_in(rows[start:end], messages)
+        finally:
+            self._note(rows[done:], Hold.FREE)
+
+    def _take_in(self, rows: Rows, messages: Sequence[Message]) -> None:
+        columns = (rows[name].tolist() for name in ("deliver_at_ms", "timer_id", "destination"))
+        for deliver_at_ms, timer_id, destination, message in zip(*columns, messages, strict=True):
+            if message.message_id is None:
+                made = message_id_text(DELAYED_TOPIC_ID, self._store.enode, 0, timer_id)
+                rare = message.rare._replace(message_id=made)
+                message = Message.of(message.body, message.tag, message.keys, rare)
+            heapq.heappush(self._heap, (deliver_at_ms, timer_id, destination, message))
+            self._staged_bytes += len(message.body)
+
+    # delivering
+
+    def _deliver(self, now_ms: int) -> None:
+        """Send everything on its way that is due, as far as there is room."""
+        heap = self._heap
+        while heap and heap[0][0] <= now_ms and self._under_way < UNDER_WAY_MAX:
+            due: list[Staged] = []
+            while heap and heap[0][0] <= now_ms and len(due) < DELIVERED_AT_ONCE:
+                due.append(heapq.heappop(heap))
+            self._staged_bytes -= sum(len(one[3].body) for one in due)
+            times, ids = _columns(due)
+            holds = self._timers.holds(times, ids)
+            self._timers.hold(times[holds == Hold.STAGED], ids[holds == Hold.STAGED], Hold.FIRING)
+            by_destination: dict[int, list[Staged]] = {}
+            for one, hold in zip(due, holds.tolist(), strict=True):
+                if hold == Hold.STAGED:
+                    by_destination.setdefault(one[2], []).append(one)
+            for destination, several in by_destination.items():
+                self._under_way += len(several)
+                self._background.spawn("deliver", self._deliver_to(destination, several))
+
+    async def _deliver_to(self, number: int, several: Sequence[Staged]) -> None:
+        """Append due messages to one queue."""
+        left = list(several)
+        try:
+            while left:
+                builder = BatchBuilder()
+                count = 0
+                while count < len(left) and builder.add(left[count][3]):
+                    count += 1
+                part, left = left[:count], left[count:]
+                if not await self._append(number, builder, part):
+                    left = [*part, *left]
+                    break
+        finally:
+            self._under_way -= len(several)
+            self._restage(left)
+
+    async def _append(self, number: int, builder: BatchBuilder, part: Sequence[Staged]) -> bool:
+        times, ids = _columns(part)
+        destination = self._timers.destination_of(number)
+        topic = self._store.topic(destination[0]) if destination is not None else None
+        try:
+            if destination is None or topic is None:
+                _log.warning("delayed messages go with their topic", messages=len(part))
+                await self._store.change(TimersDone(TimerEnd.LOST, times.tobytes(), ids.tobytes()))
+                return True
+            batch = builder.seal(now_ms=self._clock.now_ms())
+            done = TimersDone(TimerEnd.DELIVERED, times.tobytes(), ids.tobytes())
+            await self._store.append(topic.topic_id, destination[1] % topic.queue_count, batch, consumes=(done,))
+            self.delivered += len(part)
+        except OrtooError as error:
+            _log.warning("delayed messages are not delivered yet; trying on", messages=len(part), reason=str(error))
+            self._in_trouble = True
+            return False
+        return True
+
+    def _restage(self, left: Sequence[Staged]) -> None:
+        """What could not be delivered is tried again: from the disk, for memory may be short."""
+        if left:
+            times, ids = _columns(left)
+            self._timers.hold(times, ids, Hold.FREE)
+
+    def _note(self, rows: Rows, hold: Hold) -> None:
+        if len(rows):
+            self._timers.hold(rows["deliver_at_ms"].astype("<i8"), rows["timer_id"].astype("<i8"), hold)
+
+
+def deliver_at_column(batch: SealedBatch) -> bytes:
+    """When each message is due, int64 each. Errors: Invalid when the batch has no such column."""
+    fields = read_fields(memoryview(batch.records), "batch.records")
+    column = record_reader.buffer(fields, NUMBERS["deliver_at_ms"], _PATH)
+    record_reader.check_size(column, batch.count, 8, _PATH)
+    return bytes(column)
+
+
+def _columns(several: Sequence[Staged]) -> Any:
+    return np.array([one[0] for one in several], "<i8"), np.array([one[1] for one in several], "<i8")

@@ -1,0 +1,22 @@
+"""Where batches come in: each goes where its sort belongs."""
+
+from ortoo.common.sealed_batch import SealedBatch
+from ortoo.enode.answers import Appended
+from ortoo.enode.deferred.delays import Delays
+from ortoo.enode.store import FlushMode, Store
+
+
+class Intake:
+    """The batches that producers send."""
+
+    def __init__(self, store: Store, delays: Delays) -> None:
+        self.delays = delays
+        self._store = store
+
+    async def append(
+        self, topic_id: int, queue_id: int, batch: SealedBatch, *, flush_mode: FlushMode = FlushMode.DEFAULT
+    ) -> Appended:
+        """Store a batch, to be seen at once or at its messages' times. Errors: as `Store.append`."""
+        if batch.delayed:
+            return await self.delays.append(topic_id, queue_id, batch, flush_mode)
+        return await self._store.append(topic_id, queue_id, batch, flush_mode=flush_mode)

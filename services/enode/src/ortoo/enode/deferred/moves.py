@@ -1,0 +1,95 @@
+"""Storing delayed messages again before the segment that holds them is deleted. They keep their ids."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ortoo.common.batch_builder import BatchBuilder
+from ortoo.common.clock import Clock
+from ortoo.common.errors import NotFound
+from ortoo.common.logs import get_logger
+from ortoo.common.message import Message
+from ortoo.common.system_topics import DELAYED_TOPIC_ID
+from ortoo.enode.deferral import Deferral
+from ortoo.enode.deferred.waiting_messages import read_waiting
+from ortoo.enode.state.changes import Change
+from ortoo.enode.state.timer_bucket import Hold, Int64s, Rows
+from ortoo.enode.state.timer_changes import TimerEnd, TimersDone, TimersSet
+from ortoo.enode.state.timers import Destination
+from ortoo.enode.store import Store
+
+MOVED_AT_ONCE = 1_024
+_log = get_logger("delays")
+
+
+class TimerMoves:
+    """Keeps delayed messages when their segment goes."""
+
+    def __init__(self, store: Store, *, clock: Clock) -> None:
+        self._store = store
+        self._timers = store.timers
+        self._clock = clock
+
+    async def rescue(self, end_place: int) -> bool:
+        """Store every delayed message again that lies below a place; False when some are just being delivered.
+
+        Errors: Overloaded, Unavailable; then nothing may be deleted.
+        """
+        rows = self._timers.in_places(0, end_place)
+        if (~np.isin(rows["hold"], (Hold.FREE, Hold.UNREADABLE))).any():
+            return False
+        lost = rows[rows["hold"] == Hold.UNREADABLE]
+        if len(lost):
+            _log.error("delayed messages are lost: their bytes are damaged and their segment goes", messages=len(lost))
+            await self._store.change(self._timers.done_change(lost, TimerEnd.LOST))
+        rows = rows[rows["hold"] == Hold.FREE]
+        for start in range(0, len(rows), MOVED_AT_ONCE):
+            await self._move(rows[start : start + MOVED_AT_ONCE])
+        if len(rows):
+            _log.info("delayed messages are stored again before their segment goes", messages=len(rows))
+        return True
+
+    async def _move(self, rows: Rows) -> None:
+        times, ids = rows["deliver_at_ms"].astype("<i8"), rows["timer_id"].astype("<i8")
+        self._timers.hold(times, ids, Hold.MOVING)
+        try:
+            by_queue: dict[int, list[tuple[int, Message]]] = {}
+            async for start, end, messages in read_waiting(self._store, DELAYED_TOPIC_ID, rows["place"].tolist()):
+                if messages is None:
+                    await self._lose(times[start:end], ids[start:end])
+                    continue
+                for at, message in enumerate(messages, start):
+                    by_queue.setdefault(int(rows["destination"][at]), []).append((at, message))
+            for destination, several in by_queue.items():
+                await self._store_again(destination, several, times, ids)
+        finally:
+            self._timers.hold(times, ids, Hold.FREE)
+
+    async def _store_again(
+        self, number: int, several: Sequence[tuple[int, Message]], times: Int64s, ids: Int64s
+    ) -> None:
+        destination = self._timers.destination_of(number)
+        while several:
+            builder, count = BatchBuilder(), 0
+            while count < len(several) and builder.add(several[count][1]):
+                count += 1
+            rows, several = [at for at, _ in several[:count]], several[count:]
+            part_ids, part_times = ids[rows], times[rows]
+            if destination is None:
+                await self._lose(part_times, part_ids)
+                continue
+            batch = builder.seal(now_ms=self._clock.now_ms())
+            try:
+                await self._store.append(*destination, batch, deferral=_deferral(destination, part_times, part_ids))
+            except NotFound:
+                await self._lose(part_times, part_ids)
+
+    async def _lose(self, times: Int64s, ids: Int64s) -> None:
+        await self._store.change(TimersDone(TimerEnd.LOST, times.tobytes(), ids.tobytes()))
+
+
+def _deferral(destination: Destination, times: Int64s, ids: Int64s) -> Deferral:
+    def changes(first_place: int, stored_at_ms: int) -> tuple[Change, ...]:
+        return (TimersSet(*destination, first_place, 0, 0, stored_at_ms, 0, times.tobytes(), ids.tobytes()),)
+
+    return Deferral(DELAYED_TOPIC_ID, changes, int(times.min()), int(times.max()))

@@ -1,0 +1,39 @@
+"""The bytes of the changes that delayed messages make are those of docs/formats/log.md, for ever."""
+
+import struct
+
+import pytest
+
+from ortoo.enode.state.changes import Change, decode_changes, encode_changes
+from ortoo.enode.state.timer_changes import TimerRows, TimersDone, TimersSet
+
+TIMES = struct.pack("<2q", 1_700_000_000_000, 1_731_536_000_000)
+IDS = struct.pack("<2q", 3, 9)
+
+GOLDEN: list[tuple[Change, str]] = [
+    (
+        TimersSet(0x11, 3, 7, 8, 9, 1_699_999_999_999, 0xABCD, TIMES),
+        "4045000000110000000000000003000000070000000000000008000000000000000900000000000000ff67e5cf8b010000cd"
+        "ab000002000000000068e5cf8b0100000094962793010000",
+    ),
+    (
+        TimersSet(0x11, 3, 7, 0, 0, 1_699_999_999_999, 0, TIMES, IDS),
+        "4055000000110000000000000003000000070000000000000000000000000000000000000000000000ff67e5cf8b01000000"
+        "00000002000000010068e5cf8b010000009496279301000003000000000000000900000000000000",
+    ),
+    (
+        TimerRows(struct.pack("<QIqqq", 0x11, 3, 5, 7, 1_700_000_000_000)),
+        "412800000001000000110000000000000003000000050000000000000007000000000000000068e5cf8b010000",
+    ),
+    (
+        TimersDone(1, TIMES, IDS),
+        "422500000001020000000068e5cf8b010000009496279301000003000000000000000900000000000000",
+    ),
+]
+
+
+@pytest.mark.parametrize(("change", "expected"), GOLDEN)
+def test_the_bytes_of_a_change_stay_what_they_are(change: Change, expected: str) -> None:
+    """Written today as on the first day, and read back to the same."""
+    assert change.encoded().hex() == expected
+    assert list(decode_changes(encode_changes([change.encoded()]))) == [change]
