@@ -25,7 +25,6 @@ class PushClient:
         self._credit = (messages, size_bytes)
         self._open = consumer_pb2.OpenSession(
             group=group,
-            client_id="c",
             subscriptions=[consumer_pb2.Subscription(topic=topic, tag_expression=tags)],
             start_from=consumer_pb2.START_FROM_FIRST if from_first else consumer_pb2.START_FROM_LAST,
         )

@@ -6,6 +6,8 @@ import pytest
 
 from ortoo.common.errors import AlreadyExists, Invalid, NotFound, Overloaded
 from ortoo.namesrv.groups import GROUPS_MAX, Group, completed, found, put
+from ortoo.namesrv.rpc.wire import group_of
+from ortoo.v1 import topic_pb2
 
 WISH = Group("g", 0, True, 0, 0, 0)
 
@@ -17,14 +19,16 @@ def stored(wish: Group = WISH, existing: Group | None = None, *, create_only: bo
 
 def test_defaults_are_those_of_the_slow_consumer_rule() -> None:
     """1,024 messages and 10 s, unless said otherwise."""
-    assert stored() == Group("g", 3, True, 1024, 10_000, 7)
+    assert stored() == Group("g", 3, True, 1024, 0, 7, unacknowledged_bytes_max=64 << 20, attempts_max=16)
+    assert group_of(topic_pb2.Group(name="g")).slow_consumer_grace_ms == 10_000
+    assert group_of(topic_pb2.Group(name="g", slow_consumer_grace_ms=0)).slow_consumer_grace_ms == 0
 
 
 def test_change_keeps_the_time_of_creation_and_takes_a_version() -> None:
     """Only what changed is new; the same wish again changes nothing."""
     group = dataclasses.replace(stored(), version=1, created_at_ms=2)
     changed = stored(dataclasses.replace(WISH, consume_enabled=False), group)
-    assert changed == Group("g", 3, False, 1024, 10_000, 2)
+    assert changed == dataclasses.replace(group, version=3, consume_enabled=False)
     assert stored(WISH, group) is group
 
 

@@ -2,10 +2,11 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ortoo.common.errors import NotFound, OrtooError, OutOfRange, Unavailable
 from ortoo.common.sealed_batch import SealedBatch
+from ortoo.enode.state.lock_table import Granted, LockTable, Wish
 from ortoo.snode.directory import Directory
 from ortoo.snode.enode_link import (
     Appended,
@@ -13,7 +14,11 @@ from ortoo.snode.enode_link import (
     EnodeLink,
     Fetched,
     FlushMode,
+    LockAnswer,
+    LockKey,
+    LockWish,
     MessagePlace,
+    OffsetRow,
     QueueRange,
     StoredBatch,
 )
@@ -43,6 +48,7 @@ class FakeEnode:
         self.gate.set()
         self.arrived = asyncio.Event()
         """Set when an append or a commit has come."""
+        self.locks = LockTable((), 0.0)
         self._dedup: dict[tuple[int, int, int], Appended] = {}
         self._stored = asyncio.Event()
         self._tasks: set[asyncio.Task[Appended]] = set()
@@ -95,10 +101,20 @@ class FakeEnode:
         return sum(stored.batch.count for stored in self.queues[queue_id])
 
     async def fetch(
-        self, topic_id: int, queue_id: int, from_offset: int, *, bytes_max: int = 0, wait_ms: int = 0
+        self,
+        topic_id: int,
+        queue_id: int,
+        from_offset: int,
+        *,
+        bytes_max: int = 0,
+        wait_ms: int = 0,
+        group: str = "",
+        generation: int = 0,
     ) -> Fetched:
         """One batch at a time; waits for ever at the end."""
         while True:
+            if generation:
+                self.locks.check((topic_id, group, queue_id), generation)
             end = self.end(queue_id)
             if from_offset > end:
                 raise OutOfRange(begin_offset=0, end_offset=end)
@@ -117,6 +133,46 @@ class FakeEnode:
         if self.commit_refusals:
             raise self.commit_refusals.popleft()
         self.offsets.update({(group, queue_id): offset for queue_id, offset in offsets.items()})
+
+    async def commit_rows(
+        self, topic_id: int, group: str, rows: Sequence[OffsetRow], *, reset: bool = False
+    ) -> list[int]:
+        """Store offsets, as the test says."""
+        if reset:
+            for queue_id, _, _ in rows:
+                self.locks.fence((topic_id, group, queue_id), 0)
+            stored, self._stored = self._stored, asyncio.Event()
+            stored.set()
+        fenced = [q for q, _, g in rows if 0 < g < self.locks.generation((topic_id, group, q))]
+        await self.commit_offsets(topic_id, group, {q: offset for q, offset, _ in rows if q not in fenced})
+        return fenced
+
+    async def offset_groups(self, topic_id: int) -> list[str]:
+        """All groups."""
+        return sorted({group for group, _ in self.offsets})
+
+    async def take_locks(self, incarnation: str, wishes: Sequence[LockWish]) -> list[LockAnswer]:
+        """Decide as an enode does, while no time passes."""
+        answers = []
+        for one in wishes:
+            key = (one.topic_id, one.group, one.queue_id)
+            wish = Wish(key, one.owner, one.session_id, "", one.resume)
+            answer = self.locks.take(wish, 0.0, generation_above=0)
+            if isinstance(answer, Granted):
+                answers.append(LockAnswer(answer.generation))
+            else:
+                answers.append(LockAnswer(0, answer.owner, 60_000))
+        return answers
+
+    async def release_locks(self, wishes: Sequence[LockWish]) -> list[bool]:
+        """Free locks."""
+        return [
+            self.locks.release((one.topic_id, one.group, one.queue_id), one.session_id) is not None for one in wishes
+        ]
+
+    async def attach(self, snode: str, incarnation: str, freed: Callable[[Sequence[LockKey]], None]) -> None:
+        """Stay for ever."""
+        await asyncio.Event().wait()
 
     async def query_offsets(self, topic_id: int, group: str, queue_ids: Iterable[int] = ()) -> dict[int, int]:
         """Stored offsets."""

@@ -14,7 +14,9 @@ from tests.unit.snode.fake_enode import FakeEnode
 A, B = Queue("t", "e", 0), Queue("t", "e", 1)
 
 
-def lane_to(enode: FakeEnode, durable: list[tuple[Queue, int, int]]) -> AckLane:
+def lane_to(
+    enode: FakeEnode, durable: list[tuple[Queue, int, int]], fenced: list[tuple[Queue, int]] | None = None
+) -> AckLane:
     """A lane of group g."""
     return AckLane(
         "e",
@@ -22,6 +24,7 @@ def lane_to(enode: FakeEnode, durable: list[tuple[Queue, int, int]]) -> AckLane:
         "g",
         Offsets(enode.links()),
         lambda *what: durable.append(what),
+        lambda queue, generation: fenced.append((queue, generation)) if fenced is not None else None,
         clock=SystemClock(),
         randomness=Randomness(1),
     )
@@ -71,15 +74,18 @@ async def test_a_fenced_commit_is_dropped() -> None:
     assert enode.offsets == {}
 
 
-async def test_older_assignments_are_committed_first() -> None:
-    """Offsets of two generations go in two commits, in order."""
+async def test_a_queue_that_is_fenced_alone_is_told_with_its_generation() -> None:
+    """Of queues committed together only the fenced one is refused; who asked hears under which generation."""
     enode = FakeEnode()
     durable: list[tuple[Queue, int, int]] = []
-    lane = lane_to(enode, durable)
-    lane.put(A, 1, 6)
-    lane.put(B, 2, 5)
+    fenced: list[tuple[Queue, int]] = []
+    lane = lane_to(enode, durable, fenced)
+    enode.locks.fence((77, "g", 0), 8)
+    lane.put(A, 1, 6, 3)
+    lane.put(B, 2, 5, 3)
     await lane.drain()
-    assert enode.commits == [{1: 2}, {0: 1}]
+    assert durable == [(B, 2, 5)]
+    assert fenced == [(A, 3)]
 
 
 async def test_settled_waits_for_the_queue_alone() -> None:

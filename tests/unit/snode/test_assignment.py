@@ -1,10 +1,13 @@
 """Shares of queues."""
 
-import pytest
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ortoo.snode.assignment import assign, averagely
+from ortoo.common.allocation import AllocationStrategy
+from ortoo.snode.assignment import assign
+from ortoo.snode.members import Member, Subscription
 from ortoo.snode.routes import Queue
 
 
@@ -13,27 +16,12 @@ def queues(count: int, topic: str = "t") -> list[Queue]:
     return [Queue(topic, "e", number) for number in range(count)]
 
 
-@pytest.mark.parametrize(
-    ("count", "members", "shares"),
-    [
-        (8, 3, [[0, 1, 2], [3, 4, 5], [6, 7]]),
-        (7, 5, [[0, 1], [2, 3], [4], [5], [6]]),
-        (6, 3, [[0, 1], [2, 3], [4, 5]]),
-        (4, 6, [[0], [1], [2], [3], [], []]),
-        (0, 2, [[], []]),
-    ],
-)
-def test_averagely_gives_blocks_and_the_first_get_the_remainder(
-    count: int, members: int, shares: list[list[int]]
-) -> None:
-    """The known vectors of RocketMQ's default strategy (E-120, E-121)."""
-    names = [f"m{number}" for number in range(members)]
-    assert [[q.queue_id for q in averagely(queues(count), names, name)] for name in names] == shares
-
-
-def test_a_stranger_gets_nothing() -> None:
-    """Who is not in the list has no share."""
-    assert averagely(queues(4), ["a"], "b") == ()
+def wanting(wanted: dict[str, set[str]], **how: Any) -> dict[str, Member]:
+    """Members by client id."""
+    return {
+        name: Member(name, name, subscriptions=tuple(map(Subscription, sorted(topics))), **how)
+        for name, topics in wanted.items()
+    }
 
 
 @given(
@@ -44,7 +32,7 @@ def test_a_stranger_gets_nothing() -> None:
 )
 def test_every_queue_has_exactly_one_owner(wanted: dict[str, set[str]], counts: dict[str, int]) -> None:
     """Whatever the members want, each queue of a wanted topic is given once, to one who wants it (E-125)."""
-    given_to = assign(wanted, {topic: queues(count, topic) for topic, count in counts.items()})
+    given_to = assign(wanting(wanted), {topic: queues(count, topic) for topic, count in counts.items()})
     owned = [queue for share in given_to.values() for queue in share]
     assert len(owned) == len(set(owned))
     topics = {topic for topics in wanted.values() for topic in topics}
@@ -54,7 +42,30 @@ def test_every_queue_has_exactly_one_owner(wanted: dict[str, set[str]], counts: 
 
 def test_the_order_of_inputs_does_not_matter() -> None:
     """Two snodes that hear of members and queues in another order share out alike."""
-    wanted = {"b": {"t"}, "a": {"t"}, "c": {"t"}}
+    wanted = wanting({"b": {"t"}, "a": {"t"}, "c": {"t"}})
     forward = assign(wanted, {"t": queues(7)})
     backward = assign(dict(reversed(wanted.items())), {"t": queues(7)[::-1]})
     assert forward == backward
+
+
+def test_who_does_not_receive_gets_nothing_and_broadcast_members_get_all() -> None:
+    """Registered members without an open push session take no part; a broadcast member leaves the others' shares."""
+    members = {
+        **wanting({"a": {"t"}, "b": {"t"}}),
+        **wanting({"c": {"t"}}, active=False),
+        **wanting({"d": {"t"}}, broadcast=True),
+    }
+    given_to = assign(members, {"t": queues(4)})
+    assert {name: [q.queue_id for q in share] for name, share in given_to.items()} == {
+        "a": [0, 1],
+        "b": [2, 3],
+        "d": [0, 1, 2, 3],
+    }
+
+
+def test_the_first_members_strategy_counts_and_config_takes_what_it_names() -> None:
+    """E-122, E-124: members who disagree still share out alike, by the strategy of the first by client id."""
+    circle = {**wanting({"a": {"t"}}, strategy=AllocationStrategy.CIRCLE), **wanting({"b": {"t"}})}
+    assert [q.queue_id for q in assign(circle, {"t": queues(4)})["a"]] == [0, 2]
+    config = wanting({"a": {"t"}}, strategy=AllocationStrategy.CONFIG, configured=(queues(4)[3], Queue("t", "x", 9)))
+    assert assign(config, {"t": queues(4)})["a"] == [queues(4)[3]]

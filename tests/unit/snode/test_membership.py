@@ -1,12 +1,15 @@
 """Members of groups."""
 
-from ortoo.snode.membership import LocalMembership, Member
+import dataclasses
+
+from ortoo.snode.members import Member, Subscription
+from ortoo.snode.membership import LocalMembership
 from ortoo.testing.virtual_clock import EPOCH_MS, VirtualClock
 
 
 def member(name: str, *topics: str) -> Member:
     """A member."""
-    return Member(name, name, frozenset(topics or ("t",)))
+    return Member(name, f"session of {name}", subscriptions=tuple(map(Subscription, topics or ("t",))))
 
 
 async def test_generations_grow_even_within_a_millisecond() -> None:
@@ -15,10 +18,10 @@ async def test_generations_grow_even_within_a_millisecond() -> None:
     seen = []
     membership.on_change(lambda group: seen.append(membership.generation(group)))
     for _ in range(3):
-        await membership.join("g", member("a"))
-        await membership.join("g", member("b"))
-        await membership.leave("g", "a")
-        await membership.leave("g", "b")
+        membership.join("g", member("a"))
+        membership.join("g", member("b"))
+        membership.leave("g", "a", "session of a")
+        membership.leave("g", "b", "session of b")
     assert seen == sorted(set(seen))
     assert seen[0] >= EPOCH_MS
 
@@ -28,12 +31,12 @@ async def test_saying_the_same_again_changes_nothing() -> None:
     membership = LocalMembership(VirtualClock())
     changes: list[str] = []
     membership.on_change(changes.append)
-    await membership.join("g", member("a"))
-    await membership.join("g", member("a"))
+    membership.join("g", member("a"))
+    membership.join("g", member("a"))
     assert changes == ["g"]
-    await membership.join("g", member("a", "t", "u"))
-    await membership.leave("g", "a")
-    await membership.leave("g", "a")
+    membership.join("g", member("a", "t", "u"))
+    membership.leave("g", "a", "session of a")
+    membership.leave("g", "a", "session of a")
     assert changes == ["g"] * 3
     assert membership.members("g") == {}
 
@@ -42,8 +45,17 @@ async def test_groups_do_not_know_each_other() -> None:
     """A change in one group is told for that group only."""
     membership = LocalMembership(VirtualClock())
     changes: list[str] = []
-    await membership.join("g", member("a"))
+    membership.join("g", member("a"))
     membership.on_change(changes.append)
-    await membership.join("h", member("a"))
+    membership.join("h", member("a"))
     assert changes == ["h"]
     assert list(membership.members("g")) == ["a"]
+
+
+async def test_a_client_id_belongs_to_its_newest_session() -> None:
+    """A session that connects again takes the place of the old one, which cannot take it away any more."""
+    membership = LocalMembership(VirtualClock())
+    membership.join("g", member("a"))
+    membership.join("g", dataclasses.replace(member("a"), session_id="second"))
+    membership.leave("g", "a", "session of a")
+    assert membership.members("g")["a"].session_id == "second"

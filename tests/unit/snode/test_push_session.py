@@ -13,11 +13,14 @@ from ortoo.common.record_batch import encode_bodies
 from ortoo.snode.close_reason import CloseReason
 from ortoo.snode.consumer_groups import ConsumerGroups
 from ortoo.snode.enode_link import FlushMode
-from ortoo.snode.membership import LocalMembership, Member
+from ortoo.snode.members import Member, Subscription
+from ortoo.snode.membership import LocalMembership
 from ortoo.snode.offsets import Offsets
 from ortoo.snode.push_outbox import AcknowledgedOffsets, Assigned, Closed, Delivery
-from ortoo.snode.push_session import PushParts, PushSession
-from ortoo.snode.routes import Queue
+from ortoo.snode.push_session import PushParts, PushPlan, PushSession
+from ortoo.snode.queue_locks import QueueLocks
+from ortoo.snode.routes import Group, Queue
+from ortoo.snode.start_rule import StartFrom, StartRule
 from tests.unit.snode.fake_enode import FakeEnode
 
 E = TypeVar("E")
@@ -30,23 +33,27 @@ class Bench:
     def __init__(self, enode: FakeEnode, background: Background) -> None:
         self.enode = enode
         directory = enode.directory()
-        self.groups = ConsumerGroups(directory, LocalMembership(SystemClock()))
-        links = enode.links()
-        self.parts = PushParts(directory, links, Offsets(links), self.groups, background, SystemClock(), Randomness(1))
+        clock, chance, links = SystemClock(), Randomness(1), enode.links()
+        self.groups = ConsumerGroups(directory, LocalMembership(clock), clock)
+        locks = QueueLocks(links, background, "i", clock=clock, randomness=chance)
+        self.parts = PushParts(directory, links, Offsets(links), self.groups, locks, background, clock, chance)
+        background.spawn("groups", self.groups.run())
 
     async def join(self, client_id: str, messages: int = 1000, *, from_first: bool = True) -> PushSession:
         """Open a session; a queue without an offset starts with its oldest message, or at its end."""
-        session = PushSession(
-            self.parts,
-            group="g",
-            client_id=client_id,
-            filters={"t": None},
-            from_first=from_first,
-            heartbeat_interval_ms=1,
-        )
+        start = StartRule(StartFrom.FIRST if from_first else StartFrom.LAST)
+        session = PushSession(self.parts, PushPlan("g", client_id, {"t": None}, start))
         session.grant(messages, 1 << 30)
-        await self.groups.join("g", Member(session.session_id, client_id, session.topics), session)
+        member = Member(client_id, session.session_id, subscriptions=(Subscription("t"),))
+        self.groups.join("g", member, session)
         return session
+
+    async def close(self, session: PushSession) -> None:
+        """End a session as its owner does."""
+        member = self.groups.membership.members("g").get(session.client_id)
+        if member is not None:
+            session.parting(member)
+        await session.close(CloseReason.CLIENT_LEFT, "bye")
 
     async def store(self, queue_id: int, *bodies: bytes) -> None:
         """Append one batch."""
@@ -129,8 +136,10 @@ async def test_acknowledgements_of_a_lost_queue_are_dropped() -> None:
         first = await it.join("a")
         delivery = await event(first, Delivery)
         await it.join("b")
+        while len(first.cursors()) > 2:
+            await it.parts.clock.sleep(0)
         first.acknowledge(delivery.queue, delivery.next_offset, delivery.generation)
-        await first.close(CloseReason.CLIENT_LEFT, "")
+        await it.close(first)
         assert {3: 2} not in it.enode.commits
 
 
@@ -141,7 +150,7 @@ async def test_closing_stores_acknowledgements_and_says_goodbye_last() -> None:
         session = await it.join("c")
         delivery = await event(session, Delivery)
         session.acknowledge(delivery.queue, 1, delivery.generation)
-        await session.close(CloseReason.CLIENT_LEFT, "bye")
+        await it.close(session)
         assert it.enode.offsets[("g", 0)] == 1
         assert (await event(session, AcknowledgedOffsets)).offsets == [(QUEUES[0], 1, delivery.generation)]
         assert (await event(session, Closed)).reason is CloseReason.CLIENT_LEFT
@@ -162,8 +171,11 @@ async def test_two_hundred_members_come_and_go_and_every_queue_has_one_owner() -
     """After a storm of joins and leaves the last assignments are complete and disjoint (E-056, E-125)."""
     async with bench() as it:
         sessions = await asyncio.gather(*(it.join(f"c{number:03}", messages=0) for number in range(200)))
-        await asyncio.gather(*(session.close(CloseReason.CLIENT_LEFT, "") for session in sessions[3:]))
-        owned = [cursor.queue for session in sessions[:3] for cursor, _ in session.cursors()]
+        await asyncio.gather(*(it.close(session) for session in sessions[3:]))
+        owned: list[Queue] = []
+        while len(owned) < len(QUEUES):
+            await it.parts.clock.sleep(0)
+            owned = [cursor.queue for session in sessions[:3] for cursor, _ in session.cursors()]
         assert sorted(owned) == QUEUES
         assert all(not session.cursors() for session in sessions[3:])
 
@@ -175,8 +187,55 @@ async def test_a_group_subscribes_from_its_first_session_on() -> None:
         first = await it.join("c", from_first=False)
         while len(it.enode.offsets) < len(QUEUES):
             await it.parts.clock.sleep(0)
-        await first.close(CloseReason.CLIENT_LEFT, "")
+        await it.close(first)
         await it.store(0, b"between")
         second = await it.join("c", from_first=False)
         delivery = await event(second, Delivery)
         assert (delivery.queue, delivery.first_offset) == (QUEUES[0], 1)
+
+
+async def test_an_operators_reset_makes_the_owner_begin_anew() -> None:
+    """The queue is taken away and given again, then it starts at the offset that was set; late ones are dropped."""
+    async with bench() as it:
+        await it.store(0, b"a", b"b", b"c")
+        session = await it.join("c")
+        before = await event(session, Delivery)
+        session.acknowledge(before.queue, 3, before.generation)
+        await event(session, AcknowledgedOffsets)
+        await it.enode.commit_rows(77, "g", [(0, 1, 0)], reset=True)
+        assert QUEUES[0] not in (await event(session, Assigned)).queues
+        assert QUEUES[0] in (await event(session, Assigned)).queues
+        session.acknowledge(before.queue, 3, before.generation)
+        again = await event(session, Delivery)
+        assert (again.queue, again.rows, again.next_offset) == (QUEUES[0], b"\1\0\0\0\2\0\0\0", 3)
+        assert it.enode.offsets["g", 0] == 1
+
+
+async def test_an_acknowledgement_under_an_old_lock_begins_the_queue_anew() -> None:
+    """A session that lost its lock for a moment hears it at the next acknowledgement, and goes on under a new one."""
+    async with bench() as it:
+        await it.store(0, b"a", b"b")
+        session = await it.join("c")
+        before = await event(session, Delivery)
+        it.enode.locks.fence((77, "g", 0), 0)
+        session.acknowledge(before.queue, 1, before.generation)
+        again = await event(session, Delivery)
+        assert (again.queue, again.first_offset, again.generation > before.generation) == (QUEUES[0], 0, True)
+        session.acknowledge(again.queue, 2, again.generation)
+        assert (await event(session, AcknowledgedOffsets)).offsets[0][1] == 2
+
+
+async def test_unacknowledged_bytes_have_a_limit_of_their_own() -> None:
+    """However much credit a client grants, it holds no more than the group allows, and goes on after acknowledging."""
+    async with bench() as it:
+        it.parts.directory.learn_group(Group("g", 1, unacknowledged_bytes_max=1))
+        for text in (b"a", b"b"):
+            await it.store(0, text)
+        session = await it.join("c")
+        first = await event(session, Delivery)
+        waiting = it.parts.background.spawn("waiting", event(session, Delivery))
+        for _ in range(50):
+            await it.parts.clock.sleep(0)
+        assert not waiting.done()
+        session.acknowledge(first.queue, 1, first.generation)
+        assert (await waiting).first_offset == 1

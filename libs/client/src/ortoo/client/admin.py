@@ -106,7 +106,7 @@ class Admin:
             name=name,
             consume_enabled=consume_enabled,
             slow_consumer_threshold_messages=_count(slow_consumer_threshold_messages, "threshold"),
-            slow_consumer_grace_ms=_count(slow_consumer_grace_ms, "grace"),
+            slow_consumer_grace_ms=_count(slow_consumer_grace_ms, "grace") or None,
         )
         return _group((await self._call("PutGroup", namesrv_pb2.PutGroupRequest(group=group))).group)
 

@@ -827,6 +827,7 @@ class LockWish(_message.Message):
     QUEUE_ID_FIELD_NUMBER: _builtins.int
     OWNER_FIELD_NUMBER: _builtins.int
     SESSION_ID_FIELD_NUMBER: _builtins.int
+    RESUME_FIELD_NUMBER: _builtins.int
     group: _builtins.str
     """The group."""
     topic_id: _builtins.int
@@ -837,6 +838,8 @@ class LockWish(_message.Message):
     """Who shall own it: a client id."""
     session_id: _builtins.str
     """The owner's session. The same owner with another session gets the lock with a new generation."""
+    resume: _builtins.bool
+    """The session had the lock before: refuse it if another session of the same owner has it now."""
     def __init__(
         self,
         *,
@@ -845,10 +848,11 @@ class LockWish(_message.Message):
         queue_id: _builtins.int = ...,
         owner: _builtins.str = ...,
         session_id: _builtins.str = ...,
+        resume: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group", "owner", b"owner", "queue_id", b"queue_id", "session_id", b"session_id", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group", "owner", b"owner", "queue_id", b"queue_id", "resume", b"resume", "session_id", b"session_id", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -27,53 +27,53 @@ from ortoo.v1 import record_pb2 as ortoo_dot_v1_dot_record__pb2
 from ortoo.v1 import topic_pb2 as ortoo_dot_v1_dot_topic__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x13ortoo/v1/pull.proto\x12\x08ortoo.v1\x1a\x16ortoo/v1/failure.proto\x1a\x15ortoo/v1/record.proto\x1a\x14ortoo/v1/topic.proto\"\xd0\x01\n\x0bPullRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\x1e\n\x05queue\x18\x02 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\x0e\n\x06offset\x18\x03 \x01(\x03\x12\x14\n\x0cmessages_max\x18\x04 \x01(\r\x12\x11\n\tbytes_max\x18\x05 \x01(\r\x12\x0f\n\x07wait_ms\x18\x06 \x01(\r\x12\x16\n\x0etag_expression\x18\x07 \x01(\t\x12\x1c\n\x14subscription_version\x18\x08 \x01(\x04\x12\x12\n\ngeneration\x18\t \x01(\x04\"\x9b\x01\n\x0cPullResponse\x12$\n\x06status\x18\x01 \x01(\x0e\x32\x14.ortoo.v1.PullStatus\x12\x13\n\x0bnext_offset\x18\x02 \x01(\x03\x12\x14\n\x0c\x62\x65gin_offset\x18\x03 \x01(\x03\x12\x12\n\nend_offset\x18\x04 \x01(\x03\x12&\n\x07\x62\x61tches\x18\x05 \x03(\x0b\x32\x15.ortoo.v1.PulledBatch\"\x94\x01\n\x0bPulledBatch\x12\x14\n\x0c\x66irst_offset\x18\x01 \x01(\x03\x12\x13\n\x0bnext_offset\x18\x02 \x01(\x03\x12\x14\n\x0cstored_at_ms\x18\x03 \x01(\x03\x12$\n\x05\x62\x61tch\x18\x04 \x01(\x0b\x32\x15.ortoo.v1.SealedBatch\x12\x0c\n\x04rows\x18\x05 \x01(\x0c\x12\x10\n\x08topic_id\x18\x06 \x01(\x06\"j\n\x11LockQueuesRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x11\n\tclient_id\x18\x03 \x01(\t\x12\x1f\n\x06queues\x18\x04 \x03(\x0b\x32\x0f.ortoo.v1.Queue\"y\n\x12LockQueuesResponse\x12&\n\x07granted\x18\x01 \x03(\x0b\x32\x15.ortoo.v1.GrantedLock\x12&\n\x07refused\x18\x02 \x03(\x0b\x32\x15.ortoo.v1.RefusedLock\x12\x13\n\x0blifetime_ms\x18\x03 \x01(\r\"A\n\x0bGrantedLock\x12\x1e\n\x05queue\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\x12\n\ngeneration\x18\x02 \x01(\x04\"v\n\x0bRefusedLock\x12\x1e\n\x05queue\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\r\n\x05owner\x18\x02 \x01(\t\x12\x14\n\x0cremaining_ms\x18\x03 \x01(\r\x12\"\n\x07\x66\x61ilure\x18\x04 \x01(\x0b\x32\x11.ortoo.v1.Failure\"l\n\x13UnlockQueuesRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x11\n\tclient_id\x18\x03 \x01(\t\x12\x1f\n\x06queues\x18\x04 \x03(\x0b\x32\x0f.ortoo.v1.Queue\"9\n\x14UnlockQueuesResponse\x12!\n\x08released\x18\x01 \x03(\x0b\x32\x0f.ortoo.v1.Queue\"X\n\x1c\x43ommitConsumerOffsetsRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12)\n\x07offsets\x18\x02 \x03(\x0b\x32\x18.ortoo.v1.ConsumerOffset\"T\n\x0e\x43onsumerOffset\x12\x1e\n\x05queue\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\x0e\n\x06offset\x18\x02 \x01(\x03\x12\x12\n\ngeneration\x18\x03 \x01(\x04\"I\n\x1d\x43ommitConsumerOffsetsResponse\x12(\n\x07refused\x18\x01 \x03(\x0b\x32\x17.ortoo.v1.RefusedOffset\"S\n\rRefusedOffset\x12\x1e\n\x05queue\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\"\n\x07\x66\x61ilure\x18\x02 \x01(\x0b\x32\x11.ortoo.v1.Failure\"\\\n\x1bQueryConsumerOffsetsRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\x1f\n\x06queues\x18\x02 \x03(\x0b\x32\x0f.ortoo.v1.Queue\x12\r\n\x05topic\x18\x03 \x01(\t\"s\n\x1cQueryConsumerOffsetsResponse\x12)\n\x07offsets\x18\x01 \x03(\x0b\x32\x18.ortoo.v1.ConsumerOffset\x12(\n\x07refused\x18\x02 \x03(\x0b\x32\x17.ortoo.v1.RefusedOffset\"F\n\x13SearchOffsetRequest\x12\x1e\n\x05queue\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\x0f\n\x07time_ms\x18\x02 \x01(\x03\"&\n\x14SearchOffsetResponse\x12\x0e\n\x06offset\x18\x01 \x01(\x03\"\x90\x01\n\x0fSendBackRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\x1e\n\x05queue\x18\x02 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\x0f\n\x07offsets\x18\x03 \x03(\x03\x12\x13\n\x0b\x64\x65lay_level\x18\x04 \x01(\x11\x12\x14\n\x0c\x61ttempts_max\x18\x05 \x01(\r\x12\x12\n\ngeneration\x18\x06 \x01(\x04\"\'\n\x10SendBackResponse\x12\x13\n\x0bmessage_ids\x18\x01 \x03(\t\"$\n\x13QueryMembersRequest\x12\r\n\x05group\x18\x01 \x01(\t*\x92\x01\n\nPullStatus\x12\x1b\n\x17PULL_STATUS_UNSPECIFIED\x10\x00\x12\x15\n\x11PULL_STATUS_FOUND\x10\x01\x12\x16\n\x12PULL_STATUS_NO_NEW\x10\x02\x12\x18\n\x14PULL_STATUS_NO_MATCH\x10\x03\x12\x1e\n\x1aPULL_STATUS_OFFSET_ILLEGAL\x10\x04\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x13ortoo/v1/pull.proto\x12\x08ortoo.v1\x1a\x16ortoo/v1/failure.proto\x1a\x15ortoo/v1/record.proto\x1a\x14ortoo/v1/topic.proto\"\xe8\x01\n\x0bPullRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\x1e\n\x05queue\x18\x02 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\x0e\n\x06offset\x18\x03 \x01(\x03\x12\x14\n\x0cmessages_max\x18\x04 \x01(\r\x12\x11\n\tbytes_max\x18\x05 \x01(\r\x12\x0f\n\x07wait_ms\x18\x06 \x01(\r\x12\x16\n\x0etag_expression\x18\x07 \x01(\t\x12\x1c\n\x14subscription_version\x18\x08 \x01(\x04\x12\x12\n\ngeneration\x18\t \x01(\x04\x12\x16\n\x0esql_expression\x18\n \x01(\t\"\x9b\x01\n\x0cPullResponse\x12$\n\x06status\x18\x01 \x01(\x0e\x32\x14.ortoo.v1.PullStatus\x12\x13\n\x0bnext_offset\x18\x02 \x01(\x03\x12\x14\n\x0c\x62\x65gin_offset\x18\x03 \x01(\x03\x12\x12\n\nend_offset\x18\x04 \x01(\x03\x12&\n\x07\x62\x61tches\x18\x05 \x03(\x0b\x32\x15.ortoo.v1.PulledBatch\"\x94\x01\n\x0bPulledBatch\x12\x14\n\x0c\x66irst_offset\x18\x01 \x01(\x03\x12\x13\n\x0bnext_offset\x18\x02 \x01(\x03\x12\x14\n\x0cstored_at_ms\x18\x03 \x01(\x03\x12$\n\x05\x62\x61tch\x18\x04 \x01(\x0b\x32\x15.ortoo.v1.SealedBatch\x12\x0c\n\x04rows\x18\x05 \x01(\x0c\x12\x10\n\x08topic_id\x18\x06 \x01(\x06\"j\n\x11LockQueuesRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x11\n\tclient_id\x18\x03 \x01(\t\x12\x1f\n\x06queues\x18\x04 \x03(\x0b\x32\x0f.ortoo.v1.Queue\"y\n\x12LockQueuesResponse\x12&\n\x07granted\x18\x01 \x03(\x0b\x32\x15.ortoo.v1.GrantedLock\x12&\n\x07refused\x18\x02 \x03(\x0b\x32\x15.ortoo.v1.RefusedLock\x12\x13\n\x0blifetime_ms\x18\x03 \x01(\r\"A\n\x0bGrantedLock\x12\x1e\n\x05queue\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\x12\n\ngeneration\x18\x02 \x01(\x04\"v\n\x0bRefusedLock\x12\x1e\n\x05queue\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\r\n\x05owner\x18\x02 \x01(\t\x12\x14\n\x0cremaining_ms\x18\x03 \x01(\r\x12\"\n\x07\x66\x61ilure\x18\x04 \x01(\x0b\x32\x11.ortoo.v1.Failure\"l\n\x13UnlockQueuesRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x11\n\tclient_id\x18\x03 \x01(\t\x12\x1f\n\x06queues\x18\x04 \x03(\x0b\x32\x0f.ortoo.v1.Queue\"9\n\x14UnlockQueuesResponse\x12!\n\x08released\x18\x01 \x03(\x0b\x32\x0f.ortoo.v1.Queue\"X\n\x1c\x43ommitConsumerOffsetsRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12)\n\x07offsets\x18\x02 \x03(\x0b\x32\x18.ortoo.v1.ConsumerOffset\"T\n\x0e\x43onsumerOffset\x12\x1e\n\x05queue\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\x0e\n\x06offset\x18\x02 \x01(\x03\x12\x12\n\ngeneration\x18\x03 \x01(\x04\"I\n\x1d\x43ommitConsumerOffsetsResponse\x12(\n\x07refused\x18\x01 \x03(\x0b\x32\x17.ortoo.v1.RefusedOffset\"S\n\rRefusedOffset\x12\x1e\n\x05queue\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\"\n\x07\x66\x61ilure\x18\x02 \x01(\x0b\x32\x11.ortoo.v1.Failure\"\\\n\x1bQueryConsumerOffsetsRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\x1f\n\x06queues\x18\x02 \x03(\x0b\x32\x0f.ortoo.v1.Queue\x12\r\n\x05topic\x18\x03 \x01(\t\"s\n\x1cQueryConsumerOffsetsResponse\x12)\n\x07offsets\x18\x01 \x03(\x0b\x32\x18.ortoo.v1.ConsumerOffset\x12(\n\x07refused\x18\x02 \x03(\x0b\x32\x17.ortoo.v1.RefusedOffset\"F\n\x13SearchOffsetRequest\x12\x1e\n\x05queue\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\x0f\n\x07time_ms\x18\x02 \x01(\x03\"&\n\x14SearchOffsetResponse\x12\x0e\n\x06offset\x18\x01 \x01(\x03\"\x90\x01\n\x0fSendBackRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\x1e\n\x05queue\x18\x02 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\x0f\n\x07offsets\x18\x03 \x03(\x03\x12\x13\n\x0b\x64\x65lay_level\x18\x04 \x01(\x11\x12\x14\n\x0c\x61ttempts_max\x18\x05 \x01(\r\x12\x12\n\ngeneration\x18\x06 \x01(\x04\"\'\n\x10SendBackResponse\x12\x13\n\x0bmessage_ids\x18\x01 \x03(\t\"$\n\x13QueryMembersRequest\x12\r\n\x05group\x18\x01 \x01(\t*\x92\x01\n\nPullStatus\x12\x1b\n\x17PULL_STATUS_UNSPECIFIED\x10\x00\x12\x15\n\x11PULL_STATUS_FOUND\x10\x01\x12\x16\n\x12PULL_STATUS_NO_NEW\x10\x02\x12\x18\n\x14PULL_STATUS_NO_MATCH\x10\x03\x12\x1e\n\x1aPULL_STATUS_OFFSET_ILLEGAL\x10\x04\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'ortoo.v1.pull_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_PULLSTATUS']._serialized_start=2095
-  _globals['_PULLSTATUS']._serialized_end=2241
+  _globals['_PULLSTATUS']._serialized_start=2119
+  _globals['_PULLSTATUS']._serialized_end=2265
   _globals['_PULLREQUEST']._serialized_start=103
-  _globals['_PULLREQUEST']._serialized_end=311
-  _globals['_PULLRESPONSE']._serialized_start=314
-  _globals['_PULLRESPONSE']._serialized_end=469
-  _globals['_PULLEDBATCH']._serialized_start=472
-  _globals['_PULLEDBATCH']._serialized_end=620
-  _globals['_LOCKQUEUESREQUEST']._serialized_start=622
-  _globals['_LOCKQUEUESREQUEST']._serialized_end=728
-  _globals['_LOCKQUEUESRESPONSE']._serialized_start=730
-  _globals['_LOCKQUEUESRESPONSE']._serialized_end=851
-  _globals['_GRANTEDLOCK']._serialized_start=853
-  _globals['_GRANTEDLOCK']._serialized_end=918
-  _globals['_REFUSEDLOCK']._serialized_start=920
-  _globals['_REFUSEDLOCK']._serialized_end=1038
-  _globals['_UNLOCKQUEUESREQUEST']._serialized_start=1040
-  _globals['_UNLOCKQUEUESREQUEST']._serialized_end=1148
-  _globals['_UNLOCKQUEUESRESPONSE']._serialized_start=1150
-  _globals['_UNLOCKQUEUESRESPONSE']._serialized_end=1207
-  _globals['_COMMITCONSUMEROFFSETSREQUEST']._serialized_start=1209
-  _globals['_COMMITCONSUMEROFFSETSREQUEST']._serialized_end=1297
-  _globals['_CONSUMEROFFSET']._serialized_start=1299
-  _globals['_CONSUMEROFFSET']._serialized_end=1383
-  _globals['_COMMITCONSUMEROFFSETSRESPONSE']._serialized_start=1385
-  _globals['_COMMITCONSUMEROFFSETSRESPONSE']._serialized_end=1458
-  _globals['_REFUSEDOFFSET']._serialized_start=1460
-  _globals['_REFUSEDOFFSET']._serialized_end=1543
-  _globals['_QUERYCONSUMEROFFSETSREQUEST']._serialized_start=1545
-  _globals['_QUERYCONSUMEROFFSETSREQUEST']._serialized_end=1637
-  _globals['_QUERYCONSUMEROFFSETSRESPONSE']._serialized_start=1639
-  _globals['_QUERYCONSUMEROFFSETSRESPONSE']._serialized_end=1754
-  _globals['_SEARCHOFFSETREQUEST']._serialized_start=1756
-  _globals['_SEARCHOFFSETREQUEST']._serialized_end=1826
-  _globals['_SEARCHOFFSETRESPONSE']._serialized_start=1828
-  _globals['_SEARCHOFFSETRESPONSE']._serialized_end=1866
-  _globals['_SENDBACKREQUEST']._serialized_start=1869
-  _globals['_SENDBACKREQUEST']._serialized_end=2013
-  _globals['_SENDBACKRESPONSE']._serialized_start=2015
-  _globals['_SENDBACKRESPONSE']._serialized_end=2054
-  _globals['_QUERYMEMBERSREQUEST']._serialized_start=2056
-  _globals['_QUERYMEMBERSREQUEST']._serialized_end=2092
+  _globals['_PULLREQUEST']._serialized_end=335
+  _globals['_PULLRESPONSE']._serialized_start=338
+  _globals['_PULLRESPONSE']._serialized_end=493
+  _globals['_PULLEDBATCH']._serialized_start=496
+  _globals['_PULLEDBATCH']._serialized_end=644
+  _globals['_LOCKQUEUESREQUEST']._serialized_start=646
+  _globals['_LOCKQUEUESREQUEST']._serialized_end=752
+  _globals['_LOCKQUEUESRESPONSE']._serialized_start=754
+  _globals['_LOCKQUEUESRESPONSE']._serialized_end=875
+  _globals['_GRANTEDLOCK']._serialized_start=877
+  _globals['_GRANTEDLOCK']._serialized_end=942
+  _globals['_REFUSEDLOCK']._serialized_start=944
+  _globals['_REFUSEDLOCK']._serialized_end=1062
+  _globals['_UNLOCKQUEUESREQUEST']._serialized_start=1064
+  _globals['_UNLOCKQUEUESREQUEST']._serialized_end=1172
+  _globals['_UNLOCKQUEUESRESPONSE']._serialized_start=1174
+  _globals['_UNLOCKQUEUESRESPONSE']._serialized_end=1231
+  _globals['_COMMITCONSUMEROFFSETSREQUEST']._serialized_start=1233
+  _globals['_COMMITCONSUMEROFFSETSREQUEST']._serialized_end=1321
+  _globals['_CONSUMEROFFSET']._serialized_start=1323
+  _globals['_CONSUMEROFFSET']._serialized_end=1407
+  _globals['_COMMITCONSUMEROFFSETSRESPONSE']._serialized_start=1409
+  _globals['_COMMITCONSUMEROFFSETSRESPONSE']._serialized_end=1482
+  _globals['_REFUSEDOFFSET']._serialized_start=1484
+  _globals['_REFUSEDOFFSET']._serialized_end=1567
+  _globals['_QUERYCONSUMEROFFSETSREQUEST']._serialized_start=1569
+  _globals['_QUERYCONSUMEROFFSETSREQUEST']._serialized_end=1661
+  _globals['_QUERYCONSUMEROFFSETSRESPONSE']._serialized_start=1663
+  _globals['_QUERYCONSUMEROFFSETSRESPONSE']._serialized_end=1778
+  _globals['_SEARCHOFFSETREQUEST']._serialized_start=1780
+  _globals['_SEARCHOFFSETREQUEST']._serialized_end=1850
+  _globals['_SEARCHOFFSETRESPONSE']._serialized_start=1852
+  _globals['_SEARCHOFFSETRESPONSE']._serialized_end=1890
+  _globals['_SENDBACKREQUEST']._serialized_start=1893
+  _globals['_SENDBACKREQUEST']._serialized_end=2037
+  _globals['_SENDBACKRESPONSE']._serialized_start=2039
+  _globals['_SENDBACKRESPONSE']._serialized_end=2078
+  _globals['_QUERYMEMBERSREQUEST']._serialized_start=2080
+  _globals['_QUERYMEMBERSREQUEST']._serialized_end=2116
 # @@protoc_insertion_point(module_scope)

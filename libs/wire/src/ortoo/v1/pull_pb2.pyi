@@ -69,6 +69,7 @@ class PullRequest(_message.Message):
     TAG_EXPRESSION_FIELD_NUMBER: _builtins.int
     SUBSCRIPTION_VERSION_FIELD_NUMBER: _builtins.int
     GENERATION_FIELD_NUMBER: _builtins.int
+    SQL_EXPRESSION_FIELD_NUMBER: _builtins.int
     group: _builtins.str
     """The group, for its settings and its lock."""
     offset: _builtins.int
@@ -89,6 +90,8 @@ class PullRequest(_message.Message):
     """The fencing generation of the queue's lock, from LockQueues. An older one than known is refused with
     FAILURE_KIND_FENCED. 0 = not under a lock.
     """
+    sql_expression: _builtins.str
+    """Instead of tags: only messages for which this SQL92 condition is true; see Subscription."""
     @_builtins.property
     def queue(self) -> _topic_pb2.Queue:
         """The queue."""
@@ -105,10 +108,11 @@ class PullRequest(_message.Message):
         tag_expression: _builtins.str = ...,
         subscription_version: _builtins.int = ...,
         generation: _builtins.int = ...,
+        sql_expression: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["queue", b"queue"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes_max", b"bytes_max", "generation", b"generation", "group", b"group", "messages_max", b"messages_max", "offset", b"offset", "queue", b"queue", "subscription_version", b"subscription_version", "tag_expression", b"tag_expression", "wait_ms", b"wait_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes_max", b"bytes_max", "generation", b"generation", "group", b"group", "messages_max", b"messages_max", "offset", b"offset", "queue", b"queue", "sql_expression", b"sql_expression", "subscription_version", b"subscription_version", "tag_expression", b"tag_expression", "wait_ms", b"wait_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -103,6 +103,10 @@ class QueueLocks:
             for key, (was, now) in decided.items():
                 self._table.put_back(key, was, now)
             raise
+        for key, (was, now) in decided.items():
+            queue = self._engine.catalog.queues.get((key[0], key[2]))
+            if was is not None and now is not None and was.generation != now.generation and queue is not None:
+                self._engine.waiting.wake(queue)  # a reader under the old generation shall hear that it is over
 
 
 def _changes(locks: dict[Key, Lock | None]) -> list[Change]:

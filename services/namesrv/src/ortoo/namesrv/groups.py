@@ -11,11 +11,15 @@ SLOW_THRESHOLD_DEFAULT_MESSAGES = 1024
 SLOW_THRESHOLD_MAX_MESSAGES = 1_000_000_000
 SLOW_GRACE_DEFAULT_MS = 10_000
 SLOW_GRACE_MAX_MS = 86_400_000
+UNACKNOWLEDGED_DEFAULT_BYTES = 64 << 20
+UNACKNOWLEDGED_MAX_BYTES = 16 << 30
+ATTEMPTS_DEFAULT = 16
+ATTEMPTS_MAX = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A consumer group's configuration."""
+    """A consumer group's configuration. In a wish, counts of 0 stand for their defaults; the grace may be 0."""
 
     name: str
     version: int
@@ -23,20 +27,30 @@ class Group:
     slow_consumer_threshold_messages: int
     slow_consumer_grace_ms: int
     created_at_ms: int
+    broadcast_enabled: bool = True
+    notify_members_changed: bool = True
+    unacknowledged_bytes_max: int = 0
+    attempts_max: int = 0
 
 
 def completed(wish: Group) -> Group:
     """Check a wish by itself and fill in its defaults. Errors: Invalid, naming the field."""
     check_group_name(wish.name, "group.name")
-    threshold = wish.slow_consumer_threshold_messages or SLOW_THRESHOLD_DEFAULT_MESSAGES
-    grace_ms = wish.slow_consumer_grace_ms or SLOW_GRACE_DEFAULT_MS
-    for field, value, most in (
-        ("slow_consumer_threshold_messages", threshold, SLOW_THRESHOLD_MAX_MESSAGES),
-        ("slow_consumer_grace_ms", grace_ms, SLOW_GRACE_MAX_MS),
+    group = dataclasses.replace(
+        wish,
+        slow_consumer_threshold_messages=wish.slow_consumer_threshold_messages or SLOW_THRESHOLD_DEFAULT_MESSAGES,
+        unacknowledged_bytes_max=wish.unacknowledged_bytes_max or UNACKNOWLEDGED_DEFAULT_BYTES,
+        attempts_max=wish.attempts_max or ATTEMPTS_DEFAULT,
+    )
+    for field, most in (
+        ("slow_consumer_threshold_messages", SLOW_THRESHOLD_MAX_MESSAGES),
+        ("slow_consumer_grace_ms", SLOW_GRACE_MAX_MS),
+        ("unacknowledged_bytes_max", UNACKNOWLEDGED_MAX_BYTES),
+        ("attempts_max", ATTEMPTS_MAX),
     ):
-        if value > most:
-            raise Invalid(f"{value}; give at most {most}", field=f"group.{field}")
-    return dataclasses.replace(wish, slow_consumer_threshold_messages=threshold, slow_consumer_grace_ms=grace_ms)
+        if getattr(group, field) > most:
+            raise Invalid(f"{getattr(group, field)}; give at most {most}", field=f"group.{field}")
+    return group
 
 
 def put(

@@ -45,6 +45,11 @@ groups = sa.Table(
     sa.Column("slow_consumer_threshold_messages", sa.BigInteger, nullable=False),
     sa.Column("slow_consumer_grace_ms", sa.BigInteger, nullable=False),
     sa.Column("created_at_ms", sa.BigInteger, nullable=False),
+    # Since revision 0003.
+    sa.Column("broadcast_enabled", sa.Boolean, nullable=False, server_default=sa.true()),
+    sa.Column("notify_members_changed", sa.Boolean, nullable=False, server_default=sa.true()),
+    sa.Column("unacknowledged_bytes_max", sa.BigInteger, nullable=False, server_default=str(64 << 20)),
+    sa.Column("attempts_max", sa.Integer, nullable=False, server_default="16"),
 )
 
 rights = sa.Table(
@@ -80,4 +85,8 @@ def group_of(row: sa.Row[tuple[object, ...]]) -> Group:
         row.slow_consumer_threshold_messages,
         row.slow_consumer_grace_ms,
         row.created_at_ms,
+        row.broadcast_enabled,
+        row.notify_members_changed,
+        row.unacknowledged_bytes_max,
+        row.attempts_max,
     )

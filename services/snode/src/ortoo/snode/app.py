@@ -14,6 +14,9 @@ from ortoo.common.grpc_server import GrpcServer
 from ortoo.common.randomness import Randomness
 from ortoo.common.service import Running
 from ortoo.common.telemetry import Telemetry
+from ortoo.snode.attachments import Attachments
+from ortoo.snode.client_locks import ClientLocks
+from ortoo.snode.client_sessions import ClientSessions
 from ortoo.snode.close_reason import CloseReason
 from ortoo.snode.consumer_groups import ConsumerGroups
 from ortoo.snode.delayed import Delayed
@@ -21,19 +24,23 @@ from ortoo.snode.directory import Directory
 from ortoo.snode.directory_watch import DirectoryWatch
 from ortoo.snode.enode_link import LinkFactory
 from ortoo.snode.enode_links import EnodeLinks
+from ortoo.snode.group_settings import GroupSettings
 from ortoo.snode.grpc_enode_link import GrpcLinks
 from ortoo.snode.lag import Lag
+from ortoo.snode.members import Member
 from ortoo.snode.membership import LocalMembership
 from ortoo.snode.message_search import MessageSearch
 from ortoo.snode.name_server import NameServer
 from ortoo.snode.offsets import Offsets
 from ortoo.snode.publish_lane import LaneLimits
 from ortoo.snode.publisher import Publisher
+from ortoo.snode.pulling import Pulling
 from ortoo.snode.push_session import PushParts
+from ortoo.snode.queue_locks import ASK_AGAIN_S, QueueLocks
 from ortoo.snode.reading import Reading
 from ortoo.snode.rocketmq.gateway import make_gateway
 from ortoo.snode.rocketmq.route import endpoints_of
-from ortoo.snode.rpc import admin, consumer, producer, rocketmq
+from ortoo.snode.rpc import admin, consumer, producer, rocketmq, session
 from ortoo.snode.rpc.long_calls import LongCalls
 from ortoo.snode.sessions import Sessions
 from ortoo.snode.settings import Settings
@@ -42,8 +49,10 @@ from ortoo.snode.topic_arrival import TopicArrival
 from ortoo.v1.admin_pb2_grpc import add_AdminServiceServicer_to_server
 from ortoo.v1.consumer_pb2_grpc import add_ConsumerServiceServicer_to_server
 from ortoo.v1.producer_pb2_grpc import add_ProducerServiceServicer_to_server
+from ortoo.v1.session_pb2_grpc import add_SessionServiceServicer_to_server
 
 PRESENCE_SWEEP_S = 10.0
+ATTACH_INTERVAL_S = 0.5
 
 
 @contextlib.asynccontextmanager
@@ -80,19 +89,54 @@ async def open_snode(
                 )
             ),
         )
-        groups = ConsumerGroups(directory, LocalMembership(clock))
+        incarnation = randomness.id_text()
+        groups = ConsumerGroups(directory, LocalMembership(clock), clock)
         watch.on_topics(groups.topics_changed)
         reading = Reading(watch, enodes)
         offsets = Offsets(enodes)
-        push_parts = PushParts(directory, enodes, offsets, groups, background, clock, randomness)
-        sessions = Sessions(push_parts, watch, name_server, clock=clock, expiry_s=settings.session_expiry_s)
+        locks = QueueLocks(enodes, background, incarnation, clock=clock, randomness=randomness)
+        attachments = Attachments(
+            directory,
+            enodes,
+            locks,
+            background,
+            snode=settings.name,
+            incarnation=incarnation,
+            clock=clock,
+            randomness=randomness,
+        )
+        group_settings = GroupSettings(directory, name_server, auto_create=settings.auto_create_groups)
+        push_parts = PushParts(directory, enodes, offsets, groups, locks, background, clock, randomness)
+        sessions = Sessions(push_parts, watch, group_settings, clock=clock, expiry_s=settings.session_expiry_s)
+        clients = ClientSessions(
+            groups,
+            group_settings,
+            sessions,
+            locks,
+            snode=settings.name,
+            incarnation=incarnation,
+            clock=clock,
+            randomness=randomness,
+        )
+        pulling = Pulling(watch, enodes, offsets, group_settings, groups.membership, clock)
         publisher = Publisher(
             directory, watch, enodes, background, LaneLimits(timeout_s), clock=clock, randomness=randomness
         )
         delayed = Delayed(watch, enodes)
         long_calls = LongCalls()
         producing = producer.ProducerService(directory, watch, enodes, publisher, delayed, background)
-        consuming = consumer.ConsumerService(watch, sessions, reading, background, long_calls)  # type: ignore[abstract]
+        consuming = consumer.ConsumerService(
+            watch,
+            sessions,
+            clients,
+            reading,
+            pulling,
+            ClientLocks(watch, enodes),
+            background,
+            long_calls,
+            here=Member("", "", settings.name, incarnation),
+        )
+        connecting = session.SessionService(clients, background)
         arrival = TopicArrival(watch, enodes, clock=clock)
         lag = Lag(watch, enodes, reading)
         search = MessageSearch(watch, enodes)
@@ -116,6 +160,7 @@ async def open_snode(
             [
                 (producer.NAME, lambda grpc_server: add_ProducerServiceServicer_to_server(producing, grpc_server)),
                 (consumer.NAME, lambda grpc_server: add_ConsumerServiceServicer_to_server(consuming, grpc_server)),
+                (session.NAME, lambda grpc_server: add_SessionServiceServicer_to_server(connecting, grpc_server)),
                 (admin.NAME, lambda grpc_server: add_AdminServiceServicer_to_server(operating, grpc_server)),
                 (rocketmq.NAME, lambda grpc_server: add_MessagingServiceServicer_to_server(messaging, grpc_server)),
             ],
@@ -128,16 +173,19 @@ async def open_snode(
             producing.drain()
             gateway.drain()
             long_calls.end()
+            clients.close_all(CloseReason.SHUTDOWN, "this snode stops; connect to another one")
             await sessions.close_all(CloseReason.SHUTDOWN, "this snode stops; open the session at another one")
 
         background.spawn("drain", drain())
         background.spawn("directory", watch.run())
+        background.spawn("groups", groups.run())
         await watch.ready.wait()
+        await attachments.look()
+        background.every("attachments", ATTACH_INTERVAL_S, attachments.look, clock=clock)
         register(telemetry.metrics, directory, sessions, push_parts.traffic)
         await parts.enter_async_context(telemetry.open(ready=lambda: server.serving))
         await parts.enter_async_context(server)
         gateway.routing.own = endpoints_of(settings.advertised_address or server.address)
-        incarnation = randomness.id_text()
 
         async def announce(address: str) -> float:
             listed = settings.advertised_address or server.address
@@ -155,6 +203,8 @@ async def open_snode(
         parts.push_async_callback(registration.leave)
         announcing: asyncio.Task[None] = background.spawn("registration", registration.run())
         parts.callback(announcing.cancel)  # else it would take back a lease that was just left
+        background.every("sweep sessions", settings.sweep_interval_s, clients.sweep, clock=clock)
+        background.every("locks", ASK_AGAIN_S, locks.ask_again, clock=clock)
         background.every("sweep", settings.sweep_interval_s, sessions.sweep, clock=clock)
         background.every("sweep clients", PRESENCE_SWEEP_S, gateway.presence.sweep, clock=clock)
         yield Running(

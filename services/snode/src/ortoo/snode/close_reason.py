@@ -1,4 +1,4 @@
-"""Why a push session ends."""
+"""Why a session ends."""
 
 import enum
 
@@ -10,3 +10,5 @@ class CloseReason(enum.IntEnum):
     SLOW_CONSUMER = 2
     EXPIRED = 3
     SHUTDOWN = 4
+    REPLACED = 5
+    GROUP_CLOSED = 6

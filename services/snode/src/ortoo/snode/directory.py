@@ -47,6 +47,12 @@ class Directory:
         self._topics[topic.name] = topic
         return True
 
+    def learn_group(self, group: Group) -> None:
+        """Take over one group that the name server was asked for, unless it is known."""
+        known = self._groups.get(group.name)
+        if known is None or known.version < group.version:
+            self._groups[group.name] = group
+
     def find_topic(self, name: str) -> Topic | None:
         """A topic, or None if it is not known here."""
         return self._topics.get(name)

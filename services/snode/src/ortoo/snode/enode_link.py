@@ -2,7 +2,7 @@
 
 import asyncio
 import enum
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -74,6 +74,35 @@ class DelayedEntry:
     deliver_at_ms: int
 
 
+@dataclass(frozen=True, slots=True)
+class LockWish:
+    """The lock of one queue that a session wants, or gives back."""
+
+    group: str
+    topic_id: int
+    queue_id: int
+    owner: str
+    """A client id."""
+    session_id: str
+    resume: bool = False
+    """Whether the session had it before: then it must not take it from a newer session of the same owner."""
+
+
+@dataclass(frozen=True, slots=True)
+class LockAnswer:
+    """The lock's generation; 0 = somebody else owns it for so long."""
+
+    generation: int
+    owner: str = ""
+    remaining_ms: int = 0
+
+
+LockKey = tuple[str, int, int]
+"""(group, topic id, queue id)."""
+OffsetRow = tuple[int, int, int]
+"""(queue id, next offset, generation of the lock or 0)."""
+
+
 class EnodeLink(Protocol):
     """One enode. Every call fails with Unavailable, promptly, when the enode is away, frozen or has restarted."""
 
@@ -92,12 +121,46 @@ class EnodeLink(Protocol):
         """
 
     async def fetch(
-        self, topic_id: int, queue_id: int, from_offset: int, *, bytes_max: int = 0, wait_ms: int = 0
+        self,
+        topic_id: int,
+        queue_id: int,
+        from_offset: int,
+        *,
+        bytes_max: int = 0,
+        wait_ms: int = 0,
+        group: str = "",
+        generation: int = 0,
     ) -> Fetched:
-        """Read whole batches; at the end of the queue wait so long. Errors: NotFound, OutOfRange, DataLoss."""
+        """Read whole batches; at the end of the queue wait so long.
+
+        Errors: NotFound, OutOfRange, DataLoss; Fenced when the group's lock has a newer generation.
+        """
 
     async def commit_offsets(self, topic_id: int, group: str, offsets: Mapping[int, int], generation: int = 0) -> None:
         """Store a group's offsets (queue id to next offset). Errors: Fenced for an older generation."""
+
+    async def commit_rows(
+        self, topic_id: int, group: str, rows: Sequence[OffsetRow], *, reset: bool = False
+    ) -> list[int]:
+        """Store a group's offsets, each under its own generation; returns the queues whose generation was too old.
+
+        `reset` is an operator's order: it fences off whoever holds the locks. Errors: Fenced when all were too old.
+        """
+
+    async def offset_groups(self, topic_id: int) -> list[str]:
+        """The groups that have an offset in a topic, by name."""
+
+    async def take_locks(self, incarnation: str, wishes: Sequence[LockWish]) -> list[LockAnswer]:
+        """Take or renew locks, one answer each. With an incarnation they live as long as that is attached."""
+
+    async def release_locks(self, wishes: Sequence[LockWish]) -> list[bool]:
+        """Give locks back; tells which were held by their session."""
+
+    async def attach(self, snode: str, incarnation: str, freed: Callable[[Sequence[LockKey]], None]) -> None:
+        """Be there for the enode as long as it goes; `freed` hears of locks that were refused and are free now.
+
+        Errors: Unavailable when the connection broke.
+        """
 
     async def query_offsets(self, topic_id: int, group: str, queue_ids: Iterable[int] = ()) -> dict[int, int]:
         """A group's offsets; queues without one are absent."""

@@ -4,17 +4,18 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from ortoo.common.clock import Clock
-from ortoo.common.errors import DataLoss, NotFound, OrtooError, OutOfRange
+from ortoo.common.errors import DataLoss, Fenced, NotFound, OrtooError, OutOfRange
 from ortoo.common.logs import get_logger
 from ortoo.common.randomness import Randomness
 from ortoo.common.retry import Backoff
-from ortoo.snode.enode_link import Fetched
+from ortoo.snode.enode_link import EnodeLink, Fetched
 from ortoo.snode.enode_links import EnodeLinks
 from ortoo.snode.message_filter import MessageFilter
 from ortoo.snode.offsets import Offsets
 from ortoo.snode.push_flow import QueueCursor
 from ortoo.snode.push_outbox import Delivery
 from ortoo.snode.selection import selected
+from ortoo.snode.start_rule import StartFrom, StartRule
 
 FETCH_WAIT_MS = 15_000
 FETCH_BYTES_MAX = 1 << 20
@@ -53,7 +54,8 @@ class Feeder:
         links: EnodeLinks,
         offsets: Offsets,
         *,
-        from_first: bool,
+        start: StartRule,
+        broadcast: bool,
         fetch_bytes: Callable[[], int],
         clock: Clock,
         randomness: Randomness,
@@ -62,20 +64,31 @@ class Feeder:
         self.topic_id = topic_id
         self.generation = cursor.since_generation
         """The assignment under which deliveries go out now."""
+        self.fence = 0
+        """The generation of the queue's lock."""
+        self.wanted = wanted
+        """Which messages; may be changed at any time."""
         self._group = group
-        self._wanted = wanted
         self._sink = sink
         self._links = links
         self._offsets = offsets
-        self._from_first = from_first
+        self._start_rule = start
+        self._broadcast = broadcast
         self._fetch_bytes = fetch_bytes
         self._clock = clock
         self._randomness = randomness
         self._failures = 0
 
-    async def run(self, held: Awaitable[None]) -> None:
-        """Feed for ever, from when the queue is `held`."""
-        await held
+    async def run(self, acquire: Callable[[], Awaitable[int]]) -> None:
+        """Feed for ever, once the queue's lock is acquired.
+
+        Errors: Fenced when another has the lock, or an operator moved the group's offset.
+        """
+
+        async def begin() -> None:
+            self.fence = await acquire()
+
+        await self._insist(begin)
         await self._insist(self._start)
         while True:
             await self._sink.may_send()
@@ -89,6 +102,8 @@ class Feeder:
                 await step()
             except OutOfRange as error:
                 self._jump(error)
+            except Fenced:
+                raise
             except OrtooError as error:
                 if isinstance(error, DataLoss) and self._failures + 1 >= DAMAGE_READS and self._pass_over(error):
                     continue
@@ -101,20 +116,31 @@ class Feeder:
                 return
 
     async def _start(self) -> None:
-        queue = self.cursor.queue
+        queue, link = self.cursor.queue, self._links.to(self.cursor.queue.enode)
+        if self._broadcast:
+            kept = self._start_rule.offsets.get(queue)
+            self.cursor.start(await self._first_offset(link) if kept is None else kept, committed=kept is not None)
+            return
         committed = await self._offsets.query(queue, self.topic_id, self._group)
         if committed is not None:
             self.cursor.start(committed, committed=True)
             return
-        ranges = await self._links.to(queue.enode).describe_queues(self.topic_id)
+        start = await self._first_offset(link)
+        # From here on the group subscribes: whatever is stored now is its own, even if this session ends before it
+        # has acknowledged anything.
+        await self._offsets.commit_rows(queue.enode, self.topic_id, self._group, [(queue.queue_id, start, self.fence)])
+        self.cursor.start(start, committed=False)
+
+    async def _first_offset(self, link: EnodeLink) -> int:
+        queue = self.cursor.queue
+        rule = self._start_rule.of(queue)
+        if rule is StartFrom.TIME:
+            return await link.find_offset(self.topic_id, queue.queue_id, self._start_rule.time_ms)
+        ranges = await link.describe_queues(self.topic_id)
         found = next((r for r in ranges if r.queue_id == queue.queue_id), None)
         if found is None:
             raise NotFound(f"enode {queue.enode} does not have queue {queue} yet", field="queue_id")
-        start = found.begin_offset if self._from_first else found.end_offset
-        # From here on the group subscribes: whatever is stored now is its own, even if this session ends before it
-        # has acknowledged anything.
-        await self._offsets.commit(queue.enode, self.topic_id, self._group, {queue.queue_id: start}, self.generation)
-        self.cursor.start(start, committed=False)
+        return found.begin_offset if rule is StartFrom.FIRST else found.end_offset
 
     async def _step(self) -> None:
         cursor = self.cursor
@@ -124,6 +150,8 @@ class Feeder:
             cursor.next_offset,
             bytes_max=self._fetch_bytes(),
             wait_ms=FETCH_WAIT_MS,
+            group=self._group if self.fence else "",
+            generation=self.fence,
         )
         await self._deliver(fetched)
 
@@ -131,7 +159,7 @@ class Feeder:
         cursor = self.cursor
         cursor.end_offset = fetched.end_offset
         for stored in fetched.batches:
-            part = selected(stored, cursor.next_offset, wanted=self._wanted)
+            part = selected(stored, cursor.next_offset, wanted=self.wanted)
             if part.batch is None:
                 cursor.advance(part.next_offset)
                 continue
@@ -154,7 +182,7 @@ class Feeder:
             self._send(Delivery(cursor.queue, self.generation, self.topic_id, cursor.sent_offset, cursor.next_offset))
 
     def _send(self, delivery: Delivery) -> None:
-        self.cursor.told(delivery.next_offset, self._clock.monotonic_s())
+        self.cursor.told(delivery.next_offset, self._clock.monotonic_s(), delivery.size_bytes)
         self._sink.send(delivery)
 
     def _pass_over(self, error: DataLoss) -> bool:

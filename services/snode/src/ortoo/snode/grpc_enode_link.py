@@ -1,7 +1,7 @@
 """An enode behind the wire: one Append stream and one FetchBatches stream, shared by everything the snode does."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -17,7 +17,11 @@ from ortoo.snode.enode_link import (
     EnodeLink,
     Fetched,
     FlushMode,
+    LockAnswer,
+    LockKey,
+    LockWish,
     MessagePlace,
+    OffsetRow,
     QueueRange,
     StoredBatch,
 )
@@ -28,6 +32,8 @@ from ortoo.v1.enode_pb2_grpc import EnodeServiceStub
 
 FIND_TIMEOUT_S = 30.0
 """A search may have to wait for its process to start and for the index to catch up."""
+ATTACH_INTERVAL_S = 5.0
+"""How often an enode hears that this snode is there."""
 
 
 class GrpcLinks:
@@ -82,6 +88,7 @@ class GrpcEnodeLink:
         """`peer` names the enode in errors."""
         self._peer = peer
         self._stub = stub
+        self._clock = clock
         self._timeout_s = timeout_s
         self._tasks: list[asyncio.Task[Any]] = []
         self._appends = RequestStream[enode_pb2.AppendRequest, enode_pb2.AppendResponse, Appended](
@@ -124,11 +131,25 @@ class GrpcEnodeLink:
         return self._appends.send(request, size_bytes=len(batch.records))
 
     async def fetch(
-        self, topic_id: int, queue_id: int, from_offset: int, *, bytes_max: int = 0, wait_ms: int = 0
+        self,
+        topic_id: int,
+        queue_id: int,
+        from_offset: int,
+        *,
+        bytes_max: int = 0,
+        wait_ms: int = 0,
+        group: str = "",
+        generation: int = 0,
     ) -> Fetched:
         """Read whole batches; at the end of the queue wait so long."""
         request = enode_pb2.FetchBatchesRequest(
-            topic_id=topic_id, queue_id=queue_id, from_offset=from_offset, bytes_max=bytes_max, wait_ms=wait_ms
+            topic_id=topic_id,
+            queue_id=queue_id,
+            from_offset=from_offset,
+            bytes_max=bytes_max,
+            wait_ms=wait_ms,
+            group=group,
+            generation=generation,
         )
         return await self._fetches.send(request, wait_s=wait_ms / 1000)
 
@@ -142,6 +163,52 @@ class GrpcEnodeLink:
         )
         with rpc_errors(self._peer):
             await self._stub.CommitOffsets(request, timeout=self._timeout_s)
+
+    async def commit_rows(
+        self, topic_id: int, group: str, rows: Sequence[OffsetRow], *, reset: bool = False
+    ) -> list[int]:
+        """Store a group's offsets, each under its own generation."""
+        request = enode_pb2.CommitOffsetsRequest(
+            topic_id=topic_id,
+            group=group,
+            offsets=[enode_pb2.QueueOffset(queue_id=q, offset=o, generation=g) for q, o, g in rows],
+            reset=reset,
+        )
+        with rpc_errors(self._peer):
+            answer = await self._stub.CommitOffsets(request, timeout=self._timeout_s)
+        return list(answer.fenced_queue_ids)
+
+    async def offset_groups(self, topic_id: int) -> list[str]:
+        """The groups that have an offset in a topic."""
+        request = enode_pb2.QueryOffsetGroupsRequest(topic_id=topic_id)
+        with rpc_errors(self._peer):
+            return list((await self._stub.QueryOffsetGroups(request, timeout=self._timeout_s)).groups)
+
+    async def take_locks(self, incarnation: str, wishes: Sequence[LockWish]) -> list[LockAnswer]:
+        """Take or renew locks."""
+        request = enode_pb2.TakeLocksRequest(incarnation=incarnation, wishes=map(_wish, wishes))
+        with rpc_errors(self._peer):
+            answer = await self._stub.TakeLocks(request, timeout=self._timeout_s)
+        return [LockAnswer(one.generation, one.owner, one.remaining_ms) for one in answer.answers]
+
+    async def release_locks(self, wishes: Sequence[LockWish]) -> list[bool]:
+        """Give locks back."""
+        request = enode_pb2.ReleaseLocksRequest(wishes=map(_wish, wishes))
+        with rpc_errors(self._peer):
+            return list((await self._stub.ReleaseLocks(request, timeout=self._timeout_s)).released)
+
+    async def attach(self, snode: str, incarnation: str, freed: Callable[[Sequence[LockKey]], None]) -> None:
+        """Be there for the enode until the connection breaks."""
+
+        async def signs() -> AsyncIterator[enode_pb2.AttachRequest]:
+            while True:
+                yield enode_pb2.AttachRequest(snode=snode, incarnation=incarnation)
+                await self._clock.sleep(ATTACH_INTERVAL_S)
+
+        with rpc_errors(self._peer):
+            async for news in self._stub.Attach(signs()):
+                if news.freed:
+                    freed([(one.group, one.topic_id, one.queue_id) for one in news.freed])
 
     async def query_offsets(self, topic_id: int, group: str, queue_ids: Iterable[int] = ()) -> dict[int, int]:
         """A group's offsets."""
@@ -188,6 +255,17 @@ class GrpcEnodeLink:
         with rpc_errors(self._peer):
             answer = await self._stub.FindMessages(request, timeout=max(self._timeout_s, FIND_TIMEOUT_S))
         return [MessagePlace(one.queue_id, one.offset, one.stored_at_ms) for one in answer.places]
+
+
+def _wish(wish: LockWish) -> enode_pb2.LockWish:
+    return enode_pb2.LockWish(
+        group=wish.group,
+        topic_id=wish.topic_id,
+        queue_id=wish.queue_id,
+        owner=wish.owner,
+        session_id=wish.session_id,
+        resume=wish.resume,
+    )
 
 
 def _appended(answer: enode_pb2.AppendResponse) -> Appended:

@@ -1,19 +1,13 @@
-"""Who is in which group. One snode keeps it in memory; several will share it."""
+"""Who is in which group. One snode keeps it in memory; several share it."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from ortoo.common.clock import Clock
+from ortoo.snode.members import Member
 
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """One session in a group."""
-
-    member_id: str
-    client_id: str
-    topics: frozenset[str]
+PRODUCERS = "producers/"
+"""What the names of groups of producers begin with here; no group of consumers can be called so."""
 
 
 class Membership(Protocol):
@@ -22,65 +16,88 @@ class Membership(Protocol):
     def on_change(self, listener: Callable[[str], None]) -> None:
         """Call `listener` with the group's name after each change."""
 
-    async def join(self, group: str, member: Member) -> None:
-        """Add a member, or replace it."""
+    def join(self, group: str, member: Member) -> None:
+        """Add a member of this snode, or change it; one with the same client id is replaced wherever it is."""
 
-    async def leave(self, group: str, member_id: str) -> None:
-        """Take a member away; nothing happens if it is gone already."""
+    def leave(self, group: str, client_id: str, session_id: str) -> None:
+        """Take a member of this snode away; nothing happens if the client id is another session's by now."""
 
     def members(self, group: str) -> Mapping[str, Member]:
-        """The members now, by id."""
+        """The members now, by client id."""
+
+    def groups(self) -> Iterable[str]:
+        """Groups with members."""
 
     def generation(self, group: str) -> int:
         """The number of the group's present state."""
 
-    def advance(self, group: str) -> None:
+    def advance(self, group: str) -> int:
         """Give the group a higher generation because something else has changed, such as a topic's queues."""
+
+
+class Generations:
+    """One count for all groups, from wall-clock milliseconds on, so that it grows over restarts."""
+
+    def __init__(self, clock: Clock) -> None:
+        """Begin at the time."""
+        self._clock = clock
+        self._last = 0
+
+    def next(self) -> int:
+        """A number higher than all before."""
+        self._last = max(self._last + 1, self._clock.now_ms())
+        return self._last
 
 
 class LocalMembership:
     """Membership of a cluster with one snode."""
 
     def __init__(self, clock: Clock) -> None:
-        """Generations begin at wall-clock milliseconds, so that they grow over restarts."""
-        self._clock = clock
+        """Begin without groups."""
         self._groups: dict[str, dict[str, Member]] = {}
-        self._generations: dict[str, int] = {}
-        self._last = 0
+        self._versions: dict[str, int] = {}
+        self._generations = Generations(clock)
         self._listener: Callable[[str], None] = lambda group: None
 
     def on_change(self, listener: Callable[[str], None]) -> None:
         """Call `listener` with the group's name after each change."""
         self._listener = listener
 
-    async def join(self, group: str, member: Member) -> None:
-        """Add a member, or replace it."""
+    def join(self, group: str, member: Member) -> None:
+        """Add a member, or change it."""
         members = self._groups.setdefault(group, {})
-        if members.get(member.member_id) != member:
-            members[member.member_id] = member
+        if members.get(member.client_id) != member:
+            members[member.client_id] = member
             self.advance(group)
 
-    async def leave(self, group: str, member_id: str) -> None:
+    def leave(self, group: str, client_id: str, session_id: str) -> None:
         """Take a member away."""
         members = self._groups.get(group, {})
-        if members.pop(member_id, None) is None:
+        member = members.get(client_id)
+        if member is None or member.session_id != session_id:
             return
+        del members[client_id]
         self.advance(group)
         if not members:
             del self._groups[group]
-            del self._generations[group]
+            del self._versions[group]
 
     def members(self, group: str) -> Mapping[str, Member]:
         """The members now."""
         return self._groups.get(group, {})
 
+    def groups(self) -> Iterable[str]:
+        """Groups with members."""
+        return list(self._groups)
+
     def generation(self, group: str) -> int:
         """The number of the group's present state."""
-        return self._generations.get(group, 0)
+        return self._versions.get(group, 0)
 
-    def advance(self, group: str) -> None:
+    def advance(self, group: str) -> int:
         """Give the group a higher generation."""
-        # One count for all groups: a group that empties and fills again within a millisecond must not go back.
-        self._last = max(self._last + 1, self._clock.now_ms())
-        self._generations[group] = self._last
+        generation = self._generations.next()
+        if group in self._groups:
+            self._versions[group] = generation
         self._listener(group)
+        return generation

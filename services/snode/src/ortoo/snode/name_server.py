@@ -2,12 +2,12 @@
 
 from collections.abc import AsyncIterator
 
-from ortoo.common.errors import AlreadyExists, OrtooError, Unavailable
+from ortoo.common.errors import AlreadyExists, NotFound, OrtooError, Unavailable
 from ortoo.common.grpc_channels import Channels
 from ortoo.common.name_servers import NameServers
 from ortoo.common.status import rpc_errors
-from ortoo.snode.routes import RouteChange, Topic
-from ortoo.snode.wire import change_of, topic_of
+from ortoo.snode.routes import Group, RouteChange, Topic
+from ortoo.snode.wire import change_of, group_of, group_to, topic_of
 from ortoo.v1 import namesrv_pb2, topic_pb2
 from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
 
@@ -49,14 +49,29 @@ class NameServer:
             answer = await self.stub.GetTopic(namesrv_pb2.GetTopicRequest(name=name), timeout=CALL_TIMEOUT_S)
         return topic_of(answer.topic)
 
-    async def ensure_group(self, name: str) -> None:
-        """Create a group with the default configuration unless it exists."""
+    async def ensure_group(self, name: str) -> Group:
+        """A group; created with the default settings unless it exists."""
         request = namesrv_pb2.PutGroupRequest(group=topic_pb2.Group(name=name, consume_enabled=True), create_only=True)
         try:
             with rpc_errors(self.peer):
-                await self.stub.PutGroup(request, timeout=CALL_TIMEOUT_S)
+                return group_of((await self.stub.PutGroup(request, timeout=CALL_TIMEOUT_S)).group)
         except AlreadyExists:
-            return
+            return await self.get_group(name)
+
+    async def get_group(self, name: str) -> Group:
+        """A group's settings. Errors: NotFound, Unavailable."""
+        with rpc_errors(self.peer):
+            groups = (await self.stub.ListGroups(namesrv_pb2.ListGroupsRequest(), timeout=CALL_TIMEOUT_S)).groups
+        found = next((group for group in groups if group.name == name), None)
+        if found is None:
+            raise NotFound(f"there is no group {name!r}", field="group")
+        return group_of(found)
+
+    async def put_group(self, group: Group) -> Group:
+        """Create a group or change it. Errors: Invalid, Overloaded, Unavailable."""
+        request = namesrv_pb2.PutGroupRequest(group=group_to(group))
+        with rpc_errors(self.peer):
+            return group_of((await self.stub.PutGroup(request, timeout=CALL_TIMEOUT_S)).group)
 
     async def register(
         self, name_server: str, name: str, address: str, incarnation: str, *, shares_membership: bool

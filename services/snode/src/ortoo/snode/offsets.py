@@ -1,8 +1,9 @@
 """Committed offsets: the enode has them, this is a copy of what was read and written through this snode."""
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from ortoo.snode.enode_link import OffsetRow
 from ortoo.snode.enode_links import EnodeLinks
 from ortoo.snode.routes import Queue
 
@@ -16,12 +17,22 @@ class Offsets:
         self._links = links
         self._known: OrderedDict[tuple[str, int, str], dict[int, int]] = OrderedDict()
 
-    async def commit(
-        self, enode: str, topic_id: int, group: str, offsets: Mapping[int, int], generation: int = 0
-    ) -> None:
-        """Store offsets (queue id to next offset); returns when they are durable. Errors: as the enode says."""
-        await self._links.to(enode).commit_offsets(topic_id, group, offsets, generation)
-        self._note(enode, topic_id, group, offsets)
+    async def commit(self, enode: str, topic_id: int, group: str, offsets: Mapping[int, int]) -> None:
+        """Store offsets (queue id to next offset) under no lock; returns when they are durable.
+
+        Errors: as the enode says.
+        """
+        await self.commit_rows(enode, topic_id, group, [(queue_id, offset, 0) for queue_id, offset in offsets.items()])
+
+    async def commit_rows(self, enode: str, topic_id: int, group: str, rows: Sequence[OffsetRow]) -> list[int]:
+        """Store offsets, each under its lock; returns when they are durable.
+
+        The answer names the queues whose lock has a newer generation. Errors: as the enode says.
+        """
+        fenced = await self._links.to(enode).commit_rows(topic_id, group, rows)
+        stored = {queue_id: offset for queue_id, offset, _ in rows if queue_id not in fenced}
+        self._note(enode, topic_id, group, stored)
+        return fenced
 
     async def query(self, queue: Queue, topic_id: int, group: str) -> int | None:
         """The group's offset in one queue; None if it has none."""

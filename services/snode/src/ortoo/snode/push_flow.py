@@ -1,5 +1,7 @@
 """What a push session may send and what it has been told: pure bookkeeping."""
 
+from collections import deque
+
 from ortoo.common.errors import Invalid
 from ortoo.snode.routes import Queue
 
@@ -47,6 +49,9 @@ class QueueCursor:
         """The end of the queue as last heard."""
         self.waiting_since_s: float | None = None
         """Since when an acknowledgement is awaited."""
+        self.unacknowledged_bytes = 0
+        """What was sent and is not acknowledged."""
+        self._sent: deque[tuple[int, int]] = deque()
 
     def start(self, offset: int, *, committed: bool) -> None:
         """Begin at `offset`; `committed` tells whether the group had acknowledged up to there."""
@@ -63,8 +68,11 @@ class QueueCursor:
         """Rows before `next_offset` were read."""
         self.next_offset = max(self.next_offset, next_offset)
 
-    def told(self, next_offset: int, now_s: float) -> None:
-        """A delivery up to `next_offset` goes to the client."""
+    def told(self, next_offset: int, now_s: float, size_bytes: int = 0) -> None:
+        """A delivery of so many bytes up to `next_offset` goes to the client."""
+        if size_bytes:
+            self._sent.append((next_offset, size_bytes))
+            self.unacknowledged_bytes += size_bytes
         self.sent_offset = max(self.sent_offset, next_offset)
         if self.waiting_since_s is None:
             self.waiting_since_s = now_s
@@ -89,5 +97,7 @@ class QueueCursor:
         if self.acknowledged is not None and offset <= self.acknowledged:
             return False
         self.acknowledged = offset
+        while self._sent and self._sent[0][0] <= offset:
+            self.unacknowledged_bytes -= self._sent.popleft()[1]
         self.waiting_since_s = now_s if offset < self.sent_offset else None
         return True

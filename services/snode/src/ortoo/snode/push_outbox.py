@@ -19,6 +19,8 @@ class Opened:
 
     session_id: str
     heartbeat_interval_ms: int
+    expiry_ms: int = 0
+    client_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,8 @@ class PushOutbox:
         self._bytes_max = bytes_max
         self._bytes = 0
         self._opened: Opened | None = None
-        self._assigned: Assigned | None = None
+        self._assigned: deque[Assigned] = deque()
+        self._kept = False
         self._acknowledged: dict[Queue, tuple[int, int]] = {}
         self._deliveries: deque[Delivery] = deque()
         self._closed: Closed | None = None
@@ -88,9 +91,15 @@ class PushOutbox:
         self._opened = event
         self._wake.set()
 
-    def assigned(self, event: Assigned) -> list[Delivery]:
-        """Tell the queues; returns the deliveries of other queues that had not left yet and never will."""
-        self._assigned = event
+    def assigned(self, event: Assigned, *, keep: bool = False) -> list[Delivery]:
+        """Tell the queues; returns the deliveries of other queues that had not left yet and never will.
+
+        With `keep` the client hears this one even if another comes after it at once.
+        """
+        if self._assigned and not self._kept:
+            self._assigned.pop()
+        self._assigned.append(event)
+        self._kept = keep
         kept = frozenset(event.queues)
         dropped = [delivery for delivery in self._deliveries if delivery.queue not in kept]
         if dropped:
@@ -142,9 +151,8 @@ class PushOutbox:
             return AcknowledgedOffsets([(queue, *pair) for queue, pair in pairs.items()])
         if self._closed is not None:
             return self._closed
-        if self._assigned is not None:
-            assigned, self._assigned = self._assigned, None
-            return assigned
+        if self._assigned:
+            return self._assigned.popleft()
         if self._deliveries:
             delivery = self._deliveries.popleft()
             self._bytes -= delivery.size_bytes

@@ -2,26 +2,31 @@
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine, Mapping
+import dataclasses
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from ortoo.common.background import Background
 from ortoo.common.clock import Clock
-from ortoo.common.errors import Invalid, OrtooError
+from ortoo.common.errors import Fenced, OrtooError
 from ortoo.common.logs import get_logger
 from ortoo.common.randomness import Randomness
 from ortoo.snode.ack_lane import AckLane
 from ortoo.snode.close_reason import CloseReason
 from ortoo.snode.consumer_groups import ConsumerGroups
 from ortoo.snode.directory import Directory
+from ortoo.snode.enode_link import LockWish
 from ortoo.snode.enode_links import EnodeLinks
 from ortoo.snode.feeder import FETCH_BYTES_MAX, FETCH_BYTES_MIN, SESSION_BYTES, Feeder
+from ortoo.snode.members import Member
 from ortoo.snode.message_filter import MessageFilter
 from ortoo.snode.offsets import Offsets
 from ortoo.snode.push_flow import Credit, QueueCursor
 from ortoo.snode.push_outbox import Assigned, Closed, Delivery, Event, Opened, PushOutbox
-from ortoo.snode.routes import Queue
+from ortoo.snode.queue_locks import QueueLocks
+from ortoo.snode.routes import UNACKNOWLEDGED_BYTES_MAX, Queue
+from ortoo.snode.start_rule import StartRule
 from ortoo.snode.traffic import Traffic
 
 FLUSH_TIMEOUT_S = 4.0
@@ -37,10 +42,28 @@ class PushParts:
     links: EnodeLinks
     offsets: Offsets
     groups: ConsumerGroups
+    locks: QueueLocks
     background: Background
     clock: Clock
     randomness: Randomness
     traffic: Traffic = field(default_factory=Traffic)
+
+
+@dataclass(frozen=True, slots=True)
+class PushPlan:
+    """What a client asks of its push session."""
+
+    group: str
+    client_id: str
+    """Empty = the session's id."""
+    filters: Mapping[str, MessageFilter | None]
+    """Each topic's filter; None = everything."""
+    start: StartRule = StartRule()
+    broadcast: bool = False
+    member_session_id: str = ""
+    """The session that this push session belongs to; empty = it stands alone."""
+    heartbeat_interval_ms: int = 30_000
+    expiry_ms: int = 120_000
 
 
 @dataclass(slots=True)
@@ -49,36 +72,31 @@ class _Line:
 
     feeder: Feeder
     task: asyncio.Task[Any]
+    wish: LockWish
 
 
 class PushSession:
     """One client's open Push call."""
 
-    def __init__(
-        self,
-        parts: PushParts,
-        *,
-        group: str,
-        client_id: str,
-        filters: Mapping[str, MessageFilter | None],
-        from_first: bool,
-        heartbeat_interval_ms: int,
-    ) -> None:
-        """`filters` maps each topic to its filter; None = everything."""
-        # Members sort by this, so a client keeps its place; the rest of it makes it nobody else's.
-        self.session_id = f"{client_id}@{parts.randomness.id_text()}"
-        self.group = group
-        self.client_id = client_id
+    def __init__(self, parts: PushParts, plan: PushPlan) -> None:
+        """Make the session as planned."""
+        self.session_id = parts.randomness.id_text()
+        self.group = plan.group
+        self.client_id = plan.client_id or self.session_id
+        self.member_session_id = plan.member_session_id or self.session_id
+        """The session under which the client is a member of the group."""
         self.heard_at_s = parts.clock.monotonic_s()
         self.closing = False
         self.call: asyncio.Task[Any] | None = None
         """The task that writes to the client; set by who opens the session."""
+        self.on_replaced: Callable[[], None] = lambda: None
+        """Called when another session has taken its place in the group."""
         self._parts = parts
-        self._filters = filters
-        self._from_first = from_first
+        self._plan = plan
+        self._filters = plan.filters
         self._credit = Credit()
         self._outbox = PushOutbox()
-        self._outbox.opened(Opened(self.session_id, heartbeat_interval_ms))
+        self._outbox.opened(Opened(self.session_id, plan.heartbeat_interval_ms, plan.expiry_ms, self.client_id))
         self._lines: dict[Queue, _Line] = {}
         self._lanes: dict[tuple[str, int], AckLane] = {}
         self._granted = asyncio.Event()
@@ -87,6 +105,34 @@ class PushSession:
     def topics(self) -> frozenset[str]:
         """The topics it wants."""
         return frozenset(self._filters)
+
+    @property
+    def unacknowledged_bytes(self) -> int:
+        """What it was sent and has not acknowledged."""
+        return sum(line.feeder.cursor.unacknowledged_bytes for line in self._lines.values())
+
+    @property
+    def unacknowledged_bytes_max(self) -> int:
+        """Beyond it nothing is sent."""
+        group = self._parts.directory.group(self.group)
+        return group.unacknowledged_bytes_max if group is not None else UNACKNOWLEDGED_BYTES_MAX
+
+    @property
+    def broadcast(self) -> bool:
+        """Whether it gets all messages by itself."""
+        return self._plan.broadcast
+
+    def parting(self, member: Member) -> None:
+        """Tell the group that the client gets nothing any more; one that has a session of its own stays a member."""
+        membership = self._parts.groups.membership
+        if self._plan.member_session_id and member.active:
+            membership.join(self.group, dataclasses.replace(member, active=False))
+        elif not self._plan.member_session_id:
+            membership.leave(self.group, self.client_id, self.session_id)
+
+    def replaced(self) -> None:
+        """Another session has taken its place in the group."""
+        self.on_replaced()
 
     def cursors(self) -> list[tuple[QueueCursor, int]]:
         """How far each queue is, with the topic's id."""
@@ -114,8 +160,12 @@ class PushSession:
         feeder = line.feeder
         if not feeder.cursor.acknowledge(offset, generation, self._parts.clock.monotonic_s()):
             return
+        self._granted.set()
+        if self._plan.broadcast:
+            self._outbox.acknowledged(queue, offset, feeder.generation)
+            return
         lane = self._lane(queue.enode, feeder.topic_id)
-        lane.put(queue, offset, feeder.generation)
+        lane.put(queue, offset, feeder.generation, feeder.fence)
         if not lane.draining:
             lane.draining = True
             self._parts.background.spawn(f"commit {self.session_id}", self._drain(lane))
@@ -136,11 +186,17 @@ class PushSession:
             if queue not in self._lines:
                 self._take_on(queue, generation)
 
+    def subscribe(self, filters: Mapping[str, MessageFilter | None]) -> None:
+        """Want other messages from now on; new and lost topics follow with the next assignment."""
+        self._filters = filters
+        for queue, line in self._lines.items():
+            line.feeder.wanted = filters.get(queue.topic)
+
     async def may_send(self) -> None:
         """Wait until there is credit and room in the outbox."""
         while True:
             await self._outbox.room()
-            if self._credit.open:
+            if self._credit.open and self.unacknowledged_bytes < self.unacknowledged_bytes_max:
                 return
             self._granted.clear()
             await self._granted.wait()
@@ -160,7 +216,7 @@ class PushSession:
             return
         self.closing = True
         flushes = [self._give_up(queue) for queue in list(self._lines)]
-        await self._parts.groups.leave(self.group, self.session_id)
+        self._parts.groups.leave(self.group, self)
         if flushes:
             await asyncio.wait(flushes)
         self._outbox.close(Closed(reason, message))
@@ -169,7 +225,7 @@ class PushSession:
         """Whether the topic was deleted and created anew since the queue was taken on."""
         return self._lines[queue].feeder.topic_id != self._parts.directory.topic(queue.topic).topic_id
 
-    def _take_on(self, queue: Queue, generation: int) -> None:
+    def _take_on(self, queue: Queue, generation: int, *, resume: bool = False) -> None:
         topic = self._parts.directory.topic(queue.topic)
         feeder = Feeder(
             QueueCursor(queue, generation),
@@ -179,39 +235,82 @@ class PushSession:
             self,
             self._parts.links,
             self._parts.offsets,
-            from_first=self._from_first,
+            start=self._plan.start,
+            broadcast=self._plan.broadcast,
             fetch_bytes=self._fetch_bytes,
             clock=self._parts.clock,
             randomness=self._parts.randomness,
         )
-        task = self._parts.background.spawn(f"feed {queue}", self._feed(feeder))
-        self._lines[queue] = _Line(feeder, task)
+        wish = LockWish(self.group, topic.topic_id, queue.queue_id, self.client_id, self.session_id, resume)
+        task = self._parts.background.spawn(f"feed {queue}", self._feed(feeder, wish))
+        self._lines[queue] = _Line(feeder, task, wish)
 
-    async def _feed(self, feeder: Feeder) -> None:
+    async def _feed(self, feeder: Feeder, wish: LockWish) -> None:
         queue = feeder.cursor.queue
+
+        async def acquire() -> int:
+            return await self._parts.locks.hold(queue.enode, wish)
+
+        async def nothing() -> int:
+            return 0
+
         try:
-            await feeder.run(self._parts.groups.hold(self.group, queue, feeder))
+            if not self._plan.broadcast:
+                await self._parts.groups.hold(self.group, queue, feeder)
+            await feeder.run(nothing if self._plan.broadcast else acquire)
+        except Fenced as error:
+            if wish.resume and not feeder.fence:
+                self.replaced()
+            else:
+                self._fenced(queue, str(error))
         except OrtooError as error:
             _log.error("a queue is not fed any more", queue=str(queue), group=self.group, reason=str(error))
         except Exception:
             _log.exception("feeding a queue met a defect", queue=str(queue), group=self.group)
 
-    def _give_up(self, queue: Queue) -> asyncio.Task[Any]:
+    def _refused(self, queue: Queue, fence: int) -> None:
+        """An acknowledgement was refused, which was given under this generation of the lock."""
+        line = self._lines.get(queue)
+        if line is not None and line.feeder.fence == fence:
+            self._fenced(queue, "an acknowledgement was refused")
+
+    def _fenced(self, queue: Queue, reason: str) -> None:
+        """Begin a queue anew: its lock has a newer generation, by an operator's order or because it had ended."""
+        line = self._lines.get(queue)
+        if line is None or self.closing:
+            return
+        _log.info("a queue begins anew", queue=str(queue), group=self.group, session=self.session_id, reason=reason)
+        self._give_up(queue, flush=False)
+        if (lane := self._lanes.get((queue.enode, line.feeder.topic_id))) is not None:
+            lane.forget(queue)
+        rest = tuple(self._lines)
+        advance = self._parts.groups.membership.advance
+        for delivery in self._outbox.assigned(Assigned(advance(self.group), rest), keep=True):
+            self._credit.grant(delivery.messages, delivery.size_bytes)
+        generation = advance(self.group)
+        self._outbox.assigned(Assigned(generation, (*rest, queue)))
+        self._take_on(queue, generation, resume=True)
+
+    def _give_up(self, queue: Queue, *, flush: bool = True) -> asyncio.Task[Any]:
         line = self._lines.pop(queue)
         line.task.cancel()
-        return self._parts.background.spawn(f"release {queue}", self._release(queue, line))
+        return self._parts.background.spawn(f"release {queue}", self._release(queue, line, flush=flush))
 
-    async def _release(self, queue: Queue, line: _Line) -> None:
+    async def _release(self, queue: Queue, line: _Line, *, flush: bool) -> None:
         """Let the next owner have the queue, when what this one acknowledged is stored or cannot be."""
         try:
-            await asyncio.wait([line.task])
+            if line.task is not asyncio.current_task():
+                await asyncio.wait([line.task])
             lane = self._lanes.get((queue.enode, line.feeder.topic_id))
-            if lane is not None:
+            if lane is not None and flush:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(FLUSH_TIMEOUT_S):
                         await lane.settled(queue)
+            if lane is not None and queue not in self._lines:
                 lane.forget(queue)
         finally:
+            if not self._plan.broadcast and flush:
+                self._parts.locks.give_back(queue.enode, dataclasses.replace(line.wish, resume=False))
             self._parts.groups.release(self.group, queue, line.feeder)
 
     async def _drain(self, lane: AckLane) -> None:
@@ -232,6 +331,7 @@ class PushSession:
                 self.group,
                 self._parts.offsets,
                 self._outbox.acknowledged,
+                self._refused,
                 clock=self._parts.clock,
                 randomness=self._parts.randomness,
             )
@@ -240,11 +340,3 @@ class PushSession:
     def _fetch_bytes(self) -> int:
         share = SESSION_BYTES // max(1, len(self._lines))
         return max(FETCH_BYTES_MIN, min(FETCH_BYTES_MAX, share, self._credit.size_bytes))
-
-
-def check_subscriptions(topics: list[str]) -> None:
-    """Refuse a session that wants nothing, or one topic twice. Errors: Invalid."""
-    if not topics:
-        raise Invalid("no subscription; name at least one topic", field="open.subscriptions")
-    if len(set(topics)) != len(topics):
-        raise Invalid("a topic is named twice; give each one subscription", field="open.subscriptions")

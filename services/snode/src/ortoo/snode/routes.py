@@ -4,6 +4,9 @@ import enum
 from dataclasses import dataclass
 from typing import NamedTuple
 
+UNACKNOWLEDGED_BYTES_MAX = 64 << 20
+ATTEMPTS_MAX = 16
+
 
 class Permission(enum.IntEnum):
     """What may be done with a topic; the numbers are those on the wire."""
@@ -78,6 +81,10 @@ class Group:
     slow_consumer_threshold_messages: int = 1024
     slow_consumer_grace_ms: int = 10_000
     created_at_ms: int = 0
+    broadcast_enabled: bool = True
+    notify_members_changed: bool = True
+    unacknowledged_bytes_max: int = UNACKNOWLEDGED_BYTES_MAX
+    attempts_max: int = ATTEMPTS_MAX
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,8 @@ class Settings:
     """How often the snode announces itself."""
     session_expiry_s: float = 120.0
     """How long a push session may be silent."""
+    auto_create_groups: bool = True
+    """Whether a group that a consumer names and that does not exist is created."""
     sweep_interval_s: float = 1.0
     """How often silent and slow sessions are looked for."""
     stop_grace_s: float = 5.0

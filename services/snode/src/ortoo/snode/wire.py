@@ -1,8 +1,21 @@
 """Between the plain values of the snode and the messages of the wire."""
 
+import dataclasses
+
 from ortoo.common.message import Message
 from ortoo.common.sealed_batch import SealedBatch
-from ortoo.snode.routes import EnodeEntry, Group, Permission, Placement, Queue, RouteChange, SnodeEntry, Topic
+from ortoo.snode.routes import (
+    ATTEMPTS_MAX,
+    UNACKNOWLEDGED_BYTES_MAX,
+    EnodeEntry,
+    Group,
+    Permission,
+    Placement,
+    Queue,
+    RouteChange,
+    SnodeEntry,
+    Topic,
+)
 from ortoo.v1 import namesrv_pb2, record_pb2, topic_pb2
 
 
@@ -44,7 +57,16 @@ def group_of(group: topic_pb2.Group) -> Group:
         group.slow_consumer_threshold_messages,
         group.slow_consumer_grace_ms,
         group.created_at_ms,
+        group.broadcast_enabled or not group.HasField("broadcast_enabled"),
+        group.notify_members_changed or not group.HasField("notify_members_changed"),
+        group.unacknowledged_bytes_max or UNACKNOWLEDGED_BYTES_MAX,
+        group.attempts_max or ATTEMPTS_MAX,
     )
+
+
+def group_to(group: Group) -> topic_pb2.Group:
+    """A group, written."""
+    return topic_pb2.Group(**dataclasses.asdict(group))
 
 
 def enode_to(enode: EnodeEntry) -> topic_pb2.Enode:

@@ -1,7 +1,7 @@
 """The snode's link to an enode of the same process: calls instead of the wire, with the same promises."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -10,6 +10,7 @@ from ortoo.common.clock import Clock
 from ortoo.common.errors import Overloaded, Unavailable
 from ortoo.common.sealed_batch import SealedBatch
 from ortoo.enode.app import RunningEnode
+from ortoo.enode.state.lock_table import Granted, Wish
 from ortoo.enode.store import FlushMode as StoreFlushMode
 from ortoo.snode.enode_link import (
     Appended,
@@ -17,7 +18,11 @@ from ortoo.snode.enode_link import (
     EnodeLink,
     Fetched,
     FlushMode,
+    LockAnswer,
+    LockKey,
+    LockWish,
     MessagePlace,
+    OffsetRow,
     QueueRange,
     StoredBatch,
 )
@@ -30,6 +35,7 @@ _MODE_OF = {
 _MODE_TO = {mode: number for number, mode in _MODE_OF.items()}
 FETCH_BYTES = 1 << 20
 """What one read answers at most, unless it says otherwise."""
+ATTACH_INTERVAL_S = 5.0
 
 
 class StoreLinks:
@@ -40,7 +46,7 @@ class StoreLinks:
         """What `open_snode` takes as `links`."""
 
         def links(*, background: Background, clock: Clock, timeout_s: float, in_flight_bytes_max: int) -> StoreLinks:
-            return StoreLinks(StoreLink(enode, background, in_flight_bytes_max))
+            return StoreLinks(StoreLink(enode, background, clock, in_flight_bytes_max))
 
         return links
 
@@ -65,13 +71,14 @@ class StoreLinks:
 class StoreLink:
     """The enode's store, as the snode sees an enode."""
 
-    def __init__(self, enode: RunningEnode, background: Background, in_flight_bytes_max: int) -> None:
+    def __init__(self, enode: RunningEnode, background: Background, clock: Clock, in_flight_bytes_max: int) -> None:
         """Call the store of `enode`; at most `in_flight_bytes_max` bytes wait for the disk."""
         self.enode = enode.name
         self._store = enode.store
         self._topics = enode.topics
         self._intake = enode.intake
         self._background = background
+        self._clock = clock
         self._bytes_max = in_flight_bytes_max
         self._bytes = 0
         self._closed = False
@@ -132,14 +139,25 @@ class StoreLink:
             self._bytes -= len(batch.records)
 
     async def fetch(
-        self, topic_id: int, queue_id: int, from_offset: int, *, bytes_max: int = 0, wait_ms: int = 0
+        self,
+        topic_id: int,
+        queue_id: int,
+        from_offset: int,
+        *,
+        bytes_max: int = 0,
+        wait_ms: int = 0,
+        group: str = "",
+        generation: int = 0,
     ) -> Fetched:
         """Read whole batches; at the end of the queue wait so long."""
+        key = (topic_id, group, queue_id)
+        self._store.locks.check(key, generation)
         if self._topics.lacks(topic_id, queue_id):
             await self._topics.arrival(topic_id, queue_id)
         fetched = await self._store.fetch(
             topic_id, queue_id, from_offset, bytes_max=bytes_max or FETCH_BYTES, wait_ms=wait_ms
         )
+        self._store.locks.check(key, generation)
         batches = tuple(StoredBatch(b.first_offset, b.stored_at_ms, b.batch) for b in fetched.batches)
         return Fetched(batches, fetched.next_offset, fetched.end_offset)
 
@@ -147,6 +165,45 @@ class StoreLink:
         """Store a group's offsets."""
         await self._topics.arrival(topic_id, max(offsets, default=0))
         await self._store.commit_offsets(topic_id, group, offsets, generation)
+
+    async def commit_rows(
+        self, topic_id: int, group: str, rows: Sequence[OffsetRow], *, reset: bool = False
+    ) -> list[int]:
+        """Store a group's offsets, each under its own generation."""
+        await self._topics.arrival(topic_id, max((row[0] for row in rows), default=0))
+        if not reset:
+            return await self._store.commit_each(topic_id, group, rows)
+        await self._store.reset_offsets(topic_id, group, {queue_id: offset for queue_id, offset, _ in rows})
+        return []
+
+    async def offset_groups(self, topic_id: int) -> list[str]:
+        """The groups that have an offset in a topic."""
+        return self._store.offset_groups(topic_id)
+
+    async def take_locks(self, incarnation: str, wishes: Sequence[LockWish]) -> list[LockAnswer]:
+        """Take or renew locks."""
+        for one in wishes:
+            await self._topics.arrival(one.topic_id, one.queue_id)
+        answers = await self._store.locks.take(
+            [Wish((w.topic_id, w.group, w.queue_id), w.owner, w.session_id, incarnation, w.resume) for w in wishes]
+        )
+        return [
+            LockAnswer(one.generation)
+            if isinstance(one, Granted)
+            else LockAnswer(0, one.owner, max(1, int(one.remaining_s * 1000)))
+            for one in answers
+        ]
+
+    async def release_locks(self, wishes: Sequence[LockWish]) -> list[bool]:
+        """Give locks back."""
+        keys = [((wish.topic_id, wish.group, wish.queue_id), wish.session_id) for wish in wishes]
+        return await self._store.locks.release(keys)
+
+    async def attach(self, snode: str, incarnation: str, freed: Callable[[Sequence[LockKey]], None]) -> None:
+        """Be there for the enode for ever; its only snode needs no news of locks, it asks again by itself."""
+        while True:
+            self._store.locks.attached(incarnation)
+            await self._clock.sleep(ATTACH_INTERVAL_S)
 
     async def query_offsets(self, topic_id: int, group: str, queue_ids: Iterable[int] = ()) -> dict[int, int]:
         """A group's offsets."""

@@ -16,7 +16,7 @@ TEXT_LENGTH_MAX = 1024
 async def take_locks(store: Store, request: enode_pb2.TakeLocksRequest) -> enode_pb2.TakeLocksResponse:
     """Decide each wish; what is granted is durable then."""
     wishes = [
-        Wish(_key(wish), wish.owner or wish.session_id, wish.session_id, request.incarnation)
+        Wish(_key(wish), wish.owner or wish.session_id, wish.session_id, request.incarnation, wish.resume)
         for wish in _checked(request.wishes)
     ]
     answers = await store.locks.take(wishes)

@@ -30,6 +30,8 @@ class Wish:
     owner: str
     session_id: str
     incarnation: str = ""
+    resume: bool = False
+    """Whether the session had it before, so that it must not take it from a newer session of the same owner."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,7 @@ class LockTable:
         A new generation is greater than the lock's former ones and than `generation_above`.
         """
         lock = self._locks.get(wish.key)
-        if lock is not None and not lock.is_free and lock.owner != wish.owner:
+        if lock is not None and not lock.is_free and not _may_take_over(wish, lock):
             remaining_s = self.remaining_s(wish.key, lock, now_s)
             if remaining_s > 0:
                 if wish.incarnation:
@@ -169,3 +171,7 @@ class LockTable:
                 for incarnation in self._waiting.pop(key):
                     news.setdefault(incarnation, []).append(key)
         return news
+
+
+def _may_take_over(wish: Wish, lock: Lock) -> bool:
+    return lock.owner == wish.owner and (lock.session_id == wish.session_id or not wish.resume)

@@ -1,7 +1,9 @@
 """Between the plain values of the name server and the messages of the wire."""
 
+import dataclasses
+
 from ortoo.common.errors import Invalid
-from ortoo.namesrv.groups import Group
+from ortoo.namesrv.groups import SLOW_GRACE_DEFAULT_MS, Group
 from ortoo.namesrv.leases import Enode, Snode
 from ortoo.namesrv.route_changes import RouteChange
 from ortoo.namesrv.topics import NewTopic, Permission, Topic, TopicChange
@@ -63,21 +65,18 @@ def group_of(group: topic_pb2.Group) -> Group:
         0,
         group.consume_enabled,
         group.slow_consumer_threshold_messages,
-        group.slow_consumer_grace_ms,
+        group.slow_consumer_grace_ms if group.HasField("slow_consumer_grace_ms") else SLOW_GRACE_DEFAULT_MS,
         0,
+        group.broadcast_enabled or not group.HasField("broadcast_enabled"),
+        group.notify_members_changed or not group.HasField("notify_members_changed"),
+        group.unacknowledged_bytes_max,
+        group.attempts_max,
     )
 
 
 def group_to(group: Group) -> topic_pb2.Group:
     """A group, written."""
-    return topic_pb2.Group(
-        name=group.name,
-        version=group.version,
-        consume_enabled=group.consume_enabled,
-        slow_consumer_threshold_messages=group.slow_consumer_threshold_messages,
-        slow_consumer_grace_ms=group.slow_consumer_grace_ms,
-        created_at_ms=group.created_at_ms,
-    )
+    return topic_pb2.Group(**dataclasses.asdict(group))
 
 
 def enode_to(enode: Enode) -> topic_pb2.Enode:

@@ -1,23 +1,31 @@
 """ConsumerService."""
 
+import dataclasses
 from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
 
 from ortoo.common.background import Background
-from ortoo.common.errors import Invalid, OrtooError
+from ortoo.common.errors import Invalid, OrtooError, Unsupported
+from ortoo.common.names import check_group_name
 from ortoo.common.status import failure_of
+from ortoo.snode.client_locks import ClientLocks
+from ortoo.snode.client_sessions import ClientSessions
 from ortoo.snode.close_reason import CloseReason
 from ortoo.snode.directory_watch import DirectoryWatch
+from ortoo.snode.members import Member, sharing, strategy_of
 from ortoo.snode.message_filter import compile_filter
+from ortoo.snode.pulling import Pulling
 from ortoo.snode.reading import Reading
 from ortoo.snode.rpc.long_calls import LongCalls
+from ortoo.snode.rpc.members import member_to
+from ortoo.snode.rpc.pulls import locks_to, offset_to, offsets_of, pull_of, pulled_to, refused_to
 from ortoo.snode.rpc.push import PushCall
 from ortoo.snode.selection import Selected
 from ortoo.snode.sessions import Sessions
 from ortoo.snode.wire import batch_to, queue_of, queue_to
-from ortoo.v1 import consumer_pb2, consumer_pb2_grpc
+from ortoo.v1 import consumer_pb2, consumer_pb2_grpc, pull_pb2
 
 NAME = consumer_pb2.DESCRIPTOR.services_by_name["ConsumerService"].full_name
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -30,12 +38,22 @@ class ConsumerService(consumer_pb2_grpc.ConsumerServiceServicer):
         self,
         watch: DirectoryWatch,
         sessions: Sessions,
+        clients: ClientSessions,
         reading: Reading,
+        pulling: Pulling,
+        locks: ClientLocks,
         background: Background,
         long_calls: LongCalls,
+        *,
+        here: Member,
     ) -> None:
+        """`here` is a member that says only at which snode."""
         self._watch = watch
         self._sessions = sessions
+        self._clients = clients
+        self._pulling = pulling
+        self._locks = locks
+        self._here = here
         self._reading = reading
         self._background = background
         self._long_calls = long_calls
@@ -44,7 +62,8 @@ class ConsumerService(consumer_pb2_grpc.ConsumerServiceServicer):
         self, request_iterator: AsyncIterator[consumer_pb2.PushRequest], context: Context
     ) -> AsyncIterator[consumer_pb2.PushResponse]:
         """A push session."""
-        call = PushCall(self._sessions, request_iterator)
+        member = dataclasses.replace(self._here, peer=context.peer(), since_ms=self._clients.now_ms())
+        call = PushCall(self._sessions, self._clients, request_iterator, member)
         session = await call.open()
         reading = self._background.spawn("push", call.read(session))
         try:
@@ -89,6 +108,67 @@ class ConsumerService(consumer_pb2_grpc.ConsumerServiceServicer):
                 for q, r in ranges.items()
             ]
         )
+
+    async def Pull(self, request: pull_pb2.PullRequest, context: Context) -> pull_pb2.PullResponse:
+        """Messages of one queue from an offset on."""
+        with self._long_calls.running():
+            return pulled_to(await self._pulling.pull(pull_of(request)))
+
+    async def QueryMembers(
+        self, request: pull_pb2.QueryMembersRequest, context: Context
+    ) -> consumer_pb2.QueryMembersResponse:
+        """The members of a group now."""
+        check_group_name(request.group, "group")
+        found = self._clients.members(request.group)
+        return consumer_pb2.QueryMembersResponse(
+            version=found.version,
+            client_ids=sharing(found.members),
+            members=[member_to(found.members[one]) for one in sorted(found.members)],
+            strategy=strategy_of(found.members).value,  # type: ignore[arg-type]
+        )
+
+    async def LockQueues(self, request: pull_pb2.LockQueuesRequest, context: Context) -> pull_pb2.LockQueuesResponse:
+        """Take or renew the right to consume queues."""
+        session = self._clients.get(request.session_id) if request.session_id else None
+        answers = await self._locks.take(request.group, request.client_id, session, list(map(queue_of, request.queues)))
+        return locks_to(answers)
+
+    async def UnlockQueues(
+        self, request: pull_pb2.UnlockQueuesRequest, context: Context
+    ) -> pull_pb2.UnlockQueuesResponse:
+        """Give queues back."""
+        session = self._clients.get(request.session_id) if request.session_id else None
+        queues = list(map(queue_of, request.queues))
+        released = await self._locks.release(request.group, request.client_id, session, queues)
+        return pull_pb2.UnlockQueuesResponse(released=map(queue_to, released))
+
+    async def CommitOffsets(
+        self, request: pull_pb2.CommitConsumerOffsetsRequest, context: Context
+    ) -> pull_pb2.CommitConsumerOffsetsResponse:
+        """Store how far a group has consumed."""
+        refused = await self._pulling.commit(request.group, offsets_of(request.offsets))
+        return pull_pb2.CommitConsumerOffsetsResponse(refused=map(refused_to, refused))
+
+    async def QueryOffsets(
+        self, request: pull_pb2.QueryConsumerOffsetsRequest, context: Context
+    ) -> pull_pb2.QueryConsumerOffsetsResponse:
+        """How far a group has consumed."""
+        found = await self._pulling.query(request.group, list(map(queue_of, request.queues)), request.topic)
+        return pull_pb2.QueryConsumerOffsetsResponse(
+            offsets=[offset_to(one) for one in found if one.error is None],
+            refused=[refused_to(one) for one in found if one.error is not None],
+        )
+
+    async def SearchOffset(
+        self, request: pull_pb2.SearchOffsetRequest, context: Context
+    ) -> pull_pb2.SearchOffsetResponse:
+        """The first offset stored at or after a time."""
+        offset = await self._pulling.find_offset(queue_of(request.queue), request.time_ms)
+        return pull_pb2.SearchOffsetResponse(offset=offset)
+
+    async def SendBack(self, request: pull_pb2.SendBackRequest, context: Context) -> pull_pb2.SendBackResponse:
+        """Give messages back that could not be processed."""
+        raise Unsupported("this snode does not serve retries: handle the message again, or publish it anew")
 
 
 def _batch(topic_id: int, part: Selected) -> consumer_pb2.FetchResponse:

@@ -1,15 +1,21 @@
 """The two directions of one Push call."""
 
 import asyncio
+import dataclasses
 from collections.abc import AsyncIterator
 
-from ortoo.common.errors import Invalid, OrtooError
+from ortoo.common.errors import Conflict, Invalid, OrtooError
+from ortoo.common.names import check_group_name
 from ortoo.common.status import failure_of
+from ortoo.snode.client_sessions import TEXT_LENGTH_MAX, ClientSessions
 from ortoo.snode.close_reason import CloseReason
+from ortoo.snode.members import Member, merged
 from ortoo.snode.push_outbox import AcknowledgedOffsets, Assigned, Closed, Delivery, Event, Opened
-from ortoo.snode.push_session import PushSession
+from ortoo.snode.push_session import PushPlan, PushSession
+from ortoo.snode.rpc.members import strategy, subscriptions
 from ortoo.snode.rpc.requests import read_failed
 from ortoo.snode.sessions import Sessions
+from ortoo.snode.start_rule import StartFrom, StartRule
 from ortoo.snode.wire import batch_to, queue_of, queue_to
 from ortoo.v1 import consumer_pb2
 
@@ -17,26 +23,87 @@ from ortoo.v1 import consumer_pb2
 class PushCall:
     """Joins a stream of requests and a session."""
 
-    def __init__(self, sessions: Sessions, requests: AsyncIterator[consumer_pb2.PushRequest]) -> None:
+    def __init__(
+        self,
+        sessions: Sessions,
+        clients: ClientSessions,
+        requests: AsyncIterator[consumer_pb2.PushRequest],
+        member: Member,
+    ) -> None:
+        """`member` says at which snode, and for which peer."""
         self._sessions = sessions
+        self._clients = clients
         self._requests = requests
+        self._member = member
         self._error: OrtooError | None = None
 
     async def open(self) -> PushSession:
-        """Read the first request, which opens the session. Errors: Invalid, NotFound, Conflict."""
+        """Read the first request, which opens the session. Errors: Invalid, NotFound, Conflict, Forbidden."""
         async for request in self._requests:
             if request.WhichOneof("event") != "open":
                 break
-            wanted = request.open
-            session = await self._sessions.open(
-                wanted.group,
-                wanted.client_id,
-                [(item.topic, item.tag_expression, item.sql_expression) for item in wanted.subscriptions],
-                from_first=wanted.start_from == consumer_pb2.START_FROM_FIRST,
-            )
+            session = await self._open(request.open)
             session.call = asyncio.current_task()
             return session
         raise Invalid("the first request of Push must be `open`, with group and subscriptions", field="open")
+
+    async def _open(self, wanted: consumer_pb2.OpenSession) -> PushSession:
+        check_group_name(wanted.group, "open.group")
+        if len(wanted.client_id) > TEXT_LENGTH_MAX:
+            raise Invalid(f"{len(wanted.client_id)} characters; at most {TEXT_LENGTH_MAX}", field="open.client_id")
+        member = self._attached(wanted) if wanted.session_id else self._alone(wanted)
+        filters = await self._sessions.filters(member.subscriptions, "open.subscriptions")
+        plan = PushPlan(
+            wanted.group,
+            member.client_id,
+            filters,
+            _start(wanted),
+            broadcast=member.broadcast,
+            member_session_id=wanted.session_id,
+            heartbeat_interval_ms=self._sessions.heartbeat_interval_ms,
+            expiry_ms=int(self._sessions.expiry_s * 1000),
+        )
+
+        def as_member(session: PushSession) -> Member:
+            return dataclasses.replace(
+                member,
+                client_id=session.client_id,
+                session_id=session.member_session_id,
+                pushed=True,
+                active=True,
+            )
+
+        return await self._sessions.open(plan, as_member)
+
+    def _attached(self, wanted: consumer_pb2.OpenSession) -> Member:
+        """The client's session has registered it already."""
+        client = self._clients.get(wanted.session_id)
+        member = client.consumers.get(wanted.group)
+        if member is None:
+            raise Conflict(
+                f"the session has not registered as a consumer of group {wanted.group}; register_consumer first",
+                field="open.group",
+            )
+        if wanted.subscriptions:
+            member = dataclasses.replace(
+                member, subscriptions=merged(member.subscriptions, subscriptions(wanted.subscriptions))
+            )
+        client.consumers[wanted.group] = dataclasses.replace(member, pushed=True, active=True)
+        return member
+
+    def _alone(self, wanted: consumer_pb2.OpenSession) -> Member:
+        return dataclasses.replace(
+            self._member,
+            client_id=wanted.client_id,
+            subscriptions=merged((), subscriptions(wanted.subscriptions)),
+            broadcast=wanted.message_model == consumer_pb2.MESSAGE_MODEL_BROADCAST,
+            strategy=strategy(wanted.strategy),
+            configured=tuple(map(queue_of, wanted.configured_queues)),
+            rooms=tuple(wanted.rooms),
+            room=wanted.room,
+            language=wanted.language,
+            client_version=wanted.client_version,
+        )
 
     async def read(self, session: PushSession) -> None:
         """Do what the client asks until it leaves or breaks off."""
@@ -69,9 +136,22 @@ class PushCall:
         elif kind == "close":
             await self._sessions.close(session, CloseReason.CLIENT_LEFT, "the client left")
             return False
+        elif kind == "subscribe":
+            await self._sessions.subscribe(session, subscriptions(request.subscribe.subscriptions))
         elif kind == "open":
             raise Invalid("the session is open already; open another one on a stream of its own", field="open")
         return True
+
+
+def _start(wanted: consumer_pb2.OpenSession) -> StartRule:
+    start_from = {
+        consumer_pb2.START_FROM_FIRST: StartFrom.FIRST,
+        consumer_pb2.START_FROM_TIME: StartFrom.TIME,
+    }.get(wanted.start_from, StartFrom.LAST)
+    kept = {queue_of(one.queue): one.offset for one in wanted.start_offsets}
+    if any(offset < 0 for offset in kept.values()):
+        raise Invalid("an offset is negative; give 0 or more", field="open.start_offsets")
+    return StartRule(start_from, wanted.start_time_ms, kept)
 
 
 def _response(event: Event) -> consumer_pb2.PushResponse:
@@ -90,7 +170,10 @@ def _response(event: Event) -> consumer_pb2.PushResponse:
     if isinstance(event, Opened):
         return consumer_pb2.PushResponse(
             opened=consumer_pb2.SessionOpened(
-                session_id=event.session_id, heartbeat_interval_ms=event.heartbeat_interval_ms
+                session_id=event.session_id,
+                heartbeat_interval_ms=event.heartbeat_interval_ms,
+                expiry_ms=event.expiry_ms,
+                client_id=event.client_id,
             )
         )
     return consumer_pb2.PushResponse(

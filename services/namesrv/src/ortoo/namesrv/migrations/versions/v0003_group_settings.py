@@ -1,0 +1,26 @@
+"""More settings of groups."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0003"
+down_revision = "0002"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Add the columns; groups that are there take the defaults."""
+    for column in (
+        sa.Column("broadcast_enabled", sa.Boolean, nullable=False, server_default=sa.true()),
+        sa.Column("notify_members_changed", sa.Boolean, nullable=False, server_default=sa.true()),
+        sa.Column("unacknowledged_bytes_max", sa.BigInteger, nullable=False, server_default=str(64 << 20)),
+        sa.Column("attempts_max", sa.Integer, nullable=False, server_default="16"),
+    ):
+        op.add_column("groups", column)
+
+
+def downgrade() -> None:
+    """Drop the columns."""
+    for name in ("broadcast_enabled", "notify_members_changed", "unacknowledged_bytes_max", "attempts_max"):
+        op.drop_column("groups", name)
