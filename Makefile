@@ -25,7 +25,7 @@ SPARK_READY := $(VENV)/.spark-ready
 QUICK_TESTS := tests/unit tests/property tests/golden tests/repo
 SLOW_TESTS := $(wildcard tests/contract tests/integration tests/e2e tests/official)
 
-.PHONY: help setup demo dev check test bench bench-guard crash protos protos-check docs clean
+.PHONY: help setup demo dev check test bench bench-store bench-guard crash protos protos-check docs clean
 .PHONY: demo-spark spark-setup spark-tests spark-long
 .PHONY: lint types imports quick-tests slow-tests
 
@@ -50,6 +50,9 @@ test: $(READY)  ## Everything: check, then the contract, integration and end-to-
 
 bench: $(READY)  ## Measure everything beside its baselines, ten minutes: bench/results, the table in README.md (NAME=produce for one alone)
 	@$(PY) -m bench.suite $(NAME)
+
+bench-store: $(READY)  ## Measure the storage engine alone, up to 10 GB of disk: bench/results/store
+	@$(PY) -m bench.suite flush readers key_query store_start
 
 bench-guard: $(READY)  ## Measure into build/bench; fail if a ratio fell by more than a quarter of the committed one
 	@$(PY) -m bench.suite --into build/bench $(NAME)

@@ -6,7 +6,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench.report import Figures, main
+from bench.report import Figures, main, ratio
 from bench.stores import QUEUES, TOPIC_ID, append_all, open_store, repeated_batches
 from ortoo.cli.demo.role_process import RoleProcess
 from ortoo.common.grpc_channels import Channels
@@ -43,13 +43,10 @@ async def measure(options: argparse.Namespace) -> Figures:
         "starts": starts,
         "clean_start_s": starts[-1]["clean_start_s"],
         "killed_start_s": starts[-1]["killed_start_s"],
+        "baselines": {"the smallest store": starts[0]},
         "ratios": {
-            "clean start, largest to smallest store": round(
-                starts[-1]["clean_start_s"] / starts[0]["clean_start_s"], 2
-            ),
-            "killed start, largest to smallest store": round(
-                starts[-1]["killed_start_s"] / starts[0]["killed_start_s"], 2
-            ),
+            f"{name} of the smallest store to the largest": ratio(starts[0][name], starts[-1][name])
+            for name in ("clean_start_s", "killed_start_s")
         },
     }
 

@@ -26,13 +26,16 @@ BENCHES = {
     "filters": [],
 }
 """What runs, in this order, with the flags that keep all of it within ten minutes on two cores."""
+STORE_BENCHES: dict[str, list[str]] = {"flush": [], "readers": [], "key_query": [], "store_start": []}
+"""The storage engine alone, with stores of up to 10 GB; only run when named: `make bench-store`."""
 
 
 def run(name: str, into: Path) -> bool:
     """Run one benchmark in a process of its own and keep its object; whether it worked."""
     began = time.perf_counter()
     print(f"{name} ...", end=" ", flush=True)
-    command = [sys.executable, "-m", f"bench.{name}", "--json", *BENCHES[name]]
+    command = [sys.executable, "-m", f"bench.{name}", "--json", *(BENCHES | STORE_BENCHES)[name]]
+    into = into / "store" if name in STORE_BENCHES else into
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     print(f"{time.perf_counter() - began:.0f} s" if done.returncode == 0 else "failed", flush=True)
     if done.returncode != 0:
@@ -45,12 +48,12 @@ def run(name: str, into: Path) -> bool:
 def main() -> int:
     """Do what the command line says; 1 if a benchmark failed."""
     parser = argparse.ArgumentParser(prog="python -m bench.suite", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHES)}; none = all")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHES)}; none = these")
     parser.add_argument("--into", type=Path, default=RESULTS, help="where the results go")
     arguments = parser.parse_args()
-    unknown = set(arguments.names) - set(BENCHES)
+    unknown = set(arguments.names) - set(BENCHES) - set(STORE_BENCHES)
     if unknown:
-        parser.error(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(BENCHES)}")
+        parser.error(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(BENCHES | STORE_BENCHES)}")
     worked = [run(name, arguments.into) for name in arguments.names or BENCHES]
     if arguments.into == RESULTS:
         write_documents()
