@@ -6,8 +6,8 @@ from apache.rocketmq.v2.definition_pb2 import Address, AddressScheme, Endpoints,
 from ortoo.snode import routes
 from ortoo.snode.rocketmq.codes import Refused
 from ortoo.snode.rocketmq.route import (
+    ACCEPTED,
     ANY_QUEUE,
-    MIXED,
     answered_endpoints,
     assignments,
     endpoints_of,
@@ -75,7 +75,7 @@ def test_endpoints_that_no_client_could_use_are_not_given_back(asked: Endpoints)
 )
 def test_each_queue_says_what_may_be_done_with_it(read: int, write: int, expected: list[tuple[int, int]]) -> None:
     """Queue 0 can be read and written wherever both are allowed, because one client insists on it."""
-    queues = route_queues(topic(read, write), Resource(name="t"), OWN, MIXED)
+    queues = route_queues(topic(read, write), Resource(name="t"), OWN)
     assert [(q.id, q.permission) for q in queues if q.broker.name == "b"] == expected
     assert [q.broker.name for q in queues] == sorted(q.broker.name for q in queues)
     assert all(q.broker.id == 0 and q.broker.endpoints == OWN for q in queues)
@@ -85,7 +85,7 @@ def test_each_queue_says_what_may_be_done_with_it(read: int, write: int, expecte
 def test_a_topic_that_allows_nothing_is_forbidden() -> None:
     """A route without queues would look like a topic that does not exist."""
     with pytest.raises(Refused, match="NONE"):
-        route_queues(topic(1, 1, routes.Permission.NONE), Resource(name="t"), OWN, MIXED)
+        route_queues(topic(1, 1, routes.Permission.NONE), Resource(name="t"), OWN)
 
 
 def test_every_member_is_assigned_all_queues_of_each_broker() -> None:
@@ -95,3 +95,9 @@ def test_every_member_is_assigned_all_queues_of_each_broker() -> None:
     assert {a.message_queue.topic.resource_namespace for a in found} == {"n"}
     with pytest.raises(Refused, match="WRITE_ONLY"):
         assignments(topic(4, 4, routes.Permission.WRITE_ONLY), Resource(name="t"), OWN)
+
+
+def test_what_a_topic_accepts_is_told_for_every_kind() -> None:
+    """Clients compare a message's type with the list before they send; an empty one would refuse everything."""
+    assert set(ACCEPTED) == set(routes.MessageType)
+    assert all(accepted and MessageType.MESSAGE_TYPE_UNSPECIFIED not in accepted for accepted in ACCEPTED.values())

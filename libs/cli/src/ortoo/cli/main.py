@@ -43,13 +43,19 @@ def dev(
 def topic_create(
     name: TopicName,
     queues: Annotated[int, typer.Option(help="Queues on each enode; 0 = 4.")] = 0,
+    message_type: Annotated[
+        str,
+        typer.Option(
+            "--type", help="What RocketMQ's clients may send: any, normal, fifo, delay, transaction, priority."
+        ),
+    ] = "any",
     address: Address = DEFAULT_ADDRESS,
     as_json: AsJson = False,
 ) -> None:
     """Create a topic."""
     from ortoo.cli import topics
 
-    _run(topics.create(_several(address), name, queues, as_json=as_json))
+    _run(topics.create(_several(address), name, queues, message_type, as_json=as_json))
 
 
 @topic_app.command("list")

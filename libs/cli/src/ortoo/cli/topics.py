@@ -6,10 +6,10 @@ from ortoo.cli.output import print_json, print_table
 from ortoo.client import TopicInfo, connect
 
 
-async def create(addresses: Sequence[str], name: str, queues: int, *, as_json: bool) -> None:
+async def create(addresses: Sequence[str], name: str, queues: int, message_type: str, *, as_json: bool) -> None:
     """Create a topic and say so."""
     async with connect(addresses) as mq:
-        topic = await mq.admin.create_topic(name, queue_count=queues)
+        topic = await mq.admin.create_topic(name, queue_count=queues, message_type=message_type)
     if as_json:
         print_json(topic)
     else:

@@ -30,6 +30,15 @@ from ortoo.v1 import admin_pb2, namesrv_pb2, record_pb2, topic_pb2
 from ortoo.v1.admin_pb2_grpc import AdminServiceStub
 
 UINT32_MAX = (1 << 32) - 1
+_MESSAGE_TYPES = {
+    "any": topic_pb2.MESSAGE_TYPE_UNSPECIFIED,
+    "normal": topic_pb2.MESSAGE_TYPE_NORMAL,
+    "fifo": topic_pb2.MESSAGE_TYPE_FIFO,
+    "delay": topic_pb2.MESSAGE_TYPE_DELAY,
+    "transaction": topic_pb2.MESSAGE_TYPE_TRANSACTION,
+    "priority": topic_pb2.MESSAGE_TYPE_PRIORITY,
+}
+_MESSAGE_TYPE_NAMES = {number: name for name, number in _MESSAGE_TYPES.items()}
 
 
 class Admin:
@@ -40,16 +49,24 @@ class Admin:
         self._connection = connection
 
     async def create_topic(
-        self, name: str, *, queue_count: int = 0, permission: str = "read_write", enodes: Sequence[str] = ()
+        self,
+        name: str,
+        *,
+        queue_count: int = 0,
+        permission: str = "read_write",
+        message_type: str = "any",
+        enodes: Sequence[str] = (),
     ) -> TopicInfo:
         """Create a topic with so many queues on each enode (0 = 4), on the named enodes or on all that are alive.
 
+        `message_type` is what RocketMQ's clients may send to it: any, normal, fifo, delay, transaction or priority.
         Errors: Invalid; AlreadyExists when it is there, unless only a lost answer made this call ask twice.
         """
         request = namesrv_pb2.CreateTopicRequest(
             name=name,
             read_queue_count=_count(queue_count, "queue_count"),
             permission=_permission(permission),
+            message_type=_message_type(message_type),
             enodes=enodes,
         )
         return _topic((await self._call("CreateTopic", request)).topic)
@@ -226,6 +243,12 @@ def _permission(name: str) -> "topic_pb2.Permission.ValueType":
     return _PERMISSIONS[name]
 
 
+def _message_type(name: str) -> "topic_pb2.MessageType.ValueType":
+    if name not in _MESSAGE_TYPES:
+        raise Invalid(f"{name!r}; expected {', '.join(_MESSAGE_TYPES)}", field="message_type")
+    return _MESSAGE_TYPES[name]
+
+
 def _queue(queue: topic_pb2.Queue) -> Queue:
     return Queue(queue.topic, queue.enode, queue.queue_id)
 
@@ -237,6 +260,7 @@ def _topic(topic: topic_pb2.Topic) -> TopicInfo:
         _PERMISSION_NAMES.get(topic.permission, "unknown"),
         tuple(TopicPlacement(p.enode, p.read_queue_count, p.write_queue_count) for p in topic.placements),
         topic.created_at_ms,
+        _MESSAGE_TYPE_NAMES.get(topic.message_type, "unknown"),
     )
 
 

@@ -25,6 +25,8 @@ class TopicInfo:
     """read_write, read_only, write_only or none."""
     placements: tuple[TopicPlacement, ...]
     created_at_ms: int
+    message_type: str = "any"
+    """What RocketMQ's clients may send to it."""
 
 
 @dataclass(frozen=True, slots=True)

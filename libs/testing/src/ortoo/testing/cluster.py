@@ -95,9 +95,18 @@ class Cluster:
         for name in reversed(tuple(self._parts)):
             await self.close(name)
 
-    async def create_topic(self, name: str, *, queues: int = 4, enodes: tuple[str, ...] = ()) -> topic_pb2.Topic:
+    async def create_topic(
+        self,
+        name: str,
+        *,
+        queues: int = 4,
+        enodes: tuple[str, ...] = (),
+        message_type: "topic_pb2.MessageType.ValueType" = topic_pb2.MESSAGE_TYPE_UNSPECIFIED,
+    ) -> topic_pb2.Topic:
         """Create a topic at the name server."""
-        request = namesrv_pb2.CreateTopicRequest(name=name, read_queue_count=queues, enodes=enodes)
+        request = namesrv_pb2.CreateTopicRequest(
+            name=name, read_queue_count=queues, enodes=enodes, message_type=message_type
+        )
         return (await self.name_service.CreateTopic(request)).topic
 
     @property

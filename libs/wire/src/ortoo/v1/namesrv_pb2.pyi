@@ -183,6 +183,7 @@ class CreateTopicRequest(_message.Message):
     WRITE_QUEUE_COUNT_FIELD_NUMBER: _builtins.int
     PERMISSION_FIELD_NUMBER: _builtins.int
     ENODES_FIELD_NUMBER: _builtins.int
+    MESSAGE_TYPE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Letters, digits and _ - % |, at most 127 characters."""
     read_queue_count: _builtins.int
@@ -191,6 +192,8 @@ class CreateTopicRequest(_message.Message):
     """Queues on each enode that take new messages; 0 = read_queue_count."""
     permission: _topic_pb2.Permission.ValueType
     """PERMISSION_UNSPECIFIED = read and write."""
+    message_type: _topic_pb2.MessageType.ValueType
+    """What kind of messages RocketMQ's clients may send to it, for good; MESSAGE_TYPE_UNSPECIFIED = every kind."""
     @_builtins.property
     def enodes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Where to place it; empty = every enode that is alive."""
@@ -203,10 +206,11 @@ class CreateTopicRequest(_message.Message):
         write_queue_count: _builtins.int = ...,
         permission: _topic_pb2.Permission.ValueType = ...,
         enodes: _abc.Iterable[_builtins.str] | None = ...,
+        message_type: _topic_pb2.MessageType.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["enodes", b"enodes", "name", b"name", "permission", b"permission", "read_queue_count", b"read_queue_count", "write_queue_count", b"write_queue_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["enodes", b"enodes", "message_type", b"message_type", "name", b"name", "permission", b"permission", "read_queue_count", b"read_queue_count", "write_queue_count", b"write_queue_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

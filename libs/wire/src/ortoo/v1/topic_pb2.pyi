@@ -19,6 +19,42 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _MessageType:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _MessageTypeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_MessageType.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    MESSAGE_TYPE_UNSPECIFIED: _MessageType.ValueType  # 0
+    """Not said; of a topic: it takes every kind."""
+    MESSAGE_TYPE_NORMAL: _MessageType.ValueType  # 1
+    """To be delivered."""
+    MESSAGE_TYPE_FIFO: _MessageType.ValueType  # 2
+    """To be delivered in the order of its message group."""
+    MESSAGE_TYPE_DELAY: _MessageType.ValueType  # 3
+    """Not to be seen before its time."""
+    MESSAGE_TYPE_TRANSACTION: _MessageType.ValueType  # 4
+    """To be seen once it is committed."""
+    MESSAGE_TYPE_PRIORITY: _MessageType.ValueType  # 5
+    """To overtake less urgent ones."""
+
+class MessageType(_MessageType, metaclass=_MessageTypeEnumTypeWrapper):
+    """What a message asks of the queue."""
+
+MESSAGE_TYPE_UNSPECIFIED: MessageType.ValueType  # 0
+"""Not said; of a topic: it takes every kind."""
+MESSAGE_TYPE_NORMAL: MessageType.ValueType  # 1
+"""To be delivered."""
+MESSAGE_TYPE_FIFO: MessageType.ValueType  # 2
+"""To be delivered in the order of its message group."""
+MESSAGE_TYPE_DELAY: MessageType.ValueType  # 3
+"""Not to be seen before its time."""
+MESSAGE_TYPE_TRANSACTION: MessageType.ValueType  # 4
+"""To be seen once it is committed."""
+MESSAGE_TYPE_PRIORITY: MessageType.ValueType  # 5
+"""To overtake less urgent ones."""
+Global___MessageType: _TypeAlias = MessageType  # noqa: Y015
+
 class _Permission:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -63,6 +99,7 @@ class Topic(_message.Message):
     PERMISSION_FIELD_NUMBER: _builtins.int
     PLACEMENTS_FIELD_NUMBER: _builtins.int
     CREATED_AT_MS_FIELD_NUMBER: _builtins.int
+    MESSAGE_TYPE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Letters, digits and _ - % |, at most 127 characters."""
     topic_id: _builtins.int
@@ -73,6 +110,8 @@ class Topic(_message.Message):
     """What may be done with it."""
     created_at_ms: _builtins.int
     """When it was created, milliseconds since 1970-01-01 UTC."""
+    message_type: Global___MessageType.ValueType
+    """What kind of messages RocketMQ's clients may send to it; MESSAGE_TYPE_UNSPECIFIED = every kind."""
     @_builtins.property
     def placements(self) -> _containers.RepeatedCompositeFieldContainer[Global___Placement]:
         """Which enodes hold its queues."""
@@ -86,10 +125,11 @@ class Topic(_message.Message):
         permission: Global___Permission.ValueType = ...,
         placements: _abc.Iterable[Global___Placement] | None = ...,
         created_at_ms: _builtins.int = ...,
+        message_type: Global___MessageType.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at_ms", b"created_at_ms", "name", b"name", "permission", b"permission", "placements", b"placements", "topic_id", b"topic_id", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at_ms", b"created_at_ms", "message_type", b"message_type", "name", b"name", "permission", b"permission", "placements", b"placements", "topic_id", b"topic_id", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

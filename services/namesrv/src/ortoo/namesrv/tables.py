@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import sqlalchemy as sa
 
 from ortoo.namesrv.groups import Group
-from ortoo.namesrv.topics import Permission, Placement, Topic
+from ortoo.namesrv.topics import MessageType, Permission, Placement, Topic
 
 SCHEMA_VERSION = 1
 """What databases say that were made before there were migrations."""
@@ -27,6 +27,7 @@ topics = sa.Table(
     sa.Column("version", sa.BigInteger, nullable=False),
     sa.Column("permission", sa.Integer, nullable=False),
     sa.Column("created_at_ms", sa.BigInteger, nullable=False),
+    sa.Column("message_type", sa.Integer, nullable=False, server_default="0"),
 )
 placements = sa.Table(
     "placements",
@@ -72,7 +73,13 @@ def topic_of(row: sa.Row[tuple[object, ...]], placed: Iterable[sa.Row[tuple[obje
     found = [Placement(p.enode, p.read_queue_count, p.write_queue_count) for p in placed]
     found.sort(key=lambda placement: placement.enode)
     return Topic(
-        row.name, row.topic_id % (1 << 64), row.version, Permission(row.permission), tuple(found), row.created_at_ms
+        row.name,
+        row.topic_id % (1 << 64),
+        row.version,
+        Permission(row.permission),
+        tuple(found),
+        row.created_at_ms,
+        MessageType(row.message_type),
     )
 
 

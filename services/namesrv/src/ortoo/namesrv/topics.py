@@ -24,6 +24,18 @@ class Permission(enum.IntEnum):
     NONE = 4
 
 
+class MessageType(enum.IntEnum):
+    """What kind of messages a topic takes; the numbers are those on the wire."""
+
+    UNSPECIFIED = 0
+    """Every kind."""
+    NORMAL = 1
+    FIFO = 2
+    DELAY = 3
+    TRANSACTION = 4
+    PRIORITY = 5
+
+
 @dataclass(frozen=True, slots=True)
 class Placement:
     """The queues of one topic on one enode: 0 to the counts, exclusive."""
@@ -43,6 +55,7 @@ class Topic:
     permission: Permission
     placements: tuple[Placement, ...]
     created_at_ms: int
+    message_type: MessageType = MessageType.UNSPECIFIED
 
     @property
     def read_queue_count(self) -> int:
@@ -64,6 +77,7 @@ class NewTopic:
     write_queue_count: int = 0
     permission: Permission = Permission.UNSPECIFIED
     enodes: tuple[str, ...] = ()
+    message_type: MessageType = MessageType.UNSPECIFIED
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +123,7 @@ def create(
         raise Overloaded(f"there are {topic_count} topics, which is the most; delete some that are not used any more")
     chosen = place(wish.name, wish.enodes, enodes)
     placements = tuple(Placement(enode, wish.read_queue_count, wish.write_queue_count) for enode in chosen)
-    return Topic(wish.name, topic_id, version, wish.permission, placements, now_ms)
+    return Topic(wish.name, topic_id, version, wish.permission, placements, now_ms, wish.message_type)
 
 
 def place(topic: str, named: Collection[str], enodes: Mapping[str, bool], field: str = "enodes") -> list[str]:
@@ -192,6 +206,7 @@ def _check_same(wish: NewTopic, existing: Topic) -> None:
     """No enodes in the wish means: wherever it is."""
     asked = {
         "permission": (wish.permission.name, existing.permission.name),
+        "message_type": (wish.message_type.name, existing.message_type.name),
         "read_queue_count": (wish.read_queue_count, existing.read_queue_count),
         "write_queue_count": (wish.write_queue_count, existing.write_queue_count),
     }

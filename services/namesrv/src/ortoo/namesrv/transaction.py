@@ -81,6 +81,7 @@ class Transaction:
                 version=topic.version,
                 permission=topic.permission.value,
                 created_at_ms=topic.created_at_ms,
+                message_type=topic.message_type.value,
             )
         )
         rows = [{"topic_id": topic_id, **dataclasses.asdict(placement)} for placement in topic.placements]

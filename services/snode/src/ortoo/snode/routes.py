@@ -17,6 +17,18 @@ class Permission(enum.IntEnum):
     NONE = 4
 
 
+class MessageType(enum.IntEnum):
+    """What a message asks of the queue, and what kind a topic takes; the numbers are those on the wire."""
+
+    UNSPECIFIED = 0
+    """Of a topic: every kind."""
+    NORMAL = 1
+    FIFO = 2
+    DELAY = 3
+    TRANSACTION = 4
+    PRIORITY = 5
+
+
 class Queue(NamedTuple):
     """The unit of order. Sorts by topic, enode and id, as every assignment must."""
 
@@ -47,6 +59,7 @@ class Topic:
     permission: Permission
     placements: tuple[Placement, ...]
     created_at_ms: int = 0
+    message_type: MessageType = MessageType.UNSPECIFIED
 
     @property
     def readable(self) -> bool:

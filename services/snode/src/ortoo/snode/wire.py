@@ -9,6 +9,7 @@ from ortoo.snode.routes import (
     UNACKNOWLEDGED_BYTES_MAX,
     EnodeEntry,
     Group,
+    MessageType,
     Permission,
     Placement,
     Queue,
@@ -28,6 +29,7 @@ def topic_of(topic: topic_pb2.Topic) -> Topic:
         Permission(topic.permission or topic_pb2.PERMISSION_READ_WRITE),
         tuple(Placement(p.enode, p.read_queue_count, p.write_queue_count) for p in topic.placements),
         topic.created_at_ms,
+        MessageType(topic.message_type),
     )
 
 
@@ -45,6 +47,7 @@ def topic_to(topic: Topic) -> topic_pb2.Topic:
             for p in topic.placements
         ],
         created_at_ms=topic.created_at_ms,
+        message_type=topic.message_type.value,  # type: ignore[arg-type]
     )
 
 

@@ -6,7 +6,7 @@ from ortoo.common.errors import Invalid
 from ortoo.namesrv.groups import SLOW_GRACE_DEFAULT_MS, Group
 from ortoo.namesrv.leases import Enode, Snode
 from ortoo.namesrv.route_changes import RouteChange
-from ortoo.namesrv.topics import NewTopic, Permission, Topic, TopicChange
+from ortoo.namesrv.topics import MessageType, NewTopic, Permission, Topic, TopicChange
 from ortoo.v1 import namesrv_pb2, topic_pb2
 
 
@@ -19,6 +19,15 @@ def permission_of(number: int) -> Permission:
         raise Invalid(f"{number} is no permission; give one of {known}", field="permission") from None
 
 
+def message_type_of(number: int) -> MessageType:
+    """A kind of messages, read. Errors: Invalid for a number this version does not know."""
+    try:
+        return MessageType(number)
+    except ValueError:
+        known = ", ".join(f"MESSAGE_TYPE_{kind.name}" for kind in MessageType)
+        raise Invalid(f"{number} is no message type; give one of {known}", field="message_type") from None
+
+
 def new_topic_of(request: namesrv_pb2.CreateTopicRequest) -> NewTopic:
     """A wish for a topic, read."""
     return NewTopic(
@@ -27,6 +36,7 @@ def new_topic_of(request: namesrv_pb2.CreateTopicRequest) -> NewTopic:
         request.write_queue_count,
         permission_of(request.permission),
         tuple(request.enodes),
+        message_type_of(request.message_type),
     )
 
 
@@ -55,6 +65,7 @@ def topic_to(topic: Topic) -> topic_pb2.Topic:
             for p in topic.placements
         ],
         created_at_ms=topic.created_at_ms,
+        message_type=topic.message_type.value,  # type: ignore[arg-type]
     )
 
 

@@ -15,6 +15,7 @@ from apache.rocketmq.v2.definition_pb2 import (
     Permission,
     Resource,
 )
+from ortoo.snode import routes
 from ortoo.snode.rocketmq.codes import Refused
 from ortoo.snode.routes import Placement, Topic
 
@@ -22,6 +23,17 @@ ANY_QUEUE = -1
 """The queue id of an assignment that means all queues of a broker."""
 MIXED = (MessageType.NORMAL, MessageType.FIFO, MessageType.DELAY, MessageType.TRANSACTION, MessageType.PRIORITY)
 """What a topic accepts that was created without a type; never an unspecified one, which the Java client cannot read."""
+
+
+ACCEPTED = {
+    routes.MessageType.UNSPECIFIED: MIXED,
+    routes.MessageType.NORMAL: (MessageType.NORMAL,),
+    routes.MessageType.FIFO: (MessageType.FIFO,),
+    routes.MessageType.DELAY: (MessageType.DELAY,),
+    routes.MessageType.TRANSACTION: (MessageType.TRANSACTION,),
+    routes.MessageType.PRIORITY: (MessageType.PRIORITY,),
+}
+"""What a topic of each kind accepts."""
 
 
 def endpoints_of(address: str) -> Endpoints:
@@ -45,10 +57,10 @@ def answered_endpoints(asked: Endpoints, advertised: Endpoints | None, own: Endp
     return asked
 
 
-def route_queues(topic: Topic, resource: Resource, endpoints: Endpoints, accepted: Sequence[int]) -> list[MessageQueue]:
+def route_queues(topic: Topic, resource: Resource, endpoints: Endpoints) -> list[MessageQueue]:
     """All queues of a topic. Errors: Refused with FORBIDDEN when there is none that may be used."""
     queues = [
-        _queue(resource, placement.enode, queue_id, permission, endpoints, accepted)
+        _queue(resource, placement.enode, queue_id, permission, endpoints, ACCEPTED[topic.message_type])
         for placement in sorted(topic.placements, key=lambda p: p.enode)
         for queue_id, permission in _permissions(topic, placement)
     ]

@@ -11,7 +11,7 @@ from ortoo.snode.directory_watch import DirectoryWatch
 from ortoo.snode.rocketmq.caller import Caller
 from ortoo.snode.rocketmq.codes import ok
 from ortoo.snode.rocketmq.names import group_name, topic_name
-from ortoo.snode.rocketmq.route import MIXED, answered_endpoints, assignments, endpoints_of, route_queues
+from ortoo.snode.rocketmq.route import answered_endpoints, assignments, endpoints_of, route_queues
 
 
 class Routing:
@@ -28,7 +28,7 @@ class Routing:
         """All queues of a topic. Errors: Refused, NotFound."""
         topic = await self._watch.topic(topic_name(request.topic))
         endpoints = answered_endpoints(request.endpoints, self._advertised, self.own)
-        return QueryRouteResponse(status=ok(), message_queues=route_queues(topic, request.topic, endpoints, MIXED))
+        return QueryRouteResponse(status=ok(), message_queues=route_queues(topic, request.topic, endpoints))
 
     async def assign(self, caller: Caller, request: QueryAssignmentRequest) -> QueryAssignmentResponse:
         """What every member of a group receives from. Errors: Refused, NotFound."""

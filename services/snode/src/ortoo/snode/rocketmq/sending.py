@@ -14,7 +14,7 @@ from ortoo.snode.rocketmq.clients import Clients
 from ortoo.snode.rocketmq.codes import Refused, ok
 from ortoo.snode.rocketmq.messages import Sent, sent_of
 from ortoo.snode.rocketmq.names import topic_name
-from ortoo.snode.rocketmq.route import MIXED
+from ortoo.snode.rocketmq.route import ACCEPTED
 from ortoo.snode.routes import Topic
 
 
@@ -57,7 +57,7 @@ def _one_topic(messages: Sequence[definition_pb2.Message]) -> str:
 
 def _check_types(topic: Topic, sent: Sequence[Sent]) -> None:
     for at, one in enumerate(sent):
-        if one.message_type not in MIXED:
+        if one.message_type not in ACCEPTED[topic.message_type]:
             kind = MessageType.Name(one.message_type)
             raise Refused(
                 Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
