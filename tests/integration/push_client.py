@@ -4,6 +4,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from ortoo.v1 import consumer_pb2
+from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
 from tests.integration.snode_calls import Snode
 
 
@@ -20,13 +21,19 @@ class PushClient:
         from_first: bool = False,
         messages: int = 10_000,
         size_bytes: int = 64 << 20,
+        client_id: str = "",
+        snode: str = "snode-0",
+        **how: Any,
     ) -> None:
-        self.call = running.consumer.Push()
+        channel = running.cluster.channels.to(running.cluster.address_of(snode))
+        self.call: Any = ConsumerServiceStub(channel).Push()
         self._credit = (messages, size_bytes)
         self._open = consumer_pb2.OpenSession(
             group=group,
+            client_id=client_id,
             subscriptions=[consumer_pb2.Subscription(topic=topic, tag_expression=tags)],
             start_from=consumer_pb2.START_FROM_FIRST if from_first else consumer_pb2.START_FROM_LAST,
+            **how,
         )
         self.others: list[Any] = []
         self.closed = False
@@ -62,6 +69,13 @@ class PushClient:
             queue=delivery.queue, offset=delivery.next_offset, generation=delivery.generation
         )
         await self.call.write(consumer_pb2.PushRequest(acknowledge=consumer_pb2.Acknowledge(offsets=[offset])))
+
+    async def queues(self, count: int) -> consumer_pb2.Assignment:
+        """The first assignment of so many queues."""
+        while len((found := await self.event("assignment")).queues) != count:
+            pass
+        assignment: consumer_pb2.Assignment = found
+        return assignment
 
     async def delivery(self) -> Any:
         """The next delivery."""

@@ -29,6 +29,7 @@ from ortoo.snode.grpc_enode_link import GrpcLinks
 from ortoo.snode.lag import Lag
 from ortoo.snode.members import Member
 from ortoo.snode.membership import LocalMembership
+from ortoo.snode.membership_store import MembershipStore
 from ortoo.snode.message_search import MessageSearch
 from ortoo.snode.name_server import NameServer
 from ortoo.snode.offsets import Offsets
@@ -44,6 +45,7 @@ from ortoo.snode.rpc import admin, consumer, producer, rocketmq, session
 from ortoo.snode.rpc.long_calls import LongCalls
 from ortoo.snode.sessions import Sessions
 from ortoo.snode.settings import Settings
+from ortoo.snode.shared_membership import SharedMembership
 from ortoo.snode.telemetry import register
 from ortoo.snode.topic_arrival import TopicArrival
 from ortoo.v1.admin_pb2_grpc import add_AdminServiceServicer_to_server
@@ -90,7 +92,20 @@ async def open_snode(
             ),
         )
         incarnation = randomness.id_text()
-        groups = ConsumerGroups(directory, LocalMembership(clock), clock)
+        membership: LocalMembership | SharedMembership = LocalMembership(clock)
+        if settings.redis_url:
+            membership = SharedMembership(incarnation, clock)
+            store = MembershipStore(
+                settings.redis_url,
+                membership,
+                incarnation=incarnation,
+                prefix=settings.redis_prefix,
+                timeout_s=settings.membership_timeout_s,
+                clock=clock,
+                randomness=randomness,
+            )
+            await parts.enter_async_context(store.open(background))
+        groups = ConsumerGroups(directory, membership, clock)
         watch.on_topics(groups.topics_changed)
         reading = Reading(watch, enodes)
         offsets = Offsets(enodes)
@@ -189,7 +204,9 @@ async def open_snode(
 
         async def announce(address: str) -> float:
             listed = settings.advertised_address or server.address
-            return await name_server.register(address, settings.name, listed, incarnation, shares_membership=False)
+            return await name_server.register(
+                address, settings.name, listed, incarnation, shares_membership=bool(settings.redis_url)
+            )
 
         registration = Announcing(
             name_servers,

@@ -38,6 +38,12 @@ class Settings:
     """How often the snode announces itself."""
     session_expiry_s: float = 120.0
     """How long a push session may be silent."""
+    redis_url: str = ""
+    """Where snodes share the membership of groups, redis://HOST:6379/0. Empty = this is the only snode."""
+    redis_prefix: str = "ortoo"
+    """What the names of keys there begin with; clusters that share a server need one each."""
+    membership_timeout_s: float = 4.0
+    """How long a snode may be silent in the shared membership before its members count as gone."""
     auto_create_groups: bool = True
     """Whether a group that a consumer names and that does not exist is created."""
     sweep_interval_s: float = 1.0
@@ -63,6 +69,7 @@ class Settings:
             ("enode_in_flight_bytes", 8 << 20, 16 << 30),
             ("heartbeat_interval_s", 0.05, 3600),
             ("session_expiry_s", 0.1, 86_400),
+            ("membership_timeout_s", 0.2, 600),
             ("sweep_interval_s", 0.01, 60),
             ("stop_grace_s", 0, 600),
         ):

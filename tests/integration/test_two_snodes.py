@@ -1,0 +1,139 @@
+"""Two snodes and a real Valkey: one membership, one owner for each queue, whatever goes away."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ortoo.common.errors import Conflict
+from ortoo.testing.cluster import open_cluster
+from ortoo.testing.valkey import Valkey, valkey
+from ortoo.v1 import consumer_pb2, pull_pb2, session_pb2
+from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
+from tests.integration.push_client import PushClient
+from tests.integration.session_client import SessionClient
+from tests.integration.snode_calls import Snode
+
+
+class TwoSnodes(Snode):
+    """A cluster whose two snodes share membership."""
+
+    def consumer_at(self, snode: str) -> Any:
+        """ConsumerService of one snode."""
+        return ConsumerServiceStub(self.cluster.channels.to(self.cluster.address_of(snode)))
+
+    async def client_ids(self, snode: str, group: str = "g") -> list[str]:
+        """The members of a group, as a snode sees them."""
+        answer = await self.consumer_at(snode).QueryMembers(pull_pb2.QueryMembersRequest(group=group))
+        return [member.client_id for member in answer.members]
+
+    async def until(self, snode: str, *expected: str) -> None:
+        """Wait until a snode sees these members of g."""
+        async with asyncio.timeout(15):
+            while await self.client_ids(snode) != list(expected):
+                await self.cluster.clock.sleep(0.02)
+
+
+@contextlib.asynccontextmanager
+async def two_snodes(folder: Path, **settings: Any) -> AsyncIterator[tuple[TwoSnodes, Valkey]]:
+    """A name server, an enode, two snodes and Valkey."""
+    async with valkey(folder / "valkey") as server:
+        chosen = {"redis_url": server.url, "membership_timeout_s": 1.0, **settings}
+        async with open_cluster(folder, snodes=2, settings={"snode": chosen}) as cluster:
+            yield TwoSnodes(cluster), server
+
+
+async def test_a_second_snode_without_a_shared_store_is_refused(tmp_path: Path) -> None:
+    """It would split groups; the refusal names the setting."""
+    async with open_cluster(tmp_path) as cluster:
+        with pytest.raises(Conflict, match="redis_url"):
+            await cluster.open_snode("snode-1")
+
+
+async def test_membership_is_the_same_at_both_snodes(tmp_path: Path) -> None:
+    """E-060, E-042, E-044: members join and leave at either snode, all hear of it at once."""
+    async with two_snodes(tmp_path) as (running, _), asyncio.timeout(40):
+        await running.topic("t", 4)
+        async with SessionClient(running, "a") as first:
+            await first.consume("g", "t")
+            async with SessionClient(running, "b", snode="snode-1") as second:
+                await second.consume("g", "t")
+                await first.members("g", "a", "b")
+                await running.until("snode-0", "a", "b")
+                await running.until("snode-1", "a", "b")
+            await first.members("g", "a")
+            await running.until("snode-1", "a")
+
+
+async def test_queues_move_between_snodes_without_two_owners(tmp_path: Path) -> None:
+    """E-071, E-075: a push session at the other snode gets its share when the first has given it up."""
+    async with two_snodes(tmp_path) as (running, _), asyncio.timeout(40):
+        await running.topic("t", 4)
+        async with PushClient(running, "g", "t", client_id="a", from_first=True) as first:
+            assert len((await first.queues(4)).queues) == 4
+            async with PushClient(running, "g", "t", client_id="b", snode="snode-1", from_first=True) as second:
+                mine, theirs = await first.queues(2), await second.queues(2)
+                assert not {str(q) for q in mine.queues} & {str(q) for q in theirs.queues}
+                await running.publish("t", b"x", queue=theirs.queues[0])
+                assert (await second.delivery()).queue == theirs.queues[0]
+            await first.queues(4)
+            await running.publish("t", b"y", queue=theirs.queues[0])
+            while (await first.delivery()).queue != theirs.queues[0]:
+                pass
+
+
+async def test_members_of_a_lost_snode_are_gone_and_a_client_that_returns_takes_its_place(tmp_path: Path) -> None:
+    """E-106, E-240: members of a snode that ends are gone; a client that connects elsewhere is there at once."""
+    async with two_snodes(tmp_path) as (running, _), asyncio.timeout(40):
+        await running.topic("t", 2)
+        async with (
+            SessionClient(running, "a") as watching,
+            SessionClient(running, "b", snode="snode-1") as moving,
+            SessionClient(running, "c", snode="snode-1") as staying,
+        ):
+            for client in (watching, moving, staying):
+                await client.consume("g", "t")
+            await watching.members("g", "a", "b", "c")
+            async with SessionClient(running, "b") as again:
+                await again.consume("g", "t")
+                assert (await moving.event("closed")).reason == consumer_pb2.CLOSE_REASON_REPLACED
+                await running.cluster.close("snode-1")
+                await running.until("snode-0", "a", "b")
+
+
+async def test_consumers_go_on_while_the_store_is_away_and_membership_heals(tmp_path: Path) -> None:
+    """The last known members stay, own changes count, deliveries go on; after the return both snodes agree again."""
+    async with two_snodes(tmp_path) as (running, server), asyncio.timeout(60):
+        await running.topic("t", 2)
+        async with (
+            SessionClient(running, "a") as first,
+            SessionClient(running, "b", snode="snode-1") as second,
+            PushClient(running, "h", "t", client_id="p", from_first=True) as pushed,
+        ):
+            await first.consume("g", "t")
+            await second.consume("g", "t")
+            await first.members("g", "a", "b")
+            await server.stop()
+            async with SessionClient(running, "c", snode="snode-1") as third:
+                await third.consume("g", "t")
+                await running.until("snode-1", "a", "b", "c")
+                await running.until("snode-0", "a", "b")
+                await running.publish("t", b"x")
+                assert (await pushed.delivery()).batch.count == 1
+                await second.say(unregister_consumer=session_pb2.UnregisterConsumer(group="g"))
+                await server.start()
+                for snode in ("snode-0", "snode-1"):
+                    await running.until(snode, "a", "c")
+
+
+async def test_locks_are_the_same_through_both_snodes(tmp_path: Path) -> None:
+    """E-132: a lock taken through one snode is seen through the other."""
+    async with two_snodes(tmp_path) as (running, _), asyncio.timeout(40):
+        await running.topic("t")
+        queue = pull_pb2.LockQueuesRequest(group="g", client_id="a").queues.add(topic="t", enode="enode-0")
+        for snode, client_id, granted in (("snode-0", "a", 1), ("snode-1", "b", 0), ("snode-1", "a", 1)):
+            request = pull_pb2.LockQueuesRequest(group="g", client_id=client_id, queues=[queue])
+            assert len((await running.consumer_at(snode).LockQueues(request)).granted) == granted
