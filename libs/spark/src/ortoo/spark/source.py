@@ -36,6 +36,18 @@ class OrtooDataSource(DataSource):
 
         return StreamReader(self._read_options(streaming=True), schema)
 
+    def writer(self, schema: Any, overwrite: bool) -> Any:
+        """The sink of a batch write."""
+        from ortoo.spark.writing.batch_write import BatchWriter
+
+        return BatchWriter(self._options(), schema, overwrite)
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: N802 - Spark's name
+        """The sink of a streaming query."""
+        from ortoo.spark.writing.stream_write import StreamWriter
+
+        return StreamWriter(self._options(), schema, overwrite)
+
     def _read_options(self, *, streaming: bool, for_schema: bool = False) -> ReadOptions:
         options = self._options()
         if for_schema:  # a stream's schema is asked for before anybody says that it is a stream

@@ -4,6 +4,7 @@ Each function takes a column's bytes, how many rows there must be and the column
 of plain Arrow types (Spark takes no dictionaries). Bytes that are no column raise Invalid.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -17,11 +18,12 @@ Array = Any
 """A pyarrow.Array."""
 
 
-def checked(array: Array, path: str) -> Array:
-    """The array, after Arrow has looked at every offset and every text of it. Errors: Invalid."""
+def made(kind: Any, rows: int, buffers: Sequence[Any], path: str, children: Sequence[Array] = ()) -> Array:
+    """The array of these buffers, after Arrow has looked at every offset and every text of it. Errors: Invalid."""
     try:
+        array = pa.Array.from_buffers(kind, rows, list(buffers), children=list(children) or None)
         array.validate(full=True)
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowInvalid, ValueError) as error:
         raise Invalid(f"this is no column: {error}", field=path) from None
     return array
 
@@ -33,14 +35,16 @@ def numbers(data: memoryview, rows: int, kind: Any, path: str) -> Array:
 
 
 def times(data: memoryview, rows: int, path: str) -> Array:
-    """Milliseconds as UTC timestamps to the microsecond, which is how Spark keeps them."""
-    return numbers(data, rows, pa.int64(), path).cast(pa.timestamp("ms", tz="UTC")).cast(pa.timestamp("us", tz="UTC"))
+    """Milliseconds as UTC timestamps to the microsecond, which is how Spark keeps them; null after the year 294,246."""
+    ms = numbers(data, rows, pa.int64(), path)
+    possible = pc.and_(pc.greater_equal(ms, 0), pc.less_equal(ms, _LAST_MS))
+    return pc.multiply(pc.if_else(possible, ms, None), 1000).cast(pa.timestamp("us", tz="UTC"))
 
 
 def binary(offsets: memoryview, data: memoryview, rows: int, path: str) -> Array:
     """Bodies: int32 offsets and one block."""
     check_size(offsets, rows + 1, 4, path)
-    return checked(pa.Array.from_buffers(pa.binary(), rows, [None, pa.py_buffer(offsets), pa.py_buffer(data)]), path)
+    return made(pa.binary(), rows, [None, pa.py_buffer(offsets), pa.py_buffer(data)], path)
 
 
 def texts(column: memoryview, rows: int | None, path: str) -> Array:
@@ -53,7 +57,7 @@ def texts(column: memoryview, rows: int | None, path: str) -> Array:
     check_size(offsets, count + 1, 4, f"{path}.offsets")
     validity = buffer(fields, 1, f"{path}.validity")
     buffers = [_bitmap(validity, count, path), pa.py_buffer(offsets), pa.py_buffer(buffer(fields, 3, f"{path}.data"))]
-    return checked(pa.Array.from_buffers(pa.string(), count, buffers), path)
+    return made(pa.string(), count, buffers, path)
 
 
 def dictionary(column: memoryview, rows: int, path: str) -> Array:
@@ -77,7 +81,7 @@ def lists(column: memoryview, rows: int, path: str) -> Array:
     offsets = buffer(fields, 1, f"{path}.offsets")
     check_size(offsets, rows + 1, 4, f"{path}.offsets")
     kind = pa.list_(pa.field("element", pa.string()))
-    return checked(pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(offsets)], children=[values]), path)
+    return made(kind, rows, [None, pa.py_buffer(offsets)], path, [values])
 
 
 def maps(column: memoryview, rows: int, path: str) -> Array:
@@ -90,7 +94,7 @@ def maps(column: memoryview, rows: int, path: str) -> Array:
     offsets = buffer(fields, 1, f"{path}.offsets")
     check_size(offsets, rows + 1, 4, f"{path}.offsets")
     entries = pa.StructArray.from_arrays([names, values], fields=MAP_FIELDS)
-    return checked(pa.Array.from_buffers(MAP, rows, [None, pa.py_buffer(offsets)], children=[entries]), path)
+    return made(MAP, rows, [None, pa.py_buffer(offsets)], path, [entries])
 
 
 def repeated(value: object, rows: int, kind: Any) -> Array:
@@ -119,5 +123,6 @@ def _bitmap(validity: memoryview, rows: int, path: str) -> Any:
     return pa.py_buffer(validity)
 
 
+_LAST_MS = (1 << 63) // 1000 - 1
 MAP_FIELDS = [pa.field("key", pa.string(), nullable=False), pa.field("value", pa.string())]
 MAP = pa.map_(MAP_FIELDS[0], MAP_FIELDS[1])

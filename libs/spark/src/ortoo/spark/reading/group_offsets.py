@@ -23,3 +23,15 @@ def commit_group(link: Link, group: str, offsets: Mapping[Queue, int]) -> None:
     answer = link.call(ConsumerServiceStub, "CommitOffsets", request)
     for refused in answer.refused:
         raise error_of(refused.failure)
+
+
+def group_offset(link: Link, group: str, queue: Queue) -> int:
+    """The committed offset of a group in one queue; -1 if it has none. Errors: the refusal, when there is one."""
+    request = pull_pb2.QueryConsumerOffsetsRequest(
+        group=group,
+        queues=[topic_pb2.Queue(topic=queue.topic, enode=queue.enode, queue_id=queue.queue_id)],
+    )
+    answer = link.call(ConsumerServiceStub, "QueryOffsets", request)
+    for refused in answer.refused:
+        raise error_of(refused.failure)
+    return int(answer.offsets[0].offset) if answer.offsets else -1

@@ -1,0 +1,187 @@
+"""Sends addressed batches and waits until all are stored.
+
+Batches carry their ids from the beginning, so sending one again is always safe: a queue's batches go out in order, a
+few at a time, and after any trouble everything without an answer is sent again, in order, until the time is over.
+"""
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+from ortoo.client import Conflict, OrtooError, Queue, Unavailable
+from ortoo.client.connection import Connection
+from ortoo.client.parcel import Parcel
+from ortoo.client.produce_call import ProduceCall
+from ortoo.common.background import Background
+from ortoo.spark.writing.lanes import Addressed
+
+IN_FLIGHT_MAX = 5
+"""How many batches of one producer and queue may be under way: as many as the enode remembers."""
+_SEQUENCE = "batch.first_sequence"
+_LONG_AGO = "stored long ago"
+
+
+@dataclass(slots=True)
+class Sent:
+    """What became of everything."""
+
+    messages: int = 0
+    size_bytes: int = 0
+    repeated: int = 0
+    """Messages that an earlier attempt had stored already, as far as the enode could tell."""
+    ends: dict[Queue, int] = field(default_factory=dict)
+    """Where the last batch for each queue ends."""
+
+
+@dataclass(slots=True)
+class _Line:
+    """One producer's batches for one queue."""
+
+    ready: deque[Parcel] = field(default_factory=deque)
+    in_flight: deque[Parcel] = field(default_factory=deque)
+    returned: list[Parcel] = field(default_factory=list)
+
+    @property
+    def is_idle(self) -> bool:
+        return not (self.ready or self.in_flight or self.returned)
+
+
+class BatchSender:
+    """An async context manager; leaving it in good order does not flush: call `flush`."""
+
+    def __init__(self, connection: Connection, *, in_flight_bytes: int, timeout_ms: int) -> None:
+        """Hold at most about `in_flight_bytes` unanswered; give up when nothing is stored for `timeout_ms`."""
+        self._connection = connection
+        self._bytes_max = in_flight_bytes
+        self._timeout_s = timeout_ms / 1000
+        self._background = Background("spark sink")
+        self._lines: dict[tuple[Queue, int], _Line] = {}
+        self._call: ProduceCall | None = None
+        self._bytes = 0
+        self._changed = asyncio.Event()
+        self._wanted = asyncio.Event()
+        self._error: OrtooError | None = None
+        self._trouble = ""
+        self._progress_s = connection.clock.monotonic_s()
+        self.sent = Sent()
+
+    async def __aenter__(self) -> Self:
+        await self._background.__aenter__()
+        self._background.spawn("conversation", self._converse())
+        self._background.spawn("deadline", self._watch())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._background.__aexit__(kind, error, traceback)
+
+    async def put(self, addressed: Addressed) -> None:
+        """Take a batch; waits while too much is unanswered. Errors: why an earlier one was refused."""
+        while self._bytes > self._bytes_max and self._error is None:
+            await self._change()
+        if self._error is not None:
+            raise self._error
+        if not self._bytes:
+            self._progress_s = self._connection.clock.monotonic_s()
+        parcel = Parcel(addressed.queue, addressed.topic_id, asyncio.get_running_loop().create_future(), 0.0)
+        parcel.seal(addressed.batch)
+        self._bytes += len(addressed.batch.records)
+        line = self._lines.setdefault((addressed.queue, addressed.batch.producer_id), _Line())
+        line.ready.append(parcel)
+        self._wanted.set()
+        self._pump(line)
+
+    async def flush(self) -> Sent:
+        """Wait until everything is stored. Errors: why one was refused; Unavailable when the time is over."""
+        while self._error is None and not all(line.is_idle for line in self._lines.values()):
+            await self._change()
+        if self._error is not None:
+            raise self._error
+        return self.sent
+
+    async def _change(self) -> None:
+        self._changed.clear()
+        await self._changed.wait()
+
+    def _pump(self, line: _Line) -> None:
+        while self._call is not None and line.ready and not line.returned and len(line.in_flight) < IN_FLIGHT_MAX:
+            parcel = line.ready.popleft()
+            line.in_flight.append(parcel)
+            self._call.send(parcel)
+
+    def _answered(self, parcel: Parcel, error: OrtooError | None) -> None:
+        line = self._lines[parcel.queue, parcel.batch.producer_id]
+        line.in_flight.remove(parcel)
+        if error is None or _stored_before(error):
+            self._stored(parcel, error)
+        elif error.retriable:
+            self._trouble = str(error)
+            line.returned.append(parcel)
+        else:
+            self._error = self._error or error
+        if line.returned and not line.in_flight:
+            delay_s = max(error.retry_after_ms / 1000, 0.05) if error is not None else 0.0
+            asyncio.get_running_loop().call_later(delay_s, self._resume, line)
+        self._pump(line)
+        self._changed.set()
+
+    def _stored(self, parcel: Parcel, error: OrtooError | None) -> None:
+        sent, batch = self.sent, parcel.batch
+        self._progress_s = self._connection.clock.monotonic_s()
+        self._bytes -= len(batch.records)
+        sent.messages += batch.count
+        sent.size_bytes += len(batch.records)
+        if error is not None:
+            sent.repeated += batch.count
+        else:
+            end = parcel.first_offset + batch.count
+            sent.ends[parcel.queue] = max(end, sent.ends.get(parcel.queue, 0))
+
+    def _resume(self, line: _Line) -> None:
+        if line.returned and not line.in_flight:
+            line.returned.sort(key=lambda parcel: parcel.batch.first_sequence)
+            line.ready.extendleft(reversed(line.returned))
+            line.returned = []
+            self._pump(line)
+
+    async def _converse(self) -> None:
+        """Keep a stream open while there is something to send; after a break, send again what has no answer."""
+        attempt = 0
+        connection = self._connection
+        while True:
+            await self._wanted.wait()
+            address, began_s = connection.address, connection.clock.monotonic_s()
+            self._call = ProduceCall(connection.channel(), address, self._answered, clock=connection.clock)
+            for line in self._lines.values():
+                self._pump(line)
+            self._trouble = str(await self._call.run())
+            self._call = None
+            connection.failed(address)
+            for line in self._lines.values():
+                line.returned += line.in_flight
+                line.in_flight.clear()
+                self._resume(line)
+            attempt = 0 if connection.clock.monotonic_s() - began_s > _SETTLED_S else attempt + 1
+            await connection.clock.sleep(connection.backoff.delay_s(attempt, connection.randomness))
+
+    async def _watch(self) -> None:
+        clock = self._connection.clock
+        while True:
+            await clock.sleep(min(self._timeout_s / 4, 1.0))
+            if self._bytes and clock.monotonic_s() - self._progress_s > self._timeout_s:
+                self._error = self._error or Unavailable(
+                    f"nothing was stored for {self._timeout_s:.0f} s: {self._trouble or 'no answer'}; "
+                    "the option deliveryTimeoutMs says how long to try"
+                )
+                self._changed.set()
+
+
+def _stored_before(error: OrtooError) -> bool:
+    """Whether the enode says that a batch with these ids was stored so long ago that it forgot where."""
+    return isinstance(error, Conflict) and error.field == _SEQUENCE and _LONG_AGO in error.message
+
+
+_SETTLED_S = 5.0

@@ -1,0 +1,41 @@
+"""A batch write: `df.write.format("ortoo").mode("append")`."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceArrowWriter
+
+from ortoo.common.errors import Invalid
+from ortoo.common.randomness import Randomness
+from ortoo.spark.link import link_to
+from ortoo.spark.writing.message_writer import MessageWriter, TaskWritten
+from ortoo.spark.writing.sink_account import SinkAccount
+from ortoo.spark.writing.target import check_target
+from ortoo.spark.writing.write_options import parse
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """Made once for a job and pickled to its tasks, so its job id is the same in all of them."""
+
+    def __init__(self, options: Mapping[str, str], schema: Any, overwrite: bool) -> None:
+        """Check options, columns and the topic. Errors: Invalid, NotFound."""
+        if overwrite:
+            raise Invalid("a topic cannot be overwritten; write with mode append", field="mode")
+        self._options = parse(options, schema)
+        self._job_id = self._options.job_id or Randomness().id_text()
+        self._writer = MessageWriter(self._options, self._job_id)
+        check_target(link_to(self._options.addresses), self._options)
+
+    def write(self, iterator: Iterator[Any]) -> TaskWritten:
+        """Write the rows of one task."""
+        return self._writer.write(iterator)
+
+    def commit(self, messages: Sequence[TaskWritten | None]) -> None:
+        """All tasks are done: remember it, so that the same job writes nothing again."""
+        options = self._options
+        if options.semantics == "exactly-once" and not any(done is not None and done.skipped for done in messages):
+            account = SinkAccount(options.sink_id or self._job_id, self._job_id, options.topic)
+            account.commit(link_to(options.addresses), 0)
+
+    def abort(self, messages: Sequence[TaskWritten | None]) -> None:
+        """The job failed: what its tasks have stored stays, and the same job id stores it once more at most."""

@@ -1,0 +1,124 @@
+"""Arrow columns as the columns of a record batch: buffers are copied, no row is looked at by itself.
+
+Functions for columns return the nested message's bytes, b"" when no row has a value, as docs/formats/record-batch.md
+describes them. Arrays may be slices of others.
+"""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ortoo.common.errors import Invalid
+from ortoo.common.record_wire import bytes_field
+
+Int32s = Any
+"""A numpy array of int32."""
+
+
+def block(array: Any) -> tuple[Any, bytes]:
+    """Offsets from 0 on (int32 x (rows + 1)) and the bytes of a text or binary array; nulls are empty."""
+    buffers = array.buffers()
+    offsets = np.frombuffer(buffers[1], "<i4", len(array) + 1, 4 * array.offset)
+    data = memoryview(buffers[2] or b"")[int(offsets[0]) : int(offsets[-1])]
+    return offsets - offsets[0], bytes(data)
+
+
+def texts(array: Any) -> bytes:
+    """A text column."""
+    if array.null_count == len(array):
+        return b""
+    dense = array.fill_null("") if array.null_count else array
+    offsets, data = block(dense)
+    return bytes_field(1, _validity(array)) + bytes_field(2, offsets.tobytes()) + bytes_field(3, data)
+
+
+def dictionary(array: Any) -> bytes:
+    """A dictionary column."""
+    if array.null_count == len(array):
+        return b""
+    encoded = array.dictionary_encode()
+    codes = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False).astype("<i4")
+    return (
+        bytes_field(1, _validity(array)) + bytes_field(2, codes.tobytes()) + bytes_field(3, texts(encoded.dictionary))
+    )
+
+
+def lists(array: Any) -> bytes:
+    """A list column; a row of a text array is a list of that text. Errors: Invalid for a null inside a list."""
+    if pa.types.is_string(array.type):
+        has_value = array.is_valid().to_numpy(zero_copy_only=False)
+        places, values = np.concatenate(([0], np.cumsum(has_value))).astype("<i4"), array.drop_null()
+    else:
+        places, values = _places(array), array.flatten()
+        if values.null_count:
+            raise Invalid("a list of keys holds a null; take it out: filter(keys, k -> k is not null)", field="keys")
+    if not len(values):
+        return b""
+    return bytes_field(1, places.tobytes()) + bytes_field(2, texts(values))
+
+
+def maps(array: Any) -> bytes:
+    """A map column. Errors: Invalid for a property without a value."""
+    places = _places(array)
+    if not places[-1]:
+        return b""
+    filled = array.drop_null() if array.null_count else array
+    entries = filled.cast(pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())]))).flatten()
+    names, values = entries.field(0), entries.field(1)
+    if values.null_count:
+        raise Invalid(
+            "a property has no value; take it out: map_filter(properties, (k, v) -> v is not null)", field="properties"
+        )
+    return bytes_field(1, places.tobytes()) + bytes_field(2, dictionary(names)) + bytes_field(3, texts(values))
+
+
+def times_ms(array: Any, missing: int) -> bytes:
+    """Timestamps as int64 milliseconds; `missing` where there is none."""
+    whole = array.cast(pa.timestamp("us", tz=array.type.tz)).cast(pa.int64())
+    return bytes(
+        np.floor_divide(whole.fill_null(missing * 1000).to_numpy(zero_copy_only=False), 1000).astype("<i8").tobytes()
+    )
+
+
+def int32s(array: Any) -> bytes:
+    """Whole numbers without nulls."""
+    return bytes(array.cast(pa.int32()).to_numpy(zero_copy_only=False).astype("<i4").tobytes())
+
+
+def text_bytes(array: Any) -> Any:
+    """How many bytes of text each row has: int64 x rows."""
+    kind = array.type
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        return pc.binary_length(array).fill_null(0).to_numpy(zero_copy_only=False).astype("i8")
+    if pa.types.is_map(kind):
+        entries = array.cast(pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())]))).flatten()
+        return _per_row(array, text_bytes(entries.field(0)) + text_bytes(entries.field(1)) + 8)
+    if pa.types.is_list(kind):
+        return _per_row(array, text_bytes(array.flatten()) + 4)
+    return np.full(len(array), 8, "i8")
+
+
+def _per_row(array: Any, sizes: Any) -> Any:
+    ends = np.concatenate(([0], np.cumsum(sizes)))
+    places = _places(array)
+    return ends[places[1:]] - ends[places[:-1]]
+
+
+def _places(array: Any) -> Int32s:
+    """Where each row's items start in the flattened values: int32 x (rows + 1); null rows have none."""
+    lengths = pc.list_value_length(_as_list(array)).fill_null(0).to_numpy(zero_copy_only=False)
+    return np.concatenate(([0], np.cumsum(lengths))).astype("<i4")
+
+
+def _as_list(array: Any) -> Any:
+    if not pa.types.is_map(array.type):
+        return array
+    return array.cast(pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())])))
+
+
+def _validity(array: Any) -> bytes:
+    if not array.null_count:
+        return b""
+    return np.packbits(array.is_valid().to_numpy(zero_copy_only=False), bitorder="little").tobytes()

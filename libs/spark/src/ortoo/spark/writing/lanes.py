@@ -1,0 +1,154 @@
+"""Which rows go together: a lane is a run of rows for one place that keeps their order and has ids of its own."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ortoo.client import Queue
+from ortoo.client.routes import Route
+from ortoo.common.compression import Codec
+from ortoo.common.errors import Invalid
+from ortoo.common.sealed_batch import SealedBatch
+from ortoo.spark.writing.identity import TaskIdentity
+from ortoo.spark.writing.record_encoder import BatchCutter
+
+
+@dataclass(frozen=True, slots=True)
+class Addressed:
+    """A batch with its place and its ids."""
+
+    queue: Queue
+    topic_id: int
+    batch: SealedBatch
+
+
+class Lanes:
+    """Sorts the rows of one task into lanes, by whole columns."""
+
+    def __init__(self, routes: Callable[[str], Route], identity: TaskIdentity, codec: Codec) -> None:
+        """`routes` knows each topic's queues."""
+        self._routes = routes
+        self._identity = identity
+        self._codec = codec
+        self._lanes: dict[tuple[str, Queue | None, bool, bool], _Lane] = {}
+
+    def add(self, rows: Any, now_ms: int) -> Iterator[Addressed]:
+        """Take rows and give out the batches that are full."""
+        for topic, of_topic in _by_text(rows, "topic"):
+            route = self._routes(topic)
+            for queue, of_queue in _by_queue(of_topic, route, topic):
+                for delayed, of_time in _by_presence(of_queue, "deliver_at"):
+                    for urgent, of_all in _by_presence(of_time, "priority"):
+                        lane = self._lane(topic, route, queue, delayed, urgent)
+                        yield from lane.add(of_all, now_ms)
+
+    def finish(self, now_ms: int) -> Iterator[Addressed]:
+        """Give out what is left."""
+        for lane in self._lanes.values():
+            yield from lane.finish(now_ms)
+
+    def _lane(self, topic: str, route: Route, queue: Queue | None, delayed: bool, urgent: bool) -> "_Lane":
+        key = (topic, queue, delayed, urgent)
+        lane = self._lanes.get(key)
+        if lane is None:
+            lane = self._lanes[key] = _Lane(route, queue, self._identity, self._codec, str(key))
+        return lane
+
+
+class _Lane:
+    """One lane: its rows, and how many messages it has sent to each queue."""
+
+    def __init__(self, route: Route, queue: Queue | None, identity: TaskIdentity, codec: Codec, name: str) -> None:
+        self._topic_id = route.topic_id
+        self._queues = (queue,) if queue is not None else route.placed or route.writable
+        self._next = identity.number() % len(self._queues)
+        self._producer_id = identity.producer_id(name)
+        self._sequences: dict[Queue, int] = dict.fromkeys(self._queues, 0)
+        self._cutter = BatchCutter(codec)
+
+    def add(self, rows: Any, now_ms: int) -> Iterator[Addressed]:
+        return map(self._addressed, self._cutter.add(rows, now_ms))
+
+    def finish(self, now_ms: int) -> Iterator[Addressed]:
+        return map(self._addressed, self._cutter.finish(now_ms))
+
+    def _addressed(self, batch: SealedBatch) -> Addressed:
+        queue = self._queues[self._next]
+        self._next = (self._next + 1) % len(self._queues)
+        sequence = self._sequences[queue]
+        self._sequences[queue] = sequence + batch.count
+        return Addressed(queue, self._topic_id, replace(batch, producer_id=self._producer_id, first_sequence=sequence))
+
+
+def _by_text(rows: Any, name: str) -> Iterator[tuple[str, Any]]:
+    column = rows.column(name)
+    if column.null_count:
+        raise Invalid(f"a row has no {name}", field=name)
+    rest = rows.drop_columns([name])
+    distinct = pc.unique(column).to_pylist()
+    for value in distinct:
+        yield value, rest if len(distinct) == 1 else rest.filter(pc.equal(column, value))
+
+
+def _by_queue(rows: Any, route: Route, topic: str) -> Iterator[tuple[Queue | None, Any]]:
+    """Rows by the queue they must go to: named, or of their message group; None = any."""
+    names = set(rows.schema.names)
+    queues = route.placed or route.writable
+    choice = np.full(len(rows), -1, "i8")
+    if "message_group" in names:
+        choice = _chosen(rows.column("message_group"), lambda group: queues.index(route.queue_of_group(group)))
+    if "queue_id" in names:
+        named = _named(rows, queues, topic)
+        choice = np.where(named >= 0, named, choice)
+    rest = rows.drop_columns([name for name in ("queue_id", "enode") if name in names])
+    for number in np.unique(choice):
+        part = rest if len(np.unique(choice)) == 1 else rest.filter(pa.array(choice == number))
+        yield (queues[number] if number >= 0 else None), part
+
+
+def _chosen(column: Any, choose: Callable[[str], int]) -> Any:
+    """One number for each row, -1 for nulls; `choose` is asked once for each different text."""
+    encoded = column.dictionary_encode()
+    numbers = np.array([choose(text) for text in encoded.dictionary.to_pylist()] + [-1], "i8")
+    codes = encoded.indices.fill_null(len(numbers) - 1).to_numpy(zero_copy_only=False)
+    return numbers[codes]
+
+
+def _named(rows: Any, queues: tuple[Queue, ...], topic: str) -> Any:
+    ids = rows.column("queue_id").cast(pa.string())
+    if "enode" in rows.schema.names:
+        enodes = rows.column("enode")
+        places: Mapping[str, int] = {f"{queue.enode}/{queue.queue_id}": at for at, queue in enumerate(queues)}
+        column = pc.binary_join_element_wise(enodes, ids, "/")
+    else:
+        if len({queue.enode for queue in queues}) > 1:
+            raise Invalid(
+                f"{topic} has queues on several enodes: name the enode of a queue in a column too", field="enode"
+            )
+        places = {str(queue.queue_id): at for at, queue in enumerate(queues)}
+        column = ids
+
+    def place(text: str) -> int:
+        if text not in places:
+            raise Invalid(f"{topic} has no queue {text}; it has {', '.join(places)}", field="queue_id")
+        return places[text]
+
+    return _chosen(column, place)
+
+
+def _by_presence(rows: Any, name: str) -> Iterator[tuple[bool, Any]]:
+    """Rows with a value in the column and those without: a record batch has it in all rows or in none."""
+    if name not in rows.schema.names:
+        yield False, rows
+        return
+    column = rows.column(name)
+    if column.null_count in (0, len(rows)):
+        yield column.null_count == 0, rows
+        return
+    valid = column.is_valid()
+    yield True, rows.filter(valid)
+    yield False, rows.filter(pc.invert(valid))

@@ -1,0 +1,101 @@
+"""What a task of a write does: rows in, batches out, everything stored before it is done."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import WriterCommitMessage
+
+from ortoo.client import Conflict, Queue
+from ortoo.client.routes import Route, query_route
+from ortoo.common.randomness import Randomness
+from ortoo.spark.link import Link, link_to
+from ortoo.spark.writing.batch_sender import BatchSender, Sent
+from ortoo.spark.writing.identity import TaskIdentity
+from ortoo.spark.writing.lanes import Lanes
+from ortoo.spark.writing.rows import message_rows
+from ortoo.spark.writing.sink_account import SinkAccount
+from ortoo.spark.writing.write_options import WriteOptions
+
+
+@dataclass
+class TaskWritten(WriterCommitMessage):
+    """What one task has written."""
+
+    messages: int = 0
+    size_bytes: int = 0
+    repeated: int = 0
+    skipped: bool = False
+    """The whole batch was committed before, so nothing was written."""
+    ends: dict[Queue, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class MessageWriter:
+    """Writes the rows of one task. Pickled to executors, so it holds plain values only."""
+
+    options: WriteOptions
+    job_id: str = ""
+    """For batch writes: the same for all attempts of the job."""
+
+    def write(self, batches: Iterator[Any]) -> TaskWritten:
+        """Write rows, given as Arrow batches. Errors: Invalid for a row nobody may send; Unavailable; Conflict."""
+        options = self.options
+        link = link_to(options.addresses)
+        query_id, batch_id, partition_id = self._place()
+        if options.semantics == "exactly-once":
+            account = SinkAccount(options.sink_id or query_id, query_id, options.topic)
+            if account.is_committed(link, batch_id):
+                for _ in batches:
+                    pass
+                return TaskWritten(skipped=True)
+        if options.repeatable:
+            identity = TaskIdentity(f"{options.sink_id}/{query_id}", batch_id, partition_id)
+        else:
+            identity = TaskIdentity.of_attempt(Randomness())
+        sent = self._send(link, identity, batches)
+        return TaskWritten(sent.messages, sent.size_bytes, sent.repeated, False, sent.ends)
+
+    def _place(self) -> tuple[str, int, int]:
+        """The query or job, the batch and the partition."""
+        task = TaskContext.get()
+        assert task is not None, "a task runs in Spark"
+        batch = task.getLocalProperty("streaming.sql.batchId")
+        query = task.getLocalProperty("sql.streaming.queryId")
+        if self.job_id or batch is None:
+            return self.job_id, 0, task.partitionId()
+        return str(query), int(batch), task.partitionId()
+
+    def _send(self, link: Link, identity: TaskIdentity, batches: Iterator[Any]) -> Sent:
+        options, clock = self.options, link.clock
+        routes: dict[str, Route] = {}
+
+        def route_of(topic: str) -> Route:
+            if topic not in routes:
+                routes[topic] = link.run(query_route(link.connection, topic))
+            return routes[topic]
+
+        lanes = Lanes(route_of, identity, options.codec)
+        began_s, taken = clock.monotonic_s(), 0
+        sender = BatchSender(
+            link.connection, in_flight_bytes=options.in_flight_bytes, timeout_ms=options.delivery_timeout_ms
+        )
+        with link.inside(sender):
+            try:
+                for batch in batches:
+                    for addressed in lanes.add(message_rows(batch, options), clock.now_ms()):
+                        link.run(sender.put(addressed))
+                    taken += len(batch)
+                    if options.rate_max:
+                        link.sleep(max(0.0, taken / options.rate_max - (clock.monotonic_s() - began_s)))
+                for addressed in lanes.finish(clock.now_ms()):
+                    link.run(sender.put(addressed))
+                return link.run(sender.flush())
+            except Conflict as error:
+                if not options.repeatable or error.field != "batch.first_sequence":
+                    raise
+                raise Conflict(
+                    "this batch was written before with other rows: repeated tasks must give the same rows in the same "
+                    f"order (after a shuffle, sort within partitions). {error.message}"
+                ) from error

@@ -1,0 +1,121 @@
+"""Rows of one destination as sealed batches: cut by size in the same places, however the rows came."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ortoo.common.compression import Codec, deflate
+from ortoo.common.errors import Invalid
+from ortoo.common.message import BODY_BYTES_MAX
+from ortoo.common.record_columns import FORMAT, NUMBERS
+from ortoo.common.record_wire import bytes_field, bytes_head, number_field
+from ortoo.common.sealed_batch import MESSAGES_MAX, RECORDS_BYTES_MAX, SealedBatch, crc32c
+from ortoo.spark.writing import column_encoder as encode
+
+_MESSAGE_BYTES = 40
+"""What a message costs besides body and texts, generously."""
+_CUT_BYTES = RECORDS_BYTES_MAX - (16 << 10)
+"""Rows are put together up to so many bytes."""
+_TEXTS = ("tag", "keys", "message_group", "properties", "message_id", "trace_context", "born_host")
+
+
+class BatchCutter:
+    """Collects the rows of one destination and cuts them into batches."""
+
+    def __init__(self, codec: Codec) -> None:
+        """Compress bodies with `codec`."""
+        self._codec = codec
+        self._rest: Any = None
+
+    def add(self, rows: Any, now_ms: int) -> Iterator[SealedBatch]:
+        """Take rows (a pyarrow.RecordBatch) and give out the batches that are full."""
+        yield from self._cut(rows if self._rest is None else pa.concat_batches([self._rest, rows]), now_ms, last=False)
+
+    def finish(self, now_ms: int) -> Iterator[SealedBatch]:
+        """Give out what is left."""
+        if self._rest is not None:
+            yield from self._cut(self._rest, now_ms, last=True)
+
+    def _cut(self, rows: Any, now_ms: int, *, last: bool) -> Iterator[SealedBatch]:
+        count, start = len(rows), 0
+        ends = np.cumsum(_sizes(rows))
+        while start < count:
+            before = int(ends[start - 1]) if start else 0
+            stop = max(int(np.searchsorted(ends, before + _CUT_BYTES, "right")), start + 1)
+            stop = min(stop, start + MESSAGES_MAX)
+            if stop >= count and not last and stop - start < MESSAGES_MAX:
+                break
+            stop = min(stop, count)
+            yield sealed_batch(rows.slice(start, stop - start), now_ms=now_ms, codec=self._codec)
+            start = stop
+        self._rest = rows.slice(start) if start < count else None
+
+
+def _sizes(rows: Any) -> Any:
+    """How many bytes each row adds to a batch, about: int64 x rows. Errors: Invalid for a body nobody may send."""
+    body = rows.column("body")
+    if body.null_count:
+        raise Invalid("a body is null; a message needs one: filter(body is not null)", field="body")
+    sizes = pc.binary_length(body).to_numpy(zero_copy_only=False).astype("i8")
+    if len(sizes) and sizes.min() == 0:
+        raise Invalid("a body is empty; a message needs at least 1 byte: filter(length(body) > 0)", field="body")
+    if len(sizes) and sizes.max() > BODY_BYTES_MAX:
+        raise Invalid(f"a body has {sizes.max()} bytes; at most {BODY_BYTES_MAX} fit into a message", field="body")
+    for name in _TEXTS:
+        if name in rows.schema.names:
+            sizes = sizes + encode.text_bytes(rows.column(name))
+    return sizes + _MESSAGE_BYTES
+
+
+def sealed_batch(rows: Any, *, now_ms: int, codec: Codec = Codec.NONE) -> SealedBatch:
+    """1 to 4,096 rows as one batch. Rows with and without a time of delivery or a priority are never together."""
+    count = len(rows)
+    offsets, body = encode.block(rows.column("body"))
+    inflated_bytes = len(body)
+    stored_codec = Codec.NONE
+    if codec is not Codec.NONE:
+        deflated = deflate(body, codec)
+        if len(deflated) < inflated_bytes:
+            body, stored_codec = deflated, codec
+    records = b"".join(
+        (
+            number_field(NUMBERS["format"], FORMAT),
+            number_field(NUMBERS["count"], count),
+            number_field(NUMBERS["codec"], stored_codec),
+            number_field(NUMBERS["body_inflated_bytes"], inflated_bytes),
+            bytes_field(NUMBERS["body_offsets"], offsets.astype("<i4").tobytes()),
+            bytes_head(NUMBERS["body"], len(body)),
+            body,
+            *(bytes_field(NUMBERS[name], data) for name, data in _described(rows, now_ms)),
+        )
+    )
+    return SealedBatch(records, crc32c(records), count, inflated_bytes)
+
+
+def _described(rows: Any, now_ms: int) -> Iterator[tuple[str, bytes]]:
+    """The columns behind the body, in the order of their numbers."""
+    names = rows.schema.names
+    if "born_at" in names:
+        yield "born_at_ms", encode.times_ms(rows.column("born_at"), now_ms)
+    else:
+        yield "born_at_ms", np.full(len(rows), now_ms, "<i8").tobytes()
+    for name, write in (
+        ("tag", encode.dictionary),
+        ("keys", encode.lists),
+        ("message_group", encode.dictionary),
+        ("properties", encode.maps),
+    ):
+        if name in names:
+            yield name, write(rows.column(name))
+    if "deliver_at" in names and not rows.column("deliver_at").null_count:
+        yield "deliver_at_ms", encode.times_ms(rows.column("deliver_at"), 0)
+    if "priority" in names and not rows.column("priority").null_count:
+        yield "priority", encode.int32s(rows.column("priority"))
+    if "born_host" in names:
+        yield "born_host", encode.dictionary(rows.column("born_host"))
+    for name in ("message_id", "trace_context"):
+        if name in names:
+            yield name, encode.texts(rows.column(name))

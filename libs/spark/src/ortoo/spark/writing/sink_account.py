@@ -1,0 +1,56 @@
+"""How far a sink is, durable beside the messages: the newest committed batch of one query, kept as a group's offset.
+
+The group is `%SINK%` and the sink's id, the queue is the topic's first one, and the number holds both a part of the
+query's id and the batch. So a batch that was committed is never written again, however late it is repeated; a second
+query, or one whose checkpoint was deleted, is refused instead of being taken for a repetition.
+"""
+
+import hashlib
+from dataclasses import dataclass
+
+from ortoo.client import Conflict, Queue
+from ortoo.spark.link import Link
+from ortoo.spark.reading.group_offsets import commit_group, group_offset
+
+GROUP = "%SINK%"
+_BATCH_BITS = 36
+
+
+@dataclass(frozen=True, slots=True)
+class SinkAccount:
+    """The account of one query with one sink."""
+
+    sink_id: str
+    query_id: str
+    topic: str
+
+    def is_committed(self, link: Link, batch_id: int) -> bool:
+        """Whether a batch is written and committed. Errors: Conflict when the sink belongs to another query."""
+        stored = group_offset(link, self._group, self._queue(link))
+        if stored < 0:
+            return False
+        if stored >> _BATCH_BITS != self._mark:
+            raise Conflict(
+                f"the sink {self.sink_id!r} of topic {self.topic} belongs to another query, or to this one before its "
+                "checkpoint was deleted; writing would double what it has written. Take a new sinkId",
+                field="sinkId",
+            )
+        return batch_id < stored & ((1 << _BATCH_BITS) - 1)
+
+    def commit(self, link: Link, batch_id: int) -> None:
+        """Remember that a batch is written. Doing it again changes nothing."""
+        queue = self._queue(link)
+        commit_group(link, self._group, {queue: self._mark << _BATCH_BITS | batch_id + 1})
+
+    @property
+    def _group(self) -> str:
+        return GROUP + hashlib.blake2b(self.sink_id.encode(), digest_size=16).hexdigest()
+
+    @property
+    def _mark(self) -> int:
+        """24 bits of the query's id."""
+        return int.from_bytes(hashlib.blake2b(self.query_id.encode(), digest_size=3).digest(), "little")
+
+    def _queue(self, link: Link) -> Queue:
+        topic = link.run(link.admin.describe_topic(self.topic)).topic
+        return Queue(self.topic, min(placement.enode for placement in topic.placements), 0)

@@ -1,0 +1,121 @@
+"""The options of a write, and the columns it takes."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ortoo.client import Codec
+from ortoo.common.errors import Invalid
+from ortoo.common.names import check_topic_name
+from ortoo.spark.options import OptionReader
+from ortoo.spark.suggestion import did_you_mean
+
+KNOWN: Final = (
+    "address", "topic", "tag", "messageGroup", "deliverySemantics", "sinkId", "jobId", "extraColumns", "codec",
+    "deliveryTimeoutMs", "inFlightBytes", "maxRatePerSecond",
+)  # fmt: skip
+"""Every option of a write, as documents write it."""
+
+_TEXT = ("string",)
+_NUMBER = ("int", "bigint", "smallint", "tinyint")
+COLUMNS: Final[Mapping[str, Sequence[str]]] = {
+    "body": ("binary", "string"),
+    "topic": _TEXT,
+    "tag": _TEXT,
+    "keys": ("array<string>", "string"),
+    "message_group": _TEXT,
+    "properties": ("map<string,string>",),
+    "message_id": _TEXT,
+    "born_at": ("timestamp", "timestamp_ntz"),
+    "deliver_at": ("timestamp", "timestamp_ntz"),
+    "priority": _NUMBER,
+    "trace_context": _TEXT,
+    "born_host": _TEXT,
+    "enode": _TEXT,
+    "queue_id": _NUMBER,
+}
+"""Column to the types it may have; `body` is needed, the others may be absent."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """What a write was asked for, checked."""
+
+    addresses: tuple[str, ...]
+    topic: str
+    tag: str
+    message_group: str
+    semantics: str
+    sink_id: str
+    job_id: str
+    extra_as_properties: bool
+    codec: Codec
+    delivery_timeout_ms: int
+    in_flight_bytes: int
+    rate_max: int
+    columns: tuple[str, ...] = ()
+    """The columns of the rows."""
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether a repeated task sends the same batches under the same ids."""
+        return self.semantics != "at-least-once"
+
+
+def parse(options: Mapping[str, str], schema: Any) -> WriteOptions:
+    """Read and check options and columns. Errors: Invalid, naming what is wrong and what was expected."""
+    take = OptionReader(options, KNOWN)
+    columns = {field.name: field.dataType.simpleString() for field in schema.fields}
+    extra = take.choice("extraColumns", "refuse", "refuse", "properties") == "properties"
+    _check_columns(columns, extra)
+    topic = take.text("topic") or take.text("path")
+    if topic:
+        check_topic_name(topic)
+    elif "topic" not in columns:
+        raise Invalid('which topic? Give .option("topic", "orders") or a column `topic`', field="topic")
+    semantics = take.choice("deliverySemantics", "at-least-once", "at-least-once", "idempotent", "exactly-once")
+    if semantics == "exactly-once" and not topic:
+        raise Invalid(
+            "exactly-once keeps its account with one topic: give the option `topic` instead of a column", field="topic"
+        )
+    if semantics != "at-least-once" and "born_at" not in columns:
+        raise Invalid(
+            f"{semantics} needs rows that are the same when they are repeated: say when messages were made, "
+            'for instance .withColumn("born_at", current_timestamp())',
+            field="born_at",
+        )
+    return WriteOptions(
+        addresses=take.addresses(),
+        topic=topic,
+        tag=take.text("tag"),
+        message_group=take.text("messageGroup"),
+        semantics=semantics,
+        sink_id=take.text("sinkId"),
+        job_id=take.text("jobId"),
+        extra_as_properties=extra,
+        codec=Codec[take.choice("codec", "none", "none", "zstd", "lz4").upper()],
+        delivery_timeout_ms=take.duration_ms("deliveryTimeoutMs", 120_000),
+        in_flight_bytes=take.number("inFlightBytes", 16 << 20, low=1),
+        rate_max=take.number("maxRatePerSecond"),
+        columns=tuple(columns),
+    )
+
+
+def _check_columns(columns: Mapping[str, str], extra: bool) -> None:
+    if "body" not in columns:
+        raise Invalid(f"there is no column `body`{did_you_mean('body', columns)}", field="body")
+    for name, kind in columns.items():
+        expected = COLUMNS.get(name)
+        if expected is None:
+            if not extra:
+                raise Invalid(
+                    f"a message has no column {name!r}{did_you_mean(name, COLUMNS)} "
+                    "(extraColumns=properties makes properties of such columns)",
+                    field=name,
+                )
+            if not kind.startswith(
+                ("string", "int", "bigint", "double", "float", "boolean", "date", "decimal", "smallint")
+            ):
+                raise Invalid(f"a {kind} cannot become a property; cast it to string", field=name)
+        elif kind not in expected and not (kind.startswith("string") and "string" in expected):
+            raise Invalid(f"it is {kind}; expected {' or '.join(expected)}", field=name)

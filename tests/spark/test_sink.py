@@ -1,0 +1,201 @@
+"""Topics as sinks: what a row becomes, and how often it is stored."""
+
+import datetime
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="pyspark is not installed: make spark-setup")
+
+from ortoo.client import OrtooError
+from ortoo.spark.writing.write_options import parse
+from tests.spark.sending import numbered, send
+from tests.spark.session import Broker
+
+UTC = datetime.UTC
+Rows = Callable[[str], list[Any]]
+
+
+@pytest.fixture
+def rows(spark: Any, broker: Broker) -> Rows:
+    """Everything a topic holds."""
+
+    def load(topic: str) -> list[Any]:
+        return list(spark.read.format("ortoo").options(address=broker.address, subscribe=topic).load().collect())
+
+    return load
+
+
+def write(frame: Any, broker: Broker, topic: str, **options: object) -> None:
+    """Write a frame to a topic."""
+    given = {"address": broker.address, "topic": topic} | options
+    frame.write.format("ortoo").options(**{name: value for name, value in given.items() if value}).mode("append").save()
+
+
+def test_every_column_becomes_what_it_says(spark: Any, broker: Broker, topic: str, rows: Rows) -> None:
+    """Check 12: bodies, tags, keys, groups, properties, ids and times make the round trip, nulls included."""
+    frame = spark.sql(
+        """
+        select cast(concat('body ', id) as binary) body,
+               if(id % 2 = 0, concat('tag', id % 3), null) tag,
+               transform(sequence(1, cast(1 + id % 3 as int)), n -> concat('key', id, '-', n)) `keys`,
+               if(id % 5 = 0, concat('group', id % 4), null) message_group,
+               if(id % 3 = 0, map('id', cast(id as string), 'ü', 'ö'), null) properties,
+               if(id % 7 = 0, concat('own-', id), null) message_id,
+               timestamp_millis(1700000000000 + id) born_at,
+               concat('00-', id) trace_context, 'host' born_host,
+               if(id % 4 = 0, cast(id % 3 as int), null) priority
+        from range(1500)
+        """
+    )
+    write(frame, broker, topic)
+    found = {int(bytes(row.body).split()[1]): row for row in rows(topic)}
+    assert len(found) == 1_500
+    for number, row in found.items():
+        assert row.tag == (f"tag{number % 3}" if number % 2 == 0 else None)
+        assert row["keys"] == [f"key{number}-{n}" for n in range(1, 2 + number % 3)]
+        assert row.message_group == (f"group{number % 4}" if number % 5 == 0 else None)
+        assert row.properties == ({"id": str(number), "ü": "ö"} if number % 3 == 0 else {})
+        assert row.message_id == f"own-{number}" or number % 7
+        assert round(row.born_at.replace(tzinfo=UTC).timestamp() * 1000) == 1_700_000_000_000 + number
+        assert (row.trace_context, row.born_host) == (f"00-{number}", "host")
+    of_group = [row for row in found.values() if row.message_group == "group1"]
+    assert len({(row.enode, row.queue_id) for row in of_group}) == 1
+
+
+def test_messages_of_a_group_keep_the_order_of_their_rows(spark: Any, broker: Broker, topic: str, rows: Rows) -> None:
+    """Check 12: within a partition, rows of one message group are stored one after another in one queue."""
+    frame = spark.range(0, 20_000, 1, 1).selectExpr("cast(id as string) body", "concat('g', id % 17) message_group")
+    write(frame, broker, topic)
+    by_group: dict[str, list[tuple[int, int]]] = {}
+    for row in rows(topic):
+        by_group.setdefault(row.message_group, []).append((row.offset, int(bytes(row.body))))
+    assert len(by_group) == 17
+    for placed in by_group.values():
+        bodies = [body for _, body in sorted(placed)]
+        assert bodies == sorted(bodies)
+
+
+def test_options_beat_columns_and_extra_columns_become_properties(
+    spark: Any, broker: Broker, topic: str, rows: Rows
+) -> None:
+    """Check 12: the option `topic` beats the column; unknown columns are refused, or properties on request."""
+    frame = spark.sql("select 'x' body, 'elsewhere' topic, 'a' tag, 7 number, cast(null as string) nothing")
+    with pytest.raises(Exception, match="a message has no column 'number'"):
+        write(frame, broker, topic)
+    write(frame, broker, topic, tag="b", extraColumns="properties")
+    (row,) = rows(topic)
+    assert (row.topic, row.tag, row.properties) == (topic, "b", {"number": "7"})
+
+
+def test_rows_go_to_the_topics_and_queues_they_name(spark: Any, broker: Broker, topic: str, rows: Rows) -> None:
+    """A column names the topic of each row, two others its queue."""
+    broker.client.admin.create_topic(f"{topic}-b")
+    frame = spark.sql(
+        f"select cast(id as string) body, concat('{topic}', if(id % 2 = 0, '', '-b')) topic,"
+        " 'enode-1' enode, cast(id % 3 as int) queue_id from range(300)"
+    )
+    write(frame, broker, "")
+    for name, parity in ((topic, 0), (f"{topic}-b", 1)):
+        placed = {int(bytes(row.body)): (row.enode, row.queue_id) for row in rows(name)}
+        assert placed == {number: ("enode-1", number % 3) for number in range(300) if number % 2 == parity}
+
+
+@pytest.mark.parametrize(
+    ("schema", "options", "said"),
+    [
+        ("id bigint", {}, "no column `body`"),
+        ("body bigint", {}, "expected binary or string"),
+        ("body string, tag int", {}, "expected string"),
+        ("body string", {"topic": ""}, "which topic"),
+        ("body string", {"topic": "a topic"}, "only letters"),
+        ("body string", {"deliverySemantics": "exactly-once"}, "current_timestamp"),
+        ("body string, born_at timestamp, topic string", {"deliverySemantics": "exactly-once", "topic": ""}, "account"),
+        ("body string", {"deliverySemantic": "exactly-once"}, "did you mean deliverySemantics"),
+        ("body string, kesy array<string>", {}, "did you mean keys"),
+    ],
+)
+def test_wrong_columns_and_options_are_refused(spark: Any, schema: str, options: dict[str, str], said: str) -> None:
+    """Each mistake says which column or option is wrong and what was expected, before any task runs."""
+    kinds = spark.createDataFrame([], schema).schema
+    with pytest.raises(OrtooError, match=said):
+        parse({"address": "localhost:1", "topic": "t"} | options, kinds)
+
+
+def test_rows_that_nobody_may_send_store_nothing(spark: Any, broker: Broker, topic: str) -> None:
+    """An empty body, a tag with a bar, an unknown topic: the error says so."""
+    for sql, target, said in (
+        ("select '' body", topic, "a body is empty"),
+        ("select 'x' body, 'a|b' tag", topic, "separate tags"),
+        ("select 'x' body", "no-such-topic", "no-such-topic"),
+    ):
+        with pytest.raises(Exception, match=said):
+            write(spark.sql(sql), broker, target)
+    assert sum(end for _, end in broker.queues(topic).values()) == 0
+
+
+def test_a_job_that_is_run_twice_adds_nothing(spark: Any, broker: Broker, topic: str, rows: Rows) -> None:
+    """Check 16: the same jobId, the same rows: stored once."""
+    frame = spark.sql("select cast(id as string) body, timestamp_millis(id) born_at from range(30000)")
+    for semantics in ("idempotent", "exactly-once", "exactly-once"):
+        write(frame, broker, topic, deliverySemantics=semantics, jobId="backfill-7")
+        assert len(rows(topic)) == 30_000
+    with pytest.raises(Exception, match="belongs to another query"):
+        write(frame, broker, topic, deliverySemantics="exactly-once", jobId="backfill-8", sinkId="backfill-7")
+
+
+def stream(spark: Any, broker: Broker, source: str, target: str, folder: Path, **options: object) -> None:
+    """Copy a topic to another one, up to what it holds now."""
+    frame = (
+        spark.readStream.format("ortoo")
+        .options(address=broker.address, subscribe=source, startingOffsets="earliest", maxOffsetsPerTrigger=700)
+        .load()
+        .select("body", "tag", "keys", "properties", "born_at")
+    )
+    query = (
+        frame.writeStream.format("ortoo")
+        .options(address=broker.address, topic=target, **options)
+        .option("checkpointLocation", str(folder / f"checkpoint-{target}"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+
+
+def test_a_repeated_batch_is_stored_once_or_only_once_more(
+    spark: Any, broker: Broker, topic: str, rows: Rows, folder: Path
+) -> None:
+    """Check 7: after the commit of a batch is lost, exactly-once and idempotent sinks stay as they are."""
+    send(broker, topic, numbered(2_000))
+    expected = {
+        "exactly-once": [2_000, 2_000],
+        "idempotent": [2_000, 2_000],
+        "at-least-once": [2_000, 2_600],
+    }
+    for semantics, counts in expected.items():
+        target = f"{topic}-{semantics}"
+        broker.client.admin.create_topic(target, queue_count=2)
+        for count in counts:
+            stream(spark, broker, topic, target, folder, deliverySemantics=semantics)
+            assert len(rows(target)) == count, semantics
+            commits = folder / f"checkpoint-{target}" / "commits"
+            newest = max(commits.glob("[0-9]*"), key=lambda file: int(file.name))
+            newest.unlink()
+            (commits / f".{newest.name}.crc").unlink(missing_ok=True)
+
+
+def test_a_sink_whose_checkpoint_was_deleted_is_refused(
+    spark: Any, broker: Broker, topic: str, rows: Rows, folder: Path
+) -> None:
+    """Check 7: a new query that says it is an old sink would double everything; it is told so."""
+    send(broker, topic, numbered(500))
+    target = f"{topic}-copy"
+    broker.client.admin.create_topic(target)
+    stream(spark, broker, topic, target, folder, deliverySemantics="exactly-once", sinkId="copy")
+    shutil.rmtree(folder / f"checkpoint-{target}")
+    with pytest.raises(Exception, match="belongs to another query"):
+        stream(spark, broker, topic, target, folder, deliverySemantics="exactly-once", sinkId="copy")
+    assert len(rows(target)) == 500
