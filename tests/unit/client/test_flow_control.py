@@ -1,5 +1,7 @@
 """When a consumer stops pulling."""
 
+from functools import partial
+
 import pytest
 
 from ortoo.client.flow_control import MIB, FlowLimits, Held, Hold, HoldCounts
@@ -48,7 +50,7 @@ def test_the_log_tells_of_one_time_in_a_thousand() -> None:
 def test_a_queue_says_what_it_holds() -> None:
     """E-142: with one stuck message the count is small and the span is large; all done, both are nothing."""
     queue = ProcessQueue(QUEUE, 0)
-    batches = [made_batch(at, 32, finished=queue.finished) for at in range(0, 2048, 32)]
+    batches = [made_batch(at, 32, finished=partial(queue.finished, 0)) for at in range(0, 2048, 32)]
     for batch in batches:
         queue.put(batch)
     assert queue.held == Held(2048, sum(it.size_bytes for it in batches), 2047)
@@ -57,8 +59,8 @@ def test_a_queue_says_what_it_holds() -> None:
     for message in list(batches[0])[1:]:
         message.ack()
     held = queue.held
-    assert (held.messages, held.span, queue.commit_offset) == (1, 31, 0)
-    newer = made_batch(2048, 32, finished=queue.finished)
+    assert (held.messages, held.span, queue.commit_offset) == (1, 2047, 0)
+    newer = made_batch(2048, 32, finished=partial(queue.finished, 0))
     queue.put(newer)
     assert (queue.held.messages, queue.held.span) == (33, 2079)
     assert FlowLimits().hold(queue.held) is Hold.SPAN

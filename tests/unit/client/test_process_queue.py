@@ -1,5 +1,7 @@
 """What a consumer holds of a queue."""
 
+from functools import partial
+
 from ortoo.client import Queue
 from ortoo.client.process_queue import ProcessQueue, in_order
 from tests.unit.client.made_batches import QUEUE, made_batch
@@ -29,7 +31,7 @@ def test_a_batch_comes_whole() -> None:
 def test_the_commit_offset_stays_before_the_first_unfinished_message() -> None:
     """E-148: 5, 6 and 7 done before 4 leave 4; offsets nobody wanted count when everything before is done."""
     queue = ProcessQueue(QUEUE, 4)
-    batch = made_batch(4, 4, finished=queue.finished)
+    batch = made_batch(4, 4, finished=partial(queue.finished, 0))
     queue.put(batch)
     queue.move_on(20)
     for place in (1, 2, 3):
@@ -62,3 +64,13 @@ def test_queues_take_turns() -> None:
     assert [it.queue.queue_id for it in in_order(queues, None)] == [0, 1, 2]
     assert [it.queue.queue_id for it in in_order(queues, Queue("t", "e", 0))] == [1, 2, 0]
     assert [it.queue.queue_id for it in in_order(queues, Queue("t", "e", 7))] == [0, 1, 2]
+
+
+def test_a_queue_that_begins_elsewhere_forgets_what_it_held() -> None:
+    """Neither what waits nor what is acknowledged later counts for the new beginning."""
+    queue = ProcessQueue(QUEUE, 0)
+    old = made_batch(0, 5, finished=partial(queue.finished, queue.epoch))
+    queue.put(old)
+    queue.restart(100)
+    old.ack()
+    assert (queue.next_offset, queue.commit_offset, queue.held.messages, queue.take(1)) == (100, 100, 0, [])

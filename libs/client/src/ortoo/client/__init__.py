@@ -25,11 +25,17 @@ from ortoo.client.descriptions import (
     TopicPlacement,
 )
 from ortoo.client.filters import Filter, Sql
+from ortoo.client.flow_control import FlowLimits
+from ortoo.client.handling import Handling, RetryLater
 from ortoo.client.losses import LostMessages
 from ortoo.client.parcel import Sending, Sendings
 from ortoo.client.place import Queue, Receipt
 from ortoo.client.producer import Producer, ProducerSettings
+from ortoo.client.pull_consumer import PullConsumer
+from ortoo.client.pull_settings import PullSettings
+from ortoo.client.pulling import Pulled, PullStatus
 from ortoo.client.received import ReceivedBatch, ReceivedMessage
+from ortoo.common.allocation import AllocationStrategy
 from ortoo.common.compression import Codec
 from ortoo.common.errors import (
     AlreadyExists,
@@ -50,6 +56,7 @@ from ortoo.common.message import Message
 
 __all__ = [
     "Admin",
+    "AllocationStrategy",
     "AlreadyExists",
     "Client",
     "ClusterInfo",
@@ -61,10 +68,12 @@ __all__ = [
     "DelayedMessage",
     "Fenced",
     "Filter",
+    "FlowLimits",
     "Forbidden",
     "FoundMessages",
     "GroupInfo",
     "GroupLag",
+    "Handling",
     "Internal",
     "Invalid",
     "LostMessages",
@@ -76,12 +85,17 @@ __all__ = [
     "ProcessInfo",
     "Producer",
     "ProducerSettings",
+    "PullConsumer",
+    "PullSettings",
+    "PullStatus",
+    "Pulled",
     "Queue",
     "QueueInfo",
     "QueueLag",
     "Receipt",
     "ReceivedBatch",
     "ReceivedMessage",
+    "RetryLater",
     "Sending",
     "Sendings",
     "Sql",

@@ -10,7 +10,10 @@ from ortoo.client.fetch import fetch
 from ortoo.client.filters import Filter, Topics, wanted_topics
 from ortoo.client.place import Queue
 from ortoo.client.producer import Producer, ProducerSettings
+from ortoo.client.pull_consumer import PullConsumer
+from ortoo.client.pull_settings import PullSettings
 from ortoo.client.received import ReceivedBatch
+from ortoo.client.session import Session
 from ortoo.common.clock import Clock, SystemClock
 from ortoo.common.randomness import Randomness
 from ortoo.v1 import producer_pb2
@@ -20,8 +23,9 @@ from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
 class Client:
     """What an application has of a cluster. Made by `connect`."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, session: Session) -> None:
         """`connect` is the way in."""
+        self._session = session
         self.admin = Admin(connection)
         """What operators do."""
         self._connection = connection
@@ -45,6 +49,16 @@ class Client:
         """
         request = producer_pb2.RecallMessageRequest(recall_handle=recall_handle)
         await self._connection.call(ProducerServiceStub, "RecallMessage", request)
+
+    def pull_consumer(
+        self, group: str, topics: Topics | None = None, settings: PullSettings | None = None
+    ) -> PullConsumer:
+        """A member of `group` that pulls, from queues it owns by locks; enter it with `async with`.
+
+        `topics` as for `consumer`; without them it joins nothing and pulls what it is given by `assign`.
+        """
+        wanted = wanted_topics(topics) if topics is not None else {}
+        return PullConsumer(self._connection, self._session, group, wanted, settings or PullSettings())
 
     def fetch(
         self, queue: Queue, from_offset: int = 0, to_offset: int = 0, *, follow: bool = False, wanted: Filter = "*"
@@ -74,5 +88,5 @@ async def connect(
     connection = Connection(
         several, client_id=client_id, room=room, clock=clock or SystemClock(), randomness=randomness or Randomness()
     )
-    async with connection:
-        yield Client(connection)
+    async with connection, Session(connection) as session:
+        yield Client(connection, session)

@@ -62,17 +62,36 @@ class Connection:
 
     def channel(self) -> grpc.aio.Channel:
         """The channel to that snode. Errors: Conflict in a process that was forked from the one that connected."""
+        self._check_process()
+        return self._channels.to(self.address)
+
+    def _check_process(self) -> None:
         if os.getpid() != self._process_id:
             raise Conflict(
                 "this client was connected before a fork, and gRPC's threads do not survive one; connect in the child, "
                 "or start processes with the spawn method"
             )
-        return self._channels.to(self.address)
 
     def failed(self, address: str) -> None:
         """The snode at `address` did not answer; ask the next one."""
         if address == self.address:
             self._at = (self._at + 1) % len(self._addresses)
+
+    async def call_at(
+        self,
+        address: str,
+        stub: Callable[[grpc.aio.Channel], Stub],
+        method: str,
+        request: Any,
+        *,
+        timeout_s: float = CALL_TIMEOUT_S,
+    ) -> Any:
+        """One unary call to the snode at `address`, once. Errors: what it answered; Unavailable when it did not."""
+        self._check_process()
+        try:
+            return await getattr(stub(self._channels.to(address)), method)(request, timeout=timeout_s)
+        except grpc.aio.AioRpcError as failure:
+            raise error_of_rpc(failure, address) from failure
 
     async def call(self, stub: Callable[[grpc.aio.Channel], Stub], method: str, request: Any) -> Any:
         """One unary call that may be repeated without harm; tried at several snodes while it is Unavailable.
@@ -83,9 +102,9 @@ class Connection:
         while True:
             address = self.address
             try:
-                return await getattr(stub(self.channel()), method)(request, timeout=CALL_TIMEOUT_S)
-            except grpc.aio.AioRpcError as failure:
-                error: OrtooError = error_of_rpc(failure, address)
+                return await self.call_at(address, stub, method, request)
+            except OrtooError as failure:
+                error = failure
             attempt += 1
             if not error.retriable:
                 raise error

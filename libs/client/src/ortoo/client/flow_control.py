@@ -26,7 +26,7 @@ class Held:
     messages: int
     size_bytes: int
     span: int
-    """The newest offset held minus the oldest one."""
+    """The newest offset that was pulled minus the oldest one that is not processed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,8 @@ class ProcessQueue:
         self.is_suspended = False
         self.pulled_at_s = 0.0
         """When it was last pulled, on the monotonic clock."""
+        self.epoch = 0
+        """Grows when it begins anew elsewhere; what was pulled before is worth nothing then."""
         self.running = 0
         """How many of its messages handlers have now."""
         self._progress = QueueProgress(start_offset)
@@ -33,6 +35,7 @@ class ProcessQueue:
         self._waiting: deque[tuple[ReceivedBatch, int]] = deque()
         """Messages that were not taken yet: each batch with the place of its first one."""
         self._unfinished = 0
+        self._newest = start_offset
         self._bytes = 0
 
     @property
@@ -46,8 +49,7 @@ class ProcessQueue:
         if not self._batches:
             return Held(0, 0, 0)
         oldest = next(iter(self._batches.values()))
-        newest = next(reversed(self._batches.values()))
-        span = newest.offset(len(newest) - 1) - oldest.progress.floor_offset
+        span = self._newest - oldest.progress.floor_offset
         return Held(self._unfinished, self._bytes, span)
 
     @property
@@ -61,6 +63,7 @@ class ProcessQueue:
         self._batches[batch.offset(0)] = batch
         self._waiting.append((batch, 0))
         self._unfinished += len(batch)
+        self._newest = batch.offset(len(batch) - 1)
         self._bytes += batch.size_bytes
         self.next_offset = batch.next_offset
 
@@ -84,11 +87,22 @@ class ProcessQueue:
         """The next whole batch; None when all are taken or the queue is dropped."""
         return self._waiting.popleft()[0] if self.has_waiting else None
 
-    def finished(self, batch: ReceivedBatch, count: int) -> None:
-        """So many messages of a batch were acknowledged."""
+    def finished(self, epoch: int, batch: ReceivedBatch, count: int) -> None:
+        """So many messages of a batch, pulled in `epoch`, were acknowledged."""
+        if epoch != self.epoch:
+            return
         self._unfinished -= count
         if batch.progress.is_finished and self._batches.pop(batch.offset(0), None) is not None:
             self._bytes -= batch.size_bytes
+
+    def restart(self, offset: int) -> None:
+        """Go on at another offset and forget what is held."""
+        self.epoch += 1
+        self.next_offset = offset
+        self._progress = QueueProgress(offset)
+        self._batches.clear()
+        self._waiting.clear()
+        self._unfinished = self._bytes = 0
 
     def drop(self) -> None:
         """It has another owner from now on."""

@@ -1,26 +1,22 @@
 """One push session on the wire: requests out, events in."""
 
-import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Protocol
 
 import grpc
 
+from ortoo.client.conversation import Conversation
 from ortoo.client.filters import Filter, expressions
 from ortoo.client.place import Queue
 from ortoo.client.received import ReceivedBatch
 from ortoo.common.allocation import AllocationStrategy
-from ortoo.common.background import Background
 from ortoo.common.clock import Clock
-from ortoo.common.errors import OrtooError, Unavailable
 from ortoo.common.sealed_batch import SealedBatch
-from ortoo.common.status import error_of_rpc
-from ortoo.v1 import consumer_pb2, topic_pb2
+from ortoo.v1 import consumer_pb2, pull_pb2, topic_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
 
-HEARTBEAT_FIRST_MS = 30_000
 LANGUAGE = "python"
 
 
@@ -51,80 +47,48 @@ class PushCall:
 
     def __init__(self, channel: grpc.aio.Channel, peer: str, events: PushEvents, *, clock: Clock) -> None:
         """Tell `events` what the snode at `peer` says."""
-        self._channel = channel
-        self._peer = peer
-        self._events = events
-        self._clock = clock
-        self._outgoing: asyncio.Queue[consumer_pb2.PushRequest] = asyncio.Queue()
-        self._heartbeat_s = HEARTBEAT_FIRST_MS / 1000
         self.is_opened = False
         """Whether the snode has opened the session: then it works, and a break is no sign of one that does not."""
+        self._channel = channel
+        self._events = events
+        self._closed = consumer_pb2.SessionClosed()
+        self._conversation: Conversation[consumer_pb2.PushRequest, consumer_pb2.PushResponse] = Conversation(
+            peer, self._hear, lambda: consumer_pb2.PushRequest(heartbeat=consumer_pb2.Heartbeat()), clock=clock
+        )
+
+    def open(self, opening: consumer_pb2.OpenSession) -> None:
+        """Join the group; said first."""
+        self._say(open=opening)
 
     def grant(self, messages: int, size_bytes: int) -> None:
         """Let the server send more."""
-        self._outgoing.put_nowait(
-            consumer_pb2.PushRequest(credit=consumer_pb2.Credit(messages=messages, bytes=size_bytes))
-        )
+        self._say(credit=consumer_pb2.Credit(messages=messages, bytes=size_bytes))
 
     def acknowledge(self, acknowledgements: Sequence[Acknowledgement]) -> None:
         """Say what is processed."""
         offsets = [
-            consumer_pb2.AcknowledgedOffset(
-                queue=wire_queue(item.queue), offset=item.offset, generation=item.generation
-            )
-            for item in acknowledgements
+            consumer_pb2.AcknowledgedOffset(queue=wire_queue(it.queue), offset=it.offset, generation=it.generation)
+            for it in acknowledgements
         ]
-        self._outgoing.put_nowait(consumer_pb2.PushRequest(acknowledge=consumer_pb2.Acknowledge(offsets=offsets)))
+        self._say(acknowledge=consumer_pb2.Acknowledge(offsets=offsets))
 
     def subscribe(self, subscriptions: Sequence[consumer_pb2.Subscription]) -> None:
         """Want something else from now on."""
-        self._outgoing.put_nowait(
-            consumer_pb2.PushRequest(subscribe=consumer_pb2.Subscribe(subscriptions=subscriptions))
-        )
+        self._say(subscribe=consumer_pb2.Subscribe(subscriptions=subscriptions))
 
     def leave(self) -> None:
         """Leave the group after everything said so far."""
-        self._outgoing.put_nowait(consumer_pb2.PushRequest(close=consumer_pb2.CloseSession()))
+        self._say(close=consumer_pb2.CloseSession())
 
-    async def run(self, opening: consumer_pb2.OpenSession) -> consumer_pb2.SessionClosed:
+    async def run(self) -> consumer_pb2.SessionClosed:
         """Converse until the server closes the session. Errors: what the server refused it with; Unavailable."""
-        call = ConsumerServiceStub(self._channel).Push()
-        closed: asyncio.Future[consumer_pb2.SessionClosed] = asyncio.get_running_loop().create_future()
+        await self._conversation.run(ConsumerServiceStub(self._channel).Push())
+        return self._closed
 
-        async def write() -> None:
-            await call.write(consumer_pb2.PushRequest(open=opening))
-            while True:
-                await call.write(await self._outgoing.get())
+    def _say(self, **event: Any) -> None:
+        self._conversation.say(consumer_pb2.PushRequest(**event))
 
-        async def read() -> None:
-            async for response in call:
-                self._hear(response, closed)
-            if not closed.done():
-                closed.set_exception(Unavailable(f"{self._peer} ended the session without a word"))
-
-        async def beat() -> None:
-            while True:
-                await self._clock.sleep(self._heartbeat_s)
-                self._outgoing.put_nowait(consumer_pb2.PushRequest(heartbeat=consumer_pb2.Heartbeat()))
-
-        async def guarded(part: Callable[[], Coroutine[Any, Any, None]]) -> None:
-            try:
-                await part()
-            except grpc.aio.AioRpcError as failure:
-                _fail(closed, error_of_rpc(failure, self._peer))
-            except asyncio.InvalidStateError:
-                # The stream is over; the reading side knows why.
-                pass
-
-        try:
-            async with Background("push") as background:
-                for part in (write, read, beat):
-                    background.spawn(part.__name__, guarded(part))
-                return await closed
-        finally:
-            call.cancel()
-
-    def _hear(self, response: consumer_pb2.PushResponse, closed: "asyncio.Future[consumer_pb2.SessionClosed]") -> None:
+    def _hear(self, response: consumer_pb2.PushResponse) -> bool:
         kind = response.WhichOneof("event")
         if kind == "delivery":
             self._events.delivered(response.delivery, queue_of(response.delivery.queue))
@@ -137,9 +101,11 @@ class PushCall:
             )
         elif kind == "opened":
             self.is_opened = True
-            self._heartbeat_s = max(0.1, response.opened.heartbeat_interval_ms / 1000)
-        elif kind == "closed" and not closed.done():
-            closed.set_result(response.closed)
+            self._conversation.heartbeat_s = max(0.1, response.opened.heartbeat_interval_ms / 1000)
+        elif kind == "closed":
+            self._closed = response.closed
+            return True
+        return False
 
 
 def opening(
@@ -191,7 +157,9 @@ def received_batch(delivery: consumer_pb2.Delivery, queue: Queue, **rest: object
     )
 
 
-def sealed_batch(delivery: "consumer_pb2.Delivery | consumer_pb2.FetchResponse") -> SealedBatch:
+def sealed_batch(
+    delivery: "consumer_pb2.Delivery | consumer_pb2.FetchResponse | pull_pb2.PulledBatch",
+) -> SealedBatch:
     """The sealed batch of a delivery; its bytes are read from the message once, because each access copies them."""
     batch = delivery.batch
     return SealedBatch(batch.records, batch.records_crc32c, batch.count, batch.body_inflated_bytes)
@@ -219,8 +187,3 @@ def client_version() -> str:
         return version("ortoo-client")
     except PackageNotFoundError:
         return "unknown"
-
-
-def _fail(future: "asyncio.Future[consumer_pb2.SessionClosed]", error: OrtooError) -> None:
-    if not future.done():
-        future.set_exception(error)

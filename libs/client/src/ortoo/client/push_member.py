@@ -94,9 +94,10 @@ class PushMember:
             self._session_number += 1
             call = self._call = PushCall(connection.channel(), address, self, clock=connection.clock)
             self._freed_messages = self._freed_bytes = 0
+            call.open(self._opening)
             call.grant(self._messages_max, self._bytes_max)
             try:
-                closed = await call.run(self._opening)
+                closed = await call.run()
                 _log.info("the session is closed", reason=closed.message)
             except OrtooError as error:
                 if not error.retriable:

@@ -26,6 +26,12 @@ class Route:
         return queue_of_group(message_group, self.placed or self.writable)
 
 
+async def readable_queues(connection: Connection, topic: str) -> list[Queue]:
+    """The queues of a topic that can be read, sorted. Errors: NotFound, Unavailable."""
+    answer = await connection.call(ProducerServiceStub, "QueryRoute", producer_pb2.QueryRouteRequest(topic=topic))
+    return sorted(Queue(q.topic, q.enode, q.queue_id) for q in answer.readable_queues)
+
+
 async def query_route(connection: Connection, topic: str) -> Route:
     """Ask for a topic's queues. Errors: NotFound, also when the topic takes no messages now."""
     request = producer_pb2.QueryRouteRequest(topic=topic)

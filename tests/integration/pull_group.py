@@ -1,0 +1,68 @@
+"""Pull consumers and what they saw, for tests of groups."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+from ortoo.client import Client, PullConsumer, PullSettings, Queue, connect
+from ortoo.common.clock import SystemClock
+
+PROMPT = PullSettings(
+    from_first=True,
+    long_poll_ms=2_000,
+    lock_retry_ms=200,
+    pull_retry_ms=200,
+    commit_first_ms=200,
+    commit_interval_ms=200,
+)
+"""Everything that waits by default waits shortly."""
+
+
+def prompt(**changes: Any) -> PullSettings:
+    """PROMPT with changes."""
+    return replace(PROMPT, **changes)
+
+
+async def send(mq: Client, bodies: "range | list[bytes]", topic: str = "t") -> None:
+    """Send messages and wait until all are stored."""
+    async with mq.producer(topic) as producer:
+        await (await producer.send_many([body if isinstance(body, bytes) else b"%d" % body for body in bodies]))
+
+
+async def send_to(mq: Client, queue: Queue, count: int, *, tag: str | None = None) -> None:
+    """Send messages to the one queue of a topic that has one."""
+    from ortoo.client import Message
+
+    async with mq.producer(queue.topic) as producer:
+        await (await producer.send_many([Message(b"%d" % n, tag) for n in range(count)]))
+
+
+async def only_queue(mq: Client, topic: str) -> Queue:
+    """The queue of a topic with one."""
+    (item,) = (await mq.admin.describe_topic(topic)).queues
+    return item.queue
+
+
+async def until(condition: Callable[[], bool | Awaitable[bool]], timeout_s: float = 15.0) -> None:
+    """Wait until something that nobody announces is so. Errors: TimeoutError."""
+    async with asyncio.timeout(timeout_s):
+        while True:
+            value = condition()
+            if isinstance(value, bool):
+                if value:
+                    return
+            elif await value:
+                return
+            await SystemClock().sleep(0.01)
+
+
+def disjoint(consumers: list[PullConsumer], queue_count: int) -> bool:
+    """Whether every queue has exactly one owner among the consumers."""
+    owned = [queue for consumer in consumers for queue in consumer.queues]
+    return len(owned) == len(set(owned)) == queue_count
+
+
+def client(address: str, client_id: str) -> Any:
+    """Another client of the cluster."""
+    return connect(address, client_id=client_id)

@@ -1,0 +1,365 @@
+"""One pull consumer against a real cluster: messages, offsets, corrections, limits."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from ortoo.client import (
+    Client,
+    Conflict,
+    FlowLimits,
+    Handling,
+    Invalid,
+    Message,
+    PullStatus,
+    Queue,
+    ReceivedMessage,
+    RetryLater,
+    connect,
+)
+from ortoo.common.clock import SystemClock
+from ortoo.testing.cluster import Cluster, open_cluster
+from tests.integration.pull_group import PROMPT, only_queue, prompt, send, until
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+    """One of each role, with the topic t of four queues and the topic one of one."""
+    async with open_cluster(tmp_path) as opened:
+        await opened.create_topic("t")
+        await opened.create_topic("one", queues=1)
+        yield opened
+
+
+@pytest.fixture
+async def mq(cluster: Cluster) -> AsyncIterator[Client]:
+    """A client; a test that hangs ends."""
+    async with asyncio.timeout(60), connect(cluster.address) as opened:
+        yield opened
+
+
+async def stored_offset(mq: Client, group: str, queue: Queue) -> int | None:
+    return await mq.pull_consumer(group).committed(queue)
+
+
+async def test_what_was_sent_is_pulled_and_acknowledged(mq: Client) -> None:
+    """E-109: every message comes once, and leaving stores how far the group is, whatever the interval."""
+    await send(mq, range(300))
+    found: set[bytes] = set()
+    async with mq.pull_consumer("g", "t", prompt(commit_first_ms=60_000)) as consumer:
+        async for message in consumer:
+            assert message.body not in found
+            found.add(message.body)
+            message.ack()
+            if len(found) == 300:
+                break
+    assert (await mq.admin.lag("g", "t")).lag_messages == 0
+
+
+async def test_offsets_are_stored_at_their_pace(mq: Client) -> None:
+    """E-108: with a short interval the stored offset follows what is acknowledged while consuming goes on."""
+    await send(mq, range(50), "one")
+    queue = await only_queue(mq, "one")
+    async with mq.pull_consumer("g", "one", PROMPT) as consumer:
+        batch = await consumer.poll()
+        assert batch is not None
+        batch[0].ack()
+        batch[2].ack()
+
+        async def is_stored() -> bool:
+            return await consumer.committed(queue) == 1
+
+        await until(is_stored)
+
+
+async def test_a_pull_waits_for_a_message_at_the_end_of_its_queue(mq: Client) -> None:
+    """E-154: a message ends the wait at once; without one the answer comes when the wait is over."""
+    queue = await only_queue(mq, "one")
+    clock, reader = SystemClock(), mq.pull_consumer("g")
+    began_s = clock.monotonic_s()
+    nothing = await reader.pull(queue, 0, wait_ms=300)
+    assert nothing.status is PullStatus.NO_NEW
+    assert clock.monotonic_s() - began_s >= 0.29
+    waiting = asyncio.gather(reader.pull(queue, 0, wait_ms=15_000))
+    began_s = clock.monotonic_s()
+    await send(mq, [b"hello"], "one")
+    (found,) = await waiting
+    assert clock.monotonic_s() - began_s < 3.0
+    assert (found.status, found.next_offset, found.batches[0].bodies()) == (PullStatus.FOUND, 1, [b"hello"])
+
+
+async def test_an_offset_that_is_not_stored_is_corrected(mq: Client) -> None:
+    """E-155: beyond the end the answer names the end; at the end there is nothing new; a consumer goes on there."""
+    queue = await only_queue(mq, "one")
+    await send(mq, range(10), "one")
+    reader = mq.pull_consumer("g")
+    beyond = await reader.pull(queue, 500)
+    assert (beyond.status, beyond.next_offset, beyond.begin_offset) == (PullStatus.OFFSET_ILLEGAL, 10, 0)
+    assert (await reader.pull(queue, 10)).status is PullStatus.NO_NEW
+    async with mq.pull_consumer("g", "one", PROMPT) as consumer:
+        await until(lambda: queue in consumer.queues)
+        consumer.seek(queue, 500)
+        await until(lambda: consumer.position(queue) == 10)
+        await send(mq, [b"new"], "one")
+        batch = await consumer.poll(10_000)
+        assert batch is not None
+        assert batch[0].offset == 10
+
+
+async def test_a_pull_gives_as_many_messages_as_were_asked_for(mq: Client) -> None:
+    """A stored batch of a thousand is cut by the server; tags leave others out and offsets stay."""
+    queue = await only_queue(mq, "one")
+    async with mq.producer("one") as producer:
+        await (await producer.send_many([Message(b"%d" % n, "even" if n % 2 == 0 else "odd") for n in range(1000)]))
+    reader = mq.pull_consumer("g")
+    first = await reader.pull(queue, 0, messages_max=10)
+    assert [it.offset for batch in first.batches for it in batch] == list(range(10))
+    odd = await reader.pull(queue, first.next_offset, messages_max=5, wanted="odd")
+    assert [(it.offset, it.body) for batch in odd.batches for it in batch] == [
+        (n, b"%d" % n) for n in (11, 13, 15, 17, 19)
+    ]
+
+
+async def test_a_consumer_goes_where_it_is_told(mq: Client) -> None:
+    """Seeking goes back and forth, to the first message, to the end, and to a time."""
+    queue = await only_queue(mq, "one")
+    await send(mq, range(20), "one")
+    async with mq.pull_consumer("g", settings=PROMPT) as consumer:
+        consumer.assign([queue])
+        await until(lambda: consumer.queues == (queue,))
+
+        async def first_at(offset: int) -> None:
+            batch = await consumer.poll(10_000)
+            assert batch is not None
+            assert batch[0].offset == offset
+
+        await first_at(0)
+        consumer.seek(queue, 15)
+        await first_at(15)
+        consumer.seek(queue, 3)
+        await first_at(3)
+        await consumer.seek_to_end(queue)
+        await send(mq, range(1), "one")
+        await first_at(20)
+        await consumer.seek_to_begin(queue)
+        await first_at(0)
+        assert await consumer.search(queue, 0) == 0
+        assert await consumer.search(queue, 1 << 45) == 21
+        with pytest.raises(Invalid, match="begin at 0"):
+            consumer.seek(queue, -1)
+
+
+@pytest.mark.parametrize(("rule", "first"), [({}, 20), ({"from_first": True}, 0), ({"from_time_ms": 1}, 0)])
+async def test_a_new_group_begins_where_its_rule_says(mq: Client, rule: dict[str, int], first: int) -> None:
+    """E-156: at the end, at the first message, or at a time; the place is stored, and the next member begins there."""
+    queue = await only_queue(mq, "one")
+    await send(mq, range(20), "one")
+    settings = prompt(**({"from_first": False} | rule))
+    async with mq.pull_consumer("g", "one", settings) as consumer:
+
+        async def is_stored() -> bool:
+            return await stored_offset(mq, "g", queue) == first
+
+        await until(is_stored)
+        assert consumer.queues == (queue,)
+    async with mq.pull_consumer("g", "one", prompt(from_first=not first)) as consumer:
+        await send(mq, range(1), "one")
+        batch = await consumer.poll(10_000)
+        assert batch is not None
+        assert batch[0].offset == first
+
+
+async def test_a_suspended_consumer_takes_nothing_and_goes_on_where_it_was(mq: Client) -> None:
+    """E-147: all of it, or one queue; its queues stay its own."""
+    queue = await only_queue(mq, "one")
+    async with mq.pull_consumer("g", ["one", "t"], PROMPT) as consumer:
+        await until(lambda: len(consumer.queues) == 5)
+        consumer.suspend(queue)
+        await send(mq, range(5), "one")
+        await send(mq, range(5), "t")
+        other = await consumer.poll(10_000)
+        assert other is not None
+        assert other.queue.topic == "t"
+        consumer.suspend()
+        await send(mq, range(5), "t")
+        assert await consumer.poll(300) is None
+        assert len(consumer.queues) == 5
+        consumer.resume()
+        topics: set[str] = set()
+        while topics != {"one", "t"}:
+            batch = await consumer.poll(10_000)
+            assert batch is not None
+            topics.add(batch.queue.topic)
+
+
+async def test_pulling_stops_at_the_limit_and_goes_on_soon_after(mq: Client) -> None:
+    """E-140, E-143: with nothing processed at most the limit and one pull are held; one ack lets pulling go on."""
+    queue = await only_queue(mq, "one")
+    await send(mq, range(2000), "one")
+    async with mq.pull_consumer("g", "one", prompt(limits=FlowLimits(messages_max=100))) as consumer:
+        await until(lambda: queue in consumer.queues and consumer.position(queue) == 128)
+        clock = SystemClock()
+        await clock.sleep(0.2)
+        assert consumer.position(queue) == 128
+        batch = await consumer.poll()
+        assert batch is not None
+        batch.ack()
+        began_s = clock.monotonic_s()
+        await until(lambda: consumer.position(queue) == 160)
+        assert clock.monotonic_s() - began_s < 1.0
+
+
+async def test_one_stuck_message_stops_pulling_at_the_span(mq: Client) -> None:
+    """E-142: few messages are held, but the newest is more than the span ahead of the stuck one."""
+    queue = await only_queue(mq, "one")
+    await send(mq, range(2000), "one")
+    stuck = asyncio.Event()
+
+    async def handle(message: ReceivedMessage) -> None:
+        if message.offset == 0:
+            await stuck.wait()
+
+    async with mq.pull_consumer("g", "one", prompt(limits=FlowLimits(span_max=500))) as consumer:
+        running = asyncio.gather(consumer.run(handle))
+        await until(lambda: queue in consumer.queues and consumer.position(queue) == 512)
+        await SystemClock().sleep(0.2)
+        assert consumer.position(queue) == 512
+        assert await stored_offset(mq, "g", queue) == 0
+        stuck.set()
+        await until(lambda: consumer.position(queue) == 2000)
+        running.cancel()
+
+
+async def test_handlers_run_beside_one_another(mq: Client) -> None:
+    """E-145: twenty callbacks are in progress at a time, unless told otherwise."""
+    await send(mq, range(100))
+    running, most, done = 0, 0, 0
+    full = asyncio.Event()
+
+    async def handle(message: ReceivedMessage) -> None:
+        nonlocal running, most, done
+        running += 1
+        most = max(most, running)
+        if running == 20:
+            full.set()
+        await full.wait()
+        running -= 1
+        done += 1
+
+    async with mq.pull_consumer("g", "t", PROMPT) as consumer:
+        task = asyncio.gather(consumer.run(handle))
+        await until(lambda: done == 100)
+        assert most == 20
+        with pytest.raises(Conflict, match="one of poll and run"):
+            await consumer.poll()
+        task.cancel()
+    assert (await mq.admin.lag("g", "t")).lag_messages == 0
+
+
+async def test_a_failed_message_comes_again_and_holds_the_offset_until_it_is_done(mq: Client) -> None:
+    """E-148: those behind it are processed, the stored offset stays before it; here it comes again by itself."""
+    queue = await only_queue(mq, "one")
+    await send(mq, range(10), "one")
+    tries: list[int] = []
+
+    async def handle(message: ReceivedMessage) -> None:
+        tries.append(message.offset)
+        if message.offset == 4 and tries.count(4) < 3:
+            raise RetryLater
+        if message.offset == 4:
+            assert set(range(10)) <= set(tries)
+
+    async with mq.pull_consumer("g", "one", PROMPT) as consumer:
+        task = asyncio.gather(consumer.run(handle, Handling(retry_delay_ms=500)))
+
+        async def is_stored(offset: int) -> bool:
+            return await stored_offset(mq, "g", queue) == offset
+
+        await until(lambda: is_stored(4))
+        await until(lambda: is_stored(10))
+        task.cancel()
+    assert sorted(tries) == sorted([*range(10), 4, 4])
+
+
+async def test_a_batch_handler_says_how_many_it_processed(mq: Client) -> None:
+    """E-149: of four messages two are done; the other two come again."""
+    await send(mq, range(4), "one")
+    calls: list[list[int]] = []
+
+    async def handle(messages: object) -> int:
+        calls.append([it.offset for it in messages])  # type: ignore[attr-defined]
+        return 2
+
+    async with mq.pull_consumer("g", "one", PROMPT) as consumer:
+        task = asyncio.gather(consumer.run_batches(handle, Handling(batch_messages_max=4, retry_delay_ms=50)))
+        await until(lambda: len(calls) == 2)
+        task.cancel()
+    assert calls == [[0, 1, 2, 3], [2, 3]]
+
+
+async def test_in_order_a_failure_blocks_its_queue_until_it_is_done(mq: Client) -> None:
+    """E-151: the first failure is repeated after its pause, nothing of the queue comes in between."""
+    await send(mq, range(6), "one")
+    seen: list[int] = []
+
+    async def handle(message: ReceivedMessage) -> None:
+        seen.append(message.offset)
+        if message.offset == 2 and seen.count(2) < 3:
+            raise RetryLater(delay_ms=20)
+
+    async with mq.pull_consumer("g", "one", PROMPT) as consumer:
+        task = asyncio.gather(consumer.run_in_order(handle))
+        await until(lambda: len(seen) == 8)
+        task.cancel()
+    assert seen == [0, 1, 2, 2, 2, 3, 4, 5]
+
+
+async def test_every_broadcast_member_gets_everything_and_goes_on_from_its_file(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """E-112: two members each get all messages, and after a restart each goes on where its own file says."""
+    settings = prompt(broadcast=True, offsets_folder=tmp_path / "offsets")
+    async with asyncio.timeout(60), connect(cluster.address) as other:
+        await send(other, range(40))
+        for round_number in range(2):
+            for name in ("a", "b"):
+                async with (
+                    connect(cluster.address, client_id=name) as mq,
+                    mq.pull_consumer("g", "t", settings) as consumer,
+                ):
+                    found: set[bytes] = set()
+                    while len(found) < 40:
+                        batch = await consumer.poll(10_000)
+                        assert batch is not None
+                        found |= set(batch.bodies())
+                        batch.ack()
+                    assert found == {b"%d" % n for n in range(40 * round_number, 40 * (round_number + 1))}
+            await send(other, range(40, 80))
+    assert sorted(it.name for it in (tmp_path / "offsets").iterdir()) == ["a", "b"]
+
+
+async def test_a_consumer_wants_other_topics_from_now_on(mq: Client) -> None:
+    """E-051: subscribing to a second topic brings its queues, unsubscribing takes them away."""
+    async with mq.pull_consumer("g", "one", PROMPT) as consumer:
+        await until(lambda: {queue.topic for queue in consumer.queues} == {"one"})
+        consumer.subscribe(["one", "t"])
+        await until(lambda: len(consumer.queues) == 5)
+        consumer.subscribe("t")
+        await until(lambda: {queue.topic for queue in consumer.queues} == {"t"})
+        await send(mq, range(3), "t")
+        assert await consumer.poll(10_000) is not None
+
+
+async def test_wrong_uses_are_named(mq: Client) -> None:
+    """A member of a group assigns nothing, a reader subscribes to nothing, one client is in a group once."""
+    async with mq.pull_consumer("g", "t", PROMPT) as consumer:
+        with pytest.raises(Invalid, match="without topics"):
+            consumer.assign([])
+        with pytest.raises(Conflict, match="already"):
+            async with mq.pull_consumer("g", "t"):
+                pass
+    async with mq.pull_consumer("g") as reader:
+        with pytest.raises(Invalid, match="with topics"):
+            reader.subscribe("t")
