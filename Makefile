@@ -58,11 +58,12 @@ bench-guard: $(READY)  ## Measure into build/bench; fail if a ratio fell by more
 	@$(PY) -m bench.suite --into build/bench $(NAME)
 	@$(PY) -m bench.guard build/bench
 
-crash: $(READY)  ## Stop the store at 2,500 points, damage it in 500 places, 5,000 random runs, a million pops, kill each role 20 times
+crash: $(READY)  ## Stop the store at 2,500 points, damage it in 500 places, 5,000 random runs, a full disk, a million pops, kill each role 20 times
 	@$(PY) -m ortoo.testing.crash_points --points 2500
 	@$(PY) -m ortoo.testing.damage_points --megabytes 200 --places 500
 	@$(PY) -m ortoo.testing.pop_schedule --steps 1000000
 	@ORTOO_EXAMPLES=5000 $(PYTEST) tests/property/test_store_model.py
+	@$(PY) -m ortoo.testing.full_disk || test $$? -eq 77
 	@$(PYTEST) -m crash tests/e2e
 
 spark-setup: $(SPARK_READY)  ## Add pyspark and what the pipeline needs to .venv; finds or installs Java 17

@@ -15,7 +15,10 @@ from ortoo.testing.log_fold import frames_written
 
 
 def test_a_crash_after_any_operation_loses_nothing_acknowledged() -> None:
-    """G1, G3, G4, G10, G11: every start succeeds, dense offsets, same bytes, state as folded from scratch."""
+    """F5, F6, F12, I1-I3, I5, I6, I13: every start succeeds, dense offsets, same bytes, state as folded from scratch.
+
+    G1, G3, G4, G10, G11.
+    """
     report = enumerate_points(1, points_max=300, every=6, variants=2, lives=1, steps=60)
     assert report.points == report.starts == 300
     assert report.torn_tails > 20
@@ -26,7 +29,7 @@ def test_a_crash_after_any_operation_loses_nothing_acknowledged() -> None:
 
 @pytest.mark.parametrize("where", ["sync", "write"])
 def test_a_disk_that_fails_at_any_time_costs_nothing_acknowledged(where: str) -> None:
-    """G1, G11: an error of fdatasync, or a write that stops half-way, ends acknowledging; what was acknowledged stays.
+    """F11, I1, G1, G11: an error of fdatasync, or half a write, ends acknowledging; what was acknowledged stays.
 
     After the error the power is cut, and any part of what was on its way may be on the disk or not.
     """
@@ -84,7 +87,7 @@ def test_the_command_says_what_it_checked(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_damage_anywhere_is_named_or_refused_and_never_served() -> None:
-    """G12: flipped bits, zeroed pages, garbage and cut files in any file, however the store was stopped."""
+    """F9, I3, I6, I18, G12: flipped bits, zeroed pages, garbage, cut files in any file, after any kind of stop."""
     report = DamageReport()
     with quiet():
         pristine = build(1 << 20, 3)

@@ -339,9 +339,9 @@ async def _read_everything(store: Store, pristine: Pristine, torn_from: int, rep
             try:
                 fetched = await store.fetch(*key, offset, bytes_max=4 * MIB)
             except DataLoss as error:
-                if not error.message.rsplit(" ", 1)[-1].isdigit():
+                if error.end_offset <= offset or str(error.end_offset) not in error.message:
                     raise Broken(f"nothing says where to read on: {error.message}") from error
-                offset = max(offset + 1, int(error.message.rsplit(" ", 1)[-1]))
+                offset = error.end_offset
                 continue
             if not fetched.batches:
                 raise Broken(f"queue {key}: taken for empty at offset {offset}")

@@ -12,7 +12,6 @@ A store that is open in a server can be looked at; what the server writes meanwh
 import argparse
 import base64
 import json
-import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ortoo.common.errors import Invalid, NotFound
+from ortoo.common.message_id import message_address
 from ortoo.enode.disk import Disk, RealDisk
 from ortoo.enode.log.catalog import Catalog
 from ortoo.enode.log.frame import HEADER_BYTES, FrameHeader, Kind
@@ -30,7 +30,6 @@ from ortoo.enode.log.segment import Segment
 from ortoo.enode.state.changes import decode_changes, encode_changes
 
 Line = dict[str, Any]
-_MESSAGE_ID = re.compile(r"^([0-9a-f]{16})-(.+)-(\d+)-(\d+)$")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -99,10 +98,10 @@ def find_message(disk: Disk, folder: Path, message_id: str) -> Line:
 
     Errors: Invalid for another kind of id; NotFound when no frame holds it.
     """
-    match = _MESSAGE_ID.match(message_id)
-    if match is None:
+    address = message_address(message_id)
+    if address is None:
         raise Invalid(f"{message_id!r}; expected an id such as 00c0ffee00c0ffee-enode-0-3-42", field="--message")
-    topic_id, queue_id, offset = int(match[1], 16), int(match[3]), int(match[4])
+    topic_id, _, queue_id, offset = address
     catalog = _read(disk, folder).catalog
     try:
         for segment in catalog.segments:

@@ -13,13 +13,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol
 
-from ortoo.common.errors import Unavailable
+from ortoo.common.errors import Overloaded, Unavailable
 from ortoo.enode.disk import Disk, RealDisk
 from ortoo.enode.log.disk_work import DiskWork
 from ortoo.enode.log.key_search import FoundMessage, KeySearch, Query, Stretch
 
 NICENESS = 10
 ANSWER_BYTES_MAX = 16 << 20
+SEARCHES_WAITING_MAX = 64
+"""They are answered one after another; who would have to wait for so many is told to come again."""
 
 
 class Keys(Protocol):
@@ -75,6 +77,7 @@ class KeyProcess:
         self._folder = folder
         self._process: asyncio.subprocess.Process | None = None
         self._lock = asyncio.Lock()
+        self._searches = 0
 
     @property
     def process_id(self) -> int:
@@ -91,10 +94,16 @@ class KeyProcess:
         await self._ask({"do": "seal", "stretch": asdict(stretch)})
 
     async def find(self, query: Query, stretches: Sequence[Stretch]) -> list[FoundMessage]:
-        """Search."""
-        answer = await self._ask(
-            {"do": "find", "query": asdict(query), "stretches": [asdict(stretch) for stretch in stretches]}
-        )
+        """Search. Errors: also Overloaded."""
+        if self._searches >= SEARCHES_WAITING_MAX:
+            raise Overloaded(f"{self._searches} searches wait already", retry_after_ms=1000)
+        self._searches += 1
+        try:
+            answer = await self._ask(
+                {"do": "find", "query": asdict(query), "stretches": [asdict(stretch) for stretch in stretches]}
+            )
+        finally:
+            self._searches -= 1
         return [FoundMessage(**one) for one in answer]
 
     async def close(self) -> None:

@@ -149,7 +149,12 @@ class Reader:
             try:
                 rows = await self._work.run(load_rows, self._disk, run)
             except BadIndex as error:
-                raise DataLoss(f"{run.segment.path}: {error}", field="from_offset") from error
+                raise DataLoss(
+                    f"{run.segment.path}: {error}; reading can go on at offset {run.end_offset}",
+                    field="from_offset",
+                    begin_offset=run.begin_offset,
+                    end_offset=run.end_offset,
+                ) from error
         if run not in self._loaded:
             self._loaded[run] = rows
             self._loaded_bytes += rows.bytes
