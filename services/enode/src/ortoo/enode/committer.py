@@ -1,5 +1,8 @@
 """What happens when frames become durable: they are folded in and shown to readers."""
 
+from collections.abc import Collection
+from typing import Protocol
+
 from ortoo.enode.answers import StoredBatch
 from ortoo.enode.housekeeping import Housekeeping
 from ortoo.enode.log.catalog import Catalog, QueueLog
@@ -13,6 +16,16 @@ from ortoo.enode.state.dedup import Sequencer
 from ortoo.enode.state.fold import State
 from ortoo.enode.state.offsets import Reservations
 from ortoo.enode.state.timer_changes import TimersSet
+
+
+class CommitListener(Protocol):
+    """Somebody who wants to know what became durable."""
+
+    def messages_stored(self, topic_ids: Collection[int]) -> None:
+        """Messages of these topics can be read now."""
+
+    def change_applied(self, change: Change) -> None:
+        """A change is folded in."""
 
 
 class Committer:
@@ -39,12 +52,14 @@ class Committer:
         self._housekeeping = housekeeping
         self.next_segments: list[Segment] = []
         """Segments that positions are given out in, but whose predecessors are not durable yet."""
+        self.listeners: list[CommitListener] = []
         self.appends = self.appended_messages = self.appended_bytes = 0
 
     def commit(self, group: Group) -> None:
         """Fold a group that became durable, and show it to readers."""
         catalog, state, recent = self._catalog, self._state, self._recent
         woken: dict[QueueLog, None] = {}
+        topic_ids: set[int] = set()
         for entry in group.entries:
             header = entry.header
             if entry.changes:
@@ -60,6 +75,7 @@ class Committer:
                 if header.producer_id:
                     self._sequencer.settle((header.topic_id, header.queue_id, header.producer_id))
                 recent.put(position, StoredBatch(first_offset, stored_at_ms, entry.batch))
+                topic_ids.add(header.topic_id)
                 self.appends += 1
                 self._housekeeping.frames += 1
                 self.appended_messages += header.item_count
@@ -73,6 +89,8 @@ class Committer:
                 catalog.segments.append(self.next_segments.pop(0))
         for queue in woken:
             self._waiting.wake(queue)
+        for listener in self.listeners if topic_ids else ():
+            listener.messages_stored(topic_ids)
 
     def _apply(self, change: Change) -> None:
         self._state.apply(change)
@@ -88,3 +106,5 @@ class Committer:
             skipped = self._catalog.queue((change.topic_id, change.queue_id))
             skipped.end_offset = skipped.next_offset = max(skipped.next_offset, change.end_offset)
         self._catalog.floor = self._state.floor
+        for listener in self.listeners:
+            listener.change_applied(change)

@@ -164,6 +164,19 @@ class Engine:
         for waiter in waiters:
             await waiter
 
+    async def note(self, changes: Sequence[Change]) -> None:
+        """Store state changes without waiting until they are durable: a crash may take them. Errors: as `store`."""
+        if self.closed:
+            raise Unavailable("the store is closed")
+        appender = self.appender
+        for change in changes:
+            encoded = change.encoded()
+            appender.check_alive()
+            if not appender.fits(appender.change_room(len(encoded))):
+                await appender.make_room(appender.change_room(len(encoded)), is_state=True)
+            appender.append_change(change, encoded, self._loop.create_future())
+        appender.flush_due.set()
+
     async def close(self) -> None:
         """Flush, leave the marker of a clean stop, give the folder back. A second call does nothing."""
         if self.closed:

@@ -74,6 +74,8 @@ class Store:
         """Offer what `engine` does; `open` is the way in."""
         self.locks = QueueLocks(engine, engine.clock)
         """The locks of queues."""
+        self.engine = engine
+        """The parts of the store, for those who decide over its state."""
         self._engine = engine
         self._settings = engine.settings
         self._clock = engine.clock
@@ -128,6 +130,8 @@ class Store:
             queue = self._target(topic_id, queue_id, deferral)
             if batch.producer_id and (again := self._again(key, batch)) is not None:
                 return await self._answer_again(again, flush_mode)
+        if consumes:
+            appender.close_changes()  # what was accepted before happens before
         first_offset = queue.next_offset
         stored_at_ms = appender.next_stored_at_ms()
         if deferral is not None:
@@ -276,6 +280,22 @@ class Store:
             begin, end = (queue.begin_offset, queue.end_offset) if queue is not None else (floor, floor)
             ranges.append(QueueRange(queue_id, begin, end))
         return ranges
+
+    def queue_range(self, topic_id: int, queue_id: int) -> QueueRange:
+        """What one queue holds. Errors: NotFound."""
+        queue = self._catalog.queues.get((topic_id, queue_id))
+        if queue is None or topic_id in self._topics_going:
+            queue = self._queue_to_read(topic_id, queue_id)
+        return QueueRange(queue_id, queue.begin_offset, queue.end_offset)
+
+    def topic_name(self, topic_id: int) -> str:
+        """The name of a topic. Errors: NotFound."""
+        return self._topic(topic_id).name
+
+    @property
+    def enode(self) -> str:
+        """The name of the enode whose store this is."""
+        return self._engine.identity.enode
 
     async def find_offset(self, topic_id: int, queue_id: int, stored_at_ms: int) -> int:
         """The first offset stored at or after a time; the queue's end if there is none. Errors: NotFound."""

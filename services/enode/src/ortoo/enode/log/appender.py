@@ -151,7 +151,7 @@ class Appender:
 
     def _roll(self, segment: Segment) -> None:
         """End the active segment with a mark and go on in the next, which has no base yet."""
-        self._close_changes()
+        self.close_changes()
         self._append(self._header(Kind.MARK, flags=Flag.SEGMENT_END), (), Entry)
         full = self.active
         full.end = self.appended_position
@@ -191,7 +191,7 @@ class Appender:
         self._changes_waiters.append((waiter, None))
         self._idle.clear()
         if self._changes_bytes > CHANGES_BYTES_MAX:
-            self._close_changes()
+            self.close_changes()
 
     def change_room(self, encoded_bytes: int) -> int:
         """The payload length to ask room for, for a change of so many bytes."""
@@ -248,7 +248,7 @@ class Appender:
         self.appended_position = group.end_position = position + total
         self._idle.clear()
 
-    def _close_changes(self) -> None:
+    def close_changes(self) -> None:
         """Put the changes that wait into one state frame."""
         if not self._changes:
             return
@@ -273,7 +273,7 @@ class Appender:
         """Wait until everything accepted so far is durable. Errors: Unavailable when the disk failed."""
         self.check_alive()
         waiter = self._loop.create_future()
-        self._close_changes()
+        self.close_changes()
         self.wait_flush(waiter, None)
         self.want_flush()
         await waiter
@@ -286,7 +286,7 @@ class Appender:
         self._handover_scheduled = False
         if self._flushing is not None or self.failure:
             return
-        self._close_changes()
+        self.close_changes()
         if not self._groups:
             self._wanted = False
             return

@@ -86,6 +86,19 @@ class PopLine:
         """Whether a `take` that found too little finds more when the message groups from `cursor` on are seen."""
         return self.keys is not None and self.keys.scan < end_offset and not self._full()
 
+    def set_order(self, in_order: bool) -> None:
+        """Keep messages of one message group one after another from now on, or do not."""
+        if in_order == (self.keys is not None):
+            return
+        self._ready.clear()
+        self.keys = KeyOrder(self.spans.floor) if in_order else None
+        if not in_order:
+            for piece in list(self.spans.unfinished(self.spans.floor, self._cursor)):
+                if piece.hold is None or piece.hold.phase is Phase.EXPIRED:
+                    self._offer(piece.first, piece.end)
+                else:
+                    heapq.heappush(self._due, (piece.hold.until_ms, piece.first, piece.end))
+
     def see_keys(self, first_offset: int, message_groups: Sequence[str | None]) -> None:
         """These are the message groups from `first_offset` on; what was seen before is passed over."""
         assert self.keys is not None

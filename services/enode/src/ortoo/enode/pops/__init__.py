@@ -1,0 +1,1 @@
+"""Messages handed out one by one: leases, acknowledgements, returns, parking."""

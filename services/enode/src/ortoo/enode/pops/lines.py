@@ -1,0 +1,186 @@
+"""The pop lines of all groups: made from the folded state when they are first asked for."""
+
+from collections.abc import Collection, Sequence
+
+from ortoo.common.clock import Clock
+from ortoo.common.logs import get_logger
+from ortoo.enode.pops.alarms import Alarms
+from ortoo.enode.pops.answers import PopRules
+from ortoo.enode.pops.waiting import Hall, WaitingRoom
+from ortoo.enode.state.changes import Change, OffsetsCommitted, TopicGone
+from ortoo.enode.state.pop_changes import PopFinished, PopSpans
+from ortoo.enode.state.pop_line import OPENING_SHIFT, PopLine
+from ortoo.enode.state.pops import FinishReason, PopQueue
+from ortoo.enode.store import Store
+
+_log = get_logger("pops")
+
+
+class GroupLines:
+    """The lines of one group in one topic."""
+
+    def __init__(self, store: Store, clock: Clock, topic_id: int, name: str, room: WaitingRoom) -> None:
+        """`Lines.of` is the way in."""
+        self.topic_id = topic_id
+        self.name = name
+        self.room = room
+        """Who waits for messages of this topic in this group."""
+        self.in_order = False
+        self.was_blocked = False
+        """Whether the last pop found nothing because of a limit."""
+        self._store = store
+        self._clock = clock
+        self._lines: dict[int, PopLine] = {}
+        self._turn = 0
+
+    def now_ms(self) -> int:
+        """Monotonic milliseconds, as lines reckon."""
+        return int(self._clock.monotonic_s() * 1000)
+
+    def line(self, queue_id: int) -> PopLine:
+        """The line of a queue; where a group has no offset it begins at 0."""
+        line = self._lines.get(queue_id)
+        if line is None:
+            line = self._made(queue_id, self._known(queue_id) or PopQueue(0))
+        return line
+
+    async def ready_line(self, queue_id: int, rules: PopRules) -> PopLine:
+        """The line of a queue, ready for a pop: the group has a beginning there, and what retention took is gone.
+
+        Errors: NotFound, Overloaded, Unavailable.
+        """
+        stored = self._store.queue_range(self.topic_id, queue_id)
+        line = self._lines.get(queue_id)
+        if line is None:
+            known = self._known(queue_id)
+            if known is None:
+                start = stored.end_offset if rules.from_last else stored.begin_offset
+                await self._store.engine.note([PopSpans(self.topic_id, self.name, queue_id, start, True, ())])
+                known = PopQueue(start)
+            line = self._lines.get(queue_id) or self._made(queue_id, known)
+        if line.spans.floor < stored.begin_offset:
+            first, count = line.spans.floor, stored.begin_offset - line.spans.floor
+            _log.warning(
+                "retention took messages from a group", group=self.name, queue_id=queue_id, up_to=first + count
+            )
+            line.drop([(first, count)])
+            reason = int(FinishReason.LOST)
+            lost = PopFinished(self.topic_id, self.name, queue_id, reason, ((first, count),))
+            await self._store.engine.note([lost])
+        return line
+
+    def use(self, rules: PopRules) -> None:
+        """Pop as `rules` say from now on."""
+        if rules.in_order != self.in_order:
+            self.in_order = rules.in_order
+            for line in self._lines.values():
+                line.set_order(rules.in_order)
+
+    def order(self, queue_ids: Sequence[int], rules: PopRules) -> Sequence[int]:
+        """In which order to look at queues: in turn, or the largest id first."""
+        if rules.by_priority:
+            return sorted(queue_ids, reverse=True)
+        self._turn += 1
+        at = self._turn % len(queue_ids) if queue_ids else 0
+        return [*queue_ids[at:], *queue_ids[:at]]
+
+    def leased_count(self) -> int:
+        """How many messages consumers have."""
+        return sum([line.leased_count for line in self._lines.values()])
+
+    def plan(self, *, is_waiting: bool = False) -> None:
+        """See to it that somebody looks when the next message returns, if anybody waits."""
+        if is_waiting or self.room:
+            due = [at for line in self._lines.values() if (at := line.due_ms()) is not None]
+            if due:
+                self.room.wake_at(min(due) / 1000 + 0.001)
+
+    def forget(self, queue_ids: Collection[int] | None = None) -> None:
+        """Make lines anew when they are next asked for, all or some."""
+        for queue_id in list(self._lines) if queue_ids is None else queue_ids:
+            self._lines.pop(queue_id, None)
+        self.room.wake_all()
+
+    def is_idle(self) -> bool:
+        """Whether everything that is known of the lines is in the folded state as well."""
+        return not self.room and not any(len(line.spans) for line in self._lines.values())
+
+    def _known(self, queue_id: int) -> PopQueue | None:
+        state = self._store.engine.state
+        queue = state.pops.get((self.topic_id, self.name, queue_id))
+        if queue is None:
+            offset = state.offsets.of(self.topic_id, self.name, (queue_id,)).get(queue_id)
+            return None if offset is None else PopQueue(offset)
+        return queue
+
+    def _made(self, queue_id: int, queue: PopQueue) -> PopLine:
+        line = self._lines[queue_id] = PopLine(
+            queue,
+            opening=self._store.engine.appender.store_open,
+            now_ms=self.now_ms(),
+            wall_ms=self._clock.now_ms(),
+            in_order=self.in_order,
+        )
+        return line
+
+
+class Lines:
+    """All groups' lines. It hears what becomes durable: messages that arrive, offsets that are set, topics that go."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        """Nobody pops yet."""
+        self.is_closed = False
+        self._store = store
+        self._clock = clock
+        self._alarms = Alarms(clock)
+        self._hall = Hall()
+        self._groups: dict[tuple[int, str], GroupLines] = {}
+        self._by_topic: dict[int, list[GroupLines]] = {}
+        self._count = 0
+        store.engine.committer.listeners.append(self)
+
+    def of(self, topic_id: int, group: str) -> GroupLines:
+        """A group in a topic. Errors: NotFound when this enode does not have the topic."""
+        found = self._groups.get((topic_id, group))
+        if found is None:
+            self._store.topic_name(topic_id)
+            room = WaitingRoom(self._clock, self._alarms, self._hall)
+            found = self._groups[topic_id, group] = GroupLines(self._store, self._clock, topic_id, group, room)
+            self._by_topic.setdefault(topic_id, []).append(found)
+        return found
+
+    def next_number(self) -> int:
+        """A number for a new lease, larger than all before."""
+        self._count += 1
+        return (self._store.engine.appender.store_open << OPENING_SHIFT) + self._count
+
+    def messages_stored(self, topic_ids: Collection[int]) -> None:
+        """Messages of these topics became durable."""
+        for topic_id in topic_ids:
+            for group in self._by_topic.get(topic_id, ()):
+                group.room.wake()
+
+    def change_applied(self, change: Change) -> None:
+        """A state change became durable."""
+        if isinstance(change, OffsetsCommitted):
+            group = self._groups.get((change.topic_id, change.group))
+            if group is not None:
+                group.forget([queue_id for queue_id, _ in change.offsets])
+        elif isinstance(change, TopicGone):
+            for group in self._by_topic.pop(change.topic_id, ()):
+                del self._groups[change.topic_id, group.name]
+                group.room.wake_all()
+
+    async def forget_idle(self) -> None:
+        """Drop groups of which nothing is in memory that is not in the folded state."""
+        for (topic_id, name), group in list(self._groups.items()):
+            if group.is_idle():
+                del self._groups[topic_id, name]
+                self._by_topic[topic_id].remove(group)
+
+    async def close(self) -> None:
+        """Let everybody go who waits."""
+        self.is_closed = True
+        for group in self._groups.values():
+            group.room.wake_all()
+        await self._alarms.close()

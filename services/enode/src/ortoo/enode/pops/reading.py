@@ -1,0 +1,77 @@
+"""Reading the messages of a lease; what cannot be read any more is lost to the group, and said so."""
+
+from collections.abc import Sequence
+
+from ortoo.common.errors import DataLoss, OutOfRange
+from ortoo.common.logs import get_logger
+from ortoo.enode.pops.answers import PoppedBatch
+from ortoo.enode.pops.lines import GroupLines
+from ortoo.enode.pops.opened import OpenedBatch, OpenedBatches
+from ortoo.enode.state.pop_changes import PopFinished
+from ortoo.enode.state.pop_line import PopLine
+from ortoo.enode.state.pops import FinishReason
+from ortoo.enode.store import Store
+
+Rows = Sequence[tuple[int, int, int]]
+_log = get_logger("pops")
+
+
+class PopReading:
+    """Reads for pops, through a cache of opened batches."""
+
+    def __init__(self, store: Store) -> None:
+        """Read from `store`."""
+        self.lost_messages = 0
+        self._store = store
+        self._opened = OpenedBatches(store)
+
+    async def read(
+        self, group: GroupLines, queue_id: int, line: PopLine, number: int, leased: Rows, bytes_left: int
+    ) -> list[PoppedBatch]:
+        """The messages of rows (first offset, count, attempt) that `line` leased under `number`.
+
+        About `bytes_left` bytes at most, and at least one batch; the rest is put back.
+        """
+        batches: list[PoppedBatch] = []
+        at = sorted(leased)
+        while at:
+            first, count, attempt = at[0]
+            if bytes_left <= 0 and batches:
+                line.give_back([row[:2] for row in at], number, group.now_ms(), 0, counts=False)
+                break
+            opened = await self.holding(group, queue_id, line, first)
+            if opened is None:
+                at = [(one.first, one.end - one.first, attempt) for first, count, attempt in at
+                      for one in line.spans.unfinished(first, first + count)]  # fmt: skip
+                continue
+            offsets: list[int] = []
+            attempts: list[int] = []
+            while at and at[0][0] < opened.end_offset:
+                first, count, attempt = at.pop(0)
+                stop = min(first + count, opened.end_offset)
+                offsets += range(first, stop)
+                attempts += [attempt] * (stop - first)
+                if stop < first + count:
+                    at.insert(0, (stop, first + count - stop, attempt))
+            batch = opened.sealed(offsets)
+            bytes_left -= len(batch.records)
+            batches.append(
+                PoppedBatch(queue_id, number, opened.stored.stored_at_ms, batch, tuple(offsets), tuple(attempts))
+            )
+        return batches
+
+    async def holding(self, group: GroupLines, queue_id: int, line: PopLine, offset: int) -> OpenedBatch | None:
+        """The opened batch with a message; None when it is lost, which is written down."""
+        try:
+            return await self._opened.holding(group.topic_id, queue_id, offset)
+        except (OutOfRange, DataLoss) as error:
+            begin = error.begin_offset if isinstance(error, OutOfRange) else offset + 1
+            end = max(offset + 1, begin)
+            _log.error(
+                "messages are lost to a group", group=group.name, queue_id=queue_id, offset=offset, reason=str(error)
+            )
+            self.lost_messages += end - offset
+            line.drop([(offset, end - offset)])
+            lost = PopFinished(group.topic_id, group.name, queue_id, int(FinishReason.LOST), ((offset, end - offset),))
+            await self._store.engine.note([lost])
+            return None

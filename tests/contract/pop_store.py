@@ -1,0 +1,129 @@
+"""A store that is popped from, on a disk in memory, under a clock that moves when everybody waits."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from ortoo.common.background import Background
+from ortoo.common.message import Message
+from ortoo.common.record_batch import encode, open_batch
+from ortoo.enode.pops.answers import GiveBack, LeasePart, Popped, PopRules, PopWish
+from ortoo.enode.pops.desk import PopDesk
+from ortoo.enode.store import Store, TopicCopy
+from ortoo.testing.disk_image import Fate
+from ortoo.testing.memory_disk import USUAL_FATE
+from ortoo.testing.virtual_clock import VirtualClock
+from tests.contract.one_store import QUEUES, TOPIC, OneStore
+
+DEAD_LETTERS = 6
+GROUP = "billing"
+INVISIBLE_MS = 10_000
+
+
+@dataclass
+class PopStore:
+    """A store, its desk, and short words for what tests do with them."""
+
+    one: OneStore
+    background: Background
+    desk: PopDesk = field(init=False)
+    rules: PopRules = field(default_factory=lambda: PopRules(attempts_max=3, dead_letter_topic_id=DEAD_LETTERS))
+
+    @property
+    def store(self) -> Store:
+        """The store as it is open now."""
+        return self.one.store
+
+    async def open(self) -> None:
+        """Open the desk over the store; the dead-letter topic is there."""
+        await self.store.put_topics([TopicCopy(DEAD_LETTERS, "%DLQ%billing", 1, 1)])
+        self.desk = PopDesk(self.store, self.one.clock, self.background)
+
+    async def crash(self, seed: int = 1, fate: Fate = USUAL_FATE) -> None:
+        """Cut the power and start again."""
+        await self.desk.close()
+        await self.one.crash(seed, fate)
+        await self.open()
+
+    async def restart(self) -> None:
+        """Stop and start again."""
+        await self.desk.close()
+        await self.one.restart()
+        await self.open()
+
+    async def send(self, *bodies: str, group: str | None = None, queue_id: int = 0) -> None:
+        """Store messages in one batch."""
+        messages = [Message(body.encode(), message_group=group) for body in bodies]
+        await self.store.append(TOPIC, queue_id, encode(messages, now_ms=1))
+
+    async def pop(
+        self, count: int = 32, *, wait_ms: int = 0, invisible_ms: int = INVISIBLE_MS, **rules: object
+    ) -> Popped:
+        """Pop from all queues."""
+        chosen = PopRules(**{**{f: getattr(self.rules, f) for f in PopRules.__slots__}, **rules})
+        wish = PopWish(TOPIC, GROUP, tuple(range(QUEUES)), count, invisible_ms, 1 << 20, wait_ms, "me", "", chosen)
+        return await self.desk.pop(wish)
+
+    def popping(self, count: int = 32, *, wait_ms: int = 60_000, **rules: Any) -> "asyncio.Task[Popped]":
+        """A pop that waits beside the test."""
+        return self.background.spawn("pop", self.pop(count, wait_ms=wait_ms, **rules))
+
+    async def ack(self, popped: Popped) -> int:
+        """Acknowledge all of it; returns how many were refused."""
+        return len(await self.desk.acknowledge(TOPIC, GROUP, parts(popped)))
+
+    async def give_back(self, popped: Popped, delay_ms: int = 0, *, counts: bool = True, error: str = "") -> None:
+        """Give all of it back."""
+        how = GiveBack((delay_ms,), counts, "me", error)
+        await self.desk.give_back(TOPIC, GROUP, parts(popped), how, self.rules)
+
+    async def dead_letters(self) -> list[Message]:
+        """What lies in the dead-letter topic."""
+        found: list[Message] = []
+        at, end = 0, self.store.queue_range(DEAD_LETTERS, 0).end_offset
+        while at < end:
+            fetched = await self.store.fetch(DEAD_LETTERS, 0, at)
+            found += [message for one in fetched.batches for message in open_batch(one.batch)]
+            at = fetched.next_offset
+        return found
+
+
+def parts(popped: Popped) -> list[LeasePart]:
+    """How to name what was popped."""
+    return [LeasePart(one.queue_id, one.number, tuple((offset, 1) for offset in one.offsets)) for one in popped.batches]
+
+
+def texts(popped: Popped) -> list[str]:
+    """The bodies, in order."""
+    return [body.decode() for one in popped.batches for body in open_batch(one.batch).bodies()]
+
+
+def attempts(popped: Popped) -> Sequence[int]:
+    """Of each message, in order."""
+    return [attempt for one in popped.batches for attempt in one.attempts]
+
+
+@asynccontextmanager
+async def pop_store(clock: VirtualClock) -> AsyncIterator[PopStore]:
+    """An open one."""
+    one = OneStore(clock=clock)
+    await one.open()
+    async with Background("test") as background:
+        it = PopStore(one, background)
+        await it.open()
+        yield it
+        await it.desk.close()
+    await one.store.close()
+
+
+def play(scenario: Callable[[PopStore], Awaitable[None]]) -> None:
+    """Play a scenario with virtual time."""
+    clock = VirtualClock()
+
+    async def playing() -> None:
+        async with pop_store(clock) as it:
+            await scenario(it)
+
+    clock.run(playing)

@@ -1,0 +1,92 @@
+"""G9: after N attempts a message is in the dead-letter topic exactly once, with the reason."""
+
+from ortoo.common.message_id import message_id_text
+from tests.contract.one_store import TOPIC
+from tests.contract.pop_store import DEAD_LETTERS, PopStore, play, texts
+
+
+def test_the_last_failed_attempt_parks_the_message_with_everything_one_asks() -> None:
+    """E-172: reason, attempts, last error, consumer and where it came from; and it is not delivered again."""
+
+    async def scenario(it: PopStore) -> None:
+        await it.send("a")
+        for number in range(3):
+            popped = await it.pop()
+            assert texts(popped) == ["a"]
+            await it.give_back(popped, error=f"boom {number}")
+        assert texts(await it.pop(wait_ms=60_000)) == []
+        [letter] = await it.dead_letters()
+        assert letter.body == b"a"
+        assert letter.message_id == message_id_text(TOPIC, "enode-0", 0, 0)
+        told = letter.properties
+        assert told["DLQ_REASON"] == "attempts"
+        assert told["DLQ_ATTEMPTS"] == "3"
+        assert told["DLQ_ERROR"] == "boom 2"
+        assert told["DLQ_CONSUMER"] == "me"
+        assert (told["DLQ_ORIGIN_TOPIC"], told["DLQ_ORIGIN_OFFSET"], told["DLQ_GROUP"]) == ("orders", "0", "billing")
+
+    play(scenario)
+
+
+def test_leases_that_run_out_count_as_attempts() -> None:
+    """A handler that kills its process parks the message in the end."""
+
+    async def scenario(it: PopStore) -> None:
+        await it.send("a")
+        for _ in range(3):
+            assert texts(await it.pop(invisible_ms=10, wait_ms=50)) == ["a"]
+        assert texts(await it.pop(wait_ms=50)) == []
+        await it.one.clock.sleep(1)
+        [letter] = await it.dead_letters()
+        assert letter.properties["DLQ_ATTEMPTS"] == "3"
+
+    play(scenario)
+
+
+def test_giving_back_without_counting_never_parks() -> None:
+    """A consumer that stops, or whose database is away, gives messages back as if they had never been delivered."""
+
+    async def scenario(it: PopStore) -> None:
+        await it.send("a")
+        for _ in range(20):
+            await it.give_back(await it.pop(), counts=False)
+        assert await it.dead_letters() == []
+        assert texts(await it.pop()) == ["a"]
+
+    play(scenario)
+
+
+def test_without_a_dead_letter_topic_the_message_stays_and_the_pop_asks_for_one() -> None:
+    """Nothing is dropped, nothing else stops."""
+
+    async def scenario(it: PopStore) -> None:
+        await it.send("a", "b")
+        await it.pop(1, invisible_ms=10)
+        await it.one.clock.sleep(1)
+        popped = await it.pop(attempts_max=1, dead_letter_topic_id=0)
+        assert texts(popped) == ["b"]
+        assert popped.wants_dead_letter_topic
+        await it.one.clock.sleep(2)
+        assert texts(await it.pop(attempts_max=1)) == []
+        await it.one.clock.sleep(1)
+        assert [one.body for one in await it.dead_letters()] == [b"a"]
+
+    play(scenario)
+
+
+def test_a_power_cut_while_parking_neither_loses_nor_doubles() -> None:
+    """The copy and the group's being done with the message are one frame."""
+
+    async def scenario(it: PopStore) -> None:
+        for seed in range(6):
+            await it.send(f"m{seed}")
+            await it.one.clock.sleep(60)
+            popped = await it.pop(attempts_max=1)
+            number = sum(1 for one in await it.dead_letters())
+            it.rules = it.rules.__class__(attempts_max=1, dead_letter_topic_id=DEAD_LETTERS)
+            await it.give_back(popped)
+            await it.crash(seed)
+            assert len(await it.dead_letters()) == number + len(texts(popped))
+            assert texts(await it.pop()) == []
+
+    play(scenario)
