@@ -1,6 +1,7 @@
 """A store that is popped from, on a disk in memory, under a clock that moves when everybody waits."""
 
 import asyncio
+import dataclasses
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -8,8 +9,8 @@ from typing import Any
 
 from ortoo.common.background import Background
 from ortoo.common.message import Message
+from ortoo.common.pop import Finish, GiveBack, LeasePart, Popped, PopRules, PopWish
 from ortoo.common.record_batch import encode, open_batch
-from ortoo.enode.pops.answers import GiveBack, LeasePart, Popped, PopRules, PopWish
 from ortoo.enode.pops.desk import PopDesk
 from ortoo.enode.store import Store, TopicCopy
 from ortoo.testing.disk_image import Fate
@@ -59,11 +60,18 @@ class PopStore:
         await self.store.append(TOPIC, queue_id, encode(messages, now_ms=1))
 
     async def pop(
-        self, count: int = 32, *, wait_ms: int = 0, invisible_ms: int = INVISIBLE_MS, **rules: object
+        self,
+        count: int = 32,
+        *,
+        wait_ms: int = 0,
+        invisible_ms: int = INVISIBLE_MS,
+        attempt_id: str = "",
+        **rules: Any,
     ) -> Popped:
         """Pop from all queues."""
-        chosen = PopRules(**{**{f: getattr(self.rules, f) for f in PopRules.__slots__}, **rules})
-        wish = PopWish(TOPIC, GROUP, tuple(range(QUEUES)), count, invisible_ms, 1 << 20, wait_ms, "me", "", chosen)
+        chosen = dataclasses.replace(self.rules, **rules)
+        queues = tuple(range(QUEUES))
+        wish = PopWish(TOPIC, GROUP, queues, count, invisible_ms, 1 << 20, wait_ms, "me", attempt_id, chosen)
         return await self.desk.pop(wish)
 
     def popping(self, count: int = 32, *, wait_ms: int = 60_000, **rules: Any) -> "asyncio.Task[Popped]":
@@ -72,12 +80,12 @@ class PopStore:
 
     async def ack(self, popped: Popped) -> int:
         """Acknowledge all of it; returns how many were refused."""
-        return len(await self.desk.acknowledge(TOPIC, GROUP, parts(popped)))
+        return len(await self.desk.settle(TOPIC, GROUP, parts(popped), Finish()))
 
     async def give_back(self, popped: Popped, delay_ms: int = 0, *, counts: bool = True, error: str = "") -> None:
         """Give all of it back."""
-        how = GiveBack((delay_ms,), counts, "me", error)
-        await self.desk.give_back(TOPIC, GROUP, parts(popped), how, self.rules)
+        how = GiveBack((delay_ms,), counts, "me", error, rules=self.rules)
+        await self.desk.settle(TOPIC, GROUP, parts(popped), how)
 
     async def dead_letters(self) -> list[Message]:
         """What lies in the dead-letter topic."""

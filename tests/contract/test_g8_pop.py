@@ -1,5 +1,6 @@
 """G8: an unacknowledged message comes back within its invisible duration and one second; an acknowledged one never."""
 
+from ortoo.common.pop import Finish, LeasePart, Renew
 from tests.contract.one_store import TOPIC
 from tests.contract.pop_store import GROUP, INVISIBLE_MS, PopStore, attempts, parts, play, texts
 
@@ -114,7 +115,7 @@ def test_a_renewed_lease_stays_with_its_consumer() -> None:
         other = it.popping(wait_ms=20_000)
         for _ in range(30):
             await it.one.clock.sleep(0.35)
-            assert await it.desk.renew(TOPIC, GROUP, parts(popped), 1_000) == []
+            assert await it.desk.settle(TOPIC, GROUP, parts(popped), Renew(1_000)) == []
         assert await it.ack(popped) == 0
         assert texts(await other) == []
 
@@ -196,5 +197,20 @@ def test_messages_that_retention_took_are_passed_over() -> None:
         begin = it.store.queue_range(TOPIC, 0).begin_offset
         assert begin > 1
         assert (await it.pop(1)).batches[0].offsets == (begin,)
+
+    play(scenario)
+
+
+def test_a_pop_asked_again_by_its_id_gets_the_same_messages_as_the_same_attempt() -> None:
+    """The answer was lost on its way; what is finished meanwhile is not in it."""
+
+    async def scenario(it: PopStore) -> None:
+        await it.send("a", "b", "c")
+        first = await it.pop(2, attempt_id="x")
+        again = await it.pop(2, attempt_id="x")
+        assert (texts(again), list(attempts(again))) == (["a", "b"], [1, 1])
+        await it.desk.settle(TOPIC, GROUP, [LeasePart(0, first.batches[0].number, ((0, 1),))], Finish())
+        assert texts(await it.pop(2, attempt_id="x")) == ["b"]
+        assert texts(await it.pop(2, attempt_id="y")) == ["c"]
 
     play(scenario)

@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ortoo.common.errors import NotFound, OrtooError, OutOfRange, Unavailable
+from ortoo.common.pop import LeasePart, Popped, PopWish, Stale, Verdict
 from ortoo.common.sealed_batch import SealedBatch
 from ortoo.enode.state.lock_table import Granted, LockTable, Wish
 from ortoo.snode.directory import Directory
@@ -200,4 +201,12 @@ class FakeEnode:
         self, topic_id: int, *, key: str, message_id: str, begin_ms: int, end_ms: int, limit: int
     ) -> list[MessagePlace]:
         """Nothing is indexed here."""
+        return []
+
+    async def pop(self, wish: PopWish) -> Popped:
+        """Nothing."""
+        return Popped()
+
+    async def settle(self, topic_id: int, group: str, parts: Sequence[LeasePart], verdict: Verdict) -> list[Stale]:
+        """Everything is in order."""
         return []

@@ -23,72 +23,73 @@ _sym_db = _symbol_database.Default()
 
 
 from ortoo.v1 import failure_pb2 as ortoo_dot_v1_dot_failure__pb2
+from ortoo.v1 import pop_pb2 as ortoo_dot_v1_dot_pop__pb2
 from ortoo.v1 import pull_pb2 as ortoo_dot_v1_dot_pull__pb2
 from ortoo.v1 import record_pb2 as ortoo_dot_v1_dot_record__pb2
 from ortoo.v1 import topic_pb2 as ortoo_dot_v1_dot_topic__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17ortoo/v1/consumer.proto\x12\x08ortoo.v1\x1a\x16ortoo/v1/failure.proto\x1a\x13ortoo/v1/pull.proto\x1a\x15ortoo/v1/record.proto\x1a\x14ortoo/v1/topic.proto\"\x8c\x02\n\x0bPushRequest\x12%\n\x04open\x18\x01 \x01(\x0b\x32\x15.ortoo.v1.OpenSessionH\x00\x12\"\n\x06\x63redit\x18\x02 \x01(\x0b\x32\x10.ortoo.v1.CreditH\x00\x12,\n\x0b\x61\x63knowledge\x18\x03 \x01(\x0b\x32\x15.ortoo.v1.AcknowledgeH\x00\x12(\n\theartbeat\x18\x04 \x01(\x0b\x32\x13.ortoo.v1.HeartbeatH\x00\x12\'\n\x05\x63lose\x18\x05 \x01(\x0b\x32\x16.ortoo.v1.CloseSessionH\x00\x12(\n\tsubscribe\x18\x06 \x01(\x0b\x32\x13.ortoo.v1.SubscribeH\x00\x42\x07\n\x05\x65vent\"\xb1\x03\n\x0bOpenSession\x12\r\n\x05group\x18\x01 \x01(\t\x12\x11\n\tclient_id\x18\x02 \x01(\t\x12-\n\rsubscriptions\x18\x03 \x03(\x0b\x32\x16.ortoo.v1.Subscription\x12\'\n\nstart_from\x18\x04 \x01(\x0e\x32\x13.ortoo.v1.StartFrom\x12\x16\n\x0e\x63lient_version\x18\x05 \x01(\t\x12\x12\n\nsession_id\x18\x06 \x01(\t\x12-\n\rmessage_model\x18\x07 \x01(\x0e\x32\x16.ortoo.v1.MessageModel\x12+\n\rstart_offsets\x18\x08 \x03(\x0b\x32\x14.ortoo.v1.QueueStart\x12\x15\n\rstart_time_ms\x18\t \x01(\x03\x12.\n\x08strategy\x18\n \x01(\x0e\x32\x1c.ortoo.v1.AllocationStrategy\x12*\n\x11\x63onfigured_queues\x18\x0b \x03(\x0b\x32\x0f.ortoo.v1.Queue\x12\r\n\x05rooms\x18\x0c \x03(\t\x12\x0c\n\x04room\x18\r \x01(\t\x12\x10\n\x08language\x18\x0e \x01(\t\"<\n\nQueueStart\x12\x1e\n\x05queue\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\x0e\n\x06offset\x18\x02 \x01(\x03\":\n\tSubscribe\x12-\n\rsubscriptions\x18\x01 \x03(\x0b\x32\x16.ortoo.v1.Subscription\"^\n\x0cSubscription\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x16\n\x0etag_expression\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\x04\x12\x16\n\x0esql_expression\x18\x04 \x01(\t\")\n\x06\x43redit\x12\x10\n\x08messages\x18\x01 \x01(\r\x12\r\n\x05\x62ytes\x18\x02 \x01(\x04\"<\n\x0b\x41\x63knowledge\x12-\n\x07offsets\x18\x01 \x03(\x0b\x32\x1c.ortoo.v1.AcknowledgedOffset\"X\n\x12\x41\x63knowledgedOffset\x12\x1e\n\x05queue\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\x0e\n\x06offset\x18\x02 \x01(\x03\x12\x12\n\ngeneration\x18\x03 \x01(\x04\"\x0b\n\tHeartbeat\"\x0e\n\x0c\x43loseSession\"\xf1\x01\n\x0cPushResponse\x12)\n\x06opened\x18\x01 \x01(\x0b\x32\x17.ortoo.v1.SessionOpenedH\x00\x12*\n\nassignment\x18\x02 \x01(\x0b\x32\x14.ortoo.v1.AssignmentH\x00\x12&\n\x08\x64\x65livery\x18\x03 \x01(\x0b\x32\x12.ortoo.v1.DeliveryH\x00\x12.\n\x0c\x61\x63knowledged\x18\x04 \x01(\x0b\x32\x16.ortoo.v1.AcknowledgedH\x00\x12)\n\x06\x63losed\x18\x05 \x01(\x0b\x32\x17.ortoo.v1.SessionClosedH\x00\x42\x07\n\x05\x65vent\"h\n\rSessionOpened\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x1d\n\x15heartbeat_interval_ms\x18\x02 \x01(\r\x12\x11\n\texpiry_ms\x18\x03 \x01(\r\x12\x11\n\tclient_id\x18\x04 \x01(\t\"A\n\nAssignment\x12\x12\n\ngeneration\x18\x01 \x01(\x04\x12\x1f\n\x06queues\x18\x02 \x03(\x0b\x32\x0f.ortoo.v1.Queue\"\xe9\x01\n\x08\x44\x65livery\x12\x1e\n\x05queue\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x12\x14\n\x0c\x66irst_offset\x18\x03 \x01(\x03\x12\x13\n\x0bnext_offset\x18\x04 \x01(\x03\x12\x14\n\x0cstored_at_ms\x18\x05 \x01(\x03\x12$\n\x05\x62\x61tch\x18\x06 \x01(\x0b\x32\x15.ortoo.v1.SealedBatch\x12\x0c\n\x04rows\x18\x07 \x01(\x0c\x12\x10\n\x08topic_id\x18\x08 \x01(\x06\x12\"\n\x07\x66\x61ilure\x18\t \x01(\x0b\x32\x11.ortoo.v1.Failure\"=\n\x0c\x41\x63knowledged\x12-\n\x07offsets\x18\x01 \x03(\x0b\x32\x1c.ortoo.v1.AcknowledgedOffset\"G\n\rSessionClosed\x12%\n\x06reason\x18\x01 \x01(\x0e\x32\x15.ortoo.v1.CloseReason\x12\x0f\n\x07message\x18\x02 \x01(\t\"\x96\x01\n\x0c\x46\x65tchRequest\x12\x1e\n\x05queue\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\x13\n\x0b\x66rom_offset\x18\x02 \x01(\x03\x12\x11\n\tto_offset\x18\x03 \x01(\x03\x12\x0e\n\x06\x66ollow\x18\x04 \x01(\x08\x12\x16\n\x0etag_expression\x18\x05 \x01(\t\x12\x16\n\x0esql_expression\x18\x06 \x01(\t\"\xba\x01\n\rFetchResponse\x12\x14\n\x0c\x66irst_offset\x18\x01 \x01(\x03\x12\x13\n\x0bnext_offset\x18\x02 \x01(\x03\x12\x14\n\x0cstored_at_ms\x18\x03 \x01(\x03\x12$\n\x05\x62\x61tch\x18\x04 \x01(\x0b\x32\x15.ortoo.v1.SealedBatch\x12\x0c\n\x04rows\x18\x05 \x01(\x0c\x12\x10\n\x08topic_id\x18\x06 \x01(\x06\x12\"\n\x07\x66\x61ilure\x18\x07 \x01(\x0b\x32\x11.ortoo.v1.Failure\"#\n\x12QueryQueuesRequest\x12\r\n\x05topic\x18\x01 \x01(\t\";\n\x13QueryQueuesResponse\x12$\n\x06queues\x18\x01 \x03(\x0b\x32\x14.ortoo.v1.QueueState\"V\n\nQueueState\x12\x1e\n\x05queue\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\x14\n\x0c\x62\x65gin_offset\x18\x02 \x01(\x03\x12\x12\n\nend_offset\x18\x03 \x01(\x03\"\x8e\x01\n\x14QueryMembersResponse\x12\x0f\n\x07version\x18\x01 \x01(\x04\x12\x12\n\nclient_ids\x18\x02 \x03(\t\x12!\n\x07members\x18\x03 \x03(\x0b\x32\x10.ortoo.v1.Member\x12.\n\x08strategy\x18\x04 \x01(\x0e\x32\x1c.ortoo.v1.AllocationStrategy\"\x86\x02\n\x06Member\x12\x11\n\tclient_id\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\r\n\x05snode\x18\x03 \x01(\t\x12\x10\n\x08language\x18\x04 \x01(\t\x12\x16\n\x0e\x63lient_version\x18\x05 \x01(\t\x12-\n\rsubscriptions\x18\x06 \x03(\x0b\x32\x16.ortoo.v1.Subscription\x12\x0e\n\x06pushed\x18\x07 \x01(\x08\x12\x0e\n\x06\x61\x63tive\x18\x08 \x01(\x08\x12-\n\rmessage_model\x18\t \x01(\x0e\x32\x16.ortoo.v1.MessageModel\x12\x0c\n\x04room\x18\n \x01(\t\x12\x10\n\x08since_ms\x18\x0b \x01(\x03*h\n\x0cMessageModel\x12\x1d\n\x19MESSAGE_MODEL_UNSPECIFIED\x10\x00\x12\x1c\n\x18MESSAGE_MODEL_CLUSTERING\x10\x01\x12\x1b\n\x17MESSAGE_MODEL_BROADCAST\x10\x02*\x90\x02\n\x12\x41llocationStrategy\x12#\n\x1f\x41LLOCATION_STRATEGY_UNSPECIFIED\x10\x00\x12!\n\x1d\x41LLOCATION_STRATEGY_AVERAGELY\x10\x01\x12\x1e\n\x1a\x41LLOCATION_STRATEGY_CIRCLE\x10\x02\x12\'\n#ALLOCATION_STRATEGY_CONSISTENT_HASH\x10\x03\x12\x1e\n\x1a\x41LLOCATION_STRATEGY_CONFIG\x10\x04\x12$\n ALLOCATION_STRATEGY_MACHINE_ROOM\x10\x05\x12#\n\x1f\x41LLOCATION_STRATEGY_ROOM_NEARBY\x10\x06*g\n\tStartFrom\x12\x1a\n\x16START_FROM_UNSPECIFIED\x10\x00\x12\x13\n\x0fSTART_FROM_LAST\x10\x01\x12\x14\n\x10START_FROM_FIRST\x10\x02\x12\x13\n\x0fSTART_FROM_TIME\x10\x03*\xd8\x01\n\x0b\x43loseReason\x12\x1c\n\x18\x43LOSE_REASON_UNSPECIFIED\x10\x00\x12\x1c\n\x18\x43LOSE_REASON_CLIENT_LEFT\x10\x01\x12\x1e\n\x1a\x43LOSE_REASON_SLOW_CONSUMER\x10\x02\x12\x18\n\x14\x43LOSE_REASON_EXPIRED\x10\x03\x12\x19\n\x15\x43LOSE_REASON_SHUTDOWN\x10\x04\x12\x19\n\x15\x43LOSE_REASON_REPLACED\x10\x05\x12\x1d\n\x19\x43LOSE_REASON_GROUP_CLOSED\x10\x06\x32\xc5\x06\n\x0f\x43onsumerService\x12\x39\n\x04Push\x12\x15.ortoo.v1.PushRequest\x1a\x16.ortoo.v1.PushResponse(\x01\x30\x01\x12\x35\n\x04Pull\x12\x15.ortoo.v1.PullRequest\x1a\x16.ortoo.v1.PullResponse\x12M\n\x0cQueryMembers\x12\x1d.ortoo.v1.QueryMembersRequest\x1a\x1e.ortoo.v1.QueryMembersResponse\x12G\n\nLockQueues\x12\x1b.ortoo.v1.LockQueuesRequest\x1a\x1c.ortoo.v1.LockQueuesResponse\x12M\n\x0cUnlockQueues\x12\x1d.ortoo.v1.UnlockQueuesRequest\x1a\x1e.ortoo.v1.UnlockQueuesResponse\x12`\n\rCommitOffsets\x12&.ortoo.v1.CommitConsumerOffsetsRequest\x1a\'.ortoo.v1.CommitConsumerOffsetsResponse\x12]\n\x0cQueryOffsets\x12%.ortoo.v1.QueryConsumerOffsetsRequest\x1a&.ortoo.v1.QueryConsumerOffsetsResponse\x12M\n\x0cSearchOffset\x12\x1d.ortoo.v1.SearchOffsetRequest\x1a\x1e.ortoo.v1.SearchOffsetResponse\x12\x41\n\x08SendBack\x12\x19.ortoo.v1.SendBackRequest\x1a\x1a.ortoo.v1.SendBackResponse\x12:\n\x05\x46\x65tch\x12\x16.ortoo.v1.FetchRequest\x1a\x17.ortoo.v1.FetchResponse0\x01\x12J\n\x0bQueryQueues\x12\x1c.ortoo.v1.QueryQueuesRequest\x1a\x1d.ortoo.v1.QueryQueuesResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17ortoo/v1/consumer.proto\x12\x08ortoo.v1\x1a\x16ortoo/v1/failure.proto\x1a\x12ortoo/v1/pop.proto\x1a\x13ortoo/v1/pull.proto\x1a\x15ortoo/v1/record.proto\x1a\x14ortoo/v1/topic.proto\"\x8c\x02\n\x0bPushRequest\x12%\n\x04open\x18\x01 \x01(\x0b\x32\x15.ortoo.v1.OpenSessionH\x00\x12\"\n\x06\x63redit\x18\x02 \x01(\x0b\x32\x10.ortoo.v1.CreditH\x00\x12,\n\x0b\x61\x63knowledge\x18\x03 \x01(\x0b\x32\x15.ortoo.v1.AcknowledgeH\x00\x12(\n\theartbeat\x18\x04 \x01(\x0b\x32\x13.ortoo.v1.HeartbeatH\x00\x12\'\n\x05\x63lose\x18\x05 \x01(\x0b\x32\x16.ortoo.v1.CloseSessionH\x00\x12(\n\tsubscribe\x18\x06 \x01(\x0b\x32\x13.ortoo.v1.SubscribeH\x00\x42\x07\n\x05\x65vent\"\xb1\x03\n\x0bOpenSession\x12\r\n\x05group\x18\x01 \x01(\t\x12\x11\n\tclient_id\x18\x02 \x01(\t\x12-\n\rsubscriptions\x18\x03 \x03(\x0b\x32\x16.ortoo.v1.Subscription\x12\'\n\nstart_from\x18\x04 \x01(\x0e\x32\x13.ortoo.v1.StartFrom\x12\x16\n\x0e\x63lient_version\x18\x05 \x01(\t\x12\x12\n\nsession_id\x18\x06 \x01(\t\x12-\n\rmessage_model\x18\x07 \x01(\x0e\x32\x16.ortoo.v1.MessageModel\x12+\n\rstart_offsets\x18\x08 \x03(\x0b\x32\x14.ortoo.v1.QueueStart\x12\x15\n\rstart_time_ms\x18\t \x01(\x03\x12.\n\x08strategy\x18\n \x01(\x0e\x32\x1c.ortoo.v1.AllocationStrategy\x12*\n\x11\x63onfigured_queues\x18\x0b \x03(\x0b\x32\x0f.ortoo.v1.Queue\x12\r\n\x05rooms\x18\x0c \x03(\t\x12\x0c\n\x04room\x18\r \x01(\t\x12\x10\n\x08language\x18\x0e \x01(\t\"<\n\nQueueStart\x12\x1e\n\x05queue\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\x0e\n\x06offset\x18\x02 \x01(\x03\":\n\tSubscribe\x12-\n\rsubscriptions\x18\x01 \x03(\x0b\x32\x16.ortoo.v1.Subscription\"^\n\x0cSubscription\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x16\n\x0etag_expression\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\x04\x12\x16\n\x0esql_expression\x18\x04 \x01(\t\")\n\x06\x43redit\x12\x10\n\x08messages\x18\x01 \x01(\r\x12\r\n\x05\x62ytes\x18\x02 \x01(\x04\"<\n\x0b\x41\x63knowledge\x12-\n\x07offsets\x18\x01 \x03(\x0b\x32\x1c.ortoo.v1.AcknowledgedOffset\"X\n\x12\x41\x63knowledgedOffset\x12\x1e\n\x05queue\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\x0e\n\x06offset\x18\x02 \x01(\x03\x12\x12\n\ngeneration\x18\x03 \x01(\x04\"\x0b\n\tHeartbeat\"\x0e\n\x0c\x43loseSession\"\xf1\x01\n\x0cPushResponse\x12)\n\x06opened\x18\x01 \x01(\x0b\x32\x17.ortoo.v1.SessionOpenedH\x00\x12*\n\nassignment\x18\x02 \x01(\x0b\x32\x14.ortoo.v1.AssignmentH\x00\x12&\n\x08\x64\x65livery\x18\x03 \x01(\x0b\x32\x12.ortoo.v1.DeliveryH\x00\x12.\n\x0c\x61\x63knowledged\x18\x04 \x01(\x0b\x32\x16.ortoo.v1.AcknowledgedH\x00\x12)\n\x06\x63losed\x18\x05 \x01(\x0b\x32\x17.ortoo.v1.SessionClosedH\x00\x42\x07\n\x05\x65vent\"h\n\rSessionOpened\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x1d\n\x15heartbeat_interval_ms\x18\x02 \x01(\r\x12\x11\n\texpiry_ms\x18\x03 \x01(\r\x12\x11\n\tclient_id\x18\x04 \x01(\t\"A\n\nAssignment\x12\x12\n\ngeneration\x18\x01 \x01(\x04\x12\x1f\n\x06queues\x18\x02 \x03(\x0b\x32\x0f.ortoo.v1.Queue\"\xe9\x01\n\x08\x44\x65livery\x12\x1e\n\x05queue\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x12\x14\n\x0c\x66irst_offset\x18\x03 \x01(\x03\x12\x13\n\x0bnext_offset\x18\x04 \x01(\x03\x12\x14\n\x0cstored_at_ms\x18\x05 \x01(\x03\x12$\n\x05\x62\x61tch\x18\x06 \x01(\x0b\x32\x15.ortoo.v1.SealedBatch\x12\x0c\n\x04rows\x18\x07 \x01(\x0c\x12\x10\n\x08topic_id\x18\x08 \x01(\x06\x12\"\n\x07\x66\x61ilure\x18\t \x01(\x0b\x32\x11.ortoo.v1.Failure\"=\n\x0c\x41\x63knowledged\x12-\n\x07offsets\x18\x01 \x03(\x0b\x32\x1c.ortoo.v1.AcknowledgedOffset\"G\n\rSessionClosed\x12%\n\x06reason\x18\x01 \x01(\x0e\x32\x15.ortoo.v1.CloseReason\x12\x0f\n\x07message\x18\x02 \x01(\t\"\x96\x01\n\x0c\x46\x65tchRequest\x12\x1e\n\x05queue\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\x13\n\x0b\x66rom_offset\x18\x02 \x01(\x03\x12\x11\n\tto_offset\x18\x03 \x01(\x03\x12\x0e\n\x06\x66ollow\x18\x04 \x01(\x08\x12\x16\n\x0etag_expression\x18\x05 \x01(\t\x12\x16\n\x0esql_expression\x18\x06 \x01(\t\"\xba\x01\n\rFetchResponse\x12\x14\n\x0c\x66irst_offset\x18\x01 \x01(\x03\x12\x13\n\x0bnext_offset\x18\x02 \x01(\x03\x12\x14\n\x0cstored_at_ms\x18\x03 \x01(\x03\x12$\n\x05\x62\x61tch\x18\x04 \x01(\x0b\x32\x15.ortoo.v1.SealedBatch\x12\x0c\n\x04rows\x18\x05 \x01(\x0c\x12\x10\n\x08topic_id\x18\x06 \x01(\x06\x12\"\n\x07\x66\x61ilure\x18\x07 \x01(\x0b\x32\x11.ortoo.v1.Failure\"#\n\x12QueryQueuesRequest\x12\r\n\x05topic\x18\x01 \x01(\t\";\n\x13QueryQueuesResponse\x12$\n\x06queues\x18\x01 \x03(\x0b\x32\x14.ortoo.v1.QueueState\"V\n\nQueueState\x12\x1e\n\x05queue\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\x14\n\x0c\x62\x65gin_offset\x18\x02 \x01(\x03\x12\x12\n\nend_offset\x18\x03 \x01(\x03\"\x8e\x01\n\x14QueryMembersResponse\x12\x0f\n\x07version\x18\x01 \x01(\x04\x12\x12\n\nclient_ids\x18\x02 \x03(\t\x12!\n\x07members\x18\x03 \x03(\x0b\x32\x10.ortoo.v1.Member\x12.\n\x08strategy\x18\x04 \x01(\x0e\x32\x1c.ortoo.v1.AllocationStrategy\"\x86\x02\n\x06Member\x12\x11\n\tclient_id\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\r\n\x05snode\x18\x03 \x01(\t\x12\x10\n\x08language\x18\x04 \x01(\t\x12\x16\n\x0e\x63lient_version\x18\x05 \x01(\t\x12-\n\rsubscriptions\x18\x06 \x03(\x0b\x32\x16.ortoo.v1.Subscription\x12\x0e\n\x06pushed\x18\x07 \x01(\x08\x12\x0e\n\x06\x61\x63tive\x18\x08 \x01(\x08\x12-\n\rmessage_model\x18\t \x01(\x0e\x32\x16.ortoo.v1.MessageModel\x12\x0c\n\x04room\x18\n \x01(\t\x12\x10\n\x08since_ms\x18\x0b \x01(\x03*h\n\x0cMessageModel\x12\x1d\n\x19MESSAGE_MODEL_UNSPECIFIED\x10\x00\x12\x1c\n\x18MESSAGE_MODEL_CLUSTERING\x10\x01\x12\x1b\n\x17MESSAGE_MODEL_BROADCAST\x10\x02*\x90\x02\n\x12\x41llocationStrategy\x12#\n\x1f\x41LLOCATION_STRATEGY_UNSPECIFIED\x10\x00\x12!\n\x1d\x41LLOCATION_STRATEGY_AVERAGELY\x10\x01\x12\x1e\n\x1a\x41LLOCATION_STRATEGY_CIRCLE\x10\x02\x12\'\n#ALLOCATION_STRATEGY_CONSISTENT_HASH\x10\x03\x12\x1e\n\x1a\x41LLOCATION_STRATEGY_CONFIG\x10\x04\x12$\n ALLOCATION_STRATEGY_MACHINE_ROOM\x10\x05\x12#\n\x1f\x41LLOCATION_STRATEGY_ROOM_NEARBY\x10\x06*g\n\tStartFrom\x12\x1a\n\x16START_FROM_UNSPECIFIED\x10\x00\x12\x13\n\x0fSTART_FROM_LAST\x10\x01\x12\x14\n\x10START_FROM_FIRST\x10\x02\x12\x13\n\x0fSTART_FROM_TIME\x10\x03*\xd8\x01\n\x0b\x43loseReason\x12\x1c\n\x18\x43LOSE_REASON_UNSPECIFIED\x10\x00\x12\x1c\n\x18\x43LOSE_REASON_CLIENT_LEFT\x10\x01\x12\x1e\n\x1a\x43LOSE_REASON_SLOW_CONSUMER\x10\x02\x12\x18\n\x14\x43LOSE_REASON_EXPIRED\x10\x03\x12\x19\n\x15\x43LOSE_REASON_SHUTDOWN\x10\x04\x12\x19\n\x15\x43LOSE_REASON_REPLACED\x10\x05\x12\x1d\n\x19\x43LOSE_REASON_GROUP_CLOSED\x10\x06\x32\xbc\x08\n\x0f\x43onsumerService\x12\x39\n\x04Push\x12\x15.ortoo.v1.PushRequest\x1a\x16.ortoo.v1.PushResponse(\x01\x30\x01\x12\x35\n\x04Pull\x12\x15.ortoo.v1.PullRequest\x1a\x16.ortoo.v1.PullResponse\x12M\n\x0cQueryMembers\x12\x1d.ortoo.v1.QueryMembersRequest\x1a\x1e.ortoo.v1.QueryMembersResponse\x12G\n\nLockQueues\x12\x1b.ortoo.v1.LockQueuesRequest\x1a\x1c.ortoo.v1.LockQueuesResponse\x12M\n\x0cUnlockQueues\x12\x1d.ortoo.v1.UnlockQueuesRequest\x1a\x1e.ortoo.v1.UnlockQueuesResponse\x12`\n\rCommitOffsets\x12&.ortoo.v1.CommitConsumerOffsetsRequest\x1a\'.ortoo.v1.CommitConsumerOffsetsResponse\x12]\n\x0cQueryOffsets\x12%.ortoo.v1.QueryConsumerOffsetsRequest\x1a&.ortoo.v1.QueryConsumerOffsetsResponse\x12M\n\x0cSearchOffset\x12\x1d.ortoo.v1.SearchOffsetRequest\x1a\x1e.ortoo.v1.SearchOffsetResponse\x12\x41\n\x08SendBack\x12\x19.ortoo.v1.SendBackRequest\x1a\x1a.ortoo.v1.SendBackResponse\x12\x32\n\x03Pop\x12\x14.ortoo.v1.PopRequest\x1a\x15.ortoo.v1.PopResponse\x12\x32\n\x03\x41\x63k\x12\x14.ortoo.v1.AckRequest\x1a\x15.ortoo.v1.AckResponse\x12\x35\n\x04Nack\x12\x15.ortoo.v1.NackRequest\x1a\x16.ortoo.v1.NackResponse\x12V\n\x0f\x43hangeInvisible\x12 .ortoo.v1.ChangeInvisibleRequest\x1a!.ortoo.v1.ChangeInvisibleResponse\x12:\n\x05\x46\x65tch\x12\x16.ortoo.v1.FetchRequest\x1a\x17.ortoo.v1.FetchResponse0\x01\x12J\n\x0bQueryQueues\x12\x1c.ortoo.v1.QueryQueuesRequest\x1a\x1d.ortoo.v1.QueryQueuesResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'ortoo.v1.consumer_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_MESSAGEMODEL']._serialized_start=3003
-  _globals['_MESSAGEMODEL']._serialized_end=3107
-  _globals['_ALLOCATIONSTRATEGY']._serialized_start=3110
-  _globals['_ALLOCATIONSTRATEGY']._serialized_end=3382
-  _globals['_STARTFROM']._serialized_start=3384
-  _globals['_STARTFROM']._serialized_end=3487
-  _globals['_CLOSEREASON']._serialized_start=3490
-  _globals['_CLOSEREASON']._serialized_end=3706
-  _globals['_PUSHREQUEST']._serialized_start=128
-  _globals['_PUSHREQUEST']._serialized_end=396
-  _globals['_OPENSESSION']._serialized_start=399
-  _globals['_OPENSESSION']._serialized_end=832
-  _globals['_QUEUESTART']._serialized_start=834
-  _globals['_QUEUESTART']._serialized_end=894
-  _globals['_SUBSCRIBE']._serialized_start=896
-  _globals['_SUBSCRIBE']._serialized_end=954
-  _globals['_SUBSCRIPTION']._serialized_start=956
-  _globals['_SUBSCRIPTION']._serialized_end=1050
-  _globals['_CREDIT']._serialized_start=1052
-  _globals['_CREDIT']._serialized_end=1093
-  _globals['_ACKNOWLEDGE']._serialized_start=1095
-  _globals['_ACKNOWLEDGE']._serialized_end=1155
-  _globals['_ACKNOWLEDGEDOFFSET']._serialized_start=1157
-  _globals['_ACKNOWLEDGEDOFFSET']._serialized_end=1245
-  _globals['_HEARTBEAT']._serialized_start=1247
-  _globals['_HEARTBEAT']._serialized_end=1258
-  _globals['_CLOSESESSION']._serialized_start=1260
-  _globals['_CLOSESESSION']._serialized_end=1274
-  _globals['_PUSHRESPONSE']._serialized_start=1277
-  _globals['_PUSHRESPONSE']._serialized_end=1518
-  _globals['_SESSIONOPENED']._serialized_start=1520
-  _globals['_SESSIONOPENED']._serialized_end=1624
-  _globals['_ASSIGNMENT']._serialized_start=1626
-  _globals['_ASSIGNMENT']._serialized_end=1691
-  _globals['_DELIVERY']._serialized_start=1694
-  _globals['_DELIVERY']._serialized_end=1927
-  _globals['_ACKNOWLEDGED']._serialized_start=1929
-  _globals['_ACKNOWLEDGED']._serialized_end=1990
-  _globals['_SESSIONCLOSED']._serialized_start=1992
-  _globals['_SESSIONCLOSED']._serialized_end=2063
-  _globals['_FETCHREQUEST']._serialized_start=2066
-  _globals['_FETCHREQUEST']._serialized_end=2216
-  _globals['_FETCHRESPONSE']._serialized_start=2219
-  _globals['_FETCHRESPONSE']._serialized_end=2405
-  _globals['_QUERYQUEUESREQUEST']._serialized_start=2407
-  _globals['_QUERYQUEUESREQUEST']._serialized_end=2442
-  _globals['_QUERYQUEUESRESPONSE']._serialized_start=2444
-  _globals['_QUERYQUEUESRESPONSE']._serialized_end=2503
-  _globals['_QUEUESTATE']._serialized_start=2505
-  _globals['_QUEUESTATE']._serialized_end=2591
-  _globals['_QUERYMEMBERSRESPONSE']._serialized_start=2594
-  _globals['_QUERYMEMBERSRESPONSE']._serialized_end=2736
-  _globals['_MEMBER']._serialized_start=2739
-  _globals['_MEMBER']._serialized_end=3001
-  _globals['_CONSUMERSERVICE']._serialized_start=3709
-  _globals['_CONSUMERSERVICE']._serialized_end=4546
+  _globals['_MESSAGEMODEL']._serialized_start=3023
+  _globals['_MESSAGEMODEL']._serialized_end=3127
+  _globals['_ALLOCATIONSTRATEGY']._serialized_start=3130
+  _globals['_ALLOCATIONSTRATEGY']._serialized_end=3402
+  _globals['_STARTFROM']._serialized_start=3404
+  _globals['_STARTFROM']._serialized_end=3507
+  _globals['_CLOSEREASON']._serialized_start=3510
+  _globals['_CLOSEREASON']._serialized_end=3726
+  _globals['_PUSHREQUEST']._serialized_start=148
+  _globals['_PUSHREQUEST']._serialized_end=416
+  _globals['_OPENSESSION']._serialized_start=419
+  _globals['_OPENSESSION']._serialized_end=852
+  _globals['_QUEUESTART']._serialized_start=854
+  _globals['_QUEUESTART']._serialized_end=914
+  _globals['_SUBSCRIBE']._serialized_start=916
+  _globals['_SUBSCRIBE']._serialized_end=974
+  _globals['_SUBSCRIPTION']._serialized_start=976
+  _globals['_SUBSCRIPTION']._serialized_end=1070
+  _globals['_CREDIT']._serialized_start=1072
+  _globals['_CREDIT']._serialized_end=1113
+  _globals['_ACKNOWLEDGE']._serialized_start=1115
+  _globals['_ACKNOWLEDGE']._serialized_end=1175
+  _globals['_ACKNOWLEDGEDOFFSET']._serialized_start=1177
+  _globals['_ACKNOWLEDGEDOFFSET']._serialized_end=1265
+  _globals['_HEARTBEAT']._serialized_start=1267
+  _globals['_HEARTBEAT']._serialized_end=1278
+  _globals['_CLOSESESSION']._serialized_start=1280
+  _globals['_CLOSESESSION']._serialized_end=1294
+  _globals['_PUSHRESPONSE']._serialized_start=1297
+  _globals['_PUSHRESPONSE']._serialized_end=1538
+  _globals['_SESSIONOPENED']._serialized_start=1540
+  _globals['_SESSIONOPENED']._serialized_end=1644
+  _globals['_ASSIGNMENT']._serialized_start=1646
+  _globals['_ASSIGNMENT']._serialized_end=1711
+  _globals['_DELIVERY']._serialized_start=1714
+  _globals['_DELIVERY']._serialized_end=1947
+  _globals['_ACKNOWLEDGED']._serialized_start=1949
+  _globals['_ACKNOWLEDGED']._serialized_end=2010
+  _globals['_SESSIONCLOSED']._serialized_start=2012
+  _globals['_SESSIONCLOSED']._serialized_end=2083
+  _globals['_FETCHREQUEST']._serialized_start=2086
+  _globals['_FETCHREQUEST']._serialized_end=2236
+  _globals['_FETCHRESPONSE']._serialized_start=2239
+  _globals['_FETCHRESPONSE']._serialized_end=2425
+  _globals['_QUERYQUEUESREQUEST']._serialized_start=2427
+  _globals['_QUERYQUEUESREQUEST']._serialized_end=2462
+  _globals['_QUERYQUEUESRESPONSE']._serialized_start=2464
+  _globals['_QUERYQUEUESRESPONSE']._serialized_end=2523
+  _globals['_QUEUESTATE']._serialized_start=2525
+  _globals['_QUEUESTATE']._serialized_end=2611
+  _globals['_QUERYMEMBERSRESPONSE']._serialized_start=2614
+  _globals['_QUERYMEMBERSRESPONSE']._serialized_end=2756
+  _globals['_MEMBER']._serialized_start=2759
+  _globals['_MEMBER']._serialized_end=3021
+  _globals['_CONSUMERSERVICE']._serialized_start=3729
+  _globals['_CONSUMERSERVICE']._serialized_end=4813
 # @@protoc_insertion_point(module_scope)

@@ -4,6 +4,7 @@ import grpc
 import warnings
 
 from ortoo.v1 import consumer_pb2 as ortoo_dot_v1_dot_consumer__pb2
+from ortoo.v1 import pop_pb2 as ortoo_dot_v1_dot_pop__pb2
 from ortoo.v1 import pull_pb2 as ortoo_dot_v1_dot_pull__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
@@ -80,6 +81,26 @@ class ConsumerServiceStub:
                 '/ortoo.v1.ConsumerService/SendBack',
                 request_serializer=ortoo_dot_v1_dot_pull__pb2.SendBackRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_pull__pb2.SendBackResponse.FromString,
+                _registered_method=True)
+        self.Pop = channel.unary_unary(
+                '/ortoo.v1.ConsumerService/Pop',
+                request_serializer=ortoo_dot_v1_dot_pop__pb2.PopRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_pop__pb2.PopResponse.FromString,
+                _registered_method=True)
+        self.Ack = channel.unary_unary(
+                '/ortoo.v1.ConsumerService/Ack',
+                request_serializer=ortoo_dot_v1_dot_pop__pb2.AckRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_pop__pb2.AckResponse.FromString,
+                _registered_method=True)
+        self.Nack = channel.unary_unary(
+                '/ortoo.v1.ConsumerService/Nack',
+                request_serializer=ortoo_dot_v1_dot_pop__pb2.NackRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_pop__pb2.NackResponse.FromString,
+                _registered_method=True)
+        self.ChangeInvisible = channel.unary_unary(
+                '/ortoo.v1.ConsumerService/ChangeInvisible',
+                request_serializer=ortoo_dot_v1_dot_pop__pb2.ChangeInvisibleRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_pop__pb2.ChangeInvisibleResponse.FromString,
                 _registered_method=True)
         self.Fetch = channel.unary_stream(
                 '/ortoo.v1.ConsumerService/Fetch',
@@ -163,6 +184,38 @@ class ConsumerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Pop(self, request, context):
+        """Messages of a topic for any consumer of a group, each with a lease; waits for the first one.
+
+        grpcurl -plaintext -d '{"group":"g","topic":"t","readable":true}' HOST:PORT ortoo.v1.ConsumerService/Pop
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Ack(self, request, context):
+        """Popped messages are processed: they never come again. Returns when that is durable.
+
+        grpcurl -plaintext -d '{"receipts":[{"receipt_handle":"…"}]}' HOST:PORT ortoo.v1.ConsumerService/Ack
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Nack(self, request, context):
+        """Popped messages shall come again, at once, later, or by the group's back-off. Returns when that is durable.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ChangeInvisible(self, request, context):
+        """More time, or less, for popped messages; their handles stay.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Fetch(self, request, context):
         """Reads whole batches from one queue, outside any group. Takes no lock and moves no offset.
         """
@@ -224,6 +277,26 @@ def add_ConsumerServiceServicer_to_server(servicer, server):
                     servicer.SendBack,
                     request_deserializer=ortoo_dot_v1_dot_pull__pb2.SendBackRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_pull__pb2.SendBackResponse.SerializeToString,
+            ),
+            'Pop': grpc.unary_unary_rpc_method_handler(
+                    servicer.Pop,
+                    request_deserializer=ortoo_dot_v1_dot_pop__pb2.PopRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_pop__pb2.PopResponse.SerializeToString,
+            ),
+            'Ack': grpc.unary_unary_rpc_method_handler(
+                    servicer.Ack,
+                    request_deserializer=ortoo_dot_v1_dot_pop__pb2.AckRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_pop__pb2.AckResponse.SerializeToString,
+            ),
+            'Nack': grpc.unary_unary_rpc_method_handler(
+                    servicer.Nack,
+                    request_deserializer=ortoo_dot_v1_dot_pop__pb2.NackRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_pop__pb2.NackResponse.SerializeToString,
+            ),
+            'ChangeInvisible': grpc.unary_unary_rpc_method_handler(
+                    servicer.ChangeInvisible,
+                    request_deserializer=ortoo_dot_v1_dot_pop__pb2.ChangeInvisibleRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_pop__pb2.ChangeInvisibleResponse.SerializeToString,
             ),
             'Fetch': grpc.unary_stream_rpc_method_handler(
                     servicer.Fetch,
@@ -480,6 +553,114 @@ class ConsumerService:
             '/ortoo.v1.ConsumerService/SendBack',
             ortoo_dot_v1_dot_pull__pb2.SendBackRequest.SerializeToString,
             ortoo_dot_v1_dot_pull__pb2.SendBackResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Pop(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.ConsumerService/Pop',
+            ortoo_dot_v1_dot_pop__pb2.PopRequest.SerializeToString,
+            ortoo_dot_v1_dot_pop__pb2.PopResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Ack(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.ConsumerService/Ack',
+            ortoo_dot_v1_dot_pop__pb2.AckRequest.SerializeToString,
+            ortoo_dot_v1_dot_pop__pb2.AckResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Nack(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.ConsumerService/Nack',
+            ortoo_dot_v1_dot_pop__pb2.NackRequest.SerializeToString,
+            ortoo_dot_v1_dot_pop__pb2.NackResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ChangeInvisible(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.ConsumerService/ChangeInvisible',
+            ortoo_dot_v1_dot_pop__pb2.ChangeInvisibleRequest.SerializeToString,
+            ortoo_dot_v1_dot_pop__pb2.ChangeInvisibleResponse.FromString,
             options,
             channel_credentials,
             insecure,

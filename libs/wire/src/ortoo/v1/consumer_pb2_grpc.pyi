@@ -6,6 +6,7 @@ How messages get out. Served by every snode."""
 from collections import abc as _abc
 from grpc import aio as _aio
 from ortoo.v1 import consumer_pb2 as _consumer_pb2
+from ortoo.v1 import pop_pb2 as _pop_pb2
 from ortoo.v1 import pull_pb2 as _pull_pb2
 import abc as _abc_1
 
@@ -39,6 +40,20 @@ class ConsumerServiceStub:
     """The first offset stored at or after a time."""
     SendBack: _aio.UnaryUnaryMultiCallable[_pull_pb2.SendBackRequest, _pull_pb2.SendBackResponse]
     """Gives messages back that could not be processed. Answers UNIMPLEMENTED where retries are not served yet."""
+    Pop: _aio.UnaryUnaryMultiCallable[_pop_pb2.PopRequest, _pop_pb2.PopResponse]
+    """Messages of a topic for any consumer of a group, each with a lease; waits for the first one.
+
+    grpcurl -plaintext -d '{"group":"g","topic":"t","readable":true}' HOST:PORT ortoo.v1.ConsumerService/Pop
+    """
+    Ack: _aio.UnaryUnaryMultiCallable[_pop_pb2.AckRequest, _pop_pb2.AckResponse]
+    """Popped messages are processed: they never come again. Returns when that is durable.
+
+    grpcurl -plaintext -d '{"receipts":[{"receipt_handle":"…"}]}' HOST:PORT ortoo.v1.ConsumerService/Ack
+    """
+    Nack: _aio.UnaryUnaryMultiCallable[_pop_pb2.NackRequest, _pop_pb2.NackResponse]
+    """Popped messages shall come again, at once, later, or by the group's back-off. Returns when that is durable."""
+    ChangeInvisible: _aio.UnaryUnaryMultiCallable[_pop_pb2.ChangeInvisibleRequest, _pop_pb2.ChangeInvisibleResponse]
+    """More time, or less, for popped messages; their handles stay."""
     Fetch: _aio.UnaryStreamMultiCallable[_consumer_pb2.FetchRequest, _consumer_pb2.FetchResponse]
     """Reads whole batches from one queue, outside any group. Takes no lock and moves no offset."""
     QueryQueues: _aio.UnaryUnaryMultiCallable[_consumer_pb2.QueryQueuesRequest, _consumer_pb2.QueryQueuesResponse]
@@ -122,6 +137,44 @@ class ConsumerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_pull_pb2.SendBackRequest, _abc.Awaitable[_pull_pb2.SendBackResponse]],
     ) -> _abc.Awaitable[_pull_pb2.SendBackResponse]:
         """Gives messages back that could not be processed. Answers UNIMPLEMENTED where retries are not served yet."""
+
+    @_abc_1.abstractmethod
+    def Pop(
+        self,
+        request: _pop_pb2.PopRequest,
+        context: _aio.ServicerContext[_pop_pb2.PopRequest, _abc.Awaitable[_pop_pb2.PopResponse]],
+    ) -> _abc.Awaitable[_pop_pb2.PopResponse]:
+        """Messages of a topic for any consumer of a group, each with a lease; waits for the first one.
+
+        grpcurl -plaintext -d '{"group":"g","topic":"t","readable":true}' HOST:PORT ortoo.v1.ConsumerService/Pop
+        """
+
+    @_abc_1.abstractmethod
+    def Ack(
+        self,
+        request: _pop_pb2.AckRequest,
+        context: _aio.ServicerContext[_pop_pb2.AckRequest, _abc.Awaitable[_pop_pb2.AckResponse]],
+    ) -> _abc.Awaitable[_pop_pb2.AckResponse]:
+        """Popped messages are processed: they never come again. Returns when that is durable.
+
+        grpcurl -plaintext -d '{"receipts":[{"receipt_handle":"…"}]}' HOST:PORT ortoo.v1.ConsumerService/Ack
+        """
+
+    @_abc_1.abstractmethod
+    def Nack(
+        self,
+        request: _pop_pb2.NackRequest,
+        context: _aio.ServicerContext[_pop_pb2.NackRequest, _abc.Awaitable[_pop_pb2.NackResponse]],
+    ) -> _abc.Awaitable[_pop_pb2.NackResponse]:
+        """Popped messages shall come again, at once, later, or by the group's back-off. Returns when that is durable."""
+
+    @_abc_1.abstractmethod
+    def ChangeInvisible(
+        self,
+        request: _pop_pb2.ChangeInvisibleRequest,
+        context: _aio.ServicerContext[_pop_pb2.ChangeInvisibleRequest, _abc.Awaitable[_pop_pb2.ChangeInvisibleResponse]],
+    ) -> _abc.Awaitable[_pop_pb2.ChangeInvisibleResponse]:
+        """More time, or less, for popped messages; their handles stay."""
 
     @_abc_1.abstractmethod
     def Fetch(

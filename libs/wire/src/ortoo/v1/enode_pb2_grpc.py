@@ -4,6 +4,7 @@ import grpc
 import warnings
 
 from ortoo.v1 import enode_pb2 as ortoo_dot_v1_dot_enode__pb2
+from ortoo.v1 import enode_pop_pb2 as ortoo_dot_v1_dot_enode__pop__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -104,6 +105,16 @@ class EnodeServiceStub:
                 '/ortoo.v1.EnodeService/ListDelayed',
                 request_serializer=ortoo_dot_v1_dot_enode__pb2.ListDelayedRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_enode__pb2.ListDelayedResponse.FromString,
+                _registered_method=True)
+        self.PopQueues = channel.unary_unary(
+                '/ortoo.v1.EnodeService/PopQueues',
+                request_serializer=ortoo_dot_v1_dot_enode__pop__pb2.PopQueuesRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_enode__pop__pb2.PopQueuesResponse.FromString,
+                _registered_method=True)
+        self.SettlePopped = channel.unary_unary(
+                '/ortoo.v1.EnodeService/SettlePopped',
+                request_serializer=ortoo_dot_v1_dot_enode__pop__pb2.SettlePoppedRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_enode__pop__pb2.SettlePoppedResponse.FromString,
                 _registered_method=True)
         self.DescribeStore = channel.unary_unary(
                 '/ortoo.v1.EnodeService/DescribeStore',
@@ -215,6 +226,20 @@ class EnodeServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def PopQueues(self, request, context):
+        """Leases messages of a group to a consumer; waits for the first one.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SettlePopped(self, request, context):
+        """Says what becomes of leased messages. Returns when that is durable.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def DescribeStore(self, request, context):
         """The store as a whole: sizes, positions, health.
         """
@@ -294,6 +319,16 @@ def add_EnodeServiceServicer_to_server(servicer, server):
                     servicer.ListDelayed,
                     request_deserializer=ortoo_dot_v1_dot_enode__pb2.ListDelayedRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_enode__pb2.ListDelayedResponse.SerializeToString,
+            ),
+            'PopQueues': grpc.unary_unary_rpc_method_handler(
+                    servicer.PopQueues,
+                    request_deserializer=ortoo_dot_v1_dot_enode__pop__pb2.PopQueuesRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_enode__pop__pb2.PopQueuesResponse.SerializeToString,
+            ),
+            'SettlePopped': grpc.unary_unary_rpc_method_handler(
+                    servicer.SettlePopped,
+                    request_deserializer=ortoo_dot_v1_dot_enode__pop__pb2.SettlePoppedRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_enode__pop__pb2.SettlePoppedResponse.SerializeToString,
             ),
             'DescribeStore': grpc.unary_unary_rpc_method_handler(
                     servicer.DescribeStore,
@@ -680,6 +715,60 @@ class EnodeService:
             '/ortoo.v1.EnodeService/ListDelayed',
             ortoo_dot_v1_dot_enode__pb2.ListDelayedRequest.SerializeToString,
             ortoo_dot_v1_dot_enode__pb2.ListDelayedResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PopQueues(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.EnodeService/PopQueues',
+            ortoo_dot_v1_dot_enode__pop__pb2.PopQueuesRequest.SerializeToString,
+            ortoo_dot_v1_dot_enode__pop__pb2.PopQueuesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SettlePopped(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.EnodeService/SettlePopped',
+            ortoo_dot_v1_dot_enode__pop__pb2.SettlePoppedRequest.SerializeToString,
+            ortoo_dot_v1_dot_enode__pop__pb2.SettlePoppedResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -6,6 +6,7 @@ What an enode offers to snodes. Clients never call it."""
 from collections import abc as _abc
 from grpc import aio as _aio
 from ortoo.v1 import enode_pb2 as _enode_pb2
+from ortoo.v1 import enode_pop_pb2 as _enode_pop_pb2
 import abc as _abc_1
 
 
@@ -46,6 +47,10 @@ class EnodeServiceStub:
     """Forgets a delayed message. Returns when it is certain that it will never be delivered."""
     ListDelayed: _aio.UnaryUnaryMultiCallable[_enode_pb2.ListDelayedRequest, _enode_pb2.ListDelayedResponse]
     """The delayed messages of a topic, by the time they are due."""
+    PopQueues: _aio.UnaryUnaryMultiCallable[_enode_pop_pb2.PopQueuesRequest, _enode_pop_pb2.PopQueuesResponse]
+    """Leases messages of a group to a consumer; waits for the first one."""
+    SettlePopped: _aio.UnaryUnaryMultiCallable[_enode_pop_pb2.SettlePoppedRequest, _enode_pop_pb2.SettlePoppedResponse]
+    """Says what becomes of leased messages. Returns when that is durable."""
     DescribeStore: _aio.UnaryUnaryMultiCallable[_enode_pb2.DescribeStoreRequest, _enode_pb2.DescribeStoreResponse]
     """The store as a whole: sizes, positions, health."""
 
@@ -165,6 +170,22 @@ class EnodeServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_enode_pb2.ListDelayedRequest, _abc.Awaitable[_enode_pb2.ListDelayedResponse]],
     ) -> _abc.Awaitable[_enode_pb2.ListDelayedResponse]:
         """The delayed messages of a topic, by the time they are due."""
+
+    @_abc_1.abstractmethod
+    def PopQueues(
+        self,
+        request: _enode_pop_pb2.PopQueuesRequest,
+        context: _aio.ServicerContext[_enode_pop_pb2.PopQueuesRequest, _abc.Awaitable[_enode_pop_pb2.PopQueuesResponse]],
+    ) -> _abc.Awaitable[_enode_pop_pb2.PopQueuesResponse]:
+        """Leases messages of a group to a consumer; waits for the first one."""
+
+    @_abc_1.abstractmethod
+    def SettlePopped(
+        self,
+        request: _enode_pop_pb2.SettlePoppedRequest,
+        context: _aio.ServicerContext[_enode_pop_pb2.SettlePoppedRequest, _abc.Awaitable[_enode_pop_pb2.SettlePoppedResponse]],
+    ) -> _abc.Awaitable[_enode_pop_pb2.SettlePoppedResponse]:
+        """Says what becomes of leased messages. Returns when that is durable."""
 
     @_abc_1.abstractmethod
     def DescribeStore(

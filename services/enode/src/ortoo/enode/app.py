@@ -21,6 +21,7 @@ from ortoo.enode.deferred.delays import Delays
 from ortoo.enode.deferred.intake import Intake
 from ortoo.enode.deferred.moves import TimerMoves
 from ortoo.enode.disk import Disk, RealDisk
+from ortoo.enode.pops.desk import PopDesk
 from ortoo.enode.registration import registration
 from ortoo.enode.rpc import service
 from ortoo.enode.rpc.streams import Streams
@@ -32,6 +33,8 @@ from ortoo.v1 import topic_pb2
 from ortoo.v1.enode_pb2_grpc import add_EnodeServiceServicer_to_server
 
 SWITCH_INTERVAL_S = 0.0001
+IDLE_INTERVAL_S = 60.0
+"""How often groups that pop nothing are put out of memory."""
 LOCKS_INTERVAL_S = 0.2
 """How often locks are looked for that have ended by themselves while others want them."""
 _log = get_logger("enode")
@@ -44,6 +47,7 @@ class RunningEnode(Running):
     store: Store
     topics: TopicCopies
     intake: Intake
+    pops: PopDesk
 
 
 @contextlib.asynccontextmanager
@@ -76,7 +80,9 @@ async def open_enode(
         delays = Delays(store, background, clock=clock)
         store.before_retention(DELAYED_TOPIC_ID, TimerMoves(store, clock=clock).rescue)
         intake = Intake(store, delays)
-        handlers = service.EnodeService(store, topics, intake)
+        pops = PopDesk(store, clock, background)
+        parts.push_async_callback(pops.close)
+        handlers = service.EnodeService(store, topics, intake, pops)
         server = GrpcServer(
             settings.listen_address,
             [(service.NAME, lambda grpc_server: add_EnodeServiceServicer_to_server(handlers, grpc_server))],
@@ -108,6 +114,7 @@ async def open_enode(
         background.spawn("topics", following)
         delivering = background.spawn("delays", delays.run())
         parts.callback(delivering.cancel)
+        background.every("idle groups", IDLE_INTERVAL_S, pops.forget_idle, clock=clock)
         background.every("locks", LOCKS_INTERVAL_S, handlers.attached.look, clock=clock)
         health = Health(store, server)
         background.every("health", settings.health_interval_s, health.look, clock=clock)
@@ -117,6 +124,7 @@ async def open_enode(
             store,
             topics,
             intake,
+            pops,
             reload=lambda new: listed_again(name_servers, new.namesrv_address),
         )
 

@@ -292,11 +292,6 @@ class Store:
         """The name of a topic. Errors: NotFound."""
         return self._topic(topic_id).name
 
-    @property
-    def enode(self) -> str:
-        """The name of the enode whose store this is."""
-        return self._engine.identity.enode
-
     async def find_offset(self, topic_id: int, queue_id: int, stored_at_ms: int) -> int:
         """The first offset stored at or after a time; the queue's end if there is none. Errors: NotFound."""
         return await self._reader.find_time(self._queue_to_read(topic_id, queue_id), stored_at_ms)

@@ -25,6 +25,7 @@ from ortoo.snode.directory_watch import DirectoryWatch
 from ortoo.snode.enode_link import LinkFactory
 from ortoo.snode.enode_links import EnodeLinks
 from ortoo.snode.group_settings import GroupSettings
+from ortoo.snode.group_topics import GroupTopics
 from ortoo.snode.grpc_enode_link import GrpcLinks
 from ortoo.snode.lag import Lag
 from ortoo.snode.members import Member
@@ -33,6 +34,7 @@ from ortoo.snode.membership_store import MembershipStore
 from ortoo.snode.message_search import MessageSearch
 from ortoo.snode.name_server import NameServer
 from ortoo.snode.offsets import Offsets
+from ortoo.snode.popping import Popping
 from ortoo.snode.publish_lane import LaneLimits
 from ortoo.snode.publisher import Publisher
 from ortoo.snode.pulling import Pulling
@@ -140,6 +142,9 @@ async def open_snode(
         delayed = Delayed(watch, enodes)
         long_calls = LongCalls()
         producing = producer.ProducerService(directory, watch, enodes, publisher, delayed, background)
+        arrival = TopicArrival(watch, enodes, clock=clock)
+        group_topics = GroupTopics(directory, name_server, arrival)
+        popping = Popping(directory, watch, enodes, group_settings, group_topics, background, clock)
         consuming = consumer.ConsumerService(
             watch,
             sessions,
@@ -149,10 +154,10 @@ async def open_snode(
             ClientLocks(watch, enodes),
             background,
             long_calls,
+            popping,
             here=Member("", "", settings.name, incarnation),
         )
         connecting = session.SessionService(clients, background)
-        arrival = TopicArrival(watch, enodes, clock=clock)
         lag = Lag(watch, enodes, reading)
         search = MessageSearch(watch, enodes)
         operating = admin.AdminService(  # type: ignore[abstract]

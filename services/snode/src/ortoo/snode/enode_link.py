@@ -9,6 +9,7 @@ from typing import Protocol
 
 from ortoo.common.background import Background
 from ortoo.common.clock import Clock
+from ortoo.common.pop import LeasePart, Popped, PopWish, Stale, Verdict
 from ortoo.common.sealed_batch import SealedBatch
 
 
@@ -184,6 +185,12 @@ class EnodeLink(Protocol):
 
         Errors: NotFound, Invalid; Unavailable when the enode keeps no index.
         """
+
+    async def pop(self, wish: PopWish) -> Popped:
+        """Lease messages; wait for the first one as the wish says. Errors: NotFound, Overloaded."""
+
+    async def settle(self, topic_id: int, group: str, parts: Sequence[LeasePart], verdict: Verdict) -> list[Stale]:
+        """Say what becomes of leased messages; returns those that their lease has no more."""
 
 
 class Links(Protocol):

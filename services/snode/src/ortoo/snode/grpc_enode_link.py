@@ -9,6 +9,7 @@ from ortoo.common.background import Background
 from ortoo.common.clock import Clock
 from ortoo.common.errors import Unavailable
 from ortoo.common.grpc_channels import Channels
+from ortoo.common.pop import LeasePart, Popped, PopWish, Stale, Verdict
 from ortoo.common.sealed_batch import SealedBatch
 from ortoo.common.status import error_of, rpc_errors
 from ortoo.snode.enode_link import (
@@ -25,6 +26,7 @@ from ortoo.snode.enode_link import (
     QueueRange,
     StoredBatch,
 )
+from ortoo.snode.pop_wire import popped_of, settlement_to, wish_to
 from ortoo.snode.request_stream import RequestStream
 from ortoo.snode.wire import batch_of, batch_to
 from ortoo.v1 import enode_pb2
@@ -255,6 +257,19 @@ class GrpcEnodeLink:
         with rpc_errors(self._peer):
             answer = await self._stub.FindMessages(request, timeout=max(self._timeout_s, FIND_TIMEOUT_S))
         return [MessagePlace(one.queue_id, one.offset, one.stored_at_ms) for one in answer.places]
+
+    async def pop(self, wish: PopWish) -> Popped:
+        """Lease messages; wait for the first one as the wish says."""
+        with rpc_errors(self._peer):
+            answer = await self._stub.PopQueues(wish_to(wish), timeout=self._timeout_s + wish.wait_ms / 1000)
+        return popped_of(answer)
+
+    async def settle(self, topic_id: int, group: str, parts: Sequence[LeasePart], verdict: Verdict) -> list[Stale]:
+        """Say what becomes of leased messages."""
+        request = settlement_to(topic_id, group, parts, verdict)
+        with rpc_errors(self._peer):
+            answer = await self._stub.SettlePopped(request, timeout=self._timeout_s)
+        return [Stale(one.queue_id, one.offset) for one in answer.stale]
 
 
 def _wish(wish: LockWish) -> enode_pb2.LockWish:

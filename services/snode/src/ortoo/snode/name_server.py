@@ -49,6 +49,20 @@ class NameServer:
             answer = await self.stub.GetTopic(namesrv_pb2.GetTopicRequest(name=name), timeout=CALL_TIMEOUT_S)
         return topic_of(answer.topic)
 
+    async def create_topic(self, name: str, *, queue_count: int) -> Topic:
+        """Create a topic on all enodes. Errors: AlreadyExists, Invalid, Unavailable."""
+        request = namesrv_pb2.CreateTopicRequest(name=name, read_queue_count=queue_count)
+        with rpc_errors(self.peer):
+            answer = await self.stub.CreateTopic(request, timeout=CALL_TIMEOUT_S)
+        return topic_of(answer.topic)
+
+    async def place_topic(self, name: str, enode: str) -> Topic:
+        """Give a topic queues on one more enode. Errors: NotFound, Unavailable."""
+        request = namesrv_pb2.UpdateTopicRequest(name=name, add_enodes=[enode])
+        with rpc_errors(self.peer):
+            answer = await self.stub.UpdateTopic(request, timeout=CALL_TIMEOUT_S)
+        return topic_of(answer.topic)
+
     async def ensure_group(self, name: str) -> Group:
         """A group; created with the default settings unless it exists."""
         request = namesrv_pb2.PutGroupRequest(group=topic_pb2.Group(name=name, consume_enabled=True), create_only=True)

@@ -8,6 +8,7 @@ from typing import Self
 from ortoo.common.background import Background
 from ortoo.common.clock import Clock
 from ortoo.common.errors import Overloaded, Unavailable
+from ortoo.common.pop import LeasePart, Popped, PopWish, Stale, Verdict
 from ortoo.common.sealed_batch import SealedBatch
 from ortoo.enode.app import RunningEnode
 from ortoo.enode.state.lock_table import Granted, Wish
@@ -77,6 +78,7 @@ class StoreLink:
         self._store = enode.store
         self._topics = enode.topics
         self._intake = enode.intake
+        self._pops = enode.pops
         self._background = background
         self._clock = clock
         self._bytes_max = in_flight_bytes_max
@@ -239,3 +241,13 @@ class StoreLink:
             topic_id, key=key, message_id=message_id, begin_ms=begin_ms, end_ms=end_ms, limit=limit
         )
         return [MessagePlace(one.queue_id, one.offset, one.stored_at_ms) for one in found]
+
+    async def pop(self, wish: PopWish) -> Popped:
+        """Lease messages; wait for the first one as the wish says."""
+        await self._topics.arrival(wish.topic_id, max(wish.queue_ids, default=0))
+        return await self._pops.pop(wish)
+
+    async def settle(self, topic_id: int, group: str, parts: Sequence[LeasePart], verdict: Verdict) -> list[Stale]:
+        """Say what becomes of leased messages."""
+        await self._topics.arrival(topic_id)
+        return await self._pops.settle(topic_id, group, parts, verdict)

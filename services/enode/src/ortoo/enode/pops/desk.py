@@ -4,19 +4,14 @@ from collections.abc import Iterable, Sequence
 
 from ortoo.common.background import Background
 from ortoo.common.clock import Clock
-from ortoo.common.errors import OrtooError
-from ortoo.enode.pops.answers import GiveBack, LeasePart, Popped, PoppedBatch, PopRules, PopWish, Stale, merged
+from ortoo.common.pop import LeasePart, Popped, PoppedBatch, PopRules, PopWish, Stale, Verdict
 from ortoo.enode.pops.lines import GroupLines, Lines
-from ortoo.enode.pops.parking import REASON_ATTEMPTS, RETRY_DELAY_MS, Parking, Verdict
+from ortoo.enode.pops.parking import PARK_LEASE_MS, REASON_ATTEMPTS, RETRY_DELAY_MS, DeadLetter, Parking
 from ortoo.enode.pops.reading import PopReading
-from ortoo.enode.state.changes import Change
-from ortoo.enode.state.pop_changes import PopFinished, PopLeased, PopNote, PopReturned
+from ortoo.enode.pops.settling import Settling
+from ortoo.enode.state.pop_changes import PopLeased
 from ortoo.enode.state.pop_line import PopLine
-from ortoo.enode.state.pops import FinishReason
 from ortoo.enode.store import Store
-
-PARK_LEASE_MS = 30_000
-NOTE_LENGTH_MAX = 1_024
 
 Rows = Sequence[tuple[int, int, int]]
 
@@ -31,8 +26,13 @@ class PopDesk:
         self._background = background
         self._reading = PopReading(store)
         self._parking = Parking(store, self._reading, clock)
+        self._settling = Settling(store, self._parking, clock)
         self._lines = Lines(store, clock)
         self.popped_messages = 0
+
+    async def forget_idle(self) -> None:
+        """Put groups out of memory that have nothing there which the log does not say; to be called once a minute."""
+        await self._lines.forget_idle()
 
     async def close(self) -> None:
         """Let everybody who waits go."""
@@ -45,6 +45,8 @@ class PopDesk:
         for; a crash may take it. Errors: NotFound, Overloaded, Unavailable.
         """
         group = self._lines.of(wish.topic_id, wish.group)
+        if wish.attempt_id and (again := await self._again(group, wish)).batches:
+            return again
         deadline_s = self._clock.monotonic_s() + wish.wait_ms / 1000
         while True:
             popped = await self._pop_now(group, wish)
@@ -55,107 +57,13 @@ class PopDesk:
             if self._lines.is_closed:
                 return popped
 
-    async def acknowledge(
-        self,
-        topic_id: int,
-        group_name: str,
-        parts: Iterable[LeasePart],
-        reason: FinishReason = FinishReason.ACKNOWLEDGED,
-    ) -> list[Stale]:
-        """Messages are done. Returns, when that is durable, those that another consumer has now or that were returned.
+    async def settle(self, topic_id: int, group_name: str, parts: Iterable[LeasePart], verdict: Verdict) -> list[Stale]:
+        """Say what becomes of leased messages. Returns, when it is durable, those that their lease has no more.
 
-        Errors: NotFound, Overloaded, Unavailable.
+        A renewal is written down, but not waited for.
+        Errors: NotFound, Overloaded, Unavailable (also for a park while there is no dead-letter topic).
         """
-        group = self._lines.of(topic_id, group_name)
-        changes: list[Change] = []
-        stale: list[Stale] = []
-        for part in parts:
-            settled = group.line(part.queue_id).finish(part.ranges, part.number)
-            stale += _stale(part, settled.stale)
-            if settled.rows:
-                ranges = tuple(merged(row[:2] for row in settled.rows))
-                changes.append(PopFinished(topic_id, group_name, part.queue_id, int(reason), ranges))
-        await self._write(group, changes)
-        if group.in_order or group.was_blocked:
-            group.room.wake()
-        return stale
-
-    async def give_back(
-        self, topic_id: int, group_name: str, parts: Iterable[LeasePart], how: GiveBack, rules: PopRules
-    ) -> list[Stale]:
-        """Messages shall be delivered again; those that had all their attempts are parked. Returns when durable.
-
-        Errors: NotFound, Overloaded, Unavailable.
-        """
-        group = self._lines.of(topic_id, group_name)
-        changes: list[Change] = []
-        stale: list[Stale] = []
-        parking = []
-        for part in parts:
-            line = group.line(part.queue_id)
-            owned = line.attempts(part.ranges, part.number)
-            stale += _stale(part, owned.stale)
-            exhausted = [row for row in owned.rows if how.counts and 0 < rules.attempts_max <= row[2]]
-            if exhausted:
-                line.renew([row[:2] for row in exhausted], part.number, group.now_ms(), PARK_LEASE_MS)
-                parking.append((part, line, exhausted))
-            for row in owned.rows:
-                if row not in exhausted:
-                    delay_ms = how.delays_ms[min(row[2], len(how.delays_ms)) - 1]
-                    changes += self._returned(group, part, line, [row], delay_ms, how)
-        await self._write(group, changes)
-        for part, line, rows in parking:
-            verdicts = [
-                Verdict(offset, attempt, REASON_ATTEMPTS, how.consumer, how.error)
-                for first, count, attempt in rows
-                for offset in range(first, first + count)
-            ]
-            await self._parking.park_or_return(group, part.queue_id, line, part.number, verdicts, rules)
-        group.room.wake()
-        group.plan()
-        return stale
-
-    async def park(
-        self, topic_id: int, group_name: str, parts: Iterable[LeasePart], how: GiveBack, rules: PopRules, reason: str
-    ) -> list[Stale]:
-        """Messages go to the dead-letter topic now. Errors: as `give_back`, and Unavailable without that topic."""
-        group = self._lines.of(topic_id, group_name)
-        stale: list[Stale] = []
-        for part in parts:
-            line = group.line(part.queue_id)
-            owned = line.renew(part.ranges, part.number, group.now_ms(), PARK_LEASE_MS)
-            stale += _stale(part, owned.stale)
-            verdicts = [
-                Verdict(offset, attempt, reason, how.consumer, how.error)
-                for first, count, attempt in owned.rows
-                for offset in range(first, first + count)
-            ]
-            await self._parking.park(group, part.queue_id, line, verdicts, rules)
-        return stale
-
-    async def renew(self, topic_id: int, group_name: str, parts: Iterable[LeasePart], invisible_ms: int) -> list[Stale]:
-        """Messages stay with their consumer for `invisible_ms` from now on. Errors: as `acknowledge`."""
-        group = self._lines.of(topic_id, group_name)
-        changes: list[Change] = []
-        stale: list[Stale] = []
-        for part in parts:
-            settled = group.line(part.queue_id).renew(part.ranges, part.number, group.now_ms(), invisible_ms)
-            stale += _stale(part, settled.stale)
-            if settled.rows:
-                changes.append(
-                    PopLeased(
-                        topic_id,
-                        group_name,
-                        part.queue_id,
-                        part.number,
-                        self._clock.now_ms() + invisible_ms,
-                        invisible_ms,
-                        tuple(settled.rows),
-                    )
-                )
-        await self._store.engine.note(changes)
-        group.plan()
-        return stale
+        return await self._settling.settle(self._lines.of(topic_id, group_name), parts, verdict)
 
     # popping
 
@@ -182,7 +90,18 @@ class PopDesk:
         group.was_blocked = bool(popped.blocked)
         if popped.batches:
             popped.blocked = ""
+            if wish.attempt_id:
+                group.remember(wish.attempt_id, popped)
             self.popped_messages += sum(len(batch.offsets) for batch in popped.batches)
+        return popped
+
+    async def _again(self, group: GroupLines, wish: PopWish) -> Popped:
+        """What an earlier pop with this id got and still has; its answer was lost."""
+        popped = Popped()
+        for queue_id, number, offsets in group.remembered(wish.attempt_id):
+            line = group.line(queue_id)
+            rows = line.held(offsets, number)
+            popped.batches += await self._reading.read(group, queue_id, line, number, rows, wish.bytes_max)
         return popped
 
     async def _pop_queue(
@@ -239,47 +158,13 @@ class PopDesk:
             line.give_back([row[:2] for row in rows], number, group.now_ms(), RETRY_DELAY_MS)
             return True
         line.renew([row[:2] for row in rows], number, group.now_ms(), PARK_LEASE_MS)
-        verdicts = []
+        letters = []
         for first, count, attempt in rows:
             for offset in range(first, first + count):
                 consumer, error = line.notes.get(offset, ("", "no answer within the invisible duration"))
-                verdicts.append(Verdict(offset, attempt, REASON_ATTEMPTS, consumer, error))
-        self._background.spawn("park", self._parking.park_or_return(group, queue_id, line, number, verdicts, rules))
+                letters.append(DeadLetter(offset, attempt, REASON_ATTEMPTS, consumer, error))
+        self._background.spawn("park", self._parking.park_or_return(group, queue_id, line, number, letters, rules))
         return False
-
-    # writing
-
-    def _returned(
-        self, group: GroupLines, part: LeasePart, line: PopLine, rows: Rows, delay_ms: int, how: GiveBack
-    ) -> list[Change]:
-        settled = line.give_back(
-            [row[:2] for row in rows], part.number, group.now_ms(), delay_ms, counts=how.counts
-        )  # fmt: skip
-        until_ms = self._clock.now_ms() + delay_ms
-        changes: list[Change] = [
-            PopReturned(group.topic_id, group.name, part.queue_id, part.number, until_ms, delay_ms, tuple(settled.rows))
-        ]
-        if how.error or (how.consumer and how.counts):
-            consumer, error = how.consumer[:NOTE_LENGTH_MAX], how.error[:NOTE_LENGTH_MAX]
-            for first, count, _ in settled.rows:
-                for offset in range(first, first + count):
-                    line.notes[offset] = (consumer, error)
-                    changes.append(PopNote(group.topic_id, group.name, part.queue_id, offset, consumer, error))
-        return changes
-
-    async def _write(self, group: GroupLines, changes: list[Change]) -> None:
-        """Return when `changes` are durable. When they are refused, the lines forget that they ever were."""
-        if not changes:
-            return
-        try:
-            await self._store.engine.store(changes)
-        except OrtooError:
-            group.forget()
-            raise
-
-
-def _stale(part: LeasePart, offsets: Iterable[int]) -> list[Stale]:
-    return [Stale(part.queue_id, offset) for offset in offsets] if part.is_exact else []
 
 
 def _rows_of(batches: Iterable[PoppedBatch]) -> list[tuple[int, int, int]]:

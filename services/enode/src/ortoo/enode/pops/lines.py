@@ -1,11 +1,12 @@
 """The pop lines of all groups: made from the folded state when they are first asked for."""
 
+from collections import OrderedDict
 from collections.abc import Collection, Sequence
 
 from ortoo.common.clock import Clock
 from ortoo.common.logs import get_logger
+from ortoo.common.pop import Popped, PopRules
 from ortoo.enode.pops.alarms import Alarms
-from ortoo.enode.pops.answers import PopRules
 from ortoo.enode.pops.waiting import Hall, WaitingRoom
 from ortoo.enode.state.changes import Change, OffsetsCommitted, TopicGone
 from ortoo.enode.state.pop_changes import PopFinished, PopSpans
@@ -13,6 +14,8 @@ from ortoo.enode.state.pop_line import OPENING_SHIFT, PopLine
 from ortoo.enode.state.pops import FinishReason, PopQueue
 from ortoo.enode.store import Store
 
+ATTEMPTS_REMEMBERED = 1_000
+"""Of so many pops with an attempt id a group remembers what they got."""
 _log = get_logger("pops")
 
 
@@ -32,6 +35,7 @@ class GroupLines:
         self._clock = clock
         self._lines: dict[int, PopLine] = {}
         self._turn = 0
+        self._attempts: OrderedDict[str, list[tuple[int, int, tuple[int, ...]]]] = OrderedDict()
 
     def now_ms(self) -> int:
         """Monotonic milliseconds, as lines reckon."""
@@ -94,6 +98,17 @@ class GroupLines:
             due = [at for line in self._lines.values() if (at := line.due_ms()) is not None]
             if due:
                 self.room.wake_at(min(due) / 1000 + 0.001)
+
+    def remember(self, attempt_id: str, popped: Popped) -> None:
+        """A pop with this id got these messages; it may ask again."""
+        self._attempts[attempt_id] = [(one.queue_id, one.number, one.offsets) for one in popped.batches]
+        self._attempts.move_to_end(attempt_id)
+        while len(self._attempts) > ATTEMPTS_REMEMBERED:
+            self._attempts.popitem(last=False)
+
+    def remembered(self, attempt_id: str) -> list[tuple[int, int, tuple[int, ...]]]:
+        """(queue id, lease number, offsets) of an earlier pop."""
+        return self._attempts.get(attempt_id, [])
 
     def forget(self, queue_ids: Collection[int] | None = None) -> None:
         """Make lines anew when they are next asked for, all or some."""

@@ -8,9 +8,9 @@ from ortoo.common.errors import OrtooError, Unavailable
 from ortoo.common.logs import get_logger
 from ortoo.common.message import Message
 from ortoo.common.message_id import message_id_text
+from ortoo.common.pop import PopRules, merged
 from ortoo.common.record_batch import cut, encode
 from ortoo.common.sealed_batch import SealedBatch
-from ortoo.enode.pops.answers import PopRules, merged
 from ortoo.enode.pops.lines import GroupLines
 from ortoo.enode.pops.opened import OpenedBatch
 from ortoo.enode.pops.reading import PopReading
@@ -24,6 +24,8 @@ REASON_ATTEMPTS = "attempts"
 REASON_ASKED = "asked"
 """The consumer asked for it."""
 ERROR_LENGTH_MAX = 1024
+PARK_LEASE_MS = 30_000
+"""How long parking may take."""
 RETRY_DELAY_MS = 1_000
 """When to try again to park a message that could not be."""
 _log = get_logger("pops")
@@ -41,7 +43,7 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class DeadLetter:
     """Why one message is parked."""
 
     offset: int
@@ -52,33 +54,33 @@ class Verdict:
 
 
 def parked_copies(
-    opened: OpenedBatch, origin: Origin, verdicts: Sequence[Verdict], now_ms: int
+    opened: OpenedBatch, origin: Origin, letters: Sequence[DeadLetter], now_ms: int
 ) -> list[tuple[SealedBatch, list[int]]]:
     """Batches of copies for the dead-letter topic, each with the offsets of the messages it stands for."""
-    copies = [_copy(opened, origin, verdict, now_ms) for verdict in verdicts]
+    copies = [_copy(opened, origin, letter, now_ms) for letter in letters]
     batches, at = [], 0
     for part in cut(copies):
-        batches.append((encode(part, now_ms=now_ms), [one.offset for one in verdicts[at : at + len(part)]]))
+        batches.append((encode(part, now_ms=now_ms), [one.offset for one in letters[at : at + len(part)]]))
         at += len(part)
     return batches
 
 
-def _copy(opened: OpenedBatch, origin: Origin, verdict: Verdict, now_ms: int) -> Message:
-    message = opened.view.message(verdict.offset - opened.first_offset)
-    made_id = message_id_text(origin.topic_id, origin.enode, origin.queue_id, verdict.offset)
+def _copy(opened: OpenedBatch, origin: Origin, letter: DeadLetter, now_ms: int) -> Message:
+    message = opened.view.message(letter.offset - opened.first_offset)
+    made_id = message_id_text(origin.topic_id, origin.enode, origin.queue_id, letter.offset)
     message_id = message.message_id or made_id
     told = {
-        "DLQ_ATTEMPTS": str(verdict.attempts),
-        "DLQ_CONSUMER": verdict.consumer,
-        "DLQ_ERROR": verdict.error[:ERROR_LENGTH_MAX],
+        "DLQ_ATTEMPTS": str(letter.attempts),
+        "DLQ_CONSUMER": letter.consumer,
+        "DLQ_ERROR": letter.error[:ERROR_LENGTH_MAX],
         "DLQ_GROUP": origin.group,
         "DLQ_ORIGIN_ENODE": origin.enode,
-        "DLQ_ORIGIN_OFFSET": str(verdict.offset),
+        "DLQ_ORIGIN_OFFSET": str(letter.offset),
         "DLQ_ORIGIN_QUEUE_ID": str(origin.queue_id),
         "DLQ_ORIGIN_STORED_AT_MS": str(opened.stored.stored_at_ms),
         "DLQ_ORIGIN_TOPIC": message.properties.get("DLQ_ORIGIN_TOPIC", origin.topic),
         "DLQ_PARKED_AT_MS": str(now_ms),
-        "DLQ_REASON": verdict.reason,
+        "DLQ_REASON": letter.reason,
     }
     properties = {**message.properties, **{name: value for name, value in told.items() if value}}
     return message.replace(message_id=message_id, properties=properties, deliver_at_ms=None, priority=None)
@@ -95,31 +97,31 @@ class Parking:
         self._clock = clock
 
     async def park_or_return(
-        self, group: GroupLines, queue_id: int, line: PopLine, number: int, verdicts: list[Verdict], rules: PopRules
+        self, group: GroupLines, queue_id: int, line: PopLine, number: int, letters: list[DeadLetter], rules: PopRules
     ) -> None:
         """A dead-letter topic that is away never stops the others: the message stays and is tried again."""
         try:
-            await self.park(group, queue_id, line, verdicts, rules)
+            await self.park(group, queue_id, line, letters, rules)
         except OrtooError as error:
             _log.warning("messages could not be parked; they are tried again", group=group.name, reason=str(error))
-            ranges = merged((one.offset, 1) for one in verdicts)
+            ranges = merged((one.offset, 1) for one in letters)
             line.give_back(ranges, number, group.now_ms(), RETRY_DELAY_MS)
             group.plan()
 
     async def park(
-        self, group: GroupLines, queue_id: int, line: PopLine, verdicts: list[Verdict], rules: PopRules
+        self, group: GroupLines, queue_id: int, line: PopLine, letters: list[DeadLetter], rules: PopRules
     ) -> None:
         """Copy messages to the dead-letter topic; in the same frame the group is done with them."""
         if not rules.dead_letter_topic_id:
             raise Unavailable("the dead-letter topic is being created", retry_after_ms=RETRY_DELAY_MS)
         origin = Origin(self._store.enode, group.topic_id, self._store.topic_name(group.topic_id), group.name, queue_id)
         at = 0
-        while at < len(verdicts):
-            opened = await self._reading.holding(group, queue_id, line, verdicts[at].offset)
+        while at < len(letters):
+            opened = await self._reading.holding(group, queue_id, line, letters[at].offset)
             if opened is None:
                 at += 1
                 continue
-            here = [one for one in verdicts[at:] if opened.first_offset <= one.offset < opened.end_offset]
+            here = [one for one in letters[at:] if opened.first_offset <= one.offset < opened.end_offset]
             at += len(here)
             for batch, offsets in parked_copies(opened, origin, here, self._clock.now_ms()):
                 ranges = tuple(merged((offset, 1) for offset in offsets))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from ortoo.common.errors import DataLoss, OutOfRange
 from ortoo.common.logs import get_logger
-from ortoo.enode.pops.answers import PoppedBatch
+from ortoo.common.pop import PoppedBatch
 from ortoo.enode.pops.lines import GroupLines
 from ortoo.enode.pops.opened import OpenedBatch, OpenedBatches
 from ortoo.enode.state.pop_changes import PopFinished

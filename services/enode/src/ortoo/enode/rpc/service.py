@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 
 from ortoo.common.grpc_errors import Context
 from ortoo.enode.deferred.intake import Intake
+from ortoo.enode.pops.desk import PopDesk
 from ortoo.enode.rpc.append import AppendStream
 from ortoo.enode.rpc.attach import AttachedSnodes, AttachStream
 from ortoo.enode.rpc.delayed import list_delayed, recall_delayed
@@ -12,10 +13,12 @@ from ortoo.enode.rpc.fetch import FetchStream
 from ortoo.enode.rpc.find import find_messages
 from ortoo.enode.rpc.locks import query_locks, release_locks, take_locks
 from ortoo.enode.rpc.offsets import commit_offsets, find_offset, query_offset_groups, query_offsets
+from ortoo.enode.rpc.pop import pop_queues, settle_popped
 from ortoo.enode.rpc.streams import Streams
 from ortoo.enode.store import Store
 from ortoo.enode.topic_copies import TopicCopies
 from ortoo.v1 import enode_pb2 as pb
+from ortoo.v1 import enode_pop_pb2
 from ortoo.v1.enode_pb2_grpc import EnodeServiceServicer
 
 NAME = "ortoo.v1.EnodeService"
@@ -24,10 +27,11 @@ NAME = "ortoo.v1.EnodeService"
 class EnodeService(EnodeServiceServicer):
     """The storage of one enode, for snodes."""
 
-    def __init__(self, store: Store, topics: TopicCopies, intake: Intake) -> None:
+    def __init__(self, store: Store, topics: TopicCopies, intake: Intake, pops: PopDesk) -> None:
         self._store = store
         self._topics = topics
         self._intake = intake
+        self._pops = pops
         self.attached = AttachedSnodes(store)
         self.streams: Streams
 
@@ -80,6 +84,20 @@ class EnodeService(EnodeServiceServicer):
         """The delayed messages of a topic."""
         await self._topics.arrival(request.topic_id)
         return list_delayed(self._intake.delays, request)
+
+    async def PopQueues(
+        self, request: enode_pop_pb2.PopQueuesRequest, context: Context
+    ) -> enode_pop_pb2.PopQueuesResponse:
+        """Lease messages of a group to a consumer."""
+        await self._topics.arrival(request.topic_id, max(request.queue_ids, default=0))
+        return await pop_queues(self._pops, request)
+
+    async def SettlePopped(
+        self, request: enode_pop_pb2.SettlePoppedRequest, context: Context
+    ) -> enode_pop_pb2.SettlePoppedResponse:
+        """Say what becomes of leased messages."""
+        await self._topics.arrival(request.topic_id, max((part.queue_id for part in request.parts), default=0))
+        return await settle_popped(self._pops, request)
 
     async def DescribeStore(self, request: pb.DescribeStoreRequest, context: Context) -> pb.DescribeStoreResponse:
         """The store as a whole."""

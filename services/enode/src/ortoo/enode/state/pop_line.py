@@ -148,6 +148,15 @@ class PopLine:
             settled.rows.append(_row(piece, number))
         return settled
 
+    def held(self, offsets: Iterable[int], number: int) -> list[tuple[int, int, int]]:
+        """(offset, 1, attempt) of those messages that lease `number` has now."""
+        return [
+            (offset, 1, piece.hold.attempt)
+            for offset in offsets
+            for piece in self.spans.unfinished(offset, offset + 1)
+            if piece.hold is not None and piece.hold.phase is Phase.LEASED and piece.hold.number == number
+        ]
+
     def finish(self, ranges: Iterable[tuple[int, int]], number: int) -> Settled:
         """Messages of lease `number` are done; those that are done already are passed over."""
         settled = self.attempts(ranges, number)

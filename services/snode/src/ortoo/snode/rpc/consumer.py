@@ -16,8 +16,10 @@ from ortoo.snode.close_reason import CloseReason
 from ortoo.snode.directory_watch import DirectoryWatch
 from ortoo.snode.members import Member, sharing, strategy_of
 from ortoo.snode.message_filter import compile_filter
+from ortoo.snode.popping import Popping
 from ortoo.snode.pulling import Pulling
 from ortoo.snode.reading import Reading
+from ortoo.snode.rpc import pop
 from ortoo.snode.rpc.long_calls import LongCalls
 from ortoo.snode.rpc.members import member_to
 from ortoo.snode.rpc.pulls import locks_to, offset_to, offsets_of, pull_of, pulled_to, refused_to
@@ -25,7 +27,7 @@ from ortoo.snode.rpc.push import PushCall
 from ortoo.snode.selection import Selected
 from ortoo.snode.sessions import Sessions
 from ortoo.snode.wire import batch_to, queue_of, queue_to
-from ortoo.v1 import consumer_pb2, consumer_pb2_grpc, pull_pb2
+from ortoo.v1 import consumer_pb2, consumer_pb2_grpc, pop_pb2, pull_pb2
 
 NAME = consumer_pb2.DESCRIPTOR.services_by_name["ConsumerService"].full_name
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -44,6 +46,7 @@ class ConsumerService(consumer_pb2_grpc.ConsumerServiceServicer):
         locks: ClientLocks,
         background: Background,
         long_calls: LongCalls,
+        popping: Popping,
         *,
         here: Member,
     ) -> None:
@@ -57,6 +60,7 @@ class ConsumerService(consumer_pb2_grpc.ConsumerServiceServicer):
         self._reading = reading
         self._background = background
         self._long_calls = long_calls
+        self._popping = popping
 
     async def Push(
         self, request_iterator: AsyncIterator[consumer_pb2.PushRequest], context: Context
@@ -75,6 +79,25 @@ class ConsumerService(consumer_pb2_grpc.ConsumerServiceServicer):
             self._sessions.ended(session)
             leaving = self._sessions.close(session, CloseReason.CLIENT_LEFT, "the connection is gone")
             self._background.spawn("leave", leaving)
+
+    async def Pop(self, request: pop_pb2.PopRequest, context: Context) -> pop_pb2.PopResponse:
+        """Lease messages to a consumer."""
+        with self._long_calls.running():
+            return await pop.pop(self._popping, request)
+
+    async def Ack(self, request: pop_pb2.AckRequest, context: Context) -> pop_pb2.AckResponse:
+        """Popped messages are processed."""
+        return await pop.ack(self._popping, request)
+
+    async def Nack(self, request: pop_pb2.NackRequest, context: Context) -> pop_pb2.NackResponse:
+        """Popped messages shall come again."""
+        return await pop.nack(self._popping, request)
+
+    async def ChangeInvisible(
+        self, request: pop_pb2.ChangeInvisibleRequest, context: Context
+    ) -> pop_pb2.ChangeInvisibleResponse:
+        """Popped messages stay for longer."""
+        return await pop.change_invisible(self._popping, request)
 
     async def Fetch(
         self, request: consumer_pb2.FetchRequest, context: Context

@@ -1,4 +1,4 @@
-"""What pops ask and answer: plain values."""
+"""What those who pop and those who store say to one another: plain values."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -89,8 +89,24 @@ class Stale:
 
 
 @dataclass(frozen=True, slots=True)
+class Finish:
+    """The group is done with messages."""
+
+    filtered: bool = False
+    """Because it never wanted them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Renew:
+    """Messages stay with their consumer."""
+
+    invisible_ms: int
+    """From now on."""
+
+
+@dataclass(frozen=True, slots=True)
 class GiveBack:
-    """How messages are given back."""
+    """Messages shall be delivered again."""
 
     delays_ms: tuple[int, ...] = (0,)
     """After the first, second, … delivery; the last one also for all later ones."""
@@ -98,6 +114,13 @@ class GiveBack:
     """Whether the delivery counts as an attempt."""
     consumer: str = ""
     error: str = ""
+    park: bool = False
+    """Put them into the dead-letter topic now."""
+    rules: PopRules = PopRules()
+
+
+Verdict = Finish | GiveBack | Renew
+"""What becomes of messages that were popped."""
 
 
 def merged(ranges: Iterable[tuple[int, ...]]) -> list[tuple[int, int]]:

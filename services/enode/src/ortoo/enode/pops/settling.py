@@ -1,0 +1,134 @@
+"""What becomes of leased messages: done, given back, kept for longer, parked."""
+
+from collections.abc import Iterable
+
+from ortoo.common.clock import Clock
+from ortoo.common.errors import OrtooError
+from ortoo.common.pop import Finish, GiveBack, LeasePart, Renew, Stale, Verdict, merged
+from ortoo.enode.pops.lines import GroupLines
+from ortoo.enode.pops.parking import PARK_LEASE_MS, REASON_ASKED, REASON_ATTEMPTS, DeadLetter, Parking
+from ortoo.enode.state.changes import Change
+from ortoo.enode.state.pop_changes import PopFinished, PopLeased, PopNote, PopReturned
+from ortoo.enode.state.pop_line import PopLine
+from ortoo.enode.state.pops import FinishReason
+from ortoo.enode.store import Store
+
+NOTE_LENGTH_MAX = 1_024
+Rows = list[tuple[int, int, int]]
+
+
+class Settling:
+    """Carries verdicts out: first in the lines, then in the log."""
+
+    def __init__(self, store: Store, parking: Parking, clock: Clock) -> None:
+        """Write into `store`."""
+        self._store = store
+        self._parking = parking
+        self._clock = clock
+
+    async def settle(self, group: GroupLines, parts: Iterable[LeasePart], verdict: Verdict) -> list[Stale]:
+        """Carry out one verdict; returns messages that their lease has no more. Errors: as `PopDesk.settle`."""
+        if isinstance(verdict, Finish):
+            return await self._finish(group, parts, verdict)
+        if isinstance(verdict, Renew):
+            return await self._renew(group, parts, verdict)
+        return await self._give_back(group, parts, verdict)
+
+    async def _finish(self, group: GroupLines, parts: Iterable[LeasePart], verdict: Finish) -> list[Stale]:
+        reason = int(FinishReason.FILTERED if verdict.filtered else FinishReason.ACKNOWLEDGED)
+        changes: list[Change] = []
+        stale: list[Stale] = []
+        for part in parts:
+            settled = group.line(part.queue_id).finish(part.ranges, part.number)
+            stale += _stale(part, settled.stale)
+            if settled.rows:
+                ranges = tuple(merged(row[:2] for row in settled.rows))
+                changes.append(PopFinished(group.topic_id, group.name, part.queue_id, reason, ranges))
+        await self._write(group, changes)
+        if group.in_order or group.was_blocked:
+            group.room.wake()
+        return stale
+
+    async def _renew(self, group: GroupLines, parts: Iterable[LeasePart], verdict: Renew) -> list[Stale]:
+        changes: list[Change] = []
+        stale: list[Stale] = []
+        for part in parts:
+            line = group.line(part.queue_id)
+            settled = line.renew(part.ranges, part.number, group.now_ms(), verdict.invisible_ms)
+            stale += _stale(part, settled.stale)
+            if settled.rows:
+                until_ms = self._clock.now_ms() + verdict.invisible_ms
+                changes.append(
+                    PopLeased(
+                        group.topic_id, group.name, part.queue_id, part.number, until_ms, verdict.invisible_ms,
+                        tuple(settled.rows),
+                    )
+                )  # fmt: skip
+        await self._store.engine.note(changes)
+        group.plan()
+        return stale
+
+    async def _give_back(self, group: GroupLines, parts: Iterable[LeasePart], how: GiveBack) -> list[Stale]:
+        changes: list[Change] = []
+        stale: list[Stale] = []
+        parking: list[tuple[LeasePart, PopLine, Rows]] = []
+        for part in parts:
+            line = group.line(part.queue_id)
+            owned = line.attempts(part.ranges, part.number)
+            stale += _stale(part, owned.stale)
+            exhausted = [row for row in owned.rows if _is_exhausted(row[2], how)]
+            if exhausted:
+                line.renew([row[:2] for row in exhausted], part.number, group.now_ms(), PARK_LEASE_MS)
+                parking.append((part, line, exhausted))
+            for row in owned.rows:
+                if row not in exhausted:
+                    changes += self._returned(group, part, line, row, how)
+        await self._write(group, changes)
+        for part, line, rows in parking:
+            reason = REASON_ASKED if how.park else REASON_ATTEMPTS
+            letters = [
+                DeadLetter(offset, attempt, reason, how.consumer, how.error)
+                for first, count, attempt in rows
+                for offset in range(first, first + count)
+            ]
+            if how.park:
+                await self._parking.park(group, part.queue_id, line, letters, how.rules)
+            else:
+                await self._parking.park_or_return(group, part.queue_id, line, part.number, letters, how.rules)
+        group.room.wake()
+        group.plan()
+        return stale
+
+    def _returned(
+        self, group: GroupLines, part: LeasePart, line: PopLine, row: tuple[int, int, int], how: GiveBack
+    ) -> list[Change]:
+        delay_ms = how.delays_ms[min(row[2], len(how.delays_ms)) - 1]
+        settled = line.give_back([row[:2]], part.number, group.now_ms(), delay_ms, counts=how.counts)
+        until_ms, rows = self._clock.now_ms() + delay_ms, tuple(settled.rows)
+        place = (group.topic_id, group.name, part.queue_id)
+        changes: list[Change] = [PopReturned(*place, part.number, until_ms, delay_ms, rows)]
+        if how.counts and (how.error or how.consumer):
+            consumer, error = how.consumer[:NOTE_LENGTH_MAX], how.error[:NOTE_LENGTH_MAX]
+            for first, count, _ in settled.rows:
+                for offset in range(first, first + count):
+                    line.notes[offset] = (consumer, error)
+                    changes.append(PopNote(*place, offset, consumer, error))
+        return changes
+
+    async def _write(self, group: GroupLines, changes: list[Change]) -> None:
+        """Return when `changes` are durable. When they are refused, the lines forget that they ever were."""
+        if not changes:
+            return
+        try:
+            await self._store.engine.store(changes)
+        except OrtooError:
+            group.forget()
+            raise
+
+
+def _is_exhausted(attempt: int, how: GiveBack) -> bool:
+    return how.park or (how.counts and 0 < how.rules.attempts_max <= attempt)
+
+
+def _stale(part: LeasePart, offsets: Iterable[int]) -> list[Stale]:
+    return [Stale(part.queue_id, offset) for offset in offsets] if part.is_exact else []

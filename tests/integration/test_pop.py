@@ -1,0 +1,189 @@
+"""Popping through the wire: snode and enodes, handles, dead letters, filters, restarts."""
+
+import contextlib
+from pathlib import Path
+
+import grpc
+import pytest
+
+from ortoo.client import Message, connect
+from ortoo.common.clock import SystemClock
+from ortoo.common.record_view import open_batch
+from ortoo.snode.wire import batch_of
+from ortoo.testing.cluster import Cluster, open_cluster
+from ortoo.v1 import consumer_pb2_grpc, pop_pb2
+
+CLOCK = SystemClock()
+
+
+async def send(cluster: Cluster, *bodies: str, topic: str = "jobs", tags: tuple[str, ...] = ()) -> None:
+    """Send messages."""
+    async with connect(cluster.address) as mq, mq.producer(topic) as producer:
+        await (
+            await producer.send_many(
+                [Message(body.encode(), tags[at % len(tags)] if tags else None) for at, body in enumerate(bodies)]
+            )
+        )
+
+
+def service(cluster: Cluster, snode: str = "snode-0") -> consumer_pb2_grpc.ConsumerServiceStub:
+    """The consumers' methods of a snode."""
+    return consumer_pb2_grpc.ConsumerServiceStub(cluster.channels.to(cluster.address_of(snode)))
+
+
+def bodies(answer: pop_pb2.PopResponse) -> list[str]:
+    """Of all messages."""
+    return [body.decode() for one in answer.batches for body in open_batch(batch_of(one.batch)).bodies()]
+
+
+def receipts(answer: pop_pb2.PopResponse) -> list[pop_pb2.LeaseReceipt]:
+    """Of everything."""
+    return [pop_pb2.LeaseReceipt(receipt_handle=one.receipt_handle, offsets=one.offsets) for one in answer.batches]
+
+
+async def test_messages_are_popped_from_all_queues_of_all_enodes_and_acknowledged(tmp_path: Path) -> None:
+    """Each message once; any snode takes the acknowledgement."""
+    async with open_cluster(tmp_path, enodes=2) as cluster:
+        await cluster.create_topic("jobs", queues=2)
+        wanted = {f"job {number}" for number in range(100)}
+        for number in range(100):
+            await send(cluster, f"job {number}")
+        stub = service(cluster)
+        got: list[str] = []
+        while len(got) < 100:
+            answer = await stub.Pop(pop_pb2.PopRequest(group="g", topic="jobs", messages_max=7, wait_ms=1000))
+            assert answer.batches
+            got += bodies(answer)
+            assert not (await stub.Ack(pop_pb2.AckRequest(receipts=receipts(answer)))).stale
+        assert sorted(got) == sorted(wanted)
+        assert not (await stub.Pop(pop_pb2.PopRequest(group="g", topic="jobs"))).batches
+
+
+async def test_a_long_poll_over_several_enodes_is_answered_when_a_message_comes(tmp_path: Path) -> None:
+    """Within a fraction of the wait."""
+    async with open_cluster(tmp_path, enodes=2) as cluster:
+        await cluster.create_topic("jobs", queues=2)
+        stub = service(cluster)
+        call = stub.Pop(pop_pb2.PopRequest(group="g", topic="jobs", wait_ms=20_000))
+        began = CLOCK.monotonic_s()
+        await send(cluster, "late")
+        assert bodies(await call) == ["late"]
+        assert CLOCK.monotonic_s() - began < 5
+
+
+async def test_nack_without_delay_is_back_within_100_ms(tmp_path: Path) -> None:
+    """To one who waits already."""
+    async with open_cluster(tmp_path) as cluster:
+        await cluster.create_topic("jobs")
+        await send(cluster, "a")
+        stub = service(cluster)
+        answer = await stub.Pop(pop_pb2.PopRequest(group="g", topic="jobs"))
+        waiting = stub.Pop(pop_pb2.PopRequest(group="g", topic="jobs", wait_ms=20_000))
+        began = CLOCK.monotonic_s()
+        await stub.Nack(pop_pb2.NackRequest(receipts=receipts(answer), delay_ms=0))
+        again = await waiting
+        assert CLOCK.monotonic_s() - began < 0.1
+        assert list(again.batches[0].attempts) == [2]
+
+
+async def test_a_message_that_fails_for_good_is_found_in_the_dead_letter_topic(tmp_path: Path) -> None:
+    """E-172, E-173: after the last attempt, or at once when asked; the topic is made when it is needed."""
+    async with open_cluster(tmp_path) as cluster:
+        await cluster.create_topic("jobs")
+        await send(cluster, "a", "b")
+        stub = service(cluster)
+        options = pop_pb2.PopOptions(attempts_max=2)
+        parked = False
+        for _ in range(6):
+            request = pop_pb2.PopRequest(group="g", topic="jobs", wait_ms=2500, options=options, messages_max=1)
+            answer = await stub.Pop(request)
+            if not answer.batches:
+                break
+            nack = pop_pb2.NackRequest(
+                receipts=receipts(answer), delay_ms=0, error="boom", client_id="w", options=options
+            )
+            if bodies(answer) == ["b"] and not parked:
+                parked = nack.park = True
+            await stub.Nack(nack)
+        async with connect(cluster.address) as mq:
+            letters = [one async for one in mq.admin.tail("%DLQ%g", from_first=True, follow=False)]
+        told = {one.message.body: one.message.properties for one in letters}
+        assert sorted(told) == [b"a", b"b"]
+        assert (told[b"a"]["DLQ_REASON"], told[b"a"]["DLQ_ATTEMPTS"]) == ("attempts", "2")
+        assert (told[b"b"]["DLQ_REASON"], told[b"b"]["DLQ_ATTEMPTS"]) == ("asked", "1")
+        assert {one["DLQ_ERROR"] for one in told.values()} == {"boom"}
+
+
+async def test_leases_and_acknowledgements_survive_a_restart_of_the_enode(tmp_path: Path) -> None:
+    """What is leased stays leased, what is done stays done."""
+    async with open_cluster(tmp_path) as cluster:
+        await cluster.create_topic("jobs", queues=1)
+        await send(cluster, "a", "b", "c")
+        stub = service(cluster)
+        first = await stub.Pop(pop_pb2.PopRequest(group="g", topic="jobs", messages_max=1))
+        await stub.Ack(pop_pb2.AckRequest(receipts=receipts(first)))
+        second = await stub.Pop(pop_pb2.PopRequest(group="g", topic="jobs", messages_max=1))
+        await cluster.close("enode-0")
+        await cluster.open_enode("enode-0")
+        third = pop_pb2.PopResponse()
+        while not third.batches:
+            with contextlib.suppress(grpc.aio.AioRpcError):  # the snode finds the enode again in a moment
+                third = await stub.Pop(pop_pb2.PopRequest(group="g", topic="jobs", wait_ms=1000))
+            await CLOCK.sleep(0.05)
+        assert [bodies(one) for one in (first, second, third)] == [["a"], ["b"], ["c"]]
+        assert not (await stub.Ack(pop_pb2.AckRequest(receipts=receipts(second) + receipts(third)))).stale
+
+
+async def test_a_filter_leaves_out_what_the_group_does_not_want(tmp_path: Path) -> None:
+    """The group is done with the rest: nobody waits for it."""
+    async with open_cluster(tmp_path) as cluster:
+        await cluster.create_topic("jobs", queues=1)
+        await send(cluster, *[str(number) for number in range(60)], tags=("odd", "even", "even"))
+        stub = service(cluster)
+        got: list[str] = []
+        while len(got) < 20:
+            answer = await stub.Pop(
+                pop_pb2.PopRequest(group="g", topic="jobs", messages_max=4, wait_ms=1000, tag_expression="odd")
+            )
+            assert len(bodies(answer)) <= 4
+            got += bodies(answer)
+            await stub.Ack(pop_pb2.AckRequest(receipts=[pop_pb2.LeaseReceipt(receipt_handle=one.receipt_handle)
+                                                        for one in answer.batches]))  # fmt: skip
+        assert sorted(map(int, got)) == list(range(0, 60, 3))
+        assert not (await stub.Pop(pop_pb2.PopRequest(group="g", topic="jobs"))).batches
+
+
+@pytest.mark.parametrize(
+    ("request_", "field"),
+    [
+        (pop_pb2.PopRequest(group="", topic="jobs"), "group"),
+        (pop_pb2.PopRequest(group="g", topic="nowhere"), "topic"),
+        (pop_pb2.PopRequest(group="g", topic="jobs", messages_max=9999), "messages_max"),
+        (pop_pb2.PopRequest(group="g", topic="jobs", invisible_ms=1), "invisible_ms"),
+        (pop_pb2.AckRequest(), "receipts"),
+        (pop_pb2.AckRequest(receipts=[pop_pb2.LeaseReceipt(receipt_handle="rubbish")]), "receipts.receipt_handle"),
+    ],
+)
+async def test_a_wrong_request_is_refused_by_the_name_of_the_field(request_, field: str, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    """And nothing happens."""
+    async with open_cluster(tmp_path) as cluster:
+        await cluster.create_topic("jobs")
+        stub = service(cluster)
+        method = stub.Pop if isinstance(request_, pop_pb2.PopRequest) else stub.Ack
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await method(request_)
+        assert field in (caught.value.details() or "")
+
+
+async def test_a_changed_handle_is_refused(tmp_path: Path) -> None:
+    """A handle carries a CRC: one character less or other is no handle."""
+    async with open_cluster(tmp_path) as cluster:
+        await cluster.create_topic("jobs")
+        await send(cluster, "a")
+        stub = service(cluster)
+        answer = await stub.Pop(pop_pb2.PopRequest(group="g", topic="jobs"))
+        handle = answer.batches[0].receipt_handle
+        for wrong in (handle[:-1], "B" + handle[1:], handle + "AAAA"):
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await stub.Ack(pop_pb2.AckRequest(receipts=[pop_pb2.LeaseReceipt(receipt_handle=wrong)]))
+            assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
