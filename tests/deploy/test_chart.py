@@ -1,0 +1,227 @@
+"""The chart renders, validates and keeps its promises, on Helm 3 and 4, without a cluster.
+
+What needs the tools in .tools says NOT CHECKED when they are missing; `make deploy-tools` brings them.
+"""
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ortoo.common.front import flat
+from ortoo.enode.settings import Settings as EnodeSettings
+from ortoo.namesrv.settings import Settings as NamesrvSettings
+from ortoo.snode.settings import Settings as SnodeSettings
+from tests.repo.tree import ROOT
+
+CHART = ROOT / "deploy/k8s/chart"
+EXAMPLES = ROOT / "deploy/k8s/examples"
+MANIFESTS = ROOT / "deploy/k8s/manifests"
+TOOLS = ROOT / ".tools"
+HELMS = ("helm", "helm3")
+KUBERNETES = ("1.28", "1.32", "1.36")
+ROLES = {"namesrv": NamesrvSettings, "enode": EnodeSettings, "snode": SnodeSettings}
+NOT_YET_SETTINGS = {"ORTOO_SNODE_REDIS_URL"}
+"""In the chart already; the snode learns it next."""
+BUNDLED = {
+    "namesrv.replicas": "2",
+    "snode.replicas": "2",
+    "postgresql.bundled.enabled": "true",
+    "redis.bundled.enabled": "true",
+}
+CASES: dict[str, tuple[str, ...]] = {
+    "default": (),
+    "minimal": ("--values", str(EXAMPLES / "minimal.yaml")),
+    "ha": ("--values", str(EXAMPLES / "ha.yaml")),
+    "bundled": tuple(word for name, value in BUNDLED.items() for word in ("--set", f"{name}={value}")),
+}
+
+
+def tool(name: str) -> str:
+    """The path of a tool; without it the test is skipped, loudly."""
+    for path in (TOOLS / name, TOOLS / "venv/bin" / name):
+        if path.exists():
+            return str(path)
+    pytest.skip(f"NOT CHECKED: {name} is not in .tools; run `make deploy-tools`")
+
+
+def run(*command: str, given: str = "") -> subprocess.CompletedProcess[str]:
+    """Run a tool to its end."""
+    return subprocess.run(command, input=given, capture_output=True, text=True, check=False, timeout=100)
+
+
+def rendered(helm: str, *options: str) -> str:
+    """What helm makes of the chart."""
+    done = run(tool(helm), "template", "r", str(CHART), "--namespace", "n", *options)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def objects(text: str) -> list[dict[str, Any]]:
+    """The Kubernetes objects of a text."""
+    script = "import json, sys, yaml; print(json.dumps([o for o in yaml.safe_load_all(sys.stdin) if o]))"
+    done = run(tool("python"), "-c", script, given=text)
+    assert done.returncode == 0, done.stderr
+    found: list[dict[str, Any]] = json.loads(done.stdout)
+    return found
+
+
+def containers(found: list[dict[str, Any]]) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
+    """(owner's name, pod spec, container) of every container."""
+    return [
+        (one["metadata"]["name"], one["spec"]["template"]["spec"], container)
+        for one in found
+        if "template" in one.get("spec", {})
+        for container in one["spec"]["template"]["spec"]["containers"]
+    ]
+
+
+@pytest.mark.parametrize("helm", HELMS)
+def test_helm_finds_nothing_wrong(helm: str) -> None:
+    """`helm lint --strict` is content with every example."""
+    for options in CASES.values():
+        done = run(tool(helm), "lint", "--strict", str(CHART), *options)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case != "bundled"])
+def test_both_helms_make_the_same(case: str) -> None:
+    """Helm 3 and Helm 4 give equal objects; the bundled database is left out, for its password is random."""
+    first, second = (objects(rendered(helm, *CASES[case])) for helm in HELMS)
+    assert first == second
+    assert len(first) >= 7
+
+
+@pytest.mark.parametrize("version", KUBERNETES)
+def test_every_object_satisfies_the_schema(version: str) -> None:
+    """Strictly, against three versions of Kubernetes; only the Prometheus operator's kinds are unknown to it."""
+    validate = tool("kubernetes-validate")
+    for options in CASES.values():
+        text = rendered("helm", *options)
+        found = objects(text)
+        known = [one for one in found if not one["apiVersion"].startswith("monitoring.coreos.com")]
+        done = run(validate, "-k", version, "--strict", "-", given="\n---\n".join(map(json.dumps, known)))
+        said = done.stdout + done.stderr
+        assert (done.returncode, "WARN" in said) == (0, False), said
+        assert said.count("passed for resource") == len(known)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ("enode.replica=3", "replica"),
+        ("enode.replicas=0", "replicas"),
+        ("snode.service.type=Loadbalancer", "type"),
+        ("namesrv.replicas=2", "several name servers need a database they share"),
+        ("snode.replicas=2", "several snodes share their groups through Redis"),
+        ("postgresql.url=mysql://x", "url"),
+        ("enode.settings.Bad-Name=1", "Bad-Name"),
+    ],
+)
+def test_values_that_cannot_work_are_refused(wrong: str, said: str) -> None:
+    """A misspelt or impossible value stops the installation and is named."""
+    done = run(tool("helm"), "template", "r", str(CHART), "--set", wrong)
+    assert done.returncode != 0
+    assert said in done.stderr
+
+
+def test_pods_have_no_rights_and_limits() -> None:
+    """No root, nothing to write but volumes, no capabilities, no token, bounded memory, both probes."""
+    for case, options in CASES.items():
+        for name, pod, container in containers(objects(rendered("helm", *options))):
+            security = container["securityContext"]
+            assert pod["securityContext"]["runAsNonRoot"] is True, (case, name)
+            assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}, (case, name)
+            assert pod["automountServiceAccountToken"] is False, (case, name)
+            assert security["readOnlyRootFilesystem"] is True, (case, name)
+            assert security["allowPrivilegeEscalation"] is False, (case, name)
+            assert security["capabilities"] == {"drop": ["ALL"]}, (case, name)
+            assert "memory" in container["resources"]["limits"], (case, name)
+            assert container["readinessProbe"], (case, name)
+            assert container["livenessProbe"], (case, name)
+
+
+def test_policies_find_nothing_high() -> None:
+    """Checkov's rules, less those named here with the reason."""
+    exceptions = {
+        "CKV_K8S_11": "no limit on processor time: throttling a queue makes everybody wait",
+        "CKV_K8S_14": "the tag is the chart's version",
+        "CKV_K8S_15": "a tag never changes its content, so it need not be pulled each time",
+        "CKV_K8S_35": "URLs are secrets that the settings take from the environment",
+        "CKV_K8S_43": "a digest is the installer's choice",
+        "CKV2_K8S_6": "the network policy's selector is understood only when it is deployed",
+        "CKV_K8S_21": "the namespace is the installer's",
+        "CKV_K8S_40": "the user is 10001",
+    }
+    checkov = tool("checkov")
+    text = "\n---\n".join(json.dumps(one) for one in objects(rendered("helm", *CASES["ha"])))
+    file = TOOLS / "rendered.yaml"
+    file.write_text(text)
+    skipped = ",".join(exceptions)
+    options = ("--framework", "kubernetes", "--compact", "--quiet", "--skip-download", "--skip-check", skipped)
+    done = run(checkov, "-f", str(file), *options, "-o", "json")
+    report = json.loads(done.stdout)
+    failed = [
+        (f["check_id"], f["check_name"], f["resource"]) for f in report.get("results", {}).get("failed_checks", ())
+    ]
+    assert failed == []
+    assert report["summary"]["passed"] > 100
+
+
+def test_dockerfile_has_no_findings() -> None:
+    """Hadolint is content; it need not pin pip's packages again, constraints.txt does."""
+    done = run(tool("hadolint"), "--ignore", "DL3013", "--ignore", "DL3042", str(ROOT / "deploy/docker/Dockerfile"))
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_manifests_are_what_the_chart_gives() -> None:
+    """deploy/k8s/manifests was rendered since the chart was changed last."""
+    tool("helm")
+    done = run(tool("python"), str(ROOT / "deploy/k8s/render.py"), "--check")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_settings_in_the_manifests_are_settings_of_the_code(role: str) -> None:
+    """Every variable that a pod gets is one that the role knows; its ports are the documented ones."""
+    settings = ROLES[role]()
+    prefix = f"ORTOO_{role.upper()}_"
+    known = {prefix + name.replace(".", "_").upper() for name in flat(settings)}
+    for example in ("default", "minimal", "ha"):
+        text = (MANIFESTS / example / f"{role}.yaml").read_text()
+        given = set(re.findall(rf"name: ({prefix}\w+)", text))
+        assert f"{prefix}LISTEN_ADDRESS" in given
+        assert given - known <= NOT_YET_SETTINGS, given - known
+        port = settings.listen_address.rpartition(":")[2]
+        assert f"containerPort: {port}" in text
+        assert f"grpc: {{port: {port}}}" in re.sub(r"grpc:\s*\n\s*port: (\d+)", r"grpc: {port: \1}", text)
+
+
+def test_addresses_of_name_servers_are_those_of_their_pods() -> None:
+    """Each name server is listed by its own stable name, so replacing one changes no list."""
+    found = objects(rendered("helm", *CASES["ha"]))
+    lists = {
+        variable["value"]
+        for _, _, container in containers(found)
+        for variable in container["env"]
+        if variable["name"].endswith("_NAMESRV_ADDRESS")
+    }
+    assert lists == {";".join(f"r-ortoo-namesrv-{n}.r-ortoo-namesrv:8071" for n in range(3))}
+
+
+def test_schema_describes_every_value() -> None:
+    """Each value in values.yaml has its description in the schema."""
+    schema = json.loads((CHART / "values.schema.json").read_text())
+
+    def missing(node: dict[str, Any], path: str) -> list[str]:
+        found = [] if "description" in node or not path else [path]
+        for name, child in node.get("properties", {}).items():
+            found += missing(child, f"{path}.{name}")
+        return found
+
+    assert missing(schema, "") == []
+    values = objects(Path(CHART / "values.yaml").read_text())[0]
+    assert values.keys() <= schema["properties"].keys()
