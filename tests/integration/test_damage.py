@@ -98,3 +98,21 @@ async def test_a_damaged_message_is_not_found_by_its_key(cluster: Cluster) -> No
         assert (await mq.admin.find_messages("t", key=f"key-{LOST}")).messages == ()
         (found,) = (await mq.admin.find_messages("t", key="key-7")).messages
         assert (found.offset, found.message.body) == (7, b"body number 7")
+
+
+async def test_a_producer_goes_on_when_the_enode_lost_its_last_batches(tmp_path: Path) -> None:
+    """E-216: the log is cut short under a live producer; it begins anew by itself, offsets go on where the cut was."""
+    async with open_cluster(tmp_path) as cluster:
+        await cluster.create_topic("t", queues=1)
+        async with connect(cluster.address) as mq, mq.producer("t") as producer, asyncio.timeout(30):
+            for number in range(COUNT):
+                await producer.send(Message(b"body number %d" % number))
+            await cluster.close("enode-0")
+            (segment,) = (tmp_path / "enode-0").rglob("*.seg")
+            with segment.open("r+b") as file:
+                file.truncate(segment.read_bytes().index(b"body number 9"))
+            await cluster.open_enode("enode-0")
+            receipts = [await producer.send(Message(b"after %d" % number)) for number in range(3)]
+            assert [receipt.offset for receipt in receipts] == [9, 10, 11]
+            bodies = [it.message.body async for it in mq.admin.tail("t", from_first=True, follow=False)]
+        assert bodies == [b"body number %d" % n for n in range(9)] + [b"after %d" % n for n in range(3)]

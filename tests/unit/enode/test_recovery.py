@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ortoo.common.clock import SystemClock
-from ortoo.common.errors import DataLoss, OutOfRange, Unsupported
+from ortoo.common.errors import DataLoss, NotFound, OutOfRange, Unsupported
 from ortoo.common.randomness import Randomness
 from ortoo.common.sealed_batch import SealedBatch, crc32c
 from ortoo.enode.disk import RealDisk
@@ -381,7 +381,8 @@ async def test_a_missing_end_of_the_log_is_damage(tmp_path: Path, clean: bool) -
 async def test_a_log_cut_short_goes_on_densely_and_says_what_is_missing(tmp_path: Path, clean: bool) -> None:
     """E-216, G12: the end of the last file is missing though it was durable: named at each start, dense offsets.
 
-    The store is as it was at the cut: groups' offsets and producers' windows too, so no group passes a new message by.
+    The store is as it was at the cut, groups' offsets too, so no group passes a new message by. Producers are ahead of
+    it, so they are told to begin anew.
     """
     folder = tmp_path / "store"
     store = await filled(folder)
@@ -393,14 +394,17 @@ async def test_a_log_cut_short_goes_on_densely_and_says_what_is_missing(tmp_path
     place = last.read_bytes().index(b"%08d" % 118 * 100)
     with last.open("r+b") as file:
         file.truncate(place + 100)
-    for kept in (118, 119):
+    for kept, producer_id, sequence in ((118, 9, 0), (119, 9, 1)):
         store = await reopened(folder)
         (found,) = store.describe().damages
         assert (found.file, found.position) == (last.name, int(last.stem) + place - HEADER_BYTES)
         assert "the file ends at" in found.reason
         assert await numbers(store) == list(range(kept))
         data = b"%08d" % kept * 100
-        assert (await store.append(1, 0, SealedBatch(data, crc32c(data), 1, 800, 5, kept))).first_offset == kept
+        with pytest.raises(NotFound, match=r"batch\.producer_id"):
+            await store.append(1, 0, SealedBatch(data, crc32c(data), 1, 800, 5, 120))
+        batch = SealedBatch(data, crc32c(data), 1, 800, producer_id, sequence)
+        assert (await store.append(1, 0, batch)).first_offset == kept
         assert store.query_offsets(1, "g") == {0: 110}
         with pytest.raises(OutOfRange):
             await store.fetch(1, 0, 140)

@@ -130,6 +130,7 @@ def _folded(catalog: Catalog, found: Survey, end: int, cut_at: int | None, *, wi
     holes = _known_holes(catalog, catalog.contents.values()) + found.holes
     slices = [part for one in catalog.contents.values() for part in one.slices] + found.slices
     fold = Refold(catalog.segments, slices, end if cut_at is None else cut_at, without_checkpoint=without_checkpoint)
+    fold.forget_producers(is_cut=cut_at is not None)
     known = {hole.position for hole in holes}
     holes += [hole for hole in fold.holes if hole.position not in known]
     return Recovered(

@@ -41,6 +41,7 @@ class Refold:
         self._end_position = end_position
         self.folded_from = self._load_checkpoint(list(slices))
         self._seen_behind_hole: set[tuple[int, int]] = set()
+        self._producers_behind_hole: set[tuple[int, int, int]] = set()
         for segment in segments:
             end = end_position if segment.end is None else min(segment.end, end_position)
             if end > self.folded_from:
@@ -67,6 +68,16 @@ class Refold:
             left_out = 0 if (0, 0) in self._seen_behind_hole else margin
             skips.append(OffsetsSkipped(0, 0, 0, max(self.state.floor, left_out)))
         return skips
+
+    def forget_producers(self, *, is_cut: bool) -> None:
+        """Forget the windows of producers whose last batches may be lost.
+
+        Such a producer goes on with a sequence that would be a gap here for ever; unknown, it begins anew at once.
+        """
+        if is_cut:
+            self.state.windows.keep_only(())
+        elif self._lost_bytes:
+            self.state.windows.keep_only(self._producers_behind_hole)
 
     def _load_checkpoint(self, slices: list[SliceAt]) -> int:
         """Start from the newest checkpoint whose frames are whole; return the position to fold from."""
@@ -132,6 +143,7 @@ class Refold:
         self.holes.append(hole)
         self._lost_bytes += hole.length
         self._seen_behind_hole.clear()
+        self._producers_behind_hole.clear()
 
     def _fold_messages(self, segment: Segment, header: FrameHeader) -> None:
         if header.prefix_length:
@@ -141,6 +153,7 @@ class Refold:
         self.state.apply_messages(header)
         if self._lost_bytes:
             self._seen_behind_hole.add((header.topic_id, header.queue_id))
+            self._producers_behind_hole.add((header.topic_id, header.queue_id, header.producer_id))
 
     def _fold_changes(self, body: bytes | None) -> None:
         for change in decode_changes(body) if body is not None else ():

@@ -1,7 +1,7 @@
 """Idempotence: a batch sent again is stored once and answers its first place."""
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 from ortoo.common.errors import Conflict, Invalid, NotFound, Unavailable
@@ -71,6 +71,10 @@ class Windows:
         for key in stale:
             del self._windows[key]
         return len(stale)
+
+    def keep_only(self, keys: Collection[Key]) -> None:
+        """Drop all windows but these."""
+        self._windows = {key: window for key, window in self._windows.items() if key in keys}
 
     def checkpoint(self) -> Iterator[bytes]:
         """The whole as encoded changes; may be drawn while appends go on, for they are then folded again."""
