@@ -5,17 +5,25 @@ from dataclasses import dataclass
 from ortoo.common.background import Background
 from ortoo.common.clock import Clock
 from ortoo.common.randomness import Randomness
+from ortoo.snode.delayed import Delayed
 from ortoo.snode.directory import Directory
 from ortoo.snode.directory_watch import DirectoryWatch
 from ortoo.snode.enode_links import EnodeLinks
 from ortoo.snode.offsets import Offsets
+from ortoo.snode.popping import Popping
 from ortoo.snode.publisher import Publisher
+from ortoo.snode.reading import Reading
 from ortoo.snode.rocketmq.clients import Clients
+from ortoo.snode.rocketmq.leases import Leases
 from ortoo.snode.rocketmq.offsets import QueueOffsets
 from ortoo.snode.rocketmq.presence import Presence
+from ortoo.snode.rocketmq.recalling import Recalling
+from ortoo.snode.rocketmq.receiving import Receiving
 from ortoo.snode.rocketmq.results import Results
 from ortoo.snode.rocketmq.routing import Routing
 from ortoo.snode.rocketmq.sending import Sending
+from ortoo.snode.rocketmq.settling import Settling
+from ortoo.snode.rocketmq.starting import Starting
 from ortoo.snode.rocketmq.telemetry import Telemetry
 
 
@@ -27,7 +35,11 @@ class Gateway:
     routing: Routing
     presence: Presence
     sending: Sending
+    receiving: Receiving
+    settling: Settling
+    recalling: Recalling
     offsets: QueueOffsets
+    leases: Leases
     telemetry: Telemetry
     results: Results
 
@@ -42,6 +54,9 @@ def make_gateway(
     links: EnodeLinks,
     offsets: Offsets,
     publisher: Publisher,
+    popping: Popping,
+    reading: Reading,
+    delayed: Delayed,
     background: Background,
     *,
     advertised_address: str,
@@ -50,12 +65,17 @@ def make_gateway(
 ) -> Gateway:
     """Put the parts together."""
     clients, results = Clients(), Results(randomness)
+    leases = Leases(popping, clock)
     return Gateway(
         clients,
         Routing(watch, advertised_address),
-        Presence(clients, clock),
+        Presence(clients, leases, clock),
         Sending(watch, publisher, clients, clock),
+        Receiving(directory, popping, clients, leases, Starting(watch, reading), clock),
+        Settling(directory, popping, leases),
+        Recalling(watch, delayed),
         QueueOffsets(watch, links, offsets),
+        leases,
         Telemetry(clients, directory, results, background, clock),
         results,
     )

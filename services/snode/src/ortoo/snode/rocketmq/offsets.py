@@ -58,16 +58,17 @@ class QueueOffsets:
             return
         next_offset, found = request.offset, 0
         for stored in fetched.batches:
-            part = selected(stored, next_offset, None, None if wanted.wants_everything else wanted)
+            part = selected(stored, next_offset, None, wanted)
             next_offset = part.next_offset
             if part.batch is None:
                 continue
             rows = np.frombuffer(part.rows, "<i4").tolist() if part.rows else range(part.batch.count)
+            is_gathered = len(rows) == part.batch.count
             if found + len(rows) > count_max:
                 rows = rows[: count_max - found]
                 next_offset = part.first_offset + rows[-1] + 1
             view = open_batch(part.batch)
-            for row in rows:
+            for at, row in enumerate(rows):
                 if not found:
                     yield PullMessageResponse(status=ok())
                 found += 1
@@ -75,7 +76,7 @@ class QueueOffsets:
                 made = message_id_text(topic.topic_id, queue.enode, queue.queue_id, offset)
                 place = Delivery(topic.name, queue.enode, queue.queue_id, offset, part.stored_at_ms, made)
                 namespace = request.message_queue.topic.resource_namespace
-                yield PullMessageResponse(message=delivered(view.message(row), place, namespace))
+                yield PullMessageResponse(message=delivered(view.message(at if is_gathered else row), place, namespace))
             if found >= count_max:
                 break
         if not found:

@@ -10,6 +10,7 @@ from ortoo.common.clock import Clock
 from ortoo.snode.rocketmq.caller import Caller
 from ortoo.snode.rocketmq.clients import Clients
 from ortoo.snode.rocketmq.codes import ok
+from ortoo.snode.rocketmq.leases import Leases
 from ortoo.snode.rocketmq.names import group_name
 from ortoo.snode.rocketmq.settings_reply import CONSUMER_TYPES
 
@@ -17,8 +18,9 @@ from ortoo.snode.rocketmq.settings_reply import CONSUMER_TYPES
 class Presence:
     """Heartbeat and NotifyClientTermination."""
 
-    def __init__(self, clients: Clients, clock: Clock) -> None:
+    def __init__(self, clients: Clients, leases: Leases, clock: Clock) -> None:
         self._clients = clients
+        self._leases = leases
         self._clock = clock
 
     async def heartbeat(self, caller: Caller, request: HeartbeatRequest) -> HeartbeatResponse:
@@ -41,8 +43,10 @@ class Presence:
         if request.HasField("group") and request.group.name:
             group_name(request.group)
         self._clients.leave(caller.client_id)
+        await self._leases.client_left(caller.client_id, counts=False)
         return NotifyClientTerminationResponse(status=ok())
 
     async def sweep(self) -> None:
         """Let those go that have been silent for too long."""
-        self._clients.expired(self._clock.monotonic_s())
+        for client in self._clients.expired(self._clock.monotonic_s()):
+            await self._leases.client_left(client.client_id, counts=True)

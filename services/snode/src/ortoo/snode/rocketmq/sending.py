@@ -14,6 +14,7 @@ from ortoo.snode.rocketmq.clients import Clients
 from ortoo.snode.rocketmq.codes import Refused, ok
 from ortoo.snode.rocketmq.messages import Sent, sent_of
 from ortoo.snode.rocketmq.names import topic_name
+from ortoo.snode.rocketmq.recalling import joined_handle
 from ortoo.snode.rocketmq.route import ACCEPTED
 from ortoo.snode.routes import Topic
 
@@ -37,7 +38,13 @@ class Sending:
         self._clients.publishes(client, {topic.name})
         receipts = await self._publisher.publish(topic.name, [one.message for one in sent], None)
         entries = [
-            SendResultEntry(status=ok(), message_id=receipt.message_id, offset=receipt.offset) for receipt in receipts
+            SendResultEntry(
+                status=ok(),
+                message_id=receipt.message_id,
+                offset=receipt.offset,
+                recall_handle=joined_handle(receipt.recall_handle, receipt.message_id) if receipt.recall_handle else "",
+            )
+            for receipt in receipts
         ]
         return SendMessageResponse(status=ok(), entries=entries)
 

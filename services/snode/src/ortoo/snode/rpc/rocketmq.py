@@ -66,6 +66,52 @@ class MessagingService(service_pb2_grpc.MessagingServiceServicer):
             context, service_pb2.QueryAssignmentResponse, lambda caller: self._gateway.routing.assign(caller, request)
         )
 
+    async def ReceiveMessage(
+        self, request: service_pb2.ReceiveMessageRequest, context: Context
+    ) -> AsyncIterator[service_pb2.ReceiveMessageResponse]:
+        """Wait for messages and lease them."""
+        try:
+            async for frame in self._gateway.receiving.receive(caller_of(context), request):
+                yield frame
+        except Exception as error:
+            yield service_pb2.ReceiveMessageResponse(status=_status(error))
+
+    async def AckMessage(
+        self, request: service_pb2.AckMessageRequest, context: Context
+    ) -> service_pb2.AckMessageResponse:
+        """Messages are done."""
+        return await _answered(
+            context, service_pb2.AckMessageResponse, lambda caller: self._gateway.settling.ack(caller, request)
+        )
+
+    async def ChangeInvisibleDuration(
+        self, request: service_pb2.ChangeInvisibleDurationRequest, context: Context
+    ) -> service_pb2.ChangeInvisibleDurationResponse:
+        """A message comes back later or sooner."""
+        return await _answered(
+            context,
+            service_pb2.ChangeInvisibleDurationResponse,
+            lambda caller: self._gateway.settling.change_invisible(caller, request),
+        )
+
+    async def ForwardMessageToDeadLetterQueue(
+        self, request: service_pb2.ForwardMessageToDeadLetterQueueRequest, context: Context
+    ) -> service_pb2.ForwardMessageToDeadLetterQueueResponse:
+        """A message is given up."""
+        return await _answered(
+            context,
+            service_pb2.ForwardMessageToDeadLetterQueueResponse,
+            lambda caller: self._gateway.settling.park(caller, request),
+        )
+
+    async def RecallMessage(
+        self, request: service_pb2.RecallMessageRequest, context: Context
+    ) -> service_pb2.RecallMessageResponse:
+        """Take a delayed message back."""
+        return await _answered(
+            context, service_pb2.RecallMessageResponse, lambda _: self._gateway.recalling.recall(request)
+        )
+
     async def PullMessage(
         self, request: service_pb2.PullMessageRequest, context: Context
     ) -> AsyncIterator[service_pb2.PullMessageResponse]:

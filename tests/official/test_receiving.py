@@ -1,0 +1,222 @@
+"""The official consumers receive, acknowledge, fail and retry as they do with RocketMQ."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from ortoo import client as ortoo
+from ortoo.testing.cluster import Cluster, open_cluster
+from tests.official.client import LANGUAGES, ClientError, Official, official
+
+EVERYTHING = {"expression": "*"}
+
+
+@asynccontextmanager
+async def served(language: str, folder: Path, *topics: str) -> AsyncIterator[tuple[Cluster, Official]]:
+    """A cluster with some topics, an official client, and its producer `p` for them."""
+    async with open_cluster(folder) as cluster, official(language, cluster.address) as client:
+        for topic in topics:
+            await cluster.create_topic(topic)
+        await client("producer", name="p", topics=list(topics))
+        yield cluster, client
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+async def test_a_push_consumer_gets_everything_that_was_sent(language: str, tmp_path: Path) -> None:
+    """Id, body, tag, keys, properties and message group come back as they were; nothing is corrupted or comes twice."""
+    async with served(language, tmp_path, "t") as (_, client):
+        await client("push", name="c", group="g", subscriptions={"t": EVERYTHING})
+        sent = {}
+        for number in range(20):
+            fields = {"tag": "red", "keys": [f"k{number}"], "properties": {"n": str(number), "größe": "ß"}}
+            body = b"%d" % number
+            receipt = await client("send", name="p", topic="t", body=body, **fields)
+            sent[receipt["message_id"]] = {"body": body, **fields}
+        received = await client.messages("c", 20)
+        assert {m["message_id"] for m in received} == set(sent)
+        assert len(received) == 20
+        for message in received:
+            expected = sent[message["message_id"]]
+            assert {name: message[name] for name in expected} == expected
+            assert (message["topic"], message["attempt"], message["corrupted"]) == ("t", 1, False)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+async def test_what_a_native_producer_sends_an_official_consumer_gets(language: str, tmp_path: Path) -> None:
+    """All properties of a native message are equal at an official consumer, its id included."""
+    async with served(language, tmp_path, "t") as (cluster, client):
+        await client("push", name="c", group="g", subscriptions={"t": EVERYTHING})
+        async with ortoo.connect(cluster.address) as mq, mq.producer("t") as producer:
+            message = ortoo.Message(b"\x00\xff", "red", ("k1", "k2"), properties={"a": "b"}, message_group="m")
+            receipt = await producer.send(message)
+        [received] = await client.messages("c", 1)
+        assert received["message_id"] == receipt.message_id
+        assert (received["body"], received["tag"], received["keys"]) == (b"\x00\xff", "red", ["k1", "k2"])
+        assert (received["properties"], received["message_group"]) == ({"a": "b"}, "m")
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+async def test_two_members_share_a_topic(language: str, tmp_path: Path) -> None:
+    """Each message goes to one member of the group, and both get some."""
+    async with served(language, tmp_path, "t") as (cluster, client), official(language, cluster.address) as other:
+        await client("push", name="c", group="g", subscriptions={"t": EVERYTHING})
+        await other("push", name="c", group="g", subscriptions={"t": EVERYTHING})
+        sent = set()
+        while len(sent) < 400 and not (client.events and other.events):
+            sent |= {(await client("send", name="p", topic="t", body=b"x"))["message_id"] for _ in range(20)}
+        async with asyncio.timeout(30):
+            while len(client.events) + len(other.events) < len(sent):
+                await asyncio.wait(
+                    [
+                        asyncio.ensure_future(client.messages("c", len(client.events) + 1)),
+                        asyncio.ensure_future(other.messages("c", len(other.events) + 1)),
+                    ],
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+        ids = [m["message_id"] for m in client.events + other.events]
+        assert (len(ids), set(ids)) == (len(sent), sent)
+        assert client.events
+        assert other.events
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+async def test_a_simple_consumer_receives_and_acknowledges(language: str, tmp_path: Path) -> None:
+    """What is acknowledged is gone; what is given back comes again at once with the next attempt."""
+    async with served(language, tmp_path, "t") as (_, client):
+        first = (await client("send", name="p", topic="t", body=b"1"))["message_id"]
+        second = (await client("send", name="p", topic="t", body=b"2"))["message_id"]
+        await client("simple", name="s", group="g", subscriptions={"t": EVERYTHING}, await_s=3)
+        got: set[str] = set()
+        while got != {first, second}:
+            found = await client("receive", name="s", count=16, invisible_s=20)
+            got |= {m["message_id"] for m in found["messages"]}
+        await client("ack", name="s", message_id=first)
+        await client("invisible", name="s", message_id=second, seconds=0)
+        again = await client("receive", name="s", count=16, invisible_s=20)
+        assert [(m["message_id"], m["attempt"]) for m in again["messages"]] == [(second, 2)]
+        await client("ack", name="s", message_id=second)
+        assert (await client("receive", name="s", count=16, invisible_s=20))["messages"] == []
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+async def test_an_acknowledgement_after_the_lease_is_refused(language: str, tmp_path: Path) -> None:
+    """A message that came again is its new receiver's; the old handle is told so."""
+    async with served(language, tmp_path, "t") as (_, client):
+        message_id = (await client("send", name="p", topic="t", body=b"1"))["message_id"]
+        await client("simple", name="s", group="g", subscriptions={"t": EVERYTHING}, await_s=5)
+        await client("simple", name="r", group="g", subscriptions={"t": EVERYTHING}, await_s=5)
+        assert len((await client("receive", name="s", count=1, invisible_s=10))["messages"]) == 1
+        await client("invisible", name="s", message_id=message_id, seconds=0)
+        with pytest.raises(ClientError):
+            await client("ack", name="s", message_id=message_id)
+        again = await client("receive", name="r", count=1, invisible_s=10)
+        assert [m["attempt"] for m in again["messages"]] == [2]
+        await client("ack", name="r", message_id=message_id)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+async def test_a_failing_listener_gets_the_message_again(language: str, tmp_path: Path) -> None:
+    """After a failure the message comes again by the client's back-off, with the next attempt."""
+    async with served(language, tmp_path, "t") as (_, client):
+        await client("push", name="c", group="g", subscriptions={"t": EVERYTHING}, failures=1)
+        message_id = (await client("send", name="p", topic="t", body=b"x"))["message_id"]
+        received = await client.messages("c", 2)
+        assert [(m["message_id"], m["attempt"], m["failed"]) for m in received] == [
+            (message_id, 1, True),
+            (message_id, 2, False),
+        ]
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+async def test_filters_choose_by_tag_and_by_sql(language: str, tmp_path: Path) -> None:
+    """Tags and conditions over properties select; the group is done with the rest."""
+    async with served(language, tmp_path, "t") as (_, client):
+        by_tag, by_sql = {"expression": "red || blue"}, {"expression": "n > 1 AND colour = 'rouge'", "sql": True}
+        await client("push", name="tags", group="g1", subscriptions={"t": by_tag})
+        await client("push", name="sql", group="g2", subscriptions={"t": by_sql})
+        for number, tag in enumerate(["red", "green", "blue", "red"]):
+            properties = {"n": str(number), "colour": "rouge" if tag == "red" else "autre"}
+            await client("send", name="p", topic="t", body=b"%d" % number, tag=tag, properties=properties)
+        assert {m["body"] for m in await client.messages("tags", 3)} == {b"0", b"2", b"3"}
+        assert [m["body"] for m in await client.messages("sql", 1)] == [b"3"]
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+async def test_an_empty_poll_waits_and_a_message_wakes_it(language: str, tmp_path: Path) -> None:
+    """A poll that waits gets a message that is sent meanwhile, long before its time is over."""
+    async with served(language, tmp_path, "t") as (_, client):
+        await client("simple", name="s", group="g", subscriptions={"t": EVERYTHING}, await_s=15)
+        polling = asyncio.ensure_future(client("receive", name="s", count=1, invisible_s=10))
+        async with asyncio.timeout(10):
+            sent = await client("send", name="p", topic="t", body=b"x")
+            assert [m["message_id"] for m in (await polling)["messages"]] == [sent["message_id"]]
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+async def test_messages_of_a_group_come_in_order(language: str, tmp_path: Path) -> None:
+    """Within a message group each message comes after the one before was acknowledged, also by two members."""
+    async with served(language, tmp_path, "t") as (cluster, client), official(language, cluster.address) as other:
+        await client("push", name="c", group="g", subscriptions={"t": EVERYTHING})
+        await other("push", name="c", group="g", subscriptions={"t": EVERYTHING})
+        for number in range(10):
+            for group in ("a", "b", "c"):
+                body = f"{group}{number}".encode()
+                await client("send", name="p", topic="t", body=body, message_group=group)
+        async with asyncio.timeout(40):
+            while len(client.events) + len(other.events) < 30:
+                await asyncio.wait(
+                    [
+                        asyncio.ensure_future(client.messages("c", len(client.events) + 1)),
+                        asyncio.ensure_future(other.messages("c", len(other.events) + 1)),
+                    ],
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+        events = sorted(client.events + other.events, key=lambda m: m["at_ms"])
+        for group in ("a", "b", "c"):
+            bodies = [m["body"].decode() for m in events if m["message_group"] == group]
+            assert bodies == [f"{group}{number}" for number in range(10)]
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+async def test_a_delayed_message_comes_in_time_and_a_recalled_one_never(language: str, tmp_path: Path) -> None:
+    """Not before its time, soon after it; a recall takes the other one away."""
+    async with served(language, tmp_path, "t") as (_, client):
+        await client("push", name="c", group="g", subscriptions={"t": EVERYTHING})
+        gone = await client("send", name="p", topic="t", body=b"gone", delay_s=3)
+        kept = await client("send", name="p", topic="t", body=b"kept", delay_s=4)
+        assert gone["message_id"] in (await client("recall", name="p", topic="t", recall_handle=gone["recall_handle"]))["receipt"]
+        [received] = await client.messages("c", 1)
+        assert (received["body"], received["message_id"]) == (b"kept", kept["message_id"])
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+async def test_fifty_topics_on_one_client(language: str, tmp_path: Path) -> None:
+    """One producer and one push consumer serve fifty topics."""
+    topics = [f"t{number}" for number in range(50)]
+    async with served(language, tmp_path, *topics) as (_, client):
+        await client("push", name="c", group="g", subscriptions=dict.fromkeys(topics, EVERYTHING))
+        for topic in topics:
+            await client("send", name="p", topic=topic, body=topic.encode())
+        assert sorted(m["topic"] for m in await client.messages("c", 50)) == sorted(topics)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+async def test_clients_go_on_after_the_server_was_away(language: str, tmp_path: Path) -> None:
+    """A restarted snode knows nothing of its clients; they send and receive all the same."""
+    async with served(language, tmp_path, "t") as (cluster, client):
+        await client("push", name="c", group="g", subscriptions={"t": EVERYTHING})
+        await client("send", name="p", topic="t", body=b"before")
+        await client.messages("c", 1)
+        await cluster.close("snode-0")
+        await cluster.open_snode("snode-0")
+        sent = None
+        async with asyncio.timeout(40):
+            while sent is None:
+                try:
+                    sent = await client("send", name="p", topic="t", body=b"after")
+                except ClientError:
+                    continue
+        assert (await client.messages("c", 2))[-1]["body"] == b"after"
