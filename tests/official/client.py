@@ -13,7 +13,7 @@ import itertools
 import json
 import shutil
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,16 +32,35 @@ class ClientError(Exception):
     """What the official client raised."""
 
 
+class Events:
+    """What one or several clients told by themselves, in the order of its arrival."""
+
+    def __init__(self) -> None:
+        self.all: list[Fields] = []
+        self._changed = asyncio.Condition()
+
+    async def add(self, event: Fields) -> None:
+        """Something was told."""
+        async with self._changed:
+            self.all.append(event)
+            self._changed.notify_all()
+
+    async def wait(self, count: int, wanted: Callable[[Fields], bool], timeout_s: float) -> list[Fields]:
+        """Those that are wanted, once there are `count`."""
+        async with asyncio.timeout(timeout_s), self._changed:
+            while len(found := [event for event in self.all if wanted(event)]) < count:
+                await self._changed.wait()
+        return found
+
+
 class Official:
     """One process with an official client."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, events: Events) -> None:
+        self.events = events
         self._process = process
         self._numbers = itertools.count(1)
         self._answers: dict[int, asyncio.Future[Fields]] = {}
-        self._changed = asyncio.Condition()
-        self.events: list[Fields] = []
-        """All events so far."""
 
     async def __call__(self, do: str, *, body: bytes | None = None, **fields: Any) -> Fields:
         """Run a command of the driver. Errors: ClientError with the client's own words."""
@@ -61,38 +80,32 @@ class Official:
 
     async def messages(self, consumer: str, count: int, *, timeout_s: float = CALL_TIMEOUT_S) -> list[Fields]:
         """What a push consumer was given, once there are `count`."""
-        return await self._events(lambda e: e.get("consumer") == consumer, count, timeout_s)
+        return await self.events.wait(count, lambda e: e.get("consumer") == consumer, timeout_s)
 
     async def checks(self, count: int, *, timeout_s: float = CALL_TIMEOUT_S) -> list[Fields]:
         """The transactions that the producer was asked about, once there are `count`."""
-        return await self._events(lambda e: e["event"] == "check", count, timeout_s)
+        return await self.events.wait(count, lambda e: e["event"] == "check", timeout_s)
 
     async def listen(self) -> None:
         """Read what the process says until it ends."""
         assert self._process.stdout is not None
         async for line in self._process.stdout:
             said = json.loads(line)
-            async with self._changed:
-                if "id" in said:
-                    self._answers.pop(said["id"]).set_result(said)
-                else:
-                    if "body" in said:
-                        said["body"] = base64.b64decode(said["body"])
-                    self.events.append(said)
-                self._changed.notify_all()
+            if "id" in said:
+                for message in said.get("messages", ()):
+                    message["body"] = base64.b64decode(message["body"])
+                self._answers.pop(said["id"]).set_result(said)
+            else:
+                if "body" in said:
+                    said["body"] = base64.b64decode(said["body"])
+                await self.events.add(said)
         for answer in self._answers.values():
             answer.set_exception(ClientError("the process ended"))
 
-    async def _events(self, wanted: Any, count: int, timeout_s: float) -> list[Fields]:
-        async with asyncio.timeout(timeout_s), self._changed:
-            while len(found := [event for event in self.events if wanted(event)]) < count:
-                await self._changed.wait()
-        return found
-
 
 @contextlib.asynccontextmanager
-async def official(language: str, address: str) -> AsyncIterator[Official]:
-    """Start the official client of a language against a server; ends with the block."""
+async def official(language: str, address: str, events: Events | None = None) -> AsyncIterator[Official]:
+    """Start the official client of a language against a server; several may share `events`."""
     process = await asyncio.create_subprocess_exec(
         *_command(language),
         address,
@@ -100,7 +113,7 @@ async def official(language: str, address: str) -> AsyncIterator[Official]:
         stdout=asyncio.subprocess.PIPE,
         limit=LINE_BYTES_MAX,
     )
-    client = Official(process)
+    client = Official(process, events or Events())
     async with asyncio.TaskGroup() as group:
         listening = group.create_task(client.listen())
         try:

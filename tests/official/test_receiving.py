@@ -61,25 +61,18 @@ async def test_what_a_native_producer_sends_an_official_consumer_gets(language: 
 @pytest.mark.parametrize("language", LANGUAGES)
 async def test_two_members_share_a_topic(language: str, tmp_path: Path) -> None:
     """Each message goes to one member of the group, and both get some."""
-    async with served(language, tmp_path, "t") as (cluster, client), official(language, cluster.address) as other:
-        await client("push", name="c", group="g", subscriptions={"t": EVERYTHING})
-        await other("push", name="c", group="g", subscriptions={"t": EVERYTHING})
-        sent = set()
-        while len(sent) < 400 and not (client.events and other.events):
-            sent |= {(await client("send", name="p", topic="t", body=b"x"))["message_id"] for _ in range(20)}
-        async with asyncio.timeout(30):
-            while len(client.events) + len(other.events) < len(sent):
-                await asyncio.wait(
-                    [
-                        asyncio.ensure_future(client.messages("c", len(client.events) + 1)),
-                        asyncio.ensure_future(other.messages("c", len(other.events) + 1)),
-                    ],
-                    return_when=asyncio.FIRST_COMPLETED,
-                )
-        ids = [m["message_id"] for m in client.events + other.events]
-        assert (len(ids), set(ids)) == (len(sent), sent)
-        assert client.events
-        assert other.events
+    async with (
+        served(language, tmp_path, "t") as (cluster, client),
+        official(language, cluster.address, client.events) as other,
+    ):
+        await client("push", name="c1", group="g", subscriptions={"t": EVERYTHING})
+        await other("push", name="c2", group="g", subscriptions={"t": EVERYTHING})
+        sent: list[str] = []
+        while len(sent) < 1000 and {m["consumer"] for m in client.events.all} != {"c1", "c2"}:
+            sent += [(await client("send", name="p", topic="t", body=b"x"))["message_id"] for _ in range(20)]
+        received = await client.events.wait(len(sent), lambda _: True, 30)
+        assert sorted(m["message_id"] for m in received) == sorted(sent)
+        assert {m["consumer"] for m in received} == {"c1", "c2"}
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -149,32 +142,28 @@ async def test_an_empty_poll_waits_and_a_message_wakes_it(language: str, tmp_pat
     """A poll that waits gets a message that is sent meanwhile, long before its time is over."""
     async with served(language, tmp_path, "t") as (_, client):
         await client("simple", name="s", group="g", subscriptions={"t": EVERYTHING}, await_s=15)
-        polling = asyncio.ensure_future(client("receive", name="s", count=1, invisible_s=10))
         async with asyncio.timeout(10):
-            sent = await client("send", name="p", topic="t", body=b"x")
-            assert [m["message_id"] for m in (await polling)["messages"]] == [sent["message_id"]]
+            found, sent = await asyncio.gather(
+                client("receive", name="s", count=1, invisible_s=10),
+                client("send", name="p", topic="t", body=b"x"),
+            )
+        assert [m["message_id"] for m in found["messages"]] == [sent["message_id"]]
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
 async def test_messages_of_a_group_come_in_order(language: str, tmp_path: Path) -> None:
     """Within a message group each message comes after the one before was acknowledged, also by two members."""
-    async with served(language, tmp_path, "t") as (cluster, client), official(language, cluster.address) as other:
-        await client("push", name="c", group="g", subscriptions={"t": EVERYTHING})
-        await other("push", name="c", group="g", subscriptions={"t": EVERYTHING})
+    async with (
+        served(language, tmp_path, "t") as (cluster, client),
+        official(language, cluster.address, client.events) as other,
+    ):
+        await client("push", name="c1", group="g", subscriptions={"t": EVERYTHING})
+        await other("push", name="c2", group="g", subscriptions={"t": EVERYTHING})
         for number in range(10):
             for group in ("a", "b", "c"):
                 body = f"{group}{number}".encode()
                 await client("send", name="p", topic="t", body=body, message_group=group)
-        async with asyncio.timeout(40):
-            while len(client.events) + len(other.events) < 30:
-                await asyncio.wait(
-                    [
-                        asyncio.ensure_future(client.messages("c", len(client.events) + 1)),
-                        asyncio.ensure_future(other.messages("c", len(other.events) + 1)),
-                    ],
-                    return_when=asyncio.FIRST_COMPLETED,
-                )
-        events = sorted(client.events + other.events, key=lambda m: m["at_ms"])
+        events = sorted(await client.events.wait(30, lambda _: True, 40), key=lambda m: m["at_ms"])
         for group in ("a", "b", "c"):
             bodies = [m["body"].decode() for m in events if m["message_group"] == group]
             assert bodies == [f"{group}{number}" for number in range(10)]
@@ -187,7 +176,10 @@ async def test_a_delayed_message_comes_in_time_and_a_recalled_one_never(language
         await client("push", name="c", group="g", subscriptions={"t": EVERYTHING})
         gone = await client("send", name="p", topic="t", body=b"gone", delay_s=3)
         kept = await client("send", name="p", topic="t", body=b"kept", delay_s=4)
-        assert gone["message_id"] in (await client("recall", name="p", topic="t", recall_handle=gone["recall_handle"]))["receipt"]
+        assert (
+            gone["message_id"]
+            in (await client("recall", name="p", topic="t", recall_handle=gone["recall_handle"]))["receipt"]
+        )
         [received] = await client.messages("c", 1)
         assert (received["body"], received["message_id"]) == (b"kept", kept["message_id"])
 

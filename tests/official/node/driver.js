@@ -24,7 +24,7 @@ const plain = view => ({
   message_group: view.messageGroup || null,
   priority: view.priority || null,
   attempt: view.deliveryAttempt,
-  corrupted: view.corrupted,
+  corrupted: view.corrupted || false,
   at_ms: Date.now(),
 });
 

@@ -56,6 +56,7 @@ from ortoo.v1.producer_pb2_grpc import add_ProducerServiceServicer_to_server
 from ortoo.v1.session_pb2_grpc import add_SessionServiceServicer_to_server
 
 PRESENCE_SWEEP_S = 10.0
+LEASES_INTERVAL_S = 5.0
 ATTACH_INTERVAL_S = 0.5
 
 
@@ -169,6 +170,9 @@ async def open_snode(
             enodes,
             offsets,
             publisher,
+            popping,
+            reading,
+            delayed,
             background,
             advertised_address=settings.rocketmq_advertised_address,
             clock=clock,
@@ -229,6 +233,7 @@ async def open_snode(
         background.every("locks", ASK_AGAIN_S, locks.ask_again, clock=clock)
         background.every("sweep", settings.sweep_interval_s, sessions.sweep, clock=clock)
         background.every("sweep clients", PRESENCE_SWEEP_S, gateway.presence.sweep, clock=clock)
+        background.every("renew leases", LEASES_INTERVAL_S, gateway.leases.renew, clock=clock)
         yield Running(
             settings.name,
             server.address,

@@ -45,9 +45,8 @@ def split_handle(text: str) -> tuple[str, str]:
     """The enode's handle and the message's id. Errors: Refused with BAD_REQUEST."""
     handle, separator, encoded = text.partition(SEPARATOR)
     try:
-        message_id = base64.urlsafe_b64decode(encoded).decode()
+        if not separator:
+            raise ValueError("two parts")
+        return handle, base64.urlsafe_b64decode(encoded).decode()
     except (binascii.Error, ValueError):
-        separator = ""
-    if not separator:
-        raise Refused(Code.BAD_REQUEST, "this is no recall handle; give it as the send answered it")
-    return handle, message_id
+        raise Refused(Code.BAD_REQUEST, "this is no recall handle; give it as the send answered it") from None

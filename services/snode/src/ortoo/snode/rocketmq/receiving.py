@@ -123,4 +123,3 @@ class Receiving:
             if request.auto_renew:
                 self._leases.keep(Lease(caller.client_id, handle, self._clock.monotonic_s()))
         return frames
-
