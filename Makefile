@@ -27,7 +27,7 @@ SLOW_TESTS := $(wildcard tests/contract tests/integration tests/e2e tests/offici
 
 .PHONY: help setup demo dev check test bench bench-store bench-guard crash protos protos-check docs clean
 .PHONY: demo-spark spark-setup spark-tests spark-long
-.PHONY: wheels image-check manifests deploy-tools
+.PHONY: rolling wheels image-check manifests deploy-tools
 .PHONY: lint types imports quick-tests slow-tests
 
 help:  ## Show this help
@@ -71,6 +71,9 @@ wheels: $(READY)  ## Put every package that the image needs into build/wheels
 
 image-check: $(READY)  ## Build the image and run all three roles from it (needs buildah, podman, runc, mmdebstrap)
 	@$(PYTEST) -m image tests/deploy
+
+rolling: $(READY)  ## Restart every process of a cluster in turn at 2,000 messages a second, and say what it cost
+	@$(PY) -m tests.e2e.rolling_restart
 
 crash: $(READY)  ## Stop the store at 2,500 points, damage it in 500 places, 5,000 random runs, a full disk, a million pops, kill each role 20 times
 	@$(PY) -m ortoo.testing.crash_points --points 2500

@@ -24,8 +24,6 @@ TOOLS = ROOT / ".tools"
 HELMS = ("helm", "helm3")
 KUBERNETES = ("1.28", "1.32", "1.36")
 ROLES = {"namesrv": NamesrvSettings, "enode": EnodeSettings, "snode": SnodeSettings}
-NOT_YET_SETTINGS = {"ORTOO_SNODE_REDIS_URL"}
-"""In the chart already; the snode learns it next."""
 BUNDLED = {
     "namesrv.replicas": "2",
     "snode.replicas": "2",
@@ -194,7 +192,7 @@ def test_settings_in_the_manifests_are_settings_of_the_code(role: str) -> None:
         text = (MANIFESTS / example / f"{role}.yaml").read_text()
         given = set(re.findall(rf"name: ({prefix}\w+)", text))
         assert f"{prefix}LISTEN_ADDRESS" in given
-        assert given - known <= NOT_YET_SETTINGS, given - known
+        assert given <= known, given - known
         port = settings.listen_address.rpartition(":")[2]
         assert f"containerPort: {port}" in text
         assert f"grpc: {{port: {port}}}" in re.sub(r"grpc:\s*\n\s*port: (\d+)", r"grpc: {port: \1}", text)

@@ -11,6 +11,7 @@ from grpc_health.v1._async import HealthServicer
 from grpc_reflection.v1alpha import reflection
 
 from ortoo.common.background import Background
+from ortoo.common.clock import SystemClock
 from ortoo.common.errors import Conflict
 from ortoo.common.grpc_channels import MESSAGE_BYTES_MAX
 from ortoo.common.grpc_errors import ErrorTranslation
@@ -52,8 +53,9 @@ class _Health(HealthServicer):  # type: ignore[misc]  # it comes without types
 class GrpcServer:
     """A listening server. Entering the block binds the port; leaving it drains in two stages.
 
-    `draining` is set as soon as the stop begins: handlers of long streams end them when they see it. Calls that are
-    still running after `grace_s` are cancelled.
+    A stop has two stages. The health service says at once that requests are not welcome any more, and everything is
+    served as before for `drain_delay_s`. Then `draining` is set: handlers of long streams end them when they see it.
+    Calls that are still running after another `grace_s` are cancelled.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class GrpcServer:
         interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
         outermost: Sequence[grpc.aio.ServerInterceptor] = (),
         grace_s: float = 5.0,
+        drain_delay_s: float = 0.0,
     ) -> None:
         """Serve on host:port (port 0: the kernel picks). `servicers` are (full service name, add-to-server) pairs.
 
@@ -74,6 +77,7 @@ class GrpcServer:
         """Whether requests are welcome."""
         self.address = address
         self._grace_s = grace_s
+        self._drain_delay_s = drain_delay_s
         self._names = [name for name, _ in servicers]
         self._health = _Health(self.draining)
         self._server = grpc.aio.server(
@@ -115,6 +119,10 @@ class GrpcServer:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.serving = False
+        # First word: go elsewhere. Whoever chooses by health needs a moment to hear it; all is served meanwhile.
         await self._health.enter_graceful_shutdown()
+        if self._drain_delay_s:
+            await SystemClock().sleep(self._drain_delay_s)
+        # Second word: what is open ends.
         self.draining.set()
         await self._server.stop(self._grace_s)

@@ -88,6 +88,7 @@ async def open_enode(
             [(service.NAME, lambda grpc_server: add_EnodeServiceServicer_to_server(handlers, grpc_server))],
             outermost=[telemetry.calls],
             grace_s=settings.stop_grace_s,
+            drain_delay_s=settings.drain_delay_s,
         )
         handlers.streams = Streams(background, server.draining)
         register(telemetry.metrics, store, clock)

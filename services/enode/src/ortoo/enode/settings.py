@@ -48,6 +48,8 @@ class Settings:
     """How often the enode announces itself."""
     health_interval_s: float = 0.5
     """How often health is taken from the store."""
+    drain_delay_s: float = 0.0
+    """How long everything is served after readiness went red at a stop, so that load balancers hear of it."""
     stop_grace_s: float = 5.0
     """How long running calls may go on after a stop was asked for."""
     metrics_address: str = ""

@@ -49,6 +49,7 @@ async def open_namesrv(
             [(service.NAME, lambda grpc_server: add_NameServiceServicer_to_server(handlers, grpc_server))],
             outermost=[telemetry.calls],
             grace_s=settings.stop_grace_s,
+            drain_delay_s=settings.drain_delay_s,
         )
         background.spawn("draining", directory.end_watches_when(server.draining))
         background.spawn("others", directory.follow_others(settings.sync_interval_s))

@@ -38,6 +38,8 @@ class Settings:
     """How often changes by other name servers over the same database are looked for."""
     watchers_max: int = 1_000
     """How many processes may follow the routes at once."""
+    drain_delay_s: float = 0.0
+    """How long everything is served after readiness went red at a stop, so that load balancers hear of it."""
     stop_grace_s: float = 5.0
     """How long running calls may go on after a stop was asked for."""
     metrics_address: str = ""

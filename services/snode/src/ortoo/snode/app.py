@@ -190,6 +190,7 @@ async def open_snode(
             ],
             outermost=[telemetry.calls],
             grace_s=settings.stop_grace_s,
+            drain_delay_s=settings.drain_delay_s,
         )
 
         async def drain() -> None:

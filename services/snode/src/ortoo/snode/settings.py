@@ -48,6 +48,8 @@ class Settings:
     """Whether a group that a consumer names and that does not exist is created."""
     sweep_interval_s: float = 1.0
     """How often silent and slow sessions are looked for."""
+    drain_delay_s: float = 0.0
+    """How long everything is served after readiness went red at a stop, so that load balancers hear of it."""
     stop_grace_s: float = 5.0
     """How long running calls may go on after a stop was asked for."""
     metrics_address: str = ""

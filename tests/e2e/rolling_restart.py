@@ -1,0 +1,180 @@
+"""Restart every process of a cluster, one after another, while messages flow; then say what it cost.
+
+    python -m tests.e2e.rolling_restart --rate 2000
+
+Two name servers over PostgreSQL, two enodes, two snodes over Valkey. Each process gets SIGTERM, must end with 0, and is
+started again when it is gone; the next one follows when it is ready. Prints one line for each restart and a summary;
+the exit code is 1 when a message was lost, a send failed or took longer than two seconds.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ortoo.client import Client, ConsumerSettings, Producer, ProducerSettings, connect
+from ortoo.common import logs
+from ortoo.common.background import Background
+from ortoo.common.clock import SystemClock
+from ortoo.testing.postgres import postgres
+from ortoo.testing.processes import SMALL_STORE, ProcessCluster, RoleProcess
+from ortoo.testing.valkey import valkey
+
+TOPIC, GROUP = "rolling", "readers"
+SEND_MAX_S = 2.0
+TICK_S = 0.02
+PATIENCE_S = 60.0
+
+
+@dataclass
+class Outcome:
+    """What the restarts cost."""
+
+    sent: int = 0
+    failed: list[str] = field(default_factory=list)
+    slowest_s: float = 0.0
+    slowest_during: str = ""
+    received: Counter[bytes] = field(default_factory=Counter)
+    acknowledged: set[bytes] = field(default_factory=set)
+    exit_codes: dict[str, int] = field(default_factory=dict)
+    during: str = "start"
+
+    @property
+    def lost(self) -> int:
+        """Acknowledged messages that never arrived."""
+        return len(self.acknowledged - self.received.keys())
+
+    @property
+    def duplicates(self) -> int:
+        """Deliveries beyond the first of each message."""
+        return sum(self.received.values()) - len(self.received)
+
+    def faults(self) -> list[str]:
+        """Promises that were broken."""
+        found = [f"a send failed: {text}" for text in self.failed[:5]]
+        if self.lost:
+            found.append(f"{self.lost} messages are lost")
+        if self.slowest_s > SEND_MAX_S:
+            found.append(f"a send took {self.slowest_s:.2f} s while {self.slowest_during} restarted")
+        found += [f"{name} ended with {code}" for name, code in self.exit_codes.items() if code]
+        return found
+
+    def summary(self) -> str:
+        """One line."""
+        return (
+            f"{self.sent} sent, {len(self.failed)} failed, {self.lost} lost, {self.duplicates} delivered again, "
+            f"slowest send {self.slowest_s * 1000:.0f} ms ({self.slowest_during})"
+        )
+
+
+async def rolling_restart(folder: Path, *, rate: int, say: Callable[[str], object]) -> Outcome:
+    """Run it in `folder`."""
+    outcome = Outcome()
+    async with postgres() as database, valkey(folder / "valkey") as redis, contextlib.AsyncExitStack() as parts:
+        namesrvs = [
+            RoleProcess("namesrv", folder / f"namesrv-{n}", {"DATABASE_URL": database.url, "NAME": f"namesrv-{n}"})
+            for n in range(2)
+        ]
+        enodes = [RoleProcess("enode", folder / f"enode-{n}", {"NAME": f"enode-{n}", **SMALL_STORE}) for n in range(2)]
+        snodes = [
+            RoleProcess("snode", folder / f"snode-{n}", {"NAME": f"snode-{n}", "REDIS_URL": redis.url})
+            for n in range(2)
+        ]
+        for namesrv in namesrvs:
+            parts.push_async_callback(namesrv.kill)
+            await namesrv.start()
+        addresses = ";".join(namesrv.address for namesrv in namesrvs)
+        for role in (*enodes, *snodes):
+            parts.push_async_callback(role.kill)
+            role.environ["NAMESRV_ADDRESS"] = addresses
+            await role.start()
+        await ProcessCluster(folder, namesrvs[1], enodes, snodes).until_alive()
+        async with connect([snode.address for snode in snodes]) as mq:
+            await mq.admin.create_topic(TOPIC)
+            await _under_load(mq, [*namesrvs, *enodes, *snodes], outcome, rate, say)
+    return outcome
+
+
+async def _under_load(
+    mq: Client, roles: list[RoleProcess], outcome: Outcome, rate: int, say: Callable[[str], object]
+) -> None:
+    clock = SystemClock()
+    async with Background("load") as background:
+        settings = ConsumerSettings(from_first=True, ack_interval_ms=20)
+        for number in range(2):
+            background.spawn(f"consumer {number}", _consume(mq, settings, outcome))
+        async with mq.producer(TOPIC, ProducerSettings(linger_ms=1)) as producer:
+            sending = background.spawn("sender", _send(producer, outcome, rate, background))
+            await clock.sleep(1)
+            for role in roles:
+                outcome.during = role.folder.name
+                outcome.exit_codes[role.folder.name] = await role.stop()
+                await role.start()
+                await clock.sleep(1)
+                say(f"{role.folder.name} restarted; {outcome.summary()}")
+            outcome.during = "end"
+            sending.cancel()
+            async with asyncio.timeout(PATIENCE_S):
+                while len(outcome.acknowledged) + len(outcome.failed) < outcome.sent:
+                    await clock.sleep(0.05)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(PATIENCE_S):
+                while outcome.lost:
+                    await clock.sleep(0.05)
+
+
+async def _consume(mq: Client, settings: ConsumerSettings, outcome: Outcome) -> None:
+    async with mq.consumer(GROUP, TOPIC, settings) as consumer:
+        async for batch in consumer.batches():
+            outcome.received.update(batch.bodies())
+            batch.ack()
+
+
+async def _send(producer: Producer, outcome: Outcome, rate: int, background: Background) -> None:
+    """So many messages a second for ever, each watched on its own."""
+    clock = SystemClock()
+    due_s = clock.monotonic_s()
+    while True:
+        count = max(1, round(rate * TICK_S))
+        bodies = [b"%010d" % number for number in range(outcome.sent, outcome.sent + count)]
+        outcome.sent += count
+        background.spawn("tick", _watch(producer, bodies, outcome))
+        due_s += TICK_S
+        await clock.sleep(max(0.0, due_s - clock.monotonic_s()))
+
+
+async def _watch(producer: Producer, bodies: list[bytes], outcome: Outcome) -> None:
+    clock = SystemClock()
+    begun_s = clock.monotonic_s()
+    for body, sending in zip(bodies, await producer.send_many(bodies), strict=True):
+        try:
+            await sending
+        except Exception as error:
+            outcome.failed.append(repr(error))
+        else:
+            outcome.acknowledged.add(body)
+    took_s = clock.monotonic_s() - begun_s
+    if took_s > outcome.slowest_s:
+        outcome.slowest_s, outcome.slowest_during = took_s, outcome.during
+
+
+def main() -> int:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rate", type=int, default=2000, help="messages a second")
+    arguments = parser.parse_args()
+    logs.configure(level="error")
+    with tempfile.TemporaryDirectory(prefix="ortoo-rolling-") as folder:
+        run = rolling_restart(Path(folder), rate=arguments.rate, say=lambda text: sys.stdout.write(f"{text}\n"))
+        outcome = asyncio.run(run)
+    sys.stdout.write("\n".join([*outcome.faults(), outcome.summary(), ""]))
+    return 1 if outcome.faults() else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,13 @@
+"""Every process of a cluster is restarted in turn while messages flow."""
+
+from pathlib import Path
+
+from tests.e2e.rolling_restart import rolling_restart
+
+
+async def test_rolling_restart_loses_nothing_and_holds_up_nobody(tmp_path: Path) -> None:
+    """2 name servers, 2 enodes, 2 snodes: nothing is lost, no send fails or takes 2 s, every exit code is 0 (E-011)."""
+    said: list[str] = []
+    outcome = await rolling_restart(tmp_path, rate=500, say=said.append)
+    assert outcome.faults() == [], said
+    assert outcome.sent > 3000

@@ -1,0 +1,57 @@
+"""A stop in two stages: first readiness goes red while all is served, then what is open ends."""
+
+import asyncio
+from pathlib import Path
+
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from ortoo.client import connect
+from ortoo.common.background import Background
+from ortoo.common.grpc_channels import Channels
+from ortoo.testing.cluster import open_cluster
+from ortoo.testing.scrape import get
+from tests.integration.test_metrics import free_ports
+
+
+async def test_readiness_goes_red_before_anything_ends(tmp_path: Path) -> None:
+    """Health and /readyz say no at once; sends on open connections still work until the delay is over."""
+    metrics = f"127.0.0.1:{free_ports(1)[0]}"
+    settings = {"snode": {"drain_delay_s": 1.0, "metrics_address": metrics}}
+    async with open_cluster(tmp_path, settings=settings) as cluster, Channels() as channels:
+        health = health_pb2_grpc.HealthStub(channels.to(cluster.address))
+        async with connect(cluster.address) as mq, Background("test") as background:
+            await mq.admin.create_topic("t")
+            async with mq.producer("t") as producer:
+                await producer.send(b"before")
+                assert (await get(metrics, "/readyz")).status == 200
+                watch = health.Watch(health_pb2.HealthCheckRequest())
+                assert (await watch.read()).status == health_pb2.HealthCheckResponse.SERVING
+                stopping = background.spawn("stop", cluster.close("snode-0"))
+                async with asyncio.timeout(0.5):
+                    assert (await watch.read()).status == health_pb2.HealthCheckResponse.NOT_SERVING
+                    assert (await get(metrics, "/readyz")).status == 503
+                    receipt = await producer.send(b"during")
+                assert receipt.offset >= 0
+                assert not stopping.done()
+            await stopping
+
+
+async def test_enode_is_red_while_it_refuses_messages(tmp_path: Path) -> None:
+    """A full disk turns readiness red, and space turns it green again, without a restart."""
+    metrics = f"127.0.0.1:{free_ports(1)[0]}"
+    settings = {"enode": {"metrics_address": metrics, "health_interval_s": 0.05}}
+    async with open_cluster(tmp_path, settings=settings) as cluster:
+        enode = cluster.running["enode-0"]
+        appender = enode.store._appender  # type: ignore[attr-defined]  # a disk that is full is hard to come by
+        assert (await get(metrics, "/readyz")).status == 200
+        appender.full = "the disk is full"
+        await until(metrics, 503)
+        appender.full = ""
+        await until(metrics, 200)
+
+
+async def until(metrics: str, status: int) -> None:
+    """Wait until /readyz says so."""
+    async with asyncio.timeout(10):
+        while (await get(metrics, "/readyz")).status != status:
+            pass
