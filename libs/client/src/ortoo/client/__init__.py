@@ -30,6 +30,8 @@ from ortoo.client.handling import Handling, RetryLater
 from ortoo.client.losses import LostMessages
 from ortoo.client.parcel import Sending, Sendings
 from ortoo.client.place import Queue, Receipt
+from ortoo.client.pop_consumer import PopConsumer, PopSettings
+from ortoo.client.popped import PoppedMessage
 from ortoo.client.producer import Producer, ProducerSettings
 from ortoo.client.pull_consumer import PullConsumer
 from ortoo.client.pull_settings import PullSettings
@@ -82,6 +84,9 @@ __all__ = [
     "OrtooError",
     "OutOfRange",
     "Overloaded",
+    "PopConsumer",
+    "PopSettings",
+    "PoppedMessage",
     "ProcessInfo",
     "Producer",
     "ProducerSettings",

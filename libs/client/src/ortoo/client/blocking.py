@@ -30,6 +30,9 @@ from ortoo.client.descriptions import (
 from ortoo.client.filters import Filter, Topics
 from ortoo.client.loop_thread import LoopThread
 from ortoo.client.place import Queue, Receipt
+from ortoo.client.pop_consumer import PopConsumer as AsyncPopConsumer
+from ortoo.client.pop_consumer import PopSettings
+from ortoo.client.popped import PoppedMessage
 from ortoo.client.producer import Producer as AsyncProducer
 from ortoo.client.producer import ProducerSettings
 from ortoo.client.received import ReceivedBatch, ReceivedMessage
@@ -84,6 +87,38 @@ class Consumer:
     def ack(self, received: ReceivedMessage | ReceivedBatch) -> None:
         """A message, or a whole batch, is processed."""
         self._thread.soon(received.ack)
+
+
+class PopConsumer:
+    """A worker of a group; see `ortoo.client.PopConsumer`. Settle messages with the methods of this object."""
+
+    def __init__(self, thread: LoopThread, consumer: AsyncPopConsumer) -> None:
+        """`Client.pop_consumer` is the way in."""
+        self._thread = thread
+        self._consumer = consumer
+
+    def __iter__(self) -> Iterator[PoppedMessage]:
+        """Messages as they come, for ever."""
+        while True:
+            yield from self.pop()
+
+    def pop(self, messages_max: int = 0, wait_ms: float | None = None) -> list[PoppedMessage]:
+        """Take messages, waiting for the first; empty when none came in time."""
+        return self._thread.wait(self._consumer.pop(messages_max, wait_ms))
+
+    def ack(self, message: PoppedMessage) -> None:
+        """A message is processed."""
+        self._thread.wait(message.ack())
+
+    def give_back(
+        self, message: PoppedMessage, delay_ms: float | None = None, *, counts: bool = True, error: str = ""
+    ) -> None:
+        """A message shall come again."""
+        self._thread.wait(message.give_back(delay_ms, counts=counts, error=error))
+
+    def park(self, message: PoppedMessage, error: str = "") -> None:
+        """Put a message into the dead-letter topic."""
+        self._thread.wait(message.park(error))
 
 
 class Admin:
@@ -164,6 +199,14 @@ class Client:
         """A member of `group`; leaving the block acknowledges and leaves the group."""
         with self._thread.inside(self._client.consumer(group, topics, settings)) as consumer:
             yield Consumer(self._thread, consumer)
+
+    @contextmanager
+    def pop_consumer(
+        self, group: str, topic: str, wanted: Filter = "*", settings: PopSettings | None = None
+    ) -> Iterator[PopConsumer]:
+        """A worker of `group`; leaving the block gives back what is not settled."""
+        with self._thread.inside(self._client.pop_consumer(group, topic, wanted, settings)) as consumer:
+            yield PopConsumer(self._thread, consumer)
 
     def recall(self, recall_handle: str) -> None:
         """Forget a delayed message, by the handle in its receipt."""

@@ -9,6 +9,7 @@ from ortoo.client.consumer import Consumer, ConsumerSettings
 from ortoo.client.fetch import fetch
 from ortoo.client.filters import Filter, Topics, wanted_topics
 from ortoo.client.place import Queue
+from ortoo.client.pop_consumer import PopConsumer, PopSettings
 from ortoo.client.producer import Producer, ProducerSettings
 from ortoo.client.pull_consumer import PullConsumer
 from ortoo.client.pull_settings import PullSettings
@@ -59,6 +60,16 @@ class Client:
         """
         wanted = wanted_topics(topics) if topics is not None else {}
         return PullConsumer(self._connection, self._session, group, wanted, settings or PullSettings())
+
+    def pop_consumer(
+        self, group: str, topic: str, wanted: Filter = "*", settings: PopSettings | None = None
+    ) -> PopConsumer:
+        """A worker of `group` that takes messages of `topic` one by one, each with a lease; enter it with `async with`.
+
+        Any number of workers share the topic, whatever its number of queues. `wanted` is a tag expression or an `Sql`
+        condition; the group is done with what does not match.
+        """
+        return PopConsumer(self._connection, group, topic, wanted, settings or PopSettings())
 
     def fetch(
         self, queue: Queue, from_offset: int = 0, to_offset: int = 0, *, follow: bool = False, wanted: Filter = "*"

@@ -14,7 +14,7 @@ from ortoo.client.received import ReceivedBatch
 from ortoo.common.allocation import AllocationStrategy
 from ortoo.common.clock import Clock
 from ortoo.common.sealed_batch import SealedBatch
-from ortoo.v1 import consumer_pb2, pull_pb2, topic_pb2
+from ortoo.v1 import consumer_pb2, pop_pb2, pull_pb2, topic_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
 
 LANGUAGE = "python"
@@ -158,7 +158,7 @@ def received_batch(delivery: consumer_pb2.Delivery, queue: Queue, **rest: object
 
 
 def sealed_batch(
-    delivery: "consumer_pb2.Delivery | consumer_pb2.FetchResponse | pull_pb2.PulledBatch",
+    delivery: "consumer_pb2.Delivery | consumer_pb2.FetchResponse | pull_pb2.PulledBatch | pop_pb2.PoppedMessages",
 ) -> SealedBatch:
     """The sealed batch of a delivery; its bytes are read from the message once, because each access copies them."""
     batch = delivery.batch

@@ -113,7 +113,7 @@ class ReceivedBatch:
             self._finished(self, count)
 
 
-class ReceivedMessage:
+class MessageFields:
     """One message of a batch; its fields are read from the columns when they are asked for."""
 
     __slots__ = ("_batch", "_index")
@@ -183,6 +183,12 @@ class ReceivedMessage:
     def message(self) -> Message:
         """All that its producer gave."""
         return self._batch.view.message(self._batch.row(self._index))
+
+
+class ReceivedMessage(MessageFields):
+    """One message of a push or pull consumer."""
+
+    __slots__ = ()
 
     def ack(self) -> None:
         """It is processed."""

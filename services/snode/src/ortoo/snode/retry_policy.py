@@ -2,23 +2,13 @@
 
 from dataclasses import dataclass
 
+from ortoo.common.delay_levels import DELAY_LEVELS_MS
 from ortoo.common.errors import Invalid
 
-LEVELS_MS = tuple(
-    1000 * seconds
-    for seconds in (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
-)
-"""RocketMQ's 18 delay levels; level 1 is the first."""
 FIRST_RETRY_LEVEL = 3
+"""The delay level after the first failed attempt."""
 DELAYS_MAX = 64
 DELAY_MS_MAX = 7 * 86_400_000
-
-
-def level_delay_ms(level: int) -> int:
-    """The delay of a level; a larger one than 18 is the last. Errors: Invalid below 1."""
-    if level < 1:
-        raise Invalid(f"delay level {level}; levels are 1 to {len(LEVELS_MS)}", field="delay_level")
-    return LEVELS_MS[min(level, len(LEVELS_MS)) - 1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +20,7 @@ class RetryPolicy:
     @classmethod
     def classic(cls) -> "RetryPolicy":
         """As RocketMQ does: 10 s, 30 s, 1 min … 2 h, by the levels from 3 on."""
-        return cls(LEVELS_MS[FIRST_RETRY_LEVEL - 1 :])
+        return cls(DELAY_LEVELS_MS[FIRST_RETRY_LEVEL - 1 :])
 
     @classmethod
     def exponential(cls, first_ms: int, max_ms: int, factor: float = 2.0) -> "RetryPolicy":

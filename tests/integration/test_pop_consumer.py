@@ -1,0 +1,201 @@
+"""The client's pop consumer against a real cluster."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from ortoo.client import (
+    Client,
+    Fenced,
+    Message,
+    PoppedMessage,
+    PopSettings,
+    RetryLater,
+    StoredMessage,
+    blocking,
+    connect,
+)
+from ortoo.common.background import Background
+from ortoo.common.clock import SystemClock
+from ortoo.testing.cluster import open_cluster
+
+CLOCK = SystemClock()
+
+
+async def send(mq: Client, *bodies: str, group: str | None = None, topic: str = "jobs") -> None:
+    """Send messages."""
+    async with mq.producer(topic) as producer:
+        await (await producer.send_many([Message(body.encode(), message_group=group) for body in bodies]))
+
+
+async def test_workers_share_a_topic_of_one_queue(tmp_path: Path) -> None:
+    """Ten workers, one queue: everybody works, each message once."""
+    async with open_cluster(tmp_path) as cluster, connect(cluster.address) as mq:
+        await cluster.create_topic("jobs", queues=1)
+        await send(mq, *[str(number) for number in range(200)])
+        seen: list[tuple[int, str]] = []
+        done = asyncio.Event()
+
+        async def work(worker: int) -> None:
+            async def handle(message: PoppedMessage) -> None:
+                await CLOCK.sleep(0.005)
+                seen.append((worker, message.body.decode()))
+                if len(seen) == 200:
+                    done.set()
+
+            async with mq.pop_consumer("g", "jobs") as consumer:
+                await consumer.run(handle, concurrency=2)
+
+        async with Background("workers") as background:
+            tasks = [background.spawn("worker", work(number)) for number in range(10)]
+            await done.wait()
+            for task in tasks:
+                task.cancel()
+        assert sorted(int(body) for _, body in seen) == list(range(200))
+        assert len({worker for worker, _ in seen}) == 10
+
+
+async def test_a_handler_ten_times_longer_than_the_lease_gets_its_message_once(tmp_path: Path) -> None:
+    """The lease is renewed while the handler runs; others that wait do not get the message."""
+    async with open_cluster(tmp_path) as cluster, connect(cluster.address) as mq:
+        await cluster.create_topic("jobs")
+        await send(mq, "slow")
+        seen: list[int] = []
+        handled = asyncio.Event()
+
+        async def handle(message: PoppedMessage) -> None:
+            seen.append(message.attempt)
+            await CLOCK.sleep(2.0)
+            handled.set()
+
+        settings = PopSettings(invisible_ms=200)
+        async with mq.pop_consumer("g", "jobs", settings=settings) as one, Background("worker") as background:
+            running = background.spawn("run", one.run(handle))
+            async with mq.pop_consumer("g", "jobs", settings=settings) as other:
+                spare = background.spawn("pop", other.pop(wait_ms=3000))
+                await handled.wait()
+                assert await spare == []
+            running.cancel()
+        assert seen == [1]
+
+
+async def test_a_consumer_that_is_gone_loses_its_messages_within_the_lease_and_a_second(tmp_path: Path) -> None:
+    """Without a word of farewell: what a killed process does."""
+    async with open_cluster(tmp_path) as cluster, connect(cluster.address) as mq:
+        await cluster.create_topic("jobs")
+        await send(mq, "a")
+        gone = mq.pop_consumer("g", "jobs", settings=PopSettings(invisible_ms=1500, renew_max_ms=0))
+        assert len(await gone.pop()) == 1
+        began_s = CLOCK.monotonic_s()
+        async with mq.pop_consumer("g", "jobs") as other:
+            [again] = await other.pop()
+            assert again.attempt == 2
+            await again.ack()
+        assert 1.3 < CLOCK.monotonic_s() - began_s < 2.5
+
+
+async def test_a_failing_handler_decides_when_its_message_comes_again(tmp_path: Path) -> None:
+    """RetryLater with a delay, without counting, parked; and an error of its own."""
+    async with open_cluster(tmp_path) as cluster, connect(cluster.address) as mq:
+        await cluster.create_topic("jobs")
+        await send(mq, "a")
+        attempts: list[int] = []
+        parked = asyncio.Event()
+
+        async def handle(message: PoppedMessage) -> None:
+            attempts.append(message.attempt)
+            if len(attempts) == 1:
+                raise RetryLater(delay_ms=50)
+            if len(attempts) == 2:
+                raise RetryLater(delay_ms=0, counts=False)
+            parked.set()
+            raise RetryLater(-1) from ValueError("hopeless")
+
+        async with mq.pop_consumer("g", "jobs") as consumer, Background("worker") as background:
+            running = background.spawn("run", consumer.run(handle))
+            await parked.wait()
+            letters: list[StoredMessage] = []
+            while not letters:
+                await CLOCK.sleep(0.05)
+                topics = [one.name for one in await mq.admin.list_topics()]
+                if "%DLQ%g" in topics:
+                    letters = [one async for one in mq.admin.tail("%DLQ%g", from_first=True, follow=False)]
+            running.cancel()
+        assert attempts == [1, 2, 2]
+        assert letters[0].message.properties["DLQ_ERROR"] == "hopeless"
+
+
+async def test_leaving_gives_back_what_was_not_processed_without_counting(tmp_path: Path) -> None:
+    """The next one gets it at once, as the same attempt."""
+    async with open_cluster(tmp_path) as cluster, connect(cluster.address) as mq:
+        await cluster.create_topic("jobs", queues=1)
+        await send(mq, "a", "b")
+        async with mq.pop_consumer("g", "jobs") as one:
+            first, _ = await one.pop()
+            await first.ack()
+        async with mq.pop_consumer("g", "jobs") as other:
+            [again] = await other.pop(wait_ms=0)
+            assert (again.body, again.attempt) == (b"b", 1)
+            await again.ack()
+
+
+async def test_an_acknowledgement_that_comes_too_late_is_told(tmp_path: Path) -> None:
+    """Fenced: another consumer has the message."""
+    async with open_cluster(tmp_path) as cluster, connect(cluster.address) as mq:
+        await cluster.create_topic("jobs")
+        await send(mq, "a")
+        settings = PopSettings(invisible_ms=50, renew_max_ms=0)
+        async with mq.pop_consumer("g", "jobs", settings=settings) as one:
+            [late] = await one.pop()
+            [now] = await one.pop()
+            with pytest.raises(Fenced):
+                await late.ack()
+            await now.ack()
+
+
+async def test_messages_of_a_message_group_keep_their_order_over_many_workers(tmp_path: Path) -> None:
+    """G5, through the client: 20 groups, 8 workers, every tenth delivery fails once."""
+    async with open_cluster(tmp_path) as cluster, connect(cluster.address) as mq:
+        await cluster.create_topic("jobs", queues=2)
+        for key in range(20):
+            await send(mq, *[f"{key}/{number}" for number in range(10)], group=f"k{key}")
+        done: dict[str, list[int]] = {}
+        finished = asyncio.Event()
+
+        async def handle(message: PoppedMessage) -> None:
+            key, number = message.body.decode().split("/")
+            if message.attempt == 1 and (int(key) + int(number)) % 10 == 0:
+                raise RetryLater(delay_ms=20)
+            done.setdefault(key, []).append(int(number))
+            if sum(map(len, done.values())) == 200:
+                finished.set()
+
+        async def work() -> None:
+            async with mq.pop_consumer("g", "jobs", settings=PopSettings(in_order=True)) as consumer:
+                await consumer.run(handle, concurrency=4)
+
+        async with Background("workers") as background:
+            tasks = [background.spawn("worker", work()) for _ in range(8)]
+            await finished.wait()
+            for task in tasks:
+                task.cancel()
+        assert all(numbers == list(range(10)) for numbers in done.values())
+
+
+async def test_the_blocking_facade_pops_and_settles(tmp_path: Path) -> None:
+    """Without an event loop of one's own."""
+    async with open_cluster(tmp_path) as cluster, connect(cluster.address) as mq:
+        await cluster.create_topic("jobs", queues=1)
+        await send(mq, "a", "b")
+
+        def work() -> list[bytes]:
+            with blocking.connect(cluster.address) as client, client.pop_consumer("g", "jobs") as consumer:
+                first, second = consumer.pop()
+                consumer.ack(first)
+                consumer.give_back(second, 0)
+                [again] = consumer.pop()
+                consumer.ack(again)
+                return [first.body, second.body, again.body]
+
+        assert await asyncio.to_thread(work) == [b"a", b"b", b"b"]
