@@ -14,6 +14,7 @@ from ortoo.common.sealed_batch import SealedBatch, crc32c
 from ortoo.enode.disk import RealDisk
 from ortoo.enode.log.frame import HEADER_BYTES, Kind, decode_header
 from ortoo.enode.log.recovery import recover
+from ortoo.enode.log.tide_mark import decode_slots
 from ortoo.enode.store import Store, StoreSettings, TopicCopy
 
 SETTINGS = StoreSettings(segment_bytes=32 << 10, headroom_bytes=0, recent_bytes=0, retention_age_ms=0)
@@ -328,20 +329,20 @@ async def test_after_retention_deleted_the_first_half_the_caches_are_not_needed(
     assert await everything(bare) == await everything(folder)
 
 
-async def idle(store: Store) -> None:
-    """Wait until the store has said how far it is durable."""
-    async with asyncio.timeout(5):
+async def idle(store: Store, folder: Path) -> None:
+    """Wait until the store has said, beside the log too, how far it is durable."""
+    async with asyncio.timeout(20):
         while True:
-            position = store.describe().durable_position
-            await store.fetch(1, 1, store.describe_queues(1)[1].end_offset, wait_ms=150)
-            if store.describe().durable_position == position:
+            file = folder / "durable"
+            if file.exists() and decode_slots(file.read_bytes()) == store.describe().durable_position:
                 return
+            await store.fetch(1, 1, store.describe_queues(1)[1].end_offset, wait_ms=10)
 
 
 async def test_the_page_with_the_last_batch_and_its_mark_is_not_taken_for_a_torn_tail(tmp_path: Path) -> None:
     """After the store fell idle, losing the end of the log is damage: the offsets are not given out again."""
     store = await filled(tmp_path / "store", batches=10)
-    await idle(store)
+    await idle(store, tmp_path / "store")
     copy = crashed_copy(tmp_path / "store", tmp_path / "copy")
     await store.close()
     (last,) = segments(copy)
@@ -361,7 +362,7 @@ async def test_a_missing_end_of_the_log_is_damage(tmp_path: Path, clean: bool) -
     """When the last segment is gone, what was in it is lost by name; nothing takes its place."""
     folder = tmp_path / "store"
     store = await filled(folder)
-    await idle(store)
+    await idle(store, folder)
     if not clean:
         folder = crashed_copy(folder, tmp_path / "copy")
     await store.close()
@@ -386,7 +387,7 @@ async def test_a_log_cut_short_goes_on_densely_and_says_what_is_missing(tmp_path
     """
     folder = tmp_path / "store"
     store = await filled(folder)
-    await idle(store)
+    await idle(store, folder)
     if not clean:
         folder = crashed_copy(folder, tmp_path / "copy")
     await store.close()
