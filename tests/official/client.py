@@ -104,9 +104,15 @@ class Official:
 
 
 @contextlib.asynccontextmanager
-async def official(language: str, address: str, events: Events | None = None) -> AsyncIterator[Official]:
-    """Start the official client of a language against a server; several may share `events`."""
+async def official(
+    language: str, address: str, events: Events | None = None, *, namespace: str = ""
+) -> AsyncIterator[Official]:
+    """Start the official client of a language against a server; several may share `events`.
+
+    With a `namespace` it runs on the host that a network namespace is.
+    """
     process = await asyncio.create_subprocess_exec(
+        *(("ip", "netns", "exec", namespace) if namespace else ()),
         *_command(language),
         address,
         stdin=asyncio.subprocess.PIPE,

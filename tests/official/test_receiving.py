@@ -9,6 +9,7 @@ import pytest
 
 from ortoo import client as ortoo
 from ortoo.testing.cluster import Cluster, open_cluster
+from ortoo.v1 import namesrv_pb2, topic_pb2
 from tests.official.client import LANGUAGES, ClientError, Official, official
 
 EVERYTHING = {"expression": "*"}
@@ -212,3 +213,50 @@ async def test_clients_go_on_after_the_server_was_away(language: str, tmp_path: 
                 except ClientError:
                     continue
         assert (await client.messages("c", 2))[-1]["body"] == b"after"
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+async def test_after_the_last_attempt_a_message_is_a_dead_letter(language: str, tmp_path: Path) -> None:
+    """A message that fails as often as its group allows is parked once; who subscribes to %DLQ%group gets it."""
+    async with served(language, tmp_path, "t") as (cluster, client):
+        group = topic_pb2.Group(name="g", consume_enabled=True, attempts_max=1)
+        await cluster.name_service.PutGroup(namesrv_pb2.PutGroupRequest(group=group))
+        await client("push", name="c", group="g", subscriptions={"t": EVERYTHING}, failures=99)
+        sent = await client("send", name="p", topic="t", body=b"poison", tag="red", properties={"a": "b"})
+        failed = await client.messages("c", 2)
+        assert [m["attempt"] for m in failed] == [1, 2]
+        async with asyncio.timeout(20):
+            async for news in cluster.name_service.WatchRoutes(namesrv_pb2.WatchRoutesRequest()):
+                if "%DLQ%g" in {topic.name for topic in news.topics}:
+                    break
+        await client("push", name="letters", group="readers", subscriptions={"%DLQ%g": EVERYTHING})
+        [letter] = await client.messages("letters", 1)
+        assert (letter["message_id"], letter["body"]) == (sent["message_id"], b"poison")
+        assert (letter["tag"], letter["properties"]["a"]) == ("red", "b")
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+async def test_urgent_messages_overtake(language: str, tmp_path: Path) -> None:
+    """In a topic for priorities the most urgent of those that wait comes first."""
+    async with served(language, tmp_path, "t") as (cluster, client):
+        await cluster.create_topic("urgent", queues=4, message_type=topic_pb2.MESSAGE_TYPE_PRIORITY)
+        await client("producer", name="q", topics=["urgent"])
+        for priority in (1, 3, 2):
+            await client("send", name="q", topic="urgent", body=b"%d" % priority, priority=priority)
+        await client("simple", name="s", group="g", subscriptions={"urgent": EVERYTHING})
+        bodies: list[tuple[bytes, int]] = []
+        while len(bodies) < 3:
+            found = await client("receive", name="s", count=1, invisible_s=20)
+            bodies += [(m["body"], m["priority"]) for m in found["messages"]]
+        assert bodies == [(b"3", 3), (b"2", 2), (b"1", 1)]
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+async def test_a_topic_of_one_kind_refuses_others(language: str, tmp_path: Path) -> None:
+    """The client compares a message with what the route says, or the server does."""
+    async with served(language, tmp_path, "t") as (cluster, client):
+        await cluster.create_topic("ordered", message_type=topic_pb2.MESSAGE_TYPE_FIFO)
+        await client("producer", name="q", topics=["ordered"])
+        with pytest.raises(ClientError):
+            await client("send", name="q", topic="ordered", body=b"x")
+        assert (await client("send", name="q", topic="ordered", body=b"x", message_group="m"))["message_id"]

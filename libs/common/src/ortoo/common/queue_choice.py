@@ -1,4 +1,4 @@
-"""Which queue a message group's messages go to: one function for producers and for the servers that send for them."""
+"""Which queue a message goes to: one rule for producers and for the servers that send for them."""
 
 from collections.abc import Sequence
 from typing import TypeVar
@@ -17,3 +17,8 @@ def queue_of_group(message_group: str, queues: Sequence[Q]) -> Q:
     if not queues:
         raise ValueError("a topic without write queues has none for a message group")
     return queues[crc32c(message_group.encode()) % len(queues)]
+
+
+def level_of_priority(priority: int, queue_count: int) -> int:
+    """The queue id for a priority in a topic that has a queue a level: those that pop by priority begin at the top."""
+    return min(priority, queue_count - 1)

@@ -10,7 +10,7 @@ from ortoo.common.clock import Clock
 from ortoo.common.errors import Invalid, Unavailable
 from ortoo.common.message import Message
 from ortoo.common.message_id import message_id_text
-from ortoo.common.queue_choice import queue_of_group
+from ortoo.common.queue_choice import level_of_priority, queue_of_group
 from ortoo.common.randomness import Randomness
 from ortoo.common.record_batch import encoded_bytes_bound
 from ortoo.common.sealed_batch import MESSAGES_MAX, RECORDS_BYTES_MAX
@@ -20,7 +20,7 @@ from ortoo.snode.directory_watch import DirectoryWatch
 from ortoo.snode.enode_links import EnodeLinks
 from ortoo.snode.publish_lane import BATCH_BYTES, LaneLimits, PublishLane
 from ortoo.snode.queue_choice import StickyChoice
-from ortoo.snode.routes import Queue, Topic
+from ortoo.snode.routes import MessageType, Queue, Topic
 
 Place = tuple[Queue, bool]
 """A queue, and whether messages are delivered there later."""
@@ -98,9 +98,16 @@ class Publisher:
             raise Invalid(f"topic {topic.name} takes no messages: {topic.permission.name}", field="topic")
         keyless = any(not message.message_group for message in messages)
         unkeyed = self._unkeyed(topic, queues) if keyless else queues[0]
-        return _sorted_out(
-            messages, lambda it: queue_of_group(it.message_group, queues) if it.message_group else unkeyed
-        )
+        has_levels = topic.message_type is MessageType.PRIORITY
+
+        def queue_of(message: Message) -> Queue:
+            if message.message_group:
+                return queue_of_group(message.message_group, queues)
+            if has_levels and message.priority is not None:
+                return _level(topic, unkeyed, message.priority)
+            return unkeyed
+
+        return _sorted_out(messages, queue_of)
 
     def _unkeyed(self, topic: Topic, queues: Sequence[Queue]) -> Queue:
         alive = self._directory.alive(queues) or queues
@@ -152,6 +159,12 @@ class Publisher:
             if key is None:
                 raise Unavailable(f"messages for {LANES_MAX} queues are on their way; retry", retry_after_ms=100)
             del self._lanes[key]
+
+
+def _level(topic: Topic, unkeyed: Queue, priority: int) -> Queue:
+    placement = topic.placement(unkeyed.enode)
+    assert placement is not None
+    return unkeyed._replace(queue_id=level_of_priority(priority, placement.write_queue_count))
 
 
 def _sorted_out(messages: Sequence[Message], queue_of: Callable[[Message], Queue]) -> dict[Place, list[int]]:

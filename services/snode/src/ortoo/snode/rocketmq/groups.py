@@ -6,8 +6,11 @@ from ortoo.snode.routes import Group, MessageType, Topic
 
 
 def rules_of(group: Group | None) -> GroupRules:
-    """The rules for a group's members; a group that does not exist yet has the defaults."""
-    return GroupRules()
+    """The rules for a group's members; a group that does not exist yet has the defaults.
+
+    A group counts retries, the protocol deliveries: the first one is no retry.
+    """
+    return GroupRules() if group is None else GroupRules(attempts_max=group.attempts_max + 1)
 
 
 def pop_rules(group: Group | None, topic: Topic | None) -> PopRules:
