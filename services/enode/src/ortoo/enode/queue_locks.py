@@ -1,6 +1,7 @@
 """The locks of queues: decisions made in memory, stored in the log, answered when durable."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 
 from ortoo.common.clock import Clock
 from ortoo.common.errors import OrtooError
@@ -21,6 +22,7 @@ class QueueLocks:
         self._engine = engine
         self._clock = clock
         self._table = LockTable(engine.state.locks.all(), clock.monotonic_s())
+        self._storing: dict[Key, asyncio.Future[None]] = {}
 
     async def take(self, wishes: Sequence[Wish]) -> list[Granted | Refused]:
         """Decide each wish, in order; returns when what was granted is durable. Errors: Overloaded, Unavailable."""
@@ -34,6 +36,10 @@ class QueueLocks:
             if isinstance(answer, Granted) and answer.is_news:
                 before[wish.key] = (before.get(wish.key, (was, None))[0], self._table.get(wish.key))
         await self._store(before)
+        # A lock that somebody else has just raised is told only when all that goes with it is durable.
+        for wish in wishes:
+            if (storing := self._storing.get(wish.key)) is not None:
+                await asyncio.wait([storing])
         return answers
 
     async def release(self, keys: Sequence[tuple[Key, str]]) -> list[bool]:
@@ -49,14 +55,17 @@ class QueueLocks:
         await self._store(before)
         return answers
 
-    async def fence(self, keys: Sequence[Key]) -> dict[Key, int]:
-        """Raise the generations: owners have to take their locks again. Returns the new ones, when durable."""
+    async def fence(self, keys: Sequence[Key], changes: Callable[[Mapping[Key, int]], list[Change]]) -> None:
+        """Raise the generations, so that owners have to take their locks again, and store `changes` of them with it.
+
+        Nobody gets a lock under its new generation before all is durable. Errors: Overloaded, Unavailable.
+        """
         before: dict[Key, tuple[Lock | None, Lock | None]] = {}
         for key in keys:
             was = self._table.get(key)
             before[key] = (was, self._table.fence(key, self.newest_commit(key)))
-        await self._store(before)
-        return {key: now.generation for key, (_, now) in before.items() if now is not None}
+        generations = {key: now.generation for key, (_, now) in before.items() if now is not None}
+        await self._store(before, changes(generations))
 
     def check(self, key: Key, generation: int) -> None:
         """Refuse an older generation than the lock's; 0 is not compared. Errors: Fenced."""
@@ -94,15 +103,22 @@ class QueueLocks:
         """The newest generation that committed an offset of this queue; 0 = none."""
         return self._engine.state.offsets.generation(*key)
 
-    async def _store(self, decided: dict[Key, tuple[Lock | None, Lock | None]]) -> None:
+    async def _store(self, decided: Mapping[Key, tuple[Lock | None, Lock | None]], more: Sequence[Change] = ()) -> None:
         if not decided:
             return
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._storing.update(dict.fromkeys(decided, done))
         try:
-            await self._engine.store(_changes({key: now for key, (_, now) in decided.items()}))
+            await self._engine.store([*_changes({key: now for key, (_, now) in decided.items()}), *more])
         except OrtooError:
             for key, (was, now) in decided.items():
                 self._table.put_back(key, was, now)
             raise
+        finally:
+            done.set_result(None)
+            for key in decided:
+                if self._storing.get(key) is done:
+                    del self._storing[key]
         for key, (was, now) in decided.items():
             queue = self._engine.catalog.queues.get((key[0], key[2]))
             if was is not None and now is not None and was.generation != now.generation and queue is not None:

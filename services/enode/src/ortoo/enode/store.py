@@ -209,11 +209,7 @@ class Store:
         Errors: NotFound, Invalid (negative offset), Fenced (older generation), Overloaded, Unavailable.
         """
         self._topic(topic_id)
-        if not group or len(group.encode()) > GROUP_NAME_BYTES_MAX:
-            raise Invalid(f"expected 1 to {GROUP_NAME_BYTES_MAX} bytes", field="group")
-        for queue_id, offset in offsets.items():
-            if not 0 <= offset < 1 << 62 or not 0 <= queue_id < 1 << 32:
-                raise Invalid(f"offset {offset} of queue {queue_id}; expected 0 or more", field="offsets")
+        self._check_commit(group, offsets)
         if not offsets:
             return
         change = OffsetsCommitted(topic_id, group, generation, tuple(sorted(offsets.items())))
@@ -254,9 +250,15 @@ class Store:
         Errors: as `commit_offsets`.
         """
         self._topic(topic_id)
-        generations = await self.locks.fence([(topic_id, group, queue_id) for queue_id in offsets])
-        rows = [(queue_id, offset, generations[topic_id, group, queue_id]) for queue_id, offset in offsets.items()]
-        await self.commit_each(topic_id, group, rows)
+        self._check_commit(group, offsets)
+
+        def commits(generations: Mapping[tuple[int, str, int], int]) -> list[Change]:
+            return [
+                OffsetsCommitted(topic_id, group, generation, ((key[2], offsets[key[2]]),))
+                for key, generation in generations.items()
+            ]
+
+        await self.locks.fence([(topic_id, group, queue_id) for queue_id in offsets], commits)
 
     def query_offsets(self, topic_id: int, group: str, queue_ids: Iterable[int] = ()) -> dict[int, int]:
         """Committed offsets of `group`, queue id to next offset; queues without one are absent. Empty ids = all.
@@ -412,6 +414,13 @@ class Store:
     async def close(self) -> None:
         """Flush, leave the marker of a clean stop, give the folder back. Waiting fetches answer empty. Idempotent."""
         await self._engine.close()
+
+    def _check_commit(self, group: str, offsets: Mapping[int, int]) -> None:
+        if not group or len(group.encode()) > GROUP_NAME_BYTES_MAX:
+            raise Invalid(f"expected 1 to {GROUP_NAME_BYTES_MAX} bytes", field="group")
+        for queue_id, offset in offsets.items():
+            if not 0 <= offset < 1 << 62 or not 0 <= queue_id < 1 << 32:
+                raise Invalid(f"offset {offset} of queue {queue_id}; expected 0 or more", field="offsets")
 
     def _check_generation(self, topic_id: int, group: str, queue_id: int, generation: int) -> None:
         self.locks.check((topic_id, group, queue_id), generation)

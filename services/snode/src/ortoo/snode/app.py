@@ -15,6 +15,7 @@ from ortoo.common.randomness import Randomness
 from ortoo.common.service import Running
 from ortoo.common.telemetry import Telemetry
 from ortoo.snode.attachments import Attachments
+from ortoo.snode.client_directory import ClientDirectory
 from ortoo.snode.client_locks import ClientLocks
 from ortoo.snode.client_sessions import ClientSessions
 from ortoo.snode.close_reason import CloseReason
@@ -24,15 +25,19 @@ from ortoo.snode.directory import Directory
 from ortoo.snode.directory_watch import DirectoryWatch
 from ortoo.snode.enode_link import LinkFactory
 from ortoo.snode.enode_links import EnodeLinks
+from ortoo.snode.flow_control import FlowControl
+from ortoo.snode.flow_control_file import FlowControlFile
 from ortoo.snode.group_settings import GroupSettings
 from ortoo.snode.group_topics import GroupTopics
 from ortoo.snode.grpc_enode_link import GrpcLinks
+from ortoo.snode.interception import Chain, load_interceptors
 from ortoo.snode.lag import Lag
 from ortoo.snode.members import Member
 from ortoo.snode.membership import LocalMembership
 from ortoo.snode.membership_store import MembershipStore
 from ortoo.snode.message_search import MessageSearch
 from ortoo.snode.name_server import NameServer
+from ortoo.snode.offset_moves import OffsetMoves
 from ortoo.snode.offsets import Offsets
 from ortoo.snode.popping import Popping
 from ortoo.snode.publish_lane import LaneLimits
@@ -44,6 +49,8 @@ from ortoo.snode.reading import Reading
 from ortoo.snode.rocketmq.gateway import make_gateway
 from ortoo.snode.rocketmq.route import endpoints_of
 from ortoo.snode.rpc import admin, consumer, producer, rocketmq, session
+from ortoo.snode.rpc.admin_groups import GroupParts
+from ortoo.snode.rpc.interception import Interception
 from ortoo.snode.rpc.long_calls import LongCalls
 from ortoo.snode.sessions import Sessions
 from ortoo.snode.settings import Settings
@@ -58,6 +65,8 @@ from ortoo.v1.session_pb2_grpc import add_SessionServiceServicer_to_server
 PRESENCE_SWEEP_S = 10.0
 LEASES_INTERVAL_S = 5.0
 ATTACH_INTERVAL_S = 0.5
+FLOW_INTERVAL_S = 1.0
+"""How often the file of limits is looked at."""
 
 
 @contextlib.asynccontextmanager
@@ -161,8 +170,14 @@ async def open_snode(
         connecting = session.SessionService(clients, background)
         lag = Lag(watch, enodes, reading)
         search = MessageSearch(watch, enodes)
-        operating = admin.AdminService(  # type: ignore[abstract]
-            directory, name_server, arrival, reading, search, lag, delayed, long_calls
+        flow = FlowControl(clock)
+        flow_file = FlowControlFile(settings.flow_control_file, flow)
+        chain = Chain([flow, *load_interceptors(settings.interceptors)])
+        found = ClientDirectory(settings.name, directory, groups.membership, clients, sessions, randomness)
+        moves = OffsetMoves(watch, enodes, reading)
+        group_parts = GroupParts(name_server, arrival, found, moves, lag, flow, flow_file, channels)
+        operating = admin.AdminService(
+            directory, name_server, arrival, reading, search, lag, delayed, long_calls, group_parts
         )
         gateway = make_gateway(
             directory,
@@ -189,6 +204,7 @@ async def open_snode(
                 (rocketmq.NAME, lambda grpc_server: add_MessagingServiceServicer_to_server(messaging, grpc_server)),
             ],
             outermost=[telemetry.calls],
+            interceptors=[Interception(chain)],
             grace_s=settings.stop_grace_s,
             drain_delay_s=settings.drain_delay_s,
         )
@@ -204,6 +220,7 @@ async def open_snode(
         background.spawn("drain", drain())
         background.spawn("directory", watch.run())
         background.spawn("groups", groups.run())
+        await flow_file.look()
         await watch.ready.wait()
         await attachments.look()
         background.every("attachments", ATTACH_INTERVAL_S, attachments.look, clock=clock)
@@ -231,6 +248,7 @@ async def open_snode(
         announcing: asyncio.Task[None] = background.spawn("registration", registration.run())
         parts.callback(announcing.cancel)  # else it would take back a lease that was just left
         background.every("sweep sessions", settings.sweep_interval_s, clients.sweep, clock=clock)
+        background.every("limits", FLOW_INTERVAL_S, flow_file.look, clock=clock)
         background.every("locks", ASK_AGAIN_S, locks.ask_again, clock=clock)
         background.every("sweep", settings.sweep_interval_s, sessions.sweep, clock=clock)
         background.every("sweep clients", PRESENCE_SWEEP_S, gateway.presence.sweep, clock=clock)

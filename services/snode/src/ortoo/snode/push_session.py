@@ -138,6 +138,10 @@ class PushSession:
         """How far each queue is, with the topic's id."""
         return [(line.feeder.cursor, line.feeder.topic_id) for line in self._lines.values()]
 
+    def lines(self) -> list[tuple[QueueCursor, int]]:
+        """How far each queue is, with the generation of its lock."""
+        return [(line.feeder.cursor, line.feeder.fence) for line in self._lines.values()]
+
     def next_event(self) -> Coroutine[Any, Any, Event]:
         """The next thing to tell the client."""
         return self._outbox.next()

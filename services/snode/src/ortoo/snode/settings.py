@@ -46,6 +46,10 @@ class Settings:
     """How long a snode may be silent in the shared membership before its members count as gone."""
     auto_create_groups: bool = True
     """Whether a group that a consumer names and that does not exist is created."""
+    flow_control_file: str = ""
+    """A file with limits on requests (docs/operations.md); it is read again when it changes. Empty = no limits."""
+    interceptors: str = ""
+    """What else is called around every call: `module:attribute`, several separated by `;`."""
     sweep_interval_s: float = 1.0
     """How often silent and slow sessions are looked for."""
     drain_delay_s: float = 0.0

@@ -13,16 +13,17 @@ from ortoo.snode.message_filter import compile_filter
 from ortoo.snode.message_search import MessageSearch, Wish
 from ortoo.snode.name_server import CALL_TIMEOUT_S, NameServer
 from ortoo.snode.reading import Reading, TailedMessage
+from ortoo.snode.rpc.admin_groups import GroupAdmin, GroupParts
 from ortoo.snode.rpc.long_calls import LongCalls
 from ortoo.snode.topic_arrival import TopicArrival
 from ortoo.snode.wire import enode_to, message_to, queue_to, snode_to, topic_of, topic_to
-from ortoo.v1 import admin_pb2, admin_pb2_grpc, namesrv_pb2
+from ortoo.v1 import admin_pb2, namesrv_pb2
 
 NAME = admin_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
-class AdminService(admin_pb2_grpc.AdminServiceServicer):
+class AdminService(GroupAdmin):
     """What operators do."""
 
     def __init__(
@@ -35,7 +36,9 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         lag: Lag,
         delayed: Delayed,
         long_calls: LongCalls,
+        groups: GroupParts,
     ) -> None:
+        super().__init__(groups)
         self._directory = directory
         self._name_server = name_server
         self._arrival = arrival

@@ -1,0 +1,95 @@
+"""What is done around every call: before it, after it, when it fails; in a fixed order."""
+
+import importlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ortoo.common.errors import Invalid
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of a client, or one request within a stream."""
+
+    method: str
+    """Service and method, "ProducerService/Publish"."""
+    request: Any
+    """The message as it came; None for a call whose requests are a stream."""
+    peer: str
+
+    @property
+    def topic(self) -> str:
+        """The topic that the request names; empty if it names none."""
+        named = getattr(self.request, "topic", "")
+        named = getattr(named, "name", named)  # RocketMQ's protocol names it by a message
+        if isinstance(named, str) and named:
+            return named
+        queue = getattr(self.request, "queue", None)
+        topic: str = getattr(queue, "topic", "") or ""
+        return topic
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of the request."""
+        return int(self.request.ByteSize()) if self.request is not None else 0
+
+
+class Interceptor(Protocol):
+    """Sees calls. For each, exactly one of `after` and `on_error` follows a `before` that raised nothing."""
+
+    async def before(self, call: Call) -> None:
+        """The call begins. Errors: an OrtooError refuses it; the handler is not called."""
+
+    async def after(self, call: Call) -> None:
+        """The call went well."""
+
+    async def on_error(self, call: Call, error: BaseException) -> None:
+        """The call failed, or the client broke it off."""
+
+
+class Chain:
+    """Interceptors, called in order."""
+
+    def __init__(self, interceptors: Sequence[Interceptor]) -> None:
+        """Call these."""
+        self._interceptors = tuple(interceptors)
+
+    async def before(self, call: Call) -> None:
+        """Ask each; when one refuses, those before it hear of the error."""
+        for number, one in enumerate(self._interceptors):
+            try:
+                await one.before(call)
+            except BaseException as error:
+                await self._tell(self._interceptors[:number], call, error)
+                raise
+
+    async def after(self, call: Call) -> None:
+        """Tell each that the call went well."""
+        for one in self._interceptors:
+            await one.after(call)
+
+    async def on_error(self, call: Call, error: BaseException) -> None:
+        """Tell each that the call failed."""
+        await self._tell(self._interceptors, call, error)
+
+    async def _tell(self, interceptors: Sequence[Interceptor], call: Call, error: BaseException) -> None:
+        for one in interceptors:
+            await one.on_error(call, error)
+
+
+def load_interceptors(names: str) -> list[Interceptor]:
+    """Make the interceptors named `module:attribute`, several separated by `;`; each attribute makes one when called.
+
+    Errors: Invalid, naming the setting.
+    """
+    loaded: list[Interceptor] = []
+    for name in filter(None, map(str.strip, names.split(";"))):
+        module, colon, attribute = name.partition(":")
+        if not colon:
+            raise Invalid(f"{name!r}; expected module:attribute", field="interceptors")
+        try:
+            loaded.append(getattr(importlib.import_module(module), attribute)())
+        except (ImportError, AttributeError) as error:
+            raise Invalid(f"{name!r} cannot be loaded: {error}", field="interceptors") from error
+    return loaded
