@@ -7,18 +7,16 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from statistics import median
 
 from bench.percentiles import latency_figures
-from bench.report import Figures, main
+from bench.report import Figures, main, ratio
 from bench.stores import TOPIC_ID, open_store, repeated_batches
 from ortoo.enode.app import SWITCH_INTERVAL_S
 from ortoo.enode.disk import RealDisk, RealFile
 
 METHOD = (
     "one batch after another is appended to a store in this process; every fdatasync is timed in the flush thread, "
-    "until it has the interpreter again: beside an idle event loop, and beside one that always has work, in turns; the "
-    "ratio is the median of the rounds'"
+    "until it has the interpreter again: beside an idle event loop, and beside one that always has work, in short turns"
 )
 PYTHON_SWITCH_INTERVAL_S = 0.005
 BUSY_STEP_S = 0.0005
@@ -52,40 +50,37 @@ class TimedDisk(RealDisk):
 
 
 async def measure(options: argparse.Namespace) -> Figures:
-    """Idle and saturated, in turns; then saturated with the switch interval that Python begins with."""
+    """Idle and saturated, in short turns; then saturated with the switch interval that Python begins with."""
     disk = TimedDisk()
     idle: list[float] = []
     saturated: list[float] = []
-    rounds: list[Figures] = []
     with tempfile.TemporaryDirectory(prefix="ortoo-bench-") as folder:
         async with open_store(Path(folder), disk=disk, key_index=False) as store:
             batch = repeated_batches(1000, 20)(0)
 
-            async def appended(count: int) -> list[float]:
+            async def appended() -> list[float]:
                 disk.durations.clear()
-                for _ in range(count):
+                for _ in range(options.appends):
                     await store.append(TOPIC_ID, 0, batch)
                 return list(disk.durations)
 
-            await appended(200)
+            await appended()
             for _ in range(options.rounds):
-                idle_round = await appended(options.appends)
-                busy_round = await _beside_work(lambda: appended(options.appends))
-                rounds.append({"idle": latency_figures(idle_round), "saturated": latency_figures(busy_round)})
-                idle += idle_round
-                saturated += busy_round
+                idle += await appended()
+                saturated += await _beside_work(appended)
             sys.setswitchinterval(PYTHON_SWITCH_INTERVAL_S)
-            slow = await _beside_work(lambda: appended(options.appends // 10))
+            slow = await _beside_work(appended) + await _beside_work(appended)
             sys.setswitchinterval(SWITCH_INTERVAL_S)
-    ratios = [one["idle"]["p99_ms"] / one["saturated"]["p99_ms"] for one in rounds]
+    beside_idle, beside_work = latency_figures(idle), latency_figures(saturated)
     return {
-        **latency_figures(saturated),
+        **beside_work,
         "baselines": {
-            "beside an idle loop": latency_figures(idle),
-            "saturated, with the interpreter's own switch interval of 5 ms": latency_figures(slow),
+            "beside an idle loop": beside_idle,
+            "beside a busy loop, with the interpreter's own switch interval of 5 ms": latency_figures(slow),
         },
-        "ratios": {"p99 beside an idle loop to p99 beside a saturated one": round(median(ratios), 3)},
-        "rounds": rounds,
+        "ratios": {
+            "p99 beside an idle loop to p99 beside a busy one": ratio(beside_idle["p99_ms"], beside_work["p99_ms"])
+        },
     }
 
 
@@ -108,4 +103,4 @@ async def _beside_work(append: Callable[[], Awaitable[list[float]]]) -> list[flo
 
 
 if __name__ == "__main__":
-    main("flush", METHOD, measure, appends=2000, rounds=5)
+    main("flush", METHOD, measure, appends=50, rounds=60)

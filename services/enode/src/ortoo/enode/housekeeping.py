@@ -264,8 +264,8 @@ class Housekeeping:
     async def _try(self, step: Callable[[], Awaitable[None]]) -> None:
         try:
             await step()
-        except OrtooError as error:
-            _log.warning("housekeeping postponed", step=step.__name__, reason=error.message)
+        except (OrtooError, OSError) as error:
+            _log.warning("housekeeping postponed", step=step.__name__, reason=str(error))
         except Exception:
             _log.exception("housekeeping failed", step=step.__name__)
 
