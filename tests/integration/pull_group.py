@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
-from ortoo.client import Client, PullConsumer, PullSettings, Queue, connect
+from ortoo.client import Client, Message, PullConsumer, PullSettings, Queue, connect
 from ortoo.common.clock import SystemClock
 
 PROMPT = PullSettings(
@@ -24,18 +24,14 @@ def prompt(**changes: Any) -> PullSettings:
     return replace(PROMPT, **changes)
 
 
-async def send(mq: Client, bodies: "range | list[bytes]", topic: str = "t") -> None:
-    """Send messages and wait until all are stored."""
+async def send(mq: Client, bodies: "range | list[bytes]", topic: str = "t", *, spread: bool = False) -> None:
+    """Send messages and wait until all are stored; `spread` over all queues of the topic."""
+    texts = [body if isinstance(body, bytes) else b"%d" % body for body in bodies]
     async with mq.producer(topic) as producer:
-        await (await producer.send_many([body if isinstance(body, bytes) else b"%d" % body for body in bodies]))
-
-
-async def send_to(mq: Client, queue: Queue, count: int, *, tag: str | None = None) -> None:
-    """Send messages to the one queue of a topic that has one."""
-    from ortoo.client import Message
-
-    async with mq.producer(queue.topic) as producer:
-        await (await producer.send_many([Message(b"%d" % n, tag) for n in range(count)]))
+        if spread:
+            await (await producer.send_many([Message(it, message_group=str(n % 64)) for n, it in enumerate(texts)]))
+        else:
+            await (await producer.send_many(texts))
 
 
 async def only_queue(mq: Client, topic: str) -> Queue:

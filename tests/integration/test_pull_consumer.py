@@ -46,7 +46,7 @@ async def stored_offset(mq: Client, group: str, queue: Queue) -> int | None:
 
 async def test_what_was_sent_is_pulled_and_acknowledged(mq: Client) -> None:
     """E-109: every message comes once, and leaving stores how far the group is, whatever the interval."""
-    await send(mq, range(300))
+    await send(mq, range(300), spread=True)
     found: set[bytes] = set()
     async with mq.pull_consumer("g", "t", prompt(commit_first_ms=60_000)) as consumer:
         async for message in consumer:

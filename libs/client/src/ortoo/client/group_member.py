@@ -18,7 +18,7 @@ from ortoo.client.queue_puller import QueuePuller
 from ortoo.client.queue_starts import start_offsets
 from ortoo.client.received import ReceivedMessage
 from ortoo.client.routes import readable_queues
-from ortoo.client.session import Registration, RunningQueue, Session
+from ortoo.client.session import Registration, RunningQueue, Session, query_view
 from ortoo.common.background import Background
 from ortoo.common.errors import Invalid, NotFound, OrtooError, Unsupported
 from ortoo.common.logs import get_logger
@@ -275,7 +275,12 @@ class GroupMember:
         self._unbalanced.set()
 
     async def _look_again(self) -> None:
-        self._unbalanced.set()
+        """Ask who the members are, in case nobody said that they changed."""
+        try:
+            if self._is_member and self._view is not None:
+                self._view = await query_view(self._connection, self.group)
+        finally:
+            self._unbalanced.set()
 
     async def _keep_balanced(self) -> None:
         while True:

@@ -19,7 +19,8 @@ from ortoo.common.background import Background
 from ortoo.common.errors import Conflict, OrtooError
 from ortoo.common.logs import get_logger
 from ortoo.common.status import error_of
-from ortoo.v1 import consumer_pb2, session_pb2
+from ortoo.v1 import consumer_pb2, pull_pb2, session_pb2
+from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
 from ortoo.v1.session_pb2_grpc import SessionServiceStub
 
 LEAVE_TIMEOUT_S = 5.0
@@ -247,6 +248,21 @@ class Session:
             client_version=client_version(),
             room=self._connection.room,
         )
+
+
+async def query_view(connection: Connection, group: str) -> GroupView:
+    """The members of a group now, for those whom nobody tells. Errors: Unavailable."""
+    request = pull_pb2.QueryMembersRequest(group=group)
+    answer = await connection.call(ConsumerServiceStub, "QueryMembers", request)
+    sharing = set(answer.client_ids)
+    members = [member for member in answer.members if member.client_id in sharing]
+    return GroupView(
+        answer.version,
+        tuple(answer.client_ids),
+        {it.client_id: frozenset(wanted.topic for wanted in it.subscriptions) for it in members},
+        {it.client_id: it.room for it in members},
+        AllocationStrategy(answer.strategy) if answer.strategy else AllocationStrategy.AVERAGELY,
+    )
 
 
 def _register_consumer(wish: Registration) -> session_pb2.RegisterConsumer:
