@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from threading import Barrier, current_thread
 
 import pytest
 
@@ -17,6 +18,7 @@ from ortoo.client import (
     Queue,
     ReceivedMessage,
     RetryLater,
+    blocking,
     connect,
 )
 from ortoo.common.clock import SystemClock
@@ -363,3 +365,52 @@ async def test_wrong_uses_are_named(mq: Client) -> None:
     async with mq.pull_consumer("g") as reader:
         with pytest.raises(Invalid, match="with topics"):
             reader.subscribe("t")
+
+
+async def test_the_blocking_consumer_does_the_same(cluster: Cluster) -> None:
+    """Polls, handlers in threads beside one another and in order, seek, suspend and commit, without an event loop."""
+
+    def use() -> tuple[list[bytes], set[str], list[int], int]:
+        with blocking.connect(cluster.address, client_id="me") as mq:
+            with mq.producer("one") as producer:
+                producer.send_many([b"%d" % n for n in range(10)])
+            polled: list[bytes] = []
+            with mq.pull_consumer("g", "one", PROMPT) as consumer:
+                while len(polled) < 10:
+                    batch = consumer.poll(10_000)
+                    assert batch is not None
+                    polled += batch.bodies()
+                    consumer.ack(batch)
+                (queue,) = consumer.queues
+                consumer.commit()
+                assert consumer.committed(queue) == consumer.position(queue) == 10
+                consumer.suspend()
+                consumer.seek_to_begin(queue)
+                assert consumer.poll(100) is None
+                consumer.resume()
+                together, threads = Barrier(10), set()
+
+                def beside(message: ReceivedMessage) -> None:
+                    together.wait(10)
+                    threads.add(current_thread().name)
+                    if len(threads) == 10:
+                        consumer.stop()
+
+                consumer.run(beside)
+                in_order: list[int] = []
+
+                def one_by_one(message: ReceivedMessage) -> None:
+                    in_order.append(message.offset)
+                    if message.offset == 9:
+                        consumer.stop()
+
+                consumer.seek(queue, 0)
+                consumer.run_in_order(one_by_one)
+            return polled, threads, in_order, mq.admin.lag("g", "one").lag_messages
+
+    async with asyncio.timeout(40):
+        polled, threads, in_order, lag = await asyncio.to_thread(use)
+    assert polled == [b"%d" % n for n in range(10)]
+    assert len(threads) == 10
+    assert in_order == list(range(10))
+    assert lag <= 1

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 
 from ortoo.client import client as asynchronous
 from ortoo.client.admin import Admin as AsyncAdmin
+from ortoo.client.blocking_pull import PullConsumer
 from ortoo.client.consumer import Consumer as AsyncConsumer
 from ortoo.client.consumer import ConsumerSettings
 from ortoo.client.descriptions import (
@@ -35,10 +36,11 @@ from ortoo.client.pop_consumer import PopSettings
 from ortoo.client.popped import PoppedMessage
 from ortoo.client.producer import Producer as AsyncProducer
 from ortoo.client.producer import ProducerSettings
+from ortoo.client.pull_settings import PullSettings
 from ortoo.client.received import ReceivedBatch, ReceivedMessage
 from ortoo.common.message import Message
 
-__all__ = ["Admin", "Client", "Consumer", "Producer", "connect"]
+__all__ = ["Admin", "Client", "Consumer", "Producer", "PullConsumer", "connect"]
 
 
 class Producer:
@@ -83,6 +85,10 @@ class Consumer:
     def batches(self) -> Iterator[ReceivedBatch]:
         """Whole batches, in order within each queue."""
         return self._thread.iterate(self._consumer.batches())
+
+    def subscribe(self, topics: Topics) -> None:
+        """Want these topics from now on."""
+        self._thread.soon(self._consumer.subscribe, topics)
 
     def ack(self, received: ReceivedMessage | ReceivedBatch) -> None:
         """A message, or a whole batch, is processed."""
@@ -212,6 +218,14 @@ class Client:
         """Forget a delayed message, by the handle in its receipt."""
         self._thread.wait(self._client.recall(recall_handle))
 
+    @contextmanager
+    def pull_consumer(
+        self, group: str, topics: Topics | None = None, settings: PullSettings | None = None
+    ) -> Iterator[PullConsumer]:
+        """A member of `group` that pulls; leaving the block stores its offsets and leaves the group."""
+        with self._thread.inside(self._client.pull_consumer(group, topics, settings)) as consumer:
+            yield PullConsumer(self._thread, consumer)
+
     def fetch(
         self, queue: Queue, from_offset: int = 0, to_offset: int = 0, *, wanted: Filter = "*"
     ) -> Iterator[ReceivedBatch]:
@@ -220,11 +234,13 @@ class Client:
 
 
 @contextmanager
-def connect(addresses: str | Sequence[str] = "localhost:8081") -> Iterator[Client]:
-    """Connect to a cluster through one or more snodes, host:port each."""
+def connect(
+    addresses: str | Sequence[str] = "localhost:8081", *, client_id: str = "", room: str = ""
+) -> Iterator[Client]:
+    """Connect to a cluster through one or more snodes, host:port each; see `ortoo.client.connect`."""
     thread = LoopThread()
     try:
-        with thread.inside(asynchronous.connect(addresses)) as client:
+        with thread.inside(asynchronous.connect(addresses, client_id=client_id, room=room)) as client:
             yield Client(thread, client)
     finally:
         thread.close()

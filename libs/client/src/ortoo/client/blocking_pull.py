@@ -1,0 +1,147 @@
+"""The pull consumer for programs without an event loop."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import TypeVar
+
+from ortoo.client.filters import Filter, Topics
+from ortoo.client.handling import Handling
+from ortoo.client.loop_thread import LoopThread
+from ortoo.client.place import Queue
+from ortoo.client.pull_consumer import PullConsumer as AsyncPullConsumer
+from ortoo.client.pulling import Pulled
+from ortoo.client.received import ReceivedBatch, ReceivedMessage
+
+T = TypeVar("T")
+Handler = Callable[[ReceivedMessage], None]
+BatchHandler = Callable[[Sequence[ReceivedMessage]], int | None]
+
+
+class PullConsumer:
+    """A member of a group that pulls; see `ortoo.client.PullConsumer`. Acknowledge with `ack` of this object."""
+
+    def __init__(self, thread: LoopThread, consumer: AsyncPullConsumer) -> None:
+        """`Client.pull_consumer` is the way in."""
+        self._thread = thread
+        self._consumer = consumer
+        self._running: asyncio.Task[None] | None = None
+
+    @property
+    def queues(self) -> tuple[Queue, ...]:
+        """The queues this consumer has now, sorted."""
+        return self._inside(lambda: self._consumer.queues)
+
+    def assign(self, queues: Iterable[Queue]) -> None:
+        """Have exactly these queues from now on."""
+        self._inside(lambda: self._consumer.assign(queues))
+
+    def subscribe(self, topics: Topics) -> None:
+        """Want these topics from now on."""
+        self._inside(lambda: self._consumer.subscribe(topics))
+
+    def suspend(self, *queues: Queue) -> None:
+        """Take nothing from these queues, or from any when none is named."""
+        self._inside(lambda: self._consumer.suspend(*queues))
+
+    def resume(self, *queues: Queue) -> None:
+        """Go on with these queues, or with everything when none is named."""
+        self._inside(lambda: self._consumer.resume(*queues))
+
+    def poll(self, timeout_ms: float | None = None) -> ReceivedBatch | None:
+        """The next batch; None when there is none for so long."""
+        return self._thread.wait(self._consumer.poll(timeout_ms))
+
+    def batches(self) -> Iterator[ReceivedBatch]:
+        """Whole batches, in order within each queue."""
+        return self._thread.iterate(self._consumer.batches())
+
+    def __iter__(self) -> Iterator[ReceivedMessage]:
+        """Messages, in order within each queue."""
+        for batch in self.batches():
+            yield from batch
+
+    def ack(self, received: ReceivedMessage | ReceivedBatch) -> None:
+        """A message, or a whole batch, is processed."""
+        self._thread.soon(received.ack)
+
+    def run(self, handler: Handler, handling: Handling | None = None) -> None:
+        """Give each message to `handler`, in many threads, and acknowledge it when it returns; until `stop`."""
+        chosen = handling or Handling()
+        self._run(chosen, lambda pool: self._consumer.run(_in_threads(pool, handler), chosen))
+
+    def run_batches(self, handler: BatchHandler, handling: Handling) -> None:
+        """As `run`, with several messages of a queue at once; the handler returns how many are processed."""
+        self._run(handling, lambda pool: self._consumer.run_batches(_in_threads(pool, handler), handling))
+
+    def run_in_order(self, handler: Handler, handling: Handling | None = None) -> None:
+        """Give the messages of each queue to `handler` one after another, in threads; until `stop`."""
+        chosen = handling or Handling()
+        self._run(chosen, lambda pool: self._consumer.run_in_order(_in_threads(pool, handler), chosen))
+
+    def stop(self) -> None:
+        """Let `run` return; call it from another thread, or from a handler."""
+        self._thread.soon(self._stop)
+
+    def position(self, queue: Queue) -> int:
+        """The next offset that will be pulled."""
+        return self._inside(lambda: self._consumer.position(queue))
+
+    def seek(self, queue: Queue, offset: int) -> None:
+        """Go on at another offset, forward or back."""
+        self._inside(lambda: self._consumer.seek(queue, offset))
+
+    def seek_to_begin(self, queue: Queue) -> None:
+        """Go on at the first offset that is still stored."""
+        self._thread.wait(self._consumer.seek_to_begin(queue))
+
+    def seek_to_end(self, queue: Queue) -> None:
+        """Go on with what comes from now on."""
+        self._thread.wait(self._consumer.seek_to_end(queue))
+
+    def search(self, queue: Queue, time_ms: int) -> int:
+        """The first offset stored at or after a time."""
+        return self._thread.wait(self._consumer.search(queue, time_ms))
+
+    def commit(self) -> None:
+        """Store now how far each queue is processed."""
+        self._thread.wait(self._consumer.commit())
+
+    def committed(self, queue: Queue) -> int | None:
+        """What the group has stored for a queue; None if nothing."""
+        return self._thread.wait(self._consumer.committed(queue))
+
+    def pull(
+        self, queue: Queue, offset: int, *, messages_max: int = 32, wait_ms: float = 0.0, wanted: Filter = "*"
+    ) -> Pulled:
+        """Pull once and say what came, as the server said it."""
+        return self._thread.wait(
+            self._consumer.pull(queue, offset, messages_max=messages_max, wait_ms=wait_ms, wanted=wanted)
+        )
+
+    def _inside(self, work: Callable[[], T]) -> T:
+        async def do() -> T:
+            return work()
+
+        return self._thread.wait(do())
+
+    def _run(self, handling: Handling, work: Callable[[ThreadPoolExecutor], Awaitable[None]]) -> None:
+        async def until_stopped() -> None:
+            self._running = asyncio.current_task()
+            with suppress(asyncio.CancelledError):
+                await work(pool)
+
+        with ThreadPoolExecutor(handling.concurrency, thread_name_prefix="ortoo-handler") as pool:
+            self._thread.wait(until_stopped())
+
+    def _stop(self) -> None:
+        if self._running is not None:
+            self._running.cancel()
+
+
+def _in_threads(pool: ThreadPoolExecutor, handler: Callable[..., T]) -> Callable[..., Awaitable[T]]:
+    async def handle(received: object) -> T:
+        return await asyncio.get_running_loop().run_in_executor(pool, handler, received)
+
+    return handle
