@@ -201,15 +201,16 @@ async def test_pulling_stops_at_the_limit_and_goes_on_soon_after(mq: Client) -> 
     queue = await only_queue(mq, "one")
     await send(mq, range(2000), "one")
     async with mq.pull_consumer("g", "one", prompt(limits=FlowLimits(messages_max=100))) as consumer:
-        await until(lambda: queue in consumer.queues and consumer.position(queue) == 128)
+        await until(lambda: queue in consumer.queues and consumer.position(queue) > 100)
         clock = SystemClock()
         await clock.sleep(0.2)
-        assert consumer.position(queue) == 128
+        held = consumer.position(queue)
+        assert held <= 132
         batch = await consumer.poll()
         assert batch is not None
         batch.ack()
         began_s = clock.monotonic_s()
-        await until(lambda: consumer.position(queue) == 160)
+        await until(lambda: consumer.position(queue) > held)
         assert clock.monotonic_s() - began_s < 1.0
 
 
@@ -225,9 +226,9 @@ async def test_one_stuck_message_stops_pulling_at_the_span(mq: Client) -> None:
 
     async with mq.pull_consumer("g", "one", prompt(limits=FlowLimits(span_max=500))) as consumer:
         running = asyncio.gather(consumer.run(handle))
-        await until(lambda: queue in consumer.queues and consumer.position(queue) == 512)
+        await until(lambda: queue in consumer.queues and consumer.position(queue) > 501)
         await SystemClock().sleep(0.2)
-        assert consumer.position(queue) == 512
+        assert consumer.position(queue) <= 501 + 32
         assert await stored_offset(mq, "g", queue) == 0
         stuck.set()
         await until(lambda: consumer.position(queue) == 2000)
