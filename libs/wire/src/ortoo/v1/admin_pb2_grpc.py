@@ -148,6 +148,21 @@ class AdminServiceStub:
                 request_serializer=ortoo_dot_v1_dot_client__pb2.CloneOffsetsRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_client__pb2.CloneOffsetsResponse.FromString,
                 _registered_method=True)
+        self.PutUser = channel.unary_unary(
+                '/ortoo.v1.AdminService/PutUser',
+                request_serializer=ortoo_dot_v1_dot_namesrv__pb2.PutUserRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_namesrv__pb2.PutUserResponse.FromString,
+                _registered_method=True)
+        self.DeleteUser = channel.unary_unary(
+                '/ortoo.v1.AdminService/DeleteUser',
+                request_serializer=ortoo_dot_v1_dot_namesrv__pb2.DeleteUserRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_namesrv__pb2.DeleteUserResponse.FromString,
+                _registered_method=True)
+        self.ListUsers = channel.unary_unary(
+                '/ortoo.v1.AdminService/ListUsers',
+                request_serializer=ortoo_dot_v1_dot_namesrv__pb2.ListUsersRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_namesrv__pb2.ListUsersResponse.FromString,
+                _registered_method=True)
         self.DescribeFlowControl = channel.unary_unary(
                 '/ortoo.v1.AdminService/DescribeFlowControl',
                 request_serializer=ortoo_dot_v1_dot_flow__control__pb2.DescribeFlowControlRequest.SerializeToString,
@@ -332,6 +347,30 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def PutUser(self, request, context):
+        """Creates a user who may sign requests of RocketMQ's clients, or changes one.
+
+        grpcurl -plaintext -d '{"user":{"access_key":"ann","enabled":true},"secret_key":"s3cret"}' HOST:PORT \
+        ortoo.v1.AdminService/PutUser
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteUser(self, request, context):
+        """Deletes a user.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListUsers(self, request, context):
+        """All users, by access key; secrets are not told.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def DescribeFlowControl(self, request, context):
         """The limits on requests of the snode that answers.
         """
@@ -458,6 +497,21 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.CloneOffsets,
                     request_deserializer=ortoo_dot_v1_dot_client__pb2.CloneOffsetsRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_client__pb2.CloneOffsetsResponse.SerializeToString,
+            ),
+            'PutUser': grpc.unary_unary_rpc_method_handler(
+                    servicer.PutUser,
+                    request_deserializer=ortoo_dot_v1_dot_namesrv__pb2.PutUserRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_namesrv__pb2.PutUserResponse.SerializeToString,
+            ),
+            'DeleteUser': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteUser,
+                    request_deserializer=ortoo_dot_v1_dot_namesrv__pb2.DeleteUserRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_namesrv__pb2.DeleteUserResponse.SerializeToString,
+            ),
+            'ListUsers': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListUsers,
+                    request_deserializer=ortoo_dot_v1_dot_namesrv__pb2.ListUsersRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_namesrv__pb2.ListUsersResponse.SerializeToString,
             ),
             'DescribeFlowControl': grpc.unary_unary_rpc_method_handler(
                     servicer.DescribeFlowControl,
@@ -1065,6 +1119,87 @@ class AdminService:
             '/ortoo.v1.AdminService/CloneOffsets',
             ortoo_dot_v1_dot_client__pb2.CloneOffsetsRequest.SerializeToString,
             ortoo_dot_v1_dot_client__pb2.CloneOffsetsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PutUser(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.AdminService/PutUser',
+            ortoo_dot_v1_dot_namesrv__pb2.PutUserRequest.SerializeToString,
+            ortoo_dot_v1_dot_namesrv__pb2.PutUserResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteUser(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.AdminService/DeleteUser',
+            ortoo_dot_v1_dot_namesrv__pb2.DeleteUserRequest.SerializeToString,
+            ortoo_dot_v1_dot_namesrv__pb2.DeleteUserResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListUsers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.AdminService/ListUsers',
+            ortoo_dot_v1_dot_namesrv__pb2.ListUsersRequest.SerializeToString,
+            ortoo_dot_v1_dot_namesrv__pb2.ListUsersResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -83,6 +83,16 @@ class AdminServiceStub:
     """
     CloneOffsets: _aio.UnaryUnaryMultiCallable[_client_pb2.CloneOffsetsRequest, _client_pb2.CloneOffsetsResponse]
     """Copies the offsets of one group to another."""
+    PutUser: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.PutUserRequest, _namesrv_pb2.PutUserResponse]
+    """Creates a user who may sign requests of RocketMQ's clients, or changes one.
+
+    grpcurl -plaintext -d '{"user":{"access_key":"ann","enabled":true},"secret_key":"s3cret"}' HOST:PORT \\
+      ortoo.v1.AdminService/PutUser
+    """
+    DeleteUser: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.DeleteUserRequest, _namesrv_pb2.DeleteUserResponse]
+    """Deletes a user."""
+    ListUsers: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.ListUsersRequest, _namesrv_pb2.ListUsersResponse]
+    """All users, by access key; secrets are not told."""
     DescribeFlowControl: _aio.UnaryUnaryMultiCallable[_flow_control_pb2.DescribeFlowControlRequest, _flow_control_pb2.DescribeFlowControlResponse]
     """The limits on requests of the snode that answers."""
     UpdateFlowControl: _aio.UnaryUnaryMultiCallable[_flow_control_pb2.UpdateFlowControlRequest, _flow_control_pb2.UpdateFlowControlResponse]
@@ -286,6 +296,34 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_client_pb2.CloneOffsetsRequest, _abc.Awaitable[_client_pb2.CloneOffsetsResponse]],
     ) -> _abc.Awaitable[_client_pb2.CloneOffsetsResponse]:
         """Copies the offsets of one group to another."""
+
+    @_abc_1.abstractmethod
+    def PutUser(
+        self,
+        request: _namesrv_pb2.PutUserRequest,
+        context: _aio.ServicerContext[_namesrv_pb2.PutUserRequest, _abc.Awaitable[_namesrv_pb2.PutUserResponse]],
+    ) -> _abc.Awaitable[_namesrv_pb2.PutUserResponse]:
+        """Creates a user who may sign requests of RocketMQ's clients, or changes one.
+
+        grpcurl -plaintext -d '{"user":{"access_key":"ann","enabled":true},"secret_key":"s3cret"}' HOST:PORT \\
+          ortoo.v1.AdminService/PutUser
+        """
+
+    @_abc_1.abstractmethod
+    def DeleteUser(
+        self,
+        request: _namesrv_pb2.DeleteUserRequest,
+        context: _aio.ServicerContext[_namesrv_pb2.DeleteUserRequest, _abc.Awaitable[_namesrv_pb2.DeleteUserResponse]],
+    ) -> _abc.Awaitable[_namesrv_pb2.DeleteUserResponse]:
+        """Deletes a user."""
+
+    @_abc_1.abstractmethod
+    def ListUsers(
+        self,
+        request: _namesrv_pb2.ListUsersRequest,
+        context: _aio.ServicerContext[_namesrv_pb2.ListUsersRequest, _abc.Awaitable[_namesrv_pb2.ListUsersResponse]],
+    ) -> _abc.Awaitable[_namesrv_pb2.ListUsersResponse]:
+        """All users, by access key; secrets are not told."""
 
     @_abc_1.abstractmethod
     def DescribeFlowControl(

@@ -90,6 +90,26 @@ class NameServiceStub:
                 request_serializer=ortoo_dot_v1_dot_namesrv__pb2.ListGroupsRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_namesrv__pb2.ListGroupsResponse.FromString,
                 _registered_method=True)
+        self.PutUser = channel.unary_unary(
+                '/ortoo.v1.NameService/PutUser',
+                request_serializer=ortoo_dot_v1_dot_namesrv__pb2.PutUserRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_namesrv__pb2.PutUserResponse.FromString,
+                _registered_method=True)
+        self.DeleteUser = channel.unary_unary(
+                '/ortoo.v1.NameService/DeleteUser',
+                request_serializer=ortoo_dot_v1_dot_namesrv__pb2.DeleteUserRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_namesrv__pb2.DeleteUserResponse.FromString,
+                _registered_method=True)
+        self.ListUsers = channel.unary_unary(
+                '/ortoo.v1.NameService/ListUsers',
+                request_serializer=ortoo_dot_v1_dot_namesrv__pb2.ListUsersRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_namesrv__pb2.ListUsersResponse.FromString,
+                _registered_method=True)
+        self.GetUser = channel.unary_unary(
+                '/ortoo.v1.NameService/GetUser',
+                request_serializer=ortoo_dot_v1_dot_namesrv__pb2.GetUserRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_namesrv__pb2.GetUserResponse.FromString,
+                _registered_method=True)
         self.AcquireRight = channel.unary_unary(
                 '/ortoo.v1.NameService/AcquireRight',
                 request_serializer=ortoo_dot_v1_dot_namesrv__pb2.AcquireRightRequest.SerializeToString,
@@ -188,6 +208,37 @@ class NameServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def PutUser(self, request, context):
+        """Creates a user or changes one: who may sign requests of RocketMQ's clients, where snodes ask for signatures.
+
+        grpcurl -plaintext -d '{"user":{"access_key":"ann","enabled":true},"secret_key":"s3cret"}' HOST:PORT \
+        ortoo.v1.NameService/PutUser
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteUser(self, request, context):
+        """Deletes a user.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListUsers(self, request, context):
+        """All users, by access key; secrets are not told.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetUser(self, request, context):
+        """One user with the secret, for a snode that checks a signature.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def AcquireRight(self, request, context):
         """Gives or renews an exclusive right, such as to lead an enode's replicas. At any time it has at most one owner, and
         each reign has a larger epoch than all before; it lives in the database, so all name servers grant the same one.
@@ -270,6 +321,26 @@ def add_NameServiceServicer_to_server(servicer, server):
                     servicer.ListGroups,
                     request_deserializer=ortoo_dot_v1_dot_namesrv__pb2.ListGroupsRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_namesrv__pb2.ListGroupsResponse.SerializeToString,
+            ),
+            'PutUser': grpc.unary_unary_rpc_method_handler(
+                    servicer.PutUser,
+                    request_deserializer=ortoo_dot_v1_dot_namesrv__pb2.PutUserRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_namesrv__pb2.PutUserResponse.SerializeToString,
+            ),
+            'DeleteUser': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteUser,
+                    request_deserializer=ortoo_dot_v1_dot_namesrv__pb2.DeleteUserRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_namesrv__pb2.DeleteUserResponse.SerializeToString,
+            ),
+            'ListUsers': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListUsers,
+                    request_deserializer=ortoo_dot_v1_dot_namesrv__pb2.ListUsersRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_namesrv__pb2.ListUsersResponse.SerializeToString,
+            ),
+            'GetUser': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetUser,
+                    request_deserializer=ortoo_dot_v1_dot_namesrv__pb2.GetUserRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_namesrv__pb2.GetUserResponse.SerializeToString,
             ),
             'AcquireRight': grpc.unary_unary_rpc_method_handler(
                     servicer.AcquireRight,
@@ -585,6 +656,114 @@ class NameService:
             '/ortoo.v1.NameService/ListGroups',
             ortoo_dot_v1_dot_namesrv__pb2.ListGroupsRequest.SerializeToString,
             ortoo_dot_v1_dot_namesrv__pb2.ListGroupsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PutUser(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.NameService/PutUser',
+            ortoo_dot_v1_dot_namesrv__pb2.PutUserRequest.SerializeToString,
+            ortoo_dot_v1_dot_namesrv__pb2.PutUserResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteUser(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.NameService/DeleteUser',
+            ortoo_dot_v1_dot_namesrv__pb2.DeleteUserRequest.SerializeToString,
+            ortoo_dot_v1_dot_namesrv__pb2.DeleteUserResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListUsers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.NameService/ListUsers',
+            ortoo_dot_v1_dot_namesrv__pb2.ListUsersRequest.SerializeToString,
+            ortoo_dot_v1_dot_namesrv__pb2.ListUsersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetUser(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.NameService/GetUser',
+            ortoo_dot_v1_dot_namesrv__pb2.GetUserRequest.SerializeToString,
+            ortoo_dot_v1_dot_namesrv__pb2.GetUserResponse.FromString,
             options,
             channel_credentials,
             insecure,

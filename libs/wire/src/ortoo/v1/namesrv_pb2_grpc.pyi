@@ -38,6 +38,18 @@ class NameServiceStub:
     """Deletes a group."""
     ListGroups: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.ListGroupsRequest, _namesrv_pb2.ListGroupsResponse]
     """All groups, by name."""
+    PutUser: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.PutUserRequest, _namesrv_pb2.PutUserResponse]
+    """Creates a user or changes one: who may sign requests of RocketMQ's clients, where snodes ask for signatures.
+
+    grpcurl -plaintext -d '{"user":{"access_key":"ann","enabled":true},"secret_key":"s3cret"}' HOST:PORT \\
+      ortoo.v1.NameService/PutUser
+    """
+    DeleteUser: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.DeleteUserRequest, _namesrv_pb2.DeleteUserResponse]
+    """Deletes a user."""
+    ListUsers: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.ListUsersRequest, _namesrv_pb2.ListUsersResponse]
+    """All users, by access key; secrets are not told."""
+    GetUser: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.GetUserRequest, _namesrv_pb2.GetUserResponse]
+    """One user with the secret, for a snode that checks a signature."""
     AcquireRight: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.AcquireRightRequest, _namesrv_pb2.AcquireRightResponse]
     """Gives or renews an exclusive right, such as to lead an enode's replicas. At any time it has at most one owner, and
     each reign has a larger epoch than all before; it lives in the database, so all name servers grant the same one.
@@ -140,6 +152,42 @@ class NameServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_namesrv_pb2.ListGroupsRequest, _abc.Awaitable[_namesrv_pb2.ListGroupsResponse]],
     ) -> _abc.Awaitable[_namesrv_pb2.ListGroupsResponse]:
         """All groups, by name."""
+
+    @_abc_1.abstractmethod
+    def PutUser(
+        self,
+        request: _namesrv_pb2.PutUserRequest,
+        context: _aio.ServicerContext[_namesrv_pb2.PutUserRequest, _abc.Awaitable[_namesrv_pb2.PutUserResponse]],
+    ) -> _abc.Awaitable[_namesrv_pb2.PutUserResponse]:
+        """Creates a user or changes one: who may sign requests of RocketMQ's clients, where snodes ask for signatures.
+
+        grpcurl -plaintext -d '{"user":{"access_key":"ann","enabled":true},"secret_key":"s3cret"}' HOST:PORT \\
+          ortoo.v1.NameService/PutUser
+        """
+
+    @_abc_1.abstractmethod
+    def DeleteUser(
+        self,
+        request: _namesrv_pb2.DeleteUserRequest,
+        context: _aio.ServicerContext[_namesrv_pb2.DeleteUserRequest, _abc.Awaitable[_namesrv_pb2.DeleteUserResponse]],
+    ) -> _abc.Awaitable[_namesrv_pb2.DeleteUserResponse]:
+        """Deletes a user."""
+
+    @_abc_1.abstractmethod
+    def ListUsers(
+        self,
+        request: _namesrv_pb2.ListUsersRequest,
+        context: _aio.ServicerContext[_namesrv_pb2.ListUsersRequest, _abc.Awaitable[_namesrv_pb2.ListUsersResponse]],
+    ) -> _abc.Awaitable[_namesrv_pb2.ListUsersResponse]:
+        """All users, by access key; secrets are not told."""
+
+    @_abc_1.abstractmethod
+    def GetUser(
+        self,
+        request: _namesrv_pb2.GetUserRequest,
+        context: _aio.ServicerContext[_namesrv_pb2.GetUserRequest, _abc.Awaitable[_namesrv_pb2.GetUserResponse]],
+    ) -> _abc.Awaitable[_namesrv_pb2.GetUserResponse]:
+        """One user with the secret, for a snode that checks a signature."""
 
     @_abc_1.abstractmethod
     def AcquireRight(

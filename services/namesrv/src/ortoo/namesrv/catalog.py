@@ -14,6 +14,7 @@ from ortoo.namesrv.file_lock import FileLock
 from ortoo.namesrv.rights import Rights
 from ortoo.namesrv.schema import prepare
 from ortoo.namesrv.transaction import Contents, Transaction
+from ortoo.namesrv.users import Users
 
 T = TypeVar("T")
 BUSY_TIMEOUT_S = 5
@@ -88,6 +89,15 @@ class Catalog:
         def work() -> T:
             with self._engine.begin() as connection:
                 return decide(Rights(connection))
+
+        return self._submit(work)
+
+    def change_users(self, decide: Callable[[Users], T]) -> "asyncio.Future[T]":
+        """Run `decide` on the stored users in a transaction."""
+
+        def work() -> T:
+            with self._engine.begin() as connection:
+                return decide(Users(connection))
 
         return self._submit(work)
 

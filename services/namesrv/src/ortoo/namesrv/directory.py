@@ -17,6 +17,7 @@ from ortoo.namesrv.rights import Right
 from ortoo.namesrv.route_changes import ROUTES_BYTES_MAX, RouteChange, Routes
 from ortoo.namesrv.topics import NewTopic, Topic, TopicChange
 from ortoo.namesrv.transaction import Contents, Transaction
+from ortoo.namesrv.users import User
 from ortoo.namesrv.watches import Watches
 
 T = TypeVar("T")
@@ -161,6 +162,25 @@ class Directory:
     async def release_right(self, resource: str, owner: str, epoch: int) -> None:
         """Give a right back. Errors: as `Rights.release`; Unavailable when the database is away."""
         await self._catalog.change_rights(lambda rights: rights.release(resource, owner, epoch))
+
+    async def put_user(self, access_key: str, secret_key: str, *, enabled: bool) -> User:
+        """Create or change a user. Errors: as `Users.put`; Unavailable when the database is away."""
+        now_ms = self._clock.now_ms()
+        return await self._catalog.change_users(
+            lambda users: users.put(access_key, secret_key, enabled=enabled, now_ms=now_ms)
+        )
+
+    async def delete_user(self, access_key: str) -> None:
+        """Remove a user. Errors: Invalid, NotFound, Unavailable."""
+        await self._catalog.change_users(lambda users: users.delete(access_key))
+
+    async def user(self, access_key: str) -> User:
+        """One user. Errors: Invalid, NotFound, Unavailable."""
+        return await self._catalog.change_users(lambda users: users.get(access_key))
+
+    async def users(self) -> list[User]:
+        """All users, by access key. Errors: Unavailable."""
+        return await self._catalog.change_users(lambda users: users.all())
 
     def register_enode(self, name: str, address: str, store_id: str) -> None:
         """Give or renew an enode's lease. Errors: as `Leases.register_enode`."""

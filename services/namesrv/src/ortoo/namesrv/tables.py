@@ -61,6 +61,14 @@ rights = sa.Table(
     sa.Column("epoch", sa.BigInteger, nullable=False),
     sa.Column("until_ms", sa.BigInteger, nullable=False),
 )
+users = sa.Table(
+    "users",
+    metadata,
+    sa.Column("access_key", sa.String(127), primary_key=True),
+    sa.Column("secret_key", sa.String(255), nullable=False),
+    sa.Column("enabled", sa.Boolean, nullable=False),
+    sa.Column("created_at_ms", sa.BigInteger, nullable=False),
+)
 
 
 def signed(topic_id: int) -> int:

@@ -182,6 +182,7 @@ async def open_snode(
         gateway = make_gateway(
             directory,
             watch,
+            name_server,
             enodes,
             offsets,
             publisher,
@@ -190,10 +191,11 @@ async def open_snode(
             delayed,
             background,
             advertised_address=settings.rocketmq_advertised_address,
+            authenticates=settings.rocketmq_signatures_required,
             clock=clock,
             randomness=randomness,
         )
-        messaging = rocketmq.MessagingService(gateway)  # type: ignore[abstract]
+        messaging = rocketmq.MessagingService(gateway)
         server = GrpcServer(
             settings.listen_address,
             [

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 
-from ortoo.common.errors import AlreadyExists, NotFound, OrtooError, Unavailable
+from ortoo.common.errors import AlreadyExists, Forbidden, NotFound, OrtooError, Unavailable
 from ortoo.common.grpc_channels import Channels
 from ortoo.common.name_servers import NameServers
 from ortoo.common.status import rpc_errors
@@ -86,6 +86,15 @@ class NameServer:
         request = namesrv_pb2.PutGroupRequest(group=group_to(group))
         with rpc_errors(self.peer):
             return group_of((await self.stub.PutGroup(request, timeout=CALL_TIMEOUT_S)).group)
+
+    async def secret_of(self, access_key: str) -> str:
+        """The secret of a user whose signatures count. Errors: NotFound, Forbidden, Unavailable."""
+        request = namesrv_pb2.GetUserRequest(access_key=access_key)
+        with rpc_errors(self.peer):
+            answer = await self.stub.GetUser(request, timeout=CALL_TIMEOUT_S)
+        if not answer.user.enabled:
+            raise Forbidden(f"user {access_key} is disabled", field="access_key")
+        return answer.secret_key
 
     async def register(
         self, name_server: str, name: str, address: str, incarnation: str, *, shares_membership: bool

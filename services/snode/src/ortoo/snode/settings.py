@@ -28,6 +28,8 @@ class Settings:
     """host:port where clients reach this snode. Empty = the listen address."""
     rocketmq_advertised_address: str = ""
     """host:port that RocketMQ's clients are told. Empty = each is told the address by which it reached this snode."""
+    rocketmq_signatures_required: bool = False
+    """Whether RocketMQ's clients must sign their requests, as users that the name server knows."""
     namesrv_address: str = "127.0.0.1:8071"
     """host:port of the name server, several of one cluster separated by `;`; or the http:// URL of such a list."""
     enode_timeout_ms: int = 3_000

@@ -79,6 +79,26 @@ class NameService(NameServiceServicer):
         """All groups."""
         return pb.ListGroupsResponse(groups=map(wire.group_to, self._directory.groups()))
 
+    async def PutUser(self, request: pb.PutUserRequest, context: Context) -> pb.PutUserResponse:
+        """Create or change a user."""
+        wish = request.user
+        user = await self._directory.put_user(wish.access_key, request.secret_key, enabled=wish.enabled)
+        return pb.PutUserResponse(user=wire.user_to(user))
+
+    async def DeleteUser(self, request: pb.DeleteUserRequest, context: Context) -> pb.DeleteUserResponse:
+        """Delete a user."""
+        await self._directory.delete_user(request.access_key)
+        return pb.DeleteUserResponse()
+
+    async def ListUsers(self, request: pb.ListUsersRequest, context: Context) -> pb.ListUsersResponse:
+        """All users, without their secrets."""
+        return pb.ListUsersResponse(users=map(wire.user_to, await self._directory.users()))
+
+    async def GetUser(self, request: pb.GetUserRequest, context: Context) -> pb.GetUserResponse:
+        """One user with the secret."""
+        user = await self._directory.user(request.access_key)
+        return pb.GetUserResponse(user=wire.user_to(user), secret_key=user.secret_key)
+
     async def AcquireRight(self, request: pb.AcquireRightRequest, context: Context) -> pb.AcquireRightResponse:
         """Give or renew an exclusive right."""
         right = await self._directory.acquire_right(request.resource, request.owner, request.lease_ms)

@@ -7,6 +7,7 @@ from ortoo.namesrv.groups import SLOW_GRACE_DEFAULT_MS, Group
 from ortoo.namesrv.leases import Enode, Snode
 from ortoo.namesrv.route_changes import RouteChange
 from ortoo.namesrv.topics import MessageType, NewTopic, Permission, Topic, TopicChange
+from ortoo.namesrv.users import User
 from ortoo.v1 import namesrv_pb2, topic_pb2
 
 
@@ -112,3 +113,8 @@ def change_to(change: RouteChange) -> namesrv_pb2.WatchRoutesResponse:
         enodes=map(enode_to, change.enodes),
         snodes=map(snode_to, change.snodes),
     )
+
+
+def user_to(user: User) -> namesrv_pb2.User:
+    """A user, written; the secret stays here."""
+    return namesrv_pb2.User(access_key=user.access_key, enabled=user.enabled, created_at_ms=user.created_at_ms)

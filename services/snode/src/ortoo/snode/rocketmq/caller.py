@@ -1,5 +1,6 @@
 """Who calls: what a client says of itself with every call."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,9 +28,13 @@ class Caller:
     """Where the call comes from, as host:port."""
 
 
-def caller_of(context: Context) -> Caller:
-    """Read a call's metadata. Errors: Refused with CLIENT_ID_REQUIRED."""
-    said = {str(key): value for key, value in context.invocation_metadata() or () if isinstance(value, str)}
+def headers_of(context: Context) -> dict[str, str]:
+    """The texts of a call's metadata."""
+    return {str(key): value for key, value in context.invocation_metadata() or () if isinstance(value, str)}
+
+
+def caller_of(context: Context, said: Mapping[str, str]) -> Caller:
+    """Who calls, by the headers. Errors: Refused with CLIENT_ID_REQUIRED."""
     client_id = said.get("x-mq-client-id", "").strip()
     if not client_id:
         raise Refused(Code.CLIENT_ID_REQUIRED, "the header x-mq-client-id is missing; every call needs it")

@@ -9,10 +9,13 @@ from ortoo.snode.delayed import Delayed
 from ortoo.snode.directory import Directory
 from ortoo.snode.directory_watch import DirectoryWatch
 from ortoo.snode.enode_links import EnodeLinks
+from ortoo.snode.name_server import NameServer
 from ortoo.snode.offsets import Offsets
 from ortoo.snode.popping import Popping
 from ortoo.snode.publisher import Publisher
 from ortoo.snode.reading import Reading
+from ortoo.snode.rocketmq.authentication import Authentication
+from ortoo.snode.rocketmq.caller import Caller, Context, caller_of, headers_of
 from ortoo.snode.rocketmq.clients import Clients
 from ortoo.snode.rocketmq.leases import Leases
 from ortoo.snode.rocketmq.offsets import QueueOffsets
@@ -32,6 +35,7 @@ class Gateway:
     """One part for each concern of the protocol."""
 
     clients: Clients
+    authentication: Authentication
     routing: Routing
     presence: Presence
     sending: Sending
@@ -43,6 +47,12 @@ class Gateway:
     telemetry: Telemetry
     results: Results
 
+    async def admit(self, context: Context) -> Caller:
+        """Who calls, once the signature is checked. Errors: Refused."""
+        headers = headers_of(context)
+        await self.authentication.check(headers)
+        return caller_of(context, headers)
+
     def drain(self) -> None:
         """End the telemetry streams; their clients connect to another snode."""
         self.clients.end_streams()
@@ -51,6 +61,7 @@ class Gateway:
 def make_gateway(
     directory: Directory,
     watch: DirectoryWatch,
+    name_server: NameServer,
     links: EnodeLinks,
     offsets: Offsets,
     publisher: Publisher,
@@ -60,6 +71,7 @@ def make_gateway(
     background: Background,
     *,
     advertised_address: str,
+    authenticates: bool,
     clock: Clock,
     randomness: Randomness,
 ) -> Gateway:
@@ -68,6 +80,7 @@ def make_gateway(
     leases = Leases(popping, clock)
     return Gateway(
         clients,
+        Authentication(name_server, clock, enabled=authenticates),
         Routing(watch, advertised_address),
         Presence(clients, leases, clock),
         Sending(watch, publisher, clients, clock),

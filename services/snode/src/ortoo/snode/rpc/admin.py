@@ -118,6 +118,23 @@ class AdminService(GroupAdmin):
         with rpc_errors(self._name_server.peer):
             return await self._name_server.stub.ListGroups(request, timeout=CALL_TIMEOUT_S)
 
+    async def PutUser(self, request: namesrv_pb2.PutUserRequest, context: Context) -> namesrv_pb2.PutUserResponse:
+        """Create or change a user."""
+        with rpc_errors(self._name_server.peer):
+            return await self._name_server.stub.PutUser(request, timeout=CALL_TIMEOUT_S)
+
+    async def DeleteUser(
+        self, request: namesrv_pb2.DeleteUserRequest, context: Context
+    ) -> namesrv_pb2.DeleteUserResponse:
+        """Delete a user."""
+        with rpc_errors(self._name_server.peer):
+            return await self._name_server.stub.DeleteUser(request, timeout=CALL_TIMEOUT_S)
+
+    async def ListUsers(self, request: namesrv_pb2.ListUsersRequest, context: Context) -> namesrv_pb2.ListUsersResponse:
+        """All users, without their secrets."""
+        with rpc_errors(self._name_server.peer):
+            return await self._name_server.stub.ListUsers(request, timeout=CALL_TIMEOUT_S)
+
     async def Tail(self, request: admin_pb2.TailRequest, context: Context) -> AsyncIterator[admin_pb2.TailResponse]:
         """Messages of a topic as text-friendly records."""
         given = 0

@@ -8,9 +8,9 @@ import grpc
 from apache.rocketmq.v2 import service_pb2, service_pb2_grpc
 from apache.rocketmq.v2.definition_pb2 import Code, Status
 from apache.rocketmq.v2.service_pb2 import TelemetryCommand
-from ortoo.common.errors import Invalid, OrtooError
+from ortoo.common.errors import Invalid, OrtooError, Unsupported
 from ortoo.common.logs import get_logger
-from ortoo.snode.rocketmq.caller import Caller, caller_of
+from ortoo.snode.rocketmq.caller import Caller
 from ortoo.snode.rocketmq.codes import Refused, status_of
 from ortoo.snode.rocketmq.gateway import Gateway
 
@@ -40,13 +40,13 @@ class MessagingService(service_pb2_grpc.MessagingServiceServicer):
         self, request: service_pb2.QueryRouteRequest, context: Context
     ) -> service_pb2.QueryRouteResponse:
         """The queues of a topic."""
-        return await _answered(
+        return await self._answered(
             context, service_pb2.QueryRouteResponse, lambda caller: self._gateway.routing.route(caller, request)
         )
 
     async def Heartbeat(self, request: service_pb2.HeartbeatRequest, context: Context) -> service_pb2.HeartbeatResponse:
         """Keep a client registered."""
-        return await _answered(
+        return await self._answered(
             context, service_pb2.HeartbeatResponse, lambda caller: self._gateway.presence.heartbeat(caller, request)
         )
 
@@ -54,7 +54,7 @@ class MessagingService(service_pb2_grpc.MessagingServiceServicer):
         self, request: service_pb2.SendMessageRequest, context: Context
     ) -> service_pb2.SendMessageResponse:
         """Send; durable when it answers OK."""
-        return await _answered(
+        return await self._answered(
             context, service_pb2.SendMessageResponse, lambda caller: self._gateway.sending.send(caller, request)
         )
 
@@ -62,7 +62,7 @@ class MessagingService(service_pb2_grpc.MessagingServiceServicer):
         self, request: service_pb2.QueryAssignmentRequest, context: Context
     ) -> service_pb2.QueryAssignmentResponse:
         """What a push consumer receives from."""
-        return await _answered(
+        return await self._answered(
             context, service_pb2.QueryAssignmentResponse, lambda caller: self._gateway.routing.assign(caller, request)
         )
 
@@ -71,7 +71,7 @@ class MessagingService(service_pb2_grpc.MessagingServiceServicer):
     ) -> AsyncIterator[service_pb2.ReceiveMessageResponse]:
         """Wait for messages and lease them."""
         try:
-            async for frame in self._gateway.receiving.receive(caller_of(context), request):
+            async for frame in self._gateway.receiving.receive(await self._gateway.admit(context), request):
                 yield frame
         except Exception as error:
             yield service_pb2.ReceiveMessageResponse(status=_status(error))
@@ -80,7 +80,7 @@ class MessagingService(service_pb2_grpc.MessagingServiceServicer):
         self, request: service_pb2.AckMessageRequest, context: Context
     ) -> service_pb2.AckMessageResponse:
         """Messages are done."""
-        return await _answered(
+        return await self._answered(
             context, service_pb2.AckMessageResponse, lambda caller: self._gateway.settling.ack(caller, request)
         )
 
@@ -88,7 +88,7 @@ class MessagingService(service_pb2_grpc.MessagingServiceServicer):
         self, request: service_pb2.ChangeInvisibleDurationRequest, context: Context
     ) -> service_pb2.ChangeInvisibleDurationResponse:
         """A message comes back later or sooner."""
-        return await _answered(
+        return await self._answered(
             context,
             service_pb2.ChangeInvisibleDurationResponse,
             lambda caller: self._gateway.settling.change_invisible(caller, request),
@@ -98,7 +98,7 @@ class MessagingService(service_pb2_grpc.MessagingServiceServicer):
         self, request: service_pb2.ForwardMessageToDeadLetterQueueRequest, context: Context
     ) -> service_pb2.ForwardMessageToDeadLetterQueueResponse:
         """A message is given up."""
-        return await _answered(
+        return await self._answered(
             context,
             service_pb2.ForwardMessageToDeadLetterQueueResponse,
             lambda caller: self._gateway.settling.park(caller, request),
@@ -108,7 +108,7 @@ class MessagingService(service_pb2_grpc.MessagingServiceServicer):
         self, request: service_pb2.RecallMessageRequest, context: Context
     ) -> service_pb2.RecallMessageResponse:
         """Take a delayed message back."""
-        return await _answered(
+        return await self._answered(
             context, service_pb2.RecallMessageResponse, lambda _: self._gateway.recalling.recall(request)
         )
 
@@ -117,7 +117,7 @@ class MessagingService(service_pb2_grpc.MessagingServiceServicer):
     ) -> AsyncIterator[service_pb2.PullMessageResponse]:
         """Read from an offset."""
         try:
-            async for frame in self._gateway.offsets.pull(caller_of(context), request):
+            async for frame in self._gateway.offsets.pull(await self._gateway.admit(context), request):
                 yield frame
         except Exception as error:
             yield service_pb2.PullMessageResponse(status=_status(error))
@@ -126,19 +126,23 @@ class MessagingService(service_pb2_grpc.MessagingServiceServicer):
         self, request: service_pb2.UpdateOffsetRequest, context: Context
     ) -> service_pb2.UpdateOffsetResponse:
         """Commit an offset."""
-        return await _answered(
+        return await self._answered(
             context, service_pb2.UpdateOffsetResponse, lambda _: self._gateway.offsets.update(request)
         )
 
     async def GetOffset(self, request: service_pb2.GetOffsetRequest, context: Context) -> service_pb2.GetOffsetResponse:
         """The group's committed offset."""
-        return await _answered(context, service_pb2.GetOffsetResponse, lambda _: self._gateway.offsets.get(request))
+        return await self._answered(
+            context, service_pb2.GetOffsetResponse, lambda _: self._gateway.offsets.get(request)
+        )
 
     async def QueryOffset(
         self, request: service_pb2.QueryOffsetRequest, context: Context
     ) -> service_pb2.QueryOffsetResponse:
         """An offset of a queue."""
-        return await _answered(context, service_pb2.QueryOffsetResponse, lambda _: self._gateway.offsets.query(request))
+        return await self._answered(
+            context, service_pb2.QueryOffsetResponse, lambda _: self._gateway.offsets.query(request)
+        )
 
     async def Telemetry(
         self, request_iterator: AsyncIterator[TelemetryCommand], context: Context
@@ -146,30 +150,45 @@ class MessagingService(service_pb2_grpc.MessagingServiceServicer):
         """Settings and commands, for as long as the client lives."""
         await context.send_initial_metadata(())  # the Rust client waits for it before it says anything
         try:
-            caller = caller_of(context)
+            caller = await self._gateway.admit(context)
         except Refused as refused:
             yield TelemetryCommand(status=status_of(refused))
             raise Invalid(refused.message, field="x-mq-client-id") from None
         async for command in self._gateway.telemetry.converse(caller, request_iterator):
             yield command
 
+    async def EndTransaction(
+        self, request: service_pb2.EndTransactionRequest, context: Context
+    ) -> service_pb2.EndTransactionResponse:
+        """Not served yet."""
+        return await self._answered(context, service_pb2.EndTransactionResponse, _unsupported)
+
+    async def SyncLiteSubscription(
+        self, request: service_pb2.SyncLiteSubscriptionRequest, context: Context
+    ) -> service_pb2.SyncLiteSubscriptionResponse:
+        """Not served yet."""
+        return await self._answered(context, service_pb2.SyncLiteSubscriptionResponse, _unsupported)
+
     async def NotifyClientTermination(
         self, request: service_pb2.NotifyClientTerminationRequest, context: Context
     ) -> service_pb2.NotifyClientTerminationResponse:
         """Leave in good order."""
-        return await _answered(
+        return await self._answered(
             context,
             service_pb2.NotifyClientTerminationResponse,
             lambda caller: self._gateway.presence.leave(caller, request),
         )
 
+    async def _answered(self, context: Context, answer: Callable[..., A], call: Callable[[Caller], Awaitable[A]]) -> A:
+        """The answer of `call`, or one that says in its status why there is none."""
+        try:
+            return await call(await self._gateway.admit(context))
+        except Exception as error:
+            return answer(status=_status(error))
 
-async def _answered(context: Context, answer: Callable[..., A], call: Callable[[Caller], Awaitable[A]]) -> A:
-    """The answer of `call`, or one that says in its status why there is none."""
-    try:
-        return await call(caller_of(context))
-    except Exception as error:
-        return answer(status=_status(error))
+
+async def _unsupported(caller: Caller) -> Any:
+    raise Unsupported("this server does not serve the call yet")
 
 
 def _status(error: Exception) -> Status:

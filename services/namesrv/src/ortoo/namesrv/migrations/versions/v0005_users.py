@@ -1,0 +1,25 @@
+"""Users who sign requests."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0005"
+down_revision = "0004"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Make the table."""
+    op.create_table(
+        "users",
+        sa.Column("access_key", sa.String(127), primary_key=True),
+        sa.Column("secret_key", sa.String(255), nullable=False),
+        sa.Column("enabled", sa.Boolean, nullable=False),
+        sa.Column("created_at_ms", sa.BigInteger, nullable=False),
+    )
+
+
+def downgrade() -> None:
+    """Drop the table."""
+    op.drop_table("users")

@@ -1,0 +1,82 @@
+"""Where signatures are required, the official clients' count, and only those of users that are known."""
+
+from pathlib import Path
+
+import grpc
+import pytest
+
+from apache.rocketmq.v2 import service_pb2
+from apache.rocketmq.v2.definition_pb2 import Code, Resource
+from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
+from ortoo.snode.rocketmq.signature import sign
+from ortoo.testing.cluster import open_cluster
+from ortoo.v1 import namesrv_pb2
+from tests.official.client import LANGUAGES, ClientError, official
+
+REQUIRED = {"snode": {"rocketmq_signatures_required": True}}
+ANN = namesrv_pb2.PutUserRequest(user=namesrv_pb2.User(access_key="ann", enabled=True), secret_key="s3cret")
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+async def test_a_signed_client_works_and_others_do_not(language: str, tmp_path: Path) -> None:
+    """The right secret opens everything; a wrong one, an unknown user and no signature open nothing."""
+    async with open_cluster(tmp_path, settings=REQUIRED) as cluster, official(language, cluster.address) as client:
+        await cluster.create_topic("t")
+        await cluster.name_service.PutUser(ANN)
+        await client("producer", name="p", topics=["t"], credentials=["ann", "s3cret"])
+        await client(
+            "push", name="c", group="g", subscriptions={"t": {"expression": "*"}}, credentials=["ann", "s3cret"]
+        )
+        sent = await client("send", name="p", topic="t", body=b"x")
+        assert [m["message_id"] for m in await client.messages("c", 1)] == [sent["message_id"]]
+        for name, credentials in (("wrong", ["ann", "other!"]), ("unknown", ["bob", "s3cret"])):
+            with pytest.raises(ClientError):
+                await client("producer", name=name, topics=["t"], credentials=credentials)
+                await client("send", name=name, topic="t", body=b"x")
+
+
+async def test_every_call_without_a_signature_is_unauthorized(tmp_path: Path) -> None:
+    """The code says so in the answer of each kind of call; what follows is not looked at."""
+    async with open_cluster(tmp_path, settings=REQUIRED) as cluster:
+        await cluster.create_topic("t")
+        async with grpc.aio.insecure_channel(cluster.address) as channel:
+            stub, metadata = MessagingServiceStub(channel), (("x-mq-client-id", "c"),)
+            for method in (
+                "QueryRoute", "Heartbeat", "SendMessage", "QueryAssignment", "AckMessage", "EndTransaction",
+                "ForwardMessageToDeadLetterQueue", "UpdateOffset", "GetOffset", "QueryOffset", "RecallMessage",
+                "NotifyClientTermination", "ChangeInvisibleDuration", "SyncLiteSubscription",
+            ):  # fmt: skip
+                request = getattr(service_pb2, f"{method}Request")()
+                status = (await getattr(stub, method)(request, metadata=metadata)).status
+                assert (method, status.code) == (method, Code.UNAUTHORIZED)
+            for method in ("ReceiveMessage", "PullMessage"):
+                request = getattr(service_pb2, f"{method}Request")()
+                frames = [frame async for frame in getattr(stub, method)(request, metadata=metadata)]
+                assert [frame.status.code for frame in frames] == [Code.UNAUTHORIZED]
+            telemetry = stub.Telemetry(metadata=metadata)
+            said = await telemetry.read()
+            assert isinstance(said, service_pb2.TelemetryCommand)
+            assert said.status.code == Code.UNAUTHORIZED
+
+
+async def test_secrets_are_told_to_nobody_who_lists_users(tmp_path: Path) -> None:
+    """Lists and answers name users; a disabled user's signature does not count."""
+    async with open_cluster(tmp_path, settings=REQUIRED) as cluster:
+        await cluster.name_service.PutUser(ANN)
+        listed = await cluster.name_service.ListUsers(namesrv_pb2.ListUsersRequest())
+        assert [user.access_key for user in listed.users] == ["ann"]
+        assert "s3cret" not in str(listed)
+        disabled = namesrv_pb2.PutUserRequest(user=namesrv_pb2.User(access_key="ann", enabled=False))
+        await cluster.name_service.PutUser(disabled)
+        await cluster.create_topic("t")
+        digest = sign("s3cret", "now").hex()
+        metadata = (
+            ("x-mq-client-id", "c"),
+            ("x-mq-date-time", "now"),
+            ("authorization", f"MQv2-HMAC-SHA1 Credential=ann, SignedHeaders=x-mq-date-time, Signature={digest}"),
+        )
+        async with grpc.aio.insecure_channel(cluster.address) as channel:
+            request = service_pb2.QueryRouteRequest(topic=Resource(name="t"))
+            answer = await MessagingServiceStub(channel).QueryRoute(request, metadata=metadata)
+            assert answer.status.code == Code.UNAUTHORIZED
+            await cluster.name_service.DeleteUser(namesrv_pb2.DeleteUserRequest(access_key="ann"))
