@@ -12,16 +12,20 @@ from ortoo.snode.directory import Directory
 from ortoo.snode.enode_link import (
     Appended,
     DelayedEntry,
+    DueHalf,
     EnodeLink,
     Fetched,
     FlushMode,
+    HalfVerdict,
     LockAnswer,
     LockKey,
     LockWish,
     MessagePlace,
     OffsetRow,
+    OpenHalf,
     QueueRange,
     StoredBatch,
+    VerdictSource,
 )
 from ortoo.snode.enode_links import EnodeLinks
 from ortoo.snode.routes import EnodeEntry, Permission, Placement, RouteChange, Topic
@@ -192,6 +196,28 @@ class FakeEnode:
     async def list_delayed(self, topic_id: int, from_ms: int, limit: int) -> list[DelayedEntry]:
         """Nothing is delayed here."""
         return []
+
+    async def store_half(
+        self, topic_id: int, queue_id: int, batch: SealedBatch, producer_group: str, check_after_ms: int, key: int
+    ) -> int:
+        """Store nothing."""
+        raise NotFound("no transactions here")
+
+    async def settle_half(self, topic_id: int, number: int, verdict: HalfVerdict, source: VerdictSource) -> None:
+        """Nothing to end."""
+        raise NotFound("no transactions here")
+
+    async def list_halves(self, topic_id: int, producer_group: str, *, parked_only: bool, limit: int) -> list[OpenHalf]:
+        """None."""
+        return []
+
+    async def resume_half(self, topic_id: int, number: int) -> None:
+        """Nothing to resume."""
+        raise NotFound("no transactions here")
+
+    async def watch_halves(self, producer_groups: Iterable[str], heard: Callable[[DueHalf], None]) -> None:
+        """Nothing is ever due."""
+        await asyncio.get_running_loop().create_future()
 
     async def find_offset(self, topic_id: int, queue_id: int, stored_at_ms: int) -> int:
         """The end."""

@@ -20,7 +20,7 @@ async def show(addresses: Sequence[str], topic: str, *, limit: int, as_json: boo
     print_table(
         ("DUE", "ENODE", "QUEUE", "MESSAGE ID", "RECALL HANDLE"),
         [
-            (_text(it.deliver_at_ms), it.queue.enode, it.queue.queue_id, it.message_id, it.recall_handle)
+            (text_of_time(it.deliver_at_ms), it.queue.enode, it.queue.queue_id, it.message_id, it.recall_handle)
             for it in delayed
         ],
     )
@@ -45,7 +45,8 @@ def milliseconds_of(duration: str) -> int:
     return round(float(match[1]) * _UNITS_MS[match[2]])
 
 
-def _text(time_ms: int) -> str:
+def text_of_time(time_ms: int) -> str:
+    """A time for people, in UTC."""
     return (
         datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(sep=" ", timespec="milliseconds").replace("+00:00", "Z")
     )

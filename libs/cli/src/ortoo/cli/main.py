@@ -20,6 +20,8 @@ app.add_typer(group_app, name="group")
 app.add_typer(message_app, name="message")
 delay_app = typer.Typer(help="Show and cancel messages that wait for their time.", no_args_is_help=True)
 app.add_typer(delay_app, name="delay")
+tx_app = typer.Typer(help="Show and end transactions that nobody has ended.", no_args_is_help=True)
+app.add_typer(tx_app, name="tx")
 
 Address = Annotated[str, typer.Option(envvar="ORTOO_ADDRESS", help="host:port of a snode; several with commas.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
@@ -198,6 +200,52 @@ def delay_cancel(
     from ortoo.cli import delays
 
     _run(delays.cancel(_several(address), handles, as_json=as_json))
+
+
+TransactionIds = Annotated[list[str], typer.Argument(help="As `tx list` prints them.")]
+
+
+@tx_app.command("list")
+def tx_list(
+    topic: Annotated[str, typer.Option(help="Only of this topic.")] = "",
+    group: Annotated[str, typer.Option(help="Only of this producer group.")] = "",
+    parked: Annotated[bool, typer.Option("--parked", help="Only those about which nobody is asked any more.")] = False,
+    limit: Annotated[int, typer.Option("-n", min=1, max=10_000, help="At most so many.")] = 100,
+    address: Address = DEFAULT_ADDRESS,
+    as_json: AsJson = False,
+) -> None:
+    """Show open transactions, the oldest first."""
+    from ortoo.cli import transactions
+
+    _run(
+        transactions.show(_several(address), topic=topic, group=group, parked_only=parked, limit=limit, as_json=as_json)
+    )
+
+
+@tx_app.command("commit")
+def tx_commit(transaction_ids: TransactionIds, address: Address = DEFAULT_ADDRESS, as_json: AsJson = False) -> None:
+    """Have the messages of transactions delivered."""
+    from ortoo.cli import transactions
+    from ortoo.client import Verdict
+
+    _run(transactions.end(_several(address), transaction_ids, Verdict.COMMIT, as_json=as_json))
+
+
+@tx_app.command("rollback")
+def tx_rollback(transaction_ids: TransactionIds, address: Address = DEFAULT_ADDRESS, as_json: AsJson = False) -> None:
+    """Have the messages of transactions forgotten."""
+    from ortoo.cli import transactions
+    from ortoo.client import Verdict
+
+    _run(transactions.end(_several(address), transaction_ids, Verdict.ROLL_BACK, as_json=as_json))
+
+
+@tx_app.command("resume")
+def tx_resume(transaction_ids: TransactionIds, address: Address = DEFAULT_ADDRESS, as_json: AsJson = False) -> None:
+    """Ask the producers about parked transactions again."""
+    from ortoo.cli import transactions
+
+    _run(transactions.resume(_several(address), transaction_ids, as_json=as_json))
 
 
 @group_app.command("list")

@@ -16,6 +16,7 @@ from ortoo.client.descriptions import (
     FoundMessages,
     GroupInfo,
     GroupLag,
+    OpenTransaction,
     ProcessInfo,
     QueueInfo,
     QueueLag,
@@ -37,6 +38,7 @@ from ortoo.client.pull_consumer import PullConsumer
 from ortoo.client.pull_settings import PullSettings
 from ortoo.client.pulling import Pulled, PullStatus
 from ortoo.client.received import ReceivedBatch, ReceivedMessage
+from ortoo.client.transactions import Transaction, TransactionalProducer, TransactionCheck, Verdict
 from ortoo.common.allocation import AllocationStrategy
 from ortoo.common.compression import Codec
 from ortoo.common.errors import (
@@ -81,6 +83,7 @@ __all__ = [
     "LostMessages",
     "Message",
     "NotFound",
+    "OpenTransaction",
     "OrtooError",
     "OutOfRange",
     "Overloaded",
@@ -108,7 +111,11 @@ __all__ = [
     "TopicDescription",
     "TopicInfo",
     "TopicPlacement",
+    "Transaction",
+    "TransactionCheck",
+    "TransactionalProducer",
     "Unavailable",
     "Unsupported",
+    "Verdict",
     "connect",
 ]

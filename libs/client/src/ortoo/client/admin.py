@@ -12,6 +12,7 @@ from ortoo.client.descriptions import (
     FoundMessages,
     GroupInfo,
     GroupLag,
+    OpenTransaction,
     ProcessInfo,
     QueueInfo,
     QueueLag,
@@ -23,10 +24,11 @@ from ortoo.client.descriptions import (
 from ortoo.client.filters import Filter, expressions
 from ortoo.client.place import Queue
 from ortoo.client.tailing import coming, newest
+from ortoo.client.transactions import Verdict, end_transaction
+from ortoo.client.wire import message_of
 from ortoo.common.errors import AlreadyExists, Invalid, NotFound
-from ortoo.common.message import Message
 from ortoo.common.status import error_of_rpc
-from ortoo.v1 import admin_pb2, namesrv_pb2, record_pb2, topic_pb2
+from ortoo.v1 import admin_pb2, enode_deferred_pb2, namesrv_pb2, topic_pb2
 from ortoo.v1.admin_pb2_grpc import AdminServiceStub
 
 UINT32_MAX = (1 << 32) - 1
@@ -179,6 +181,38 @@ class Admin:
             for one in answer.messages
         ]
 
+    async def list_transactions(
+        self, *, topic: str = "", producer_group: str = "", parked_only: bool = False, limit: int = 100
+    ) -> list[OpenTransaction]:
+        """Open transactions, the oldest first; empty texts mean any."""
+        request = admin_pb2.ListTransactionsRequest(
+            topic=topic, producer_group=producer_group, parked_only=parked_only, limit=_count(limit, "limit")
+        )
+        answer = await self._call("ListTransactions", request)
+        return [
+            OpenTransaction(
+                one.transaction_id,
+                _queue(one.queue),
+                one.message_count,
+                one.producer_group,
+                one.begun_at_ms,
+                one.next_check_ms,
+                one.checks,
+                one.parked,
+            )
+            for one in answer.transactions
+        ]
+
+    async def end_transaction(self, transaction_id: str, verdict: Verdict) -> None:
+        """Commit or roll back in the producer's stead. Errors: NotFound; Conflict when it ended otherwise."""
+        if verdict is Verdict.UNKNOWN:
+            raise Invalid("say COMMIT or ROLL_BACK", field="verdict")
+        await end_transaction(self._connection, transaction_id, verdict, enode_deferred_pb2.VERDICT_SOURCE_OPERATOR)
+
+    async def resume_transaction(self, transaction_id: str) -> None:
+        """Ask the producers about a parked transaction again. Errors: NotFound, Conflict when it is not parked."""
+        await self._call("ResumeTransaction", admin_pb2.ResumeTransactionRequest(transaction_id=transaction_id))
+
     async def tail(
         self, topic: str, *, from_first: bool = False, follow: bool = True, messages_max: int = 0, wanted: Filter = "*"
     ) -> AsyncIterator[StoredMessage]:
@@ -276,18 +310,5 @@ def _group(group: topic_pb2.Group) -> GroupInfo:
 
 def _stored(answer: admin_pb2.TailResponse) -> StoredMessage:
     return StoredMessage(
-        answer.message_id, _queue(answer.queue), answer.offset, answer.stored_at_ms, _message(answer.message)
-    )
-
-
-def _message(message: record_pb2.Message) -> Message:
-    return Message(
-        message.body,
-        message.tag or None,
-        tuple(message.keys),
-        message_group=message.message_group or None,
-        properties=dict(message.properties),
-        message_id=message.message_id or None,
-        born_at_ms=message.born_at_ms or None,
-        deliver_at_ms=message.deliver_at_ms or None,
+        answer.message_id, _queue(answer.queue), answer.offset, answer.stored_at_ms, message_of(answer.message)
     )

@@ -10,7 +10,8 @@
 One thread runs the event loop of each connection; calls may come from any thread. Leaving the block ends the thread.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from ortoo.client import client as asynchronous
@@ -24,6 +25,7 @@ from ortoo.client.descriptions import (
     FoundMessages,
     GroupInfo,
     GroupLag,
+    OpenTransaction,
     StoredMessage,
     TopicDescription,
     TopicInfo,
@@ -38,9 +40,12 @@ from ortoo.client.producer import Producer as AsyncProducer
 from ortoo.client.producer import ProducerSettings
 from ortoo.client.pull_settings import PullSettings
 from ortoo.client.received import ReceivedBatch, ReceivedMessage
+from ortoo.client.transactions import Transaction as AsyncTransaction
+from ortoo.client.transactions import TransactionalProducer as AsyncTransactionalProducer
+from ortoo.client.transactions import TransactionCheck, Verdict
 from ortoo.common.message import Message
 
-__all__ = ["Admin", "Client", "Consumer", "Producer", "PullConsumer", "connect"]
+__all__ = ["Admin", "Client", "Consumer", "Producer", "PullConsumer", "TransactionalProducer", "connect"]
 
 
 class Producer:
@@ -67,6 +72,21 @@ class Producer:
     def flush(self) -> None:
         """Wait until every message taken so far has its outcome."""
         self._thread.wait(self._producer.flush())
+
+
+class TransactionalProducer:
+    """Begins transactions in one topic; see `ortoo.client.TransactionalProducer`."""
+
+    def __init__(self, thread: LoopThread, producer: AsyncTransactionalProducer) -> None:
+        """`Client.transactional_producer` is the way in."""
+        self._thread = thread
+        self._producer = producer
+
+    @contextmanager
+    def transaction(self, *messages: Message, check_after_ms: int = 0) -> Iterator[AsyncTransaction]:
+        """Begin; commit at the end of the block, or roll back when it raises."""
+        with self._thread.inside(self._producer.transaction(*messages, check_after_ms=check_after_ms)) as begun:
+            yield begun
 
 
 class Consumer:
@@ -176,6 +196,23 @@ class Admin:
         """The delayed messages of a topic, by time."""
         return self._thread.wait(self._admin.list_delayed(topic, from_ms=from_ms, limit=limit))
 
+    def list_transactions(
+        self, *, topic: str = "", producer_group: str = "", parked_only: bool = False, limit: int = 100
+    ) -> list[OpenTransaction]:
+        """Open transactions, the oldest first."""
+        listed = self._admin.list_transactions(
+            topic=topic, producer_group=producer_group, parked_only=parked_only, limit=limit
+        )
+        return self._thread.wait(listed)
+
+    def end_transaction(self, transaction_id: str, verdict: Verdict) -> None:
+        """Commit or roll back in the producer's stead."""
+        self._thread.wait(self._admin.end_transaction(transaction_id, verdict))
+
+    def resume_transaction(self, transaction_id: str) -> None:
+        """Ask the producers about a parked transaction again."""
+        self._thread.wait(self._admin.resume_transaction(transaction_id))
+
     def tail(
         self, topic: str, *, from_first: bool = False, follow: bool = True, messages_max: int = 0, wanted: Filter = "*"
     ) -> Iterator[StoredMessage]:
@@ -199,6 +236,18 @@ class Client:
         """A producer for one topic; leaving the block flushes it."""
         with self._thread.inside(self._client.producer(topic, settings)) as producer:
             yield Producer(self._thread, producer)
+
+    @contextmanager
+    def transactional_producer(
+        self, topic: str, group: str, checker: Callable[[TransactionCheck], Verdict]
+    ) -> Iterator[TransactionalProducer]:
+        """A producer whose messages wait for a verdict; `checker` runs on a thread of its own."""
+
+        async def check(question: TransactionCheck) -> Verdict:
+            return await asyncio.to_thread(checker, question)
+
+        with self._thread.inside(self._client.transactional_producer(topic, group, check)) as producer:
+            yield TransactionalProducer(self._thread, producer)
 
     @contextmanager
     def consumer(self, group: str, topics: Topics, settings: ConsumerSettings | None = None) -> Iterator[Consumer]:

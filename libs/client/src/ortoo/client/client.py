@@ -15,6 +15,7 @@ from ortoo.client.pull_consumer import PullConsumer
 from ortoo.client.pull_settings import PullSettings
 from ortoo.client.received import ReceivedBatch
 from ortoo.client.session import Session
+from ortoo.client.transactions import Checker, TransactionalProducer
 from ortoo.common.clock import Clock, SystemClock
 from ortoo.common.randomness import Randomness
 from ortoo.v1 import producer_pb2
@@ -34,6 +35,13 @@ class Client:
     def producer(self, topic: str, settings: ProducerSettings | None = None) -> Producer:
         """A producer for one topic; enter it with `async with`."""
         return Producer(self._connection, topic, settings or ProducerSettings())
+
+    def transactional_producer(self, topic: str, group: str, checker: Checker) -> TransactionalProducer:
+        """A producer whose messages wait for a verdict; enter it with `async with`.
+
+        `checker` says what became of a transaction of `group` when its verdict was lost, whoever began it.
+        """
+        return TransactionalProducer(self._connection, topic, group, checker)
 
     def consumer(self, group: str, topics: Topics, settings: ConsumerSettings | None = None) -> Consumer:
         """A member of `group`; enter it with `async with`.

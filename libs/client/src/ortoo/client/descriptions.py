@@ -106,6 +106,24 @@ class DelayedMessage:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """A transaction that nobody has ended."""
+
+    transaction_id: str
+    queue: Queue
+    """Where its messages will be."""
+    message_count: int
+    producer_group: str
+    begun_at_ms: int
+    next_check_ms: int
+    """When its producers are asked next."""
+    checks: int
+    """How often they were asked."""
+    parked: bool
+    """Nobody is asked any more; an operator decides."""
+
+
+@dataclass(frozen=True, slots=True)
 class StoredMessage:
     """One message and where it lies."""
 

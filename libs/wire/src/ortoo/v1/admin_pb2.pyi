@@ -496,3 +496,152 @@ class DelayedMessage(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DelayedMessage: _TypeAlias = DelayedMessage  # noqa: Y015
+
+@_typing.final
+class ListTransactionsRequest(_message.Message):
+    """Which transactions to show."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    PRODUCER_GROUP_FIELD_NUMBER: _builtins.int
+    PARKED_ONLY_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    """Only of this topic; empty = of any."""
+    producer_group: _builtins.str
+    """Only of this producer group; empty = of any."""
+    parked_only: _builtins.bool
+    """Only those for which nobody is asked any more."""
+    limit: _builtins.int
+    """At most so many; 0 = 100, the most is 10,000."""
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        producer_group: _builtins.str = ...,
+        parked_only: _builtins.bool = ...,
+        limit: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["limit", b"limit", "parked_only", b"parked_only", "producer_group", b"producer_group", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListTransactionsRequest: _TypeAlias = ListTransactionsRequest  # noqa: Y015
+
+@_typing.final
+class ListTransactionsResponse(_message.Message):
+    """Open transactions."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TRANSACTIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def transactions(self) -> _containers.RepeatedCompositeFieldContainer[Global___OpenTransaction]:
+        """The oldest first; those of an enode that is away are missing."""
+
+    def __init__(
+        self,
+        *,
+        transactions: _abc.Iterable[Global___OpenTransaction] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["transactions", b"transactions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListTransactionsResponse: _TypeAlias = ListTransactionsResponse  # noqa: Y015
+
+@_typing.final
+class OpenTransaction(_message.Message):
+    """One open transaction."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TRANSACTION_ID_FIELD_NUMBER: _builtins.int
+    QUEUE_FIELD_NUMBER: _builtins.int
+    MESSAGE_COUNT_FIELD_NUMBER: _builtins.int
+    PRODUCER_GROUP_FIELD_NUMBER: _builtins.int
+    BEGUN_AT_MS_FIELD_NUMBER: _builtins.int
+    NEXT_CHECK_MS_FIELD_NUMBER: _builtins.int
+    CHECKS_FIELD_NUMBER: _builtins.int
+    PARKED_FIELD_NUMBER: _builtins.int
+    transaction_id: _builtins.str
+    """What EndTransaction and ResumeTransaction take."""
+    message_count: _builtins.int
+    """How many messages it has."""
+    producer_group: _builtins.str
+    """Whose members are asked."""
+    begun_at_ms: _builtins.int
+    """When it was begun, milliseconds since 1970-01-01 UTC."""
+    next_check_ms: _builtins.int
+    """When its producers are asked next."""
+    checks: _builtins.int
+    """How often they were asked."""
+    parked: _builtins.bool
+    """Whether nobody is asked any more, and an operator decides."""
+    @_builtins.property
+    def queue(self) -> _topic_pb2.Queue:
+        """The queue its messages will be in."""
+
+    def __init__(
+        self,
+        *,
+        transaction_id: _builtins.str = ...,
+        queue: _topic_pb2.Queue | None = ...,
+        message_count: _builtins.int = ...,
+        producer_group: _builtins.str = ...,
+        begun_at_ms: _builtins.int = ...,
+        next_check_ms: _builtins.int = ...,
+        checks: _builtins.int = ...,
+        parked: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["queue", b"queue"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begun_at_ms", b"begun_at_ms", "checks", b"checks", "message_count", b"message_count", "next_check_ms", b"next_check_ms", "parked", b"parked", "producer_group", b"producer_group", "queue", b"queue", "transaction_id", b"transaction_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OpenTransaction: _TypeAlias = OpenTransaction  # noqa: Y015
+
+@_typing.final
+class ResumeTransactionRequest(_message.Message):
+    """Which transaction to check again."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TRANSACTION_ID_FIELD_NUMBER: _builtins.int
+    transaction_id: _builtins.str
+    """The transaction."""
+    def __init__(
+        self,
+        *,
+        transaction_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["transaction_id", b"transaction_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResumeTransactionRequest: _TypeAlias = ResumeTransactionRequest  # noqa: Y015
+
+@_typing.final
+class ResumeTransactionResponse(_message.Message):
+    """It is checked again."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResumeTransactionResponse: _TypeAlias = ResumeTransactionResponse  # noqa: Y015

@@ -108,6 +108,16 @@ class AdminServiceStub:
                 request_serializer=ortoo_dot_v1_dot_admin__pb2.ListDelayedMessagesRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_admin__pb2.ListDelayedMessagesResponse.FromString,
                 _registered_method=True)
+        self.ListTransactions = channel.unary_unary(
+                '/ortoo.v1.AdminService/ListTransactions',
+                request_serializer=ortoo_dot_v1_dot_admin__pb2.ListTransactionsRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_admin__pb2.ListTransactionsResponse.FromString,
+                _registered_method=True)
+        self.ResumeTransaction = channel.unary_unary(
+                '/ortoo.v1.AdminService/ResumeTransaction',
+                request_serializer=ortoo_dot_v1_dot_admin__pb2.ResumeTransactionRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_admin__pb2.ResumeTransactionResponse.FromString,
+                _registered_method=True)
         self.DescribeCluster = channel.unary_unary(
                 '/ortoo.v1.AdminService/DescribeCluster',
                 request_serializer=ortoo_dot_v1_dot_admin__pb2.DescribeClusterRequest.SerializeToString,
@@ -288,6 +298,22 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListTransactions(self, request, context):
+        """Open transactions, the oldest first. ProducerService/EndTransaction ends one.
+
+        grpcurl -plaintext -d '{"parked_only":true}' HOST:PORT ortoo.v1.AdminService/ListTransactions
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ResumeTransaction(self, request, context):
+        """Checks a parked transaction again, from the beginning.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def DescribeCluster(self, request, context):
         """The processes of the cluster.
         """
@@ -457,6 +483,16 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.ListDelayedMessages,
                     request_deserializer=ortoo_dot_v1_dot_admin__pb2.ListDelayedMessagesRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_admin__pb2.ListDelayedMessagesResponse.SerializeToString,
+            ),
+            'ListTransactions': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListTransactions,
+                    request_deserializer=ortoo_dot_v1_dot_admin__pb2.ListTransactionsRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_admin__pb2.ListTransactionsResponse.SerializeToString,
+            ),
+            'ResumeTransaction': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResumeTransaction,
+                    request_deserializer=ortoo_dot_v1_dot_admin__pb2.ResumeTransactionRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_admin__pb2.ResumeTransactionResponse.SerializeToString,
             ),
             'DescribeCluster': grpc.unary_unary_rpc_method_handler(
                     servicer.DescribeCluster,
@@ -903,6 +939,60 @@ class AdminService:
             '/ortoo.v1.AdminService/ListDelayedMessages',
             ortoo_dot_v1_dot_admin__pb2.ListDelayedMessagesRequest.SerializeToString,
             ortoo_dot_v1_dot_admin__pb2.ListDelayedMessagesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListTransactions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.AdminService/ListTransactions',
+            ortoo_dot_v1_dot_admin__pb2.ListTransactionsRequest.SerializeToString,
+            ortoo_dot_v1_dot_admin__pb2.ListTransactionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResumeTransaction(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.AdminService/ResumeTransaction',
+            ortoo_dot_v1_dot_admin__pb2.ResumeTransactionRequest.SerializeToString,
+            ortoo_dot_v1_dot_admin__pb2.ResumeTransactionResponse.FromString,
             options,
             channel_credentials,
             insecure,

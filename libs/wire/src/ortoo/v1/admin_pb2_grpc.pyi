@@ -63,6 +63,13 @@ class AdminServiceStub:
 
     grpcurl -plaintext -d '{"topic":"t"}' HOST:PORT ortoo.v1.AdminService/ListDelayedMessages
     """
+    ListTransactions: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListTransactionsRequest, _admin_pb2.ListTransactionsResponse]
+    """Open transactions, the oldest first. ProducerService/EndTransaction ends one.
+
+    grpcurl -plaintext -d '{"parked_only":true}' HOST:PORT ortoo.v1.AdminService/ListTransactions
+    """
+    ResumeTransaction: _aio.UnaryUnaryMultiCallable[_admin_pb2.ResumeTransactionRequest, _admin_pb2.ResumeTransactionResponse]
+    """Checks a parked transaction again, from the beginning."""
     DescribeCluster: _aio.UnaryUnaryMultiCallable[_admin_pb2.DescribeClusterRequest, _admin_pb2.DescribeClusterResponse]
     """The processes of the cluster."""
     ListClients: _aio.UnaryUnaryMultiCallable[_client_pb2.ListClientsRequest, _client_pb2.ListClientsResponse]
@@ -228,6 +235,25 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
 
         grpcurl -plaintext -d '{"topic":"t"}' HOST:PORT ortoo.v1.AdminService/ListDelayedMessages
         """
+
+    @_abc_1.abstractmethod
+    def ListTransactions(
+        self,
+        request: _admin_pb2.ListTransactionsRequest,
+        context: _aio.ServicerContext[_admin_pb2.ListTransactionsRequest, _abc.Awaitable[_admin_pb2.ListTransactionsResponse]],
+    ) -> _abc.Awaitable[_admin_pb2.ListTransactionsResponse]:
+        """Open transactions, the oldest first. ProducerService/EndTransaction ends one.
+
+        grpcurl -plaintext -d '{"parked_only":true}' HOST:PORT ortoo.v1.AdminService/ListTransactions
+        """
+
+    @_abc_1.abstractmethod
+    def ResumeTransaction(
+        self,
+        request: _admin_pb2.ResumeTransactionRequest,
+        context: _aio.ServicerContext[_admin_pb2.ResumeTransactionRequest, _abc.Awaitable[_admin_pb2.ResumeTransactionResponse]],
+    ) -> _abc.Awaitable[_admin_pb2.ResumeTransactionResponse]:
+        """Checks a parked transaction again, from the beginning."""
 
     @_abc_1.abstractmethod
     def DescribeCluster(

@@ -3,6 +3,7 @@
 import grpc
 import warnings
 
+from ortoo.v1 import enode_deferred_pb2 as ortoo_dot_v1_dot_enode__deferred__pb2
 from ortoo.v1 import enode_pb2 as ortoo_dot_v1_dot_enode__pb2
 from ortoo.v1 import enode_pop_pb2 as ortoo_dot_v1_dot_enode__pop__pb2
 
@@ -98,13 +99,13 @@ class EnodeServiceStub:
                 _registered_method=True)
         self.RecallDelayed = channel.unary_unary(
                 '/ortoo.v1.EnodeService/RecallDelayed',
-                request_serializer=ortoo_dot_v1_dot_enode__pb2.RecallDelayedRequest.SerializeToString,
-                response_deserializer=ortoo_dot_v1_dot_enode__pb2.RecallDelayedResponse.FromString,
+                request_serializer=ortoo_dot_v1_dot_enode__deferred__pb2.RecallDelayedRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_enode__deferred__pb2.RecallDelayedResponse.FromString,
                 _registered_method=True)
         self.ListDelayed = channel.unary_unary(
                 '/ortoo.v1.EnodeService/ListDelayed',
-                request_serializer=ortoo_dot_v1_dot_enode__pb2.ListDelayedRequest.SerializeToString,
-                response_deserializer=ortoo_dot_v1_dot_enode__pb2.ListDelayedResponse.FromString,
+                request_serializer=ortoo_dot_v1_dot_enode__deferred__pb2.ListDelayedRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_enode__deferred__pb2.ListDelayedResponse.FromString,
                 _registered_method=True)
         self.PopQueues = channel.unary_unary(
                 '/ortoo.v1.EnodeService/PopQueues',
@@ -115,6 +116,31 @@ class EnodeServiceStub:
                 '/ortoo.v1.EnodeService/SettlePopped',
                 request_serializer=ortoo_dot_v1_dot_enode__pop__pb2.SettlePoppedRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_enode__pop__pb2.SettlePoppedResponse.FromString,
+                _registered_method=True)
+        self.StoreHalf = channel.unary_unary(
+                '/ortoo.v1.EnodeService/StoreHalf',
+                request_serializer=ortoo_dot_v1_dot_enode__deferred__pb2.StoreHalfRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_enode__deferred__pb2.StoreHalfResponse.FromString,
+                _registered_method=True)
+        self.SettleHalf = channel.unary_unary(
+                '/ortoo.v1.EnodeService/SettleHalf',
+                request_serializer=ortoo_dot_v1_dot_enode__deferred__pb2.SettleHalfRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_enode__deferred__pb2.SettleHalfResponse.FromString,
+                _registered_method=True)
+        self.ListHalves = channel.unary_unary(
+                '/ortoo.v1.EnodeService/ListHalves',
+                request_serializer=ortoo_dot_v1_dot_enode__deferred__pb2.ListHalvesRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_enode__deferred__pb2.ListHalvesResponse.FromString,
+                _registered_method=True)
+        self.ResumeHalf = channel.unary_unary(
+                '/ortoo.v1.EnodeService/ResumeHalf',
+                request_serializer=ortoo_dot_v1_dot_enode__deferred__pb2.ResumeHalfRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_enode__deferred__pb2.ResumeHalfResponse.FromString,
+                _registered_method=True)
+        self.WatchHalves = channel.unary_stream(
+                '/ortoo.v1.EnodeService/WatchHalves',
+                request_serializer=ortoo_dot_v1_dot_enode__deferred__pb2.WatchHalvesRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_enode__deferred__pb2.WatchHalvesResponse.FromString,
                 _registered_method=True)
         self.DescribeStore = channel.unary_unary(
                 '/ortoo.v1.EnodeService/DescribeStore',
@@ -240,6 +266,41 @@ class EnodeServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def StoreHalf(self, request, context):
+        """Stores messages of a transaction; nobody sees them before it is committed.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SettleHalf(self, request, context):
+        """Ends a transaction. The first verdict is final; saying the same again does nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListHalves(self, request, context):
+        """Open transactions, the oldest first.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ResumeHalf(self, request, context):
+        """Checks a parked transaction again, from the beginning.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def WatchHalves(self, request, context):
+        """Transactions that are due to be checked, for groups that have a producer at the caller; goes on for ever.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def DescribeStore(self, request, context):
         """The store as a whole: sizes, positions, health.
         """
@@ -312,13 +373,13 @@ def add_EnodeServiceServicer_to_server(servicer, server):
             ),
             'RecallDelayed': grpc.unary_unary_rpc_method_handler(
                     servicer.RecallDelayed,
-                    request_deserializer=ortoo_dot_v1_dot_enode__pb2.RecallDelayedRequest.FromString,
-                    response_serializer=ortoo_dot_v1_dot_enode__pb2.RecallDelayedResponse.SerializeToString,
+                    request_deserializer=ortoo_dot_v1_dot_enode__deferred__pb2.RecallDelayedRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_enode__deferred__pb2.RecallDelayedResponse.SerializeToString,
             ),
             'ListDelayed': grpc.unary_unary_rpc_method_handler(
                     servicer.ListDelayed,
-                    request_deserializer=ortoo_dot_v1_dot_enode__pb2.ListDelayedRequest.FromString,
-                    response_serializer=ortoo_dot_v1_dot_enode__pb2.ListDelayedResponse.SerializeToString,
+                    request_deserializer=ortoo_dot_v1_dot_enode__deferred__pb2.ListDelayedRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_enode__deferred__pb2.ListDelayedResponse.SerializeToString,
             ),
             'PopQueues': grpc.unary_unary_rpc_method_handler(
                     servicer.PopQueues,
@@ -329,6 +390,31 @@ def add_EnodeServiceServicer_to_server(servicer, server):
                     servicer.SettlePopped,
                     request_deserializer=ortoo_dot_v1_dot_enode__pop__pb2.SettlePoppedRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_enode__pop__pb2.SettlePoppedResponse.SerializeToString,
+            ),
+            'StoreHalf': grpc.unary_unary_rpc_method_handler(
+                    servicer.StoreHalf,
+                    request_deserializer=ortoo_dot_v1_dot_enode__deferred__pb2.StoreHalfRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_enode__deferred__pb2.StoreHalfResponse.SerializeToString,
+            ),
+            'SettleHalf': grpc.unary_unary_rpc_method_handler(
+                    servicer.SettleHalf,
+                    request_deserializer=ortoo_dot_v1_dot_enode__deferred__pb2.SettleHalfRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_enode__deferred__pb2.SettleHalfResponse.SerializeToString,
+            ),
+            'ListHalves': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListHalves,
+                    request_deserializer=ortoo_dot_v1_dot_enode__deferred__pb2.ListHalvesRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_enode__deferred__pb2.ListHalvesResponse.SerializeToString,
+            ),
+            'ResumeHalf': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResumeHalf,
+                    request_deserializer=ortoo_dot_v1_dot_enode__deferred__pb2.ResumeHalfRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_enode__deferred__pb2.ResumeHalfResponse.SerializeToString,
+            ),
+            'WatchHalves': grpc.unary_stream_rpc_method_handler(
+                    servicer.WatchHalves,
+                    request_deserializer=ortoo_dot_v1_dot_enode__deferred__pb2.WatchHalvesRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_enode__deferred__pb2.WatchHalvesResponse.SerializeToString,
             ),
             'DescribeStore': grpc.unary_unary_rpc_method_handler(
                     servicer.DescribeStore,
@@ -686,8 +772,8 @@ class EnodeService:
             request,
             target,
             '/ortoo.v1.EnodeService/RecallDelayed',
-            ortoo_dot_v1_dot_enode__pb2.RecallDelayedRequest.SerializeToString,
-            ortoo_dot_v1_dot_enode__pb2.RecallDelayedResponse.FromString,
+            ortoo_dot_v1_dot_enode__deferred__pb2.RecallDelayedRequest.SerializeToString,
+            ortoo_dot_v1_dot_enode__deferred__pb2.RecallDelayedResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -713,8 +799,8 @@ class EnodeService:
             request,
             target,
             '/ortoo.v1.EnodeService/ListDelayed',
-            ortoo_dot_v1_dot_enode__pb2.ListDelayedRequest.SerializeToString,
-            ortoo_dot_v1_dot_enode__pb2.ListDelayedResponse.FromString,
+            ortoo_dot_v1_dot_enode__deferred__pb2.ListDelayedRequest.SerializeToString,
+            ortoo_dot_v1_dot_enode__deferred__pb2.ListDelayedResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -769,6 +855,141 @@ class EnodeService:
             '/ortoo.v1.EnodeService/SettlePopped',
             ortoo_dot_v1_dot_enode__pop__pb2.SettlePoppedRequest.SerializeToString,
             ortoo_dot_v1_dot_enode__pop__pb2.SettlePoppedResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def StoreHalf(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.EnodeService/StoreHalf',
+            ortoo_dot_v1_dot_enode__deferred__pb2.StoreHalfRequest.SerializeToString,
+            ortoo_dot_v1_dot_enode__deferred__pb2.StoreHalfResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SettleHalf(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.EnodeService/SettleHalf',
+            ortoo_dot_v1_dot_enode__deferred__pb2.SettleHalfRequest.SerializeToString,
+            ortoo_dot_v1_dot_enode__deferred__pb2.SettleHalfResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListHalves(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.EnodeService/ListHalves',
+            ortoo_dot_v1_dot_enode__deferred__pb2.ListHalvesRequest.SerializeToString,
+            ortoo_dot_v1_dot_enode__deferred__pb2.ListHalvesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResumeHalf(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.EnodeService/ResumeHalf',
+            ortoo_dot_v1_dot_enode__deferred__pb2.ResumeHalfRequest.SerializeToString,
+            ortoo_dot_v1_dot_enode__deferred__pb2.ResumeHalfResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WatchHalves(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/ortoo.v1.EnodeService/WatchHalves',
+            ortoo_dot_v1_dot_enode__deferred__pb2.WatchHalvesRequest.SerializeToString,
+            ortoo_dot_v1_dot_enode__deferred__pb2.WatchHalvesResponse.FromString,
             options,
             channel_credentials,
             insecure,

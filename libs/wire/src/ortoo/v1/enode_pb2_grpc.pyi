@@ -5,6 +5,7 @@ What an enode offers to snodes. Clients never call it."""
 
 from collections import abc as _abc
 from grpc import aio as _aio
+from ortoo.v1 import enode_deferred_pb2 as _enode_deferred_pb2
 from ortoo.v1 import enode_pb2 as _enode_pb2
 from ortoo.v1 import enode_pop_pb2 as _enode_pop_pb2
 import abc as _abc_1
@@ -43,14 +44,24 @@ class EnodeServiceStub:
     """Says that a snode is there. Locks that are bound to it live as long as this stream does; the enode tells here
     which locks have become free.
     """
-    RecallDelayed: _aio.UnaryUnaryMultiCallable[_enode_pb2.RecallDelayedRequest, _enode_pb2.RecallDelayedResponse]
+    RecallDelayed: _aio.UnaryUnaryMultiCallable[_enode_deferred_pb2.RecallDelayedRequest, _enode_deferred_pb2.RecallDelayedResponse]
     """Forgets a delayed message. Returns when it is certain that it will never be delivered."""
-    ListDelayed: _aio.UnaryUnaryMultiCallable[_enode_pb2.ListDelayedRequest, _enode_pb2.ListDelayedResponse]
+    ListDelayed: _aio.UnaryUnaryMultiCallable[_enode_deferred_pb2.ListDelayedRequest, _enode_deferred_pb2.ListDelayedResponse]
     """The delayed messages of a topic, by the time they are due."""
     PopQueues: _aio.UnaryUnaryMultiCallable[_enode_pop_pb2.PopQueuesRequest, _enode_pop_pb2.PopQueuesResponse]
     """Leases messages of a group to a consumer; waits for the first one."""
     SettlePopped: _aio.UnaryUnaryMultiCallable[_enode_pop_pb2.SettlePoppedRequest, _enode_pop_pb2.SettlePoppedResponse]
     """Says what becomes of leased messages. Returns when that is durable."""
+    StoreHalf: _aio.UnaryUnaryMultiCallable[_enode_deferred_pb2.StoreHalfRequest, _enode_deferred_pb2.StoreHalfResponse]
+    """Stores messages of a transaction; nobody sees them before it is committed."""
+    SettleHalf: _aio.UnaryUnaryMultiCallable[_enode_deferred_pb2.SettleHalfRequest, _enode_deferred_pb2.SettleHalfResponse]
+    """Ends a transaction. The first verdict is final; saying the same again does nothing."""
+    ListHalves: _aio.UnaryUnaryMultiCallable[_enode_deferred_pb2.ListHalvesRequest, _enode_deferred_pb2.ListHalvesResponse]
+    """Open transactions, the oldest first."""
+    ResumeHalf: _aio.UnaryUnaryMultiCallable[_enode_deferred_pb2.ResumeHalfRequest, _enode_deferred_pb2.ResumeHalfResponse]
+    """Checks a parked transaction again, from the beginning."""
+    WatchHalves: _aio.UnaryStreamMultiCallable[_enode_deferred_pb2.WatchHalvesRequest, _enode_deferred_pb2.WatchHalvesResponse]
+    """Transactions that are due to be checked, for groups that have a producer at the caller; goes on for ever."""
     DescribeStore: _aio.UnaryUnaryMultiCallable[_enode_pb2.DescribeStoreRequest, _enode_pb2.DescribeStoreResponse]
     """The store as a whole: sizes, positions, health."""
 
@@ -158,17 +169,17 @@ class EnodeServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
     def RecallDelayed(
         self,
-        request: _enode_pb2.RecallDelayedRequest,
-        context: _aio.ServicerContext[_enode_pb2.RecallDelayedRequest, _abc.Awaitable[_enode_pb2.RecallDelayedResponse]],
-    ) -> _abc.Awaitable[_enode_pb2.RecallDelayedResponse]:
+        request: _enode_deferred_pb2.RecallDelayedRequest,
+        context: _aio.ServicerContext[_enode_deferred_pb2.RecallDelayedRequest, _abc.Awaitable[_enode_deferred_pb2.RecallDelayedResponse]],
+    ) -> _abc.Awaitable[_enode_deferred_pb2.RecallDelayedResponse]:
         """Forgets a delayed message. Returns when it is certain that it will never be delivered."""
 
     @_abc_1.abstractmethod
     def ListDelayed(
         self,
-        request: _enode_pb2.ListDelayedRequest,
-        context: _aio.ServicerContext[_enode_pb2.ListDelayedRequest, _abc.Awaitable[_enode_pb2.ListDelayedResponse]],
-    ) -> _abc.Awaitable[_enode_pb2.ListDelayedResponse]:
+        request: _enode_deferred_pb2.ListDelayedRequest,
+        context: _aio.ServicerContext[_enode_deferred_pb2.ListDelayedRequest, _abc.Awaitable[_enode_deferred_pb2.ListDelayedResponse]],
+    ) -> _abc.Awaitable[_enode_deferred_pb2.ListDelayedResponse]:
         """The delayed messages of a topic, by the time they are due."""
 
     @_abc_1.abstractmethod
@@ -186,6 +197,46 @@ class EnodeServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_enode_pop_pb2.SettlePoppedRequest, _abc.Awaitable[_enode_pop_pb2.SettlePoppedResponse]],
     ) -> _abc.Awaitable[_enode_pop_pb2.SettlePoppedResponse]:
         """Says what becomes of leased messages. Returns when that is durable."""
+
+    @_abc_1.abstractmethod
+    def StoreHalf(
+        self,
+        request: _enode_deferred_pb2.StoreHalfRequest,
+        context: _aio.ServicerContext[_enode_deferred_pb2.StoreHalfRequest, _abc.Awaitable[_enode_deferred_pb2.StoreHalfResponse]],
+    ) -> _abc.Awaitable[_enode_deferred_pb2.StoreHalfResponse]:
+        """Stores messages of a transaction; nobody sees them before it is committed."""
+
+    @_abc_1.abstractmethod
+    def SettleHalf(
+        self,
+        request: _enode_deferred_pb2.SettleHalfRequest,
+        context: _aio.ServicerContext[_enode_deferred_pb2.SettleHalfRequest, _abc.Awaitable[_enode_deferred_pb2.SettleHalfResponse]],
+    ) -> _abc.Awaitable[_enode_deferred_pb2.SettleHalfResponse]:
+        """Ends a transaction. The first verdict is final; saying the same again does nothing."""
+
+    @_abc_1.abstractmethod
+    def ListHalves(
+        self,
+        request: _enode_deferred_pb2.ListHalvesRequest,
+        context: _aio.ServicerContext[_enode_deferred_pb2.ListHalvesRequest, _abc.Awaitable[_enode_deferred_pb2.ListHalvesResponse]],
+    ) -> _abc.Awaitable[_enode_deferred_pb2.ListHalvesResponse]:
+        """Open transactions, the oldest first."""
+
+    @_abc_1.abstractmethod
+    def ResumeHalf(
+        self,
+        request: _enode_deferred_pb2.ResumeHalfRequest,
+        context: _aio.ServicerContext[_enode_deferred_pb2.ResumeHalfRequest, _abc.Awaitable[_enode_deferred_pb2.ResumeHalfResponse]],
+    ) -> _abc.Awaitable[_enode_deferred_pb2.ResumeHalfResponse]:
+        """Checks a parked transaction again, from the beginning."""
+
+    @_abc_1.abstractmethod
+    def WatchHalves(
+        self,
+        request: _enode_deferred_pb2.WatchHalvesRequest,
+        context: _aio.ServicerContext[_enode_deferred_pb2.WatchHalvesRequest, _abc.AsyncIterator[_enode_deferred_pb2.WatchHalvesResponse]],
+    ) -> _abc.AsyncIterator[_enode_deferred_pb2.WatchHalvesResponse]:
+        """Transactions that are due to be checked, for groups that have a producer at the caller; goes on for ever."""
 
     @_abc_1.abstractmethod
     def DescribeStore(

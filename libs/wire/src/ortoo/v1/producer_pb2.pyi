@@ -7,6 +7,7 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from ortoo.v1 import enode_deferred_pb2 as _enode_deferred_pb2
 from ortoo.v1 import enode_pb2 as _enode_pb2
 from ortoo.v1 import failure_pb2 as _failure_pb2
 from ortoo.v1 import record_pb2 as _record_pb2
@@ -297,3 +298,190 @@ class QueryRouteResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___QueryRouteResponse: _TypeAlias = QueryRouteResponse  # noqa: Y015
+
+@_typing.final
+class BeginTransactionRequest(_message.Message):
+    """Messages of one transaction."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    MESSAGES_FIELD_NUMBER: _builtins.int
+    PRODUCER_GROUP_FIELD_NUMBER: _builtins.int
+    CHECK_AFTER_MS_FIELD_NUMBER: _builtins.int
+    QUEUE_FIELD_NUMBER: _builtins.int
+    KEY_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    """The topic."""
+    producer_group: _builtins.str
+    """Whose members are asked when nobody ends the transaction."""
+    check_after_ms: _builtins.int
+    """How long until they are asked first; 0 = as the cluster is configured, which is 6 s."""
+    key: _builtins.int
+    """Chosen by the caller, with `queue`: asking again with the same key begins no second transaction. 0 = none."""
+    @_builtins.property
+    def messages(self) -> _containers.RepeatedCompositeFieldContainer[_record_pb2.Message]:
+        """1 to 4,096 messages for one queue; none of them delayed."""
+
+    @_builtins.property
+    def queue(self) -> _topic_pb2.Queue:
+        """Where to put them; absent = the snode chooses, by the first message's group if it has one."""
+
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        messages: _abc.Iterable[_record_pb2.Message] | None = ...,
+        producer_group: _builtins.str = ...,
+        check_after_ms: _builtins.int = ...,
+        queue: _topic_pb2.Queue | None = ...,
+        key: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["queue", b"queue"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["check_after_ms", b"check_after_ms", "key", b"key", "messages", b"messages", "producer_group", b"producer_group", "queue", b"queue", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BeginTransactionRequest: _TypeAlias = BeginTransactionRequest  # noqa: Y015
+
+@_typing.final
+class BeginTransactionResponse(_message.Message):
+    """They are stored."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TRANSACTION_ID_FIELD_NUMBER: _builtins.int
+    MESSAGE_IDS_FIELD_NUMBER: _builtins.int
+    transaction_id: _builtins.str
+    """What EndTransaction takes."""
+    @_builtins.property
+    def message_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The id of each message, as its producer chose it or the server did."""
+
+    def __init__(
+        self,
+        *,
+        transaction_id: _builtins.str = ...,
+        message_ids: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message_ids", b"message_ids", "transaction_id", b"transaction_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BeginTransactionResponse: _TypeAlias = BeginTransactionResponse  # noqa: Y015
+
+@_typing.final
+class EndTransactionRequest(_message.Message):
+    """How a transaction ends."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TRANSACTION_ID_FIELD_NUMBER: _builtins.int
+    VERDICT_FIELD_NUMBER: _builtins.int
+    SOURCE_FIELD_NUMBER: _builtins.int
+    transaction_id: _builtins.str
+    """The transaction."""
+    verdict: _enode_deferred_pb2.Verdict.ValueType
+    """How it ends."""
+    source: _enode_deferred_pb2.VerdictSource.ValueType
+    """Who says so."""
+    def __init__(
+        self,
+        *,
+        transaction_id: _builtins.str = ...,
+        verdict: _enode_deferred_pb2.Verdict.ValueType = ...,
+        source: _enode_deferred_pb2.VerdictSource.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["source", b"source", "transaction_id", b"transaction_id", "verdict", b"verdict"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EndTransactionRequest: _TypeAlias = EndTransactionRequest  # noqa: Y015
+
+@_typing.final
+class EndTransactionResponse(_message.Message):
+    """It has ended."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EndTransactionResponse: _TypeAlias = EndTransactionResponse  # noqa: Y015
+
+@_typing.final
+class WatchTransactionChecksRequest(_message.Message):
+    """A producer is here."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PRODUCER_GROUP_FIELD_NUMBER: _builtins.int
+    CLIENT_ID_FIELD_NUMBER: _builtins.int
+    producer_group: _builtins.str
+    """Its group."""
+    client_id: _builtins.str
+    """Its name for itself, for people."""
+    def __init__(
+        self,
+        *,
+        producer_group: _builtins.str = ...,
+        client_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "producer_group", b"producer_group"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WatchTransactionChecksRequest: _TypeAlias = WatchTransactionChecksRequest  # noqa: Y015
+
+@_typing.final
+class WatchTransactionChecksResponse(_message.Message):
+    """What became of this transaction? The first response has none: it says that the producer is known now."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TRANSACTION_ID_FIELD_NUMBER: _builtins.int
+    TOPIC_FIELD_NUMBER: _builtins.int
+    MESSAGES_FIELD_NUMBER: _builtins.int
+    CHECKS_FIELD_NUMBER: _builtins.int
+    BEGUN_AT_MS_FIELD_NUMBER: _builtins.int
+    transaction_id: _builtins.str
+    """The transaction."""
+    topic: _builtins.str
+    """Its topic."""
+    checks: _builtins.int
+    """How often it was asked about, this time included."""
+    begun_at_ms: _builtins.int
+    """When it was begun, milliseconds since 1970-01-01 UTC."""
+    @_builtins.property
+    def messages(self) -> _containers.RepeatedCompositeFieldContainer[_record_pb2.Message]:
+        """Its messages."""
+
+    def __init__(
+        self,
+        *,
+        transaction_id: _builtins.str = ...,
+        topic: _builtins.str = ...,
+        messages: _abc.Iterable[_record_pb2.Message] | None = ...,
+        checks: _builtins.int = ...,
+        begun_at_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begun_at_ms", b"begun_at_ms", "checks", b"checks", "messages", b"messages", "topic", b"topic", "transaction_id", b"transaction_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WatchTransactionChecksResponse: _TypeAlias = WatchTransactionChecksResponse  # noqa: Y015

@@ -50,6 +50,21 @@ class ProducerServiceStub:
                 request_serializer=ortoo_dot_v1_dot_producer__pb2.RecallMessageRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_producer__pb2.RecallMessageResponse.FromString,
                 _registered_method=True)
+        self.BeginTransaction = channel.unary_unary(
+                '/ortoo.v1.ProducerService/BeginTransaction',
+                request_serializer=ortoo_dot_v1_dot_producer__pb2.BeginTransactionRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_producer__pb2.BeginTransactionResponse.FromString,
+                _registered_method=True)
+        self.EndTransaction = channel.unary_unary(
+                '/ortoo.v1.ProducerService/EndTransaction',
+                request_serializer=ortoo_dot_v1_dot_producer__pb2.EndTransactionRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_producer__pb2.EndTransactionResponse.FromString,
+                _registered_method=True)
+        self.WatchTransactionChecks = channel.unary_stream(
+                '/ortoo.v1.ProducerService/WatchTransactionChecks',
+                request_serializer=ortoo_dot_v1_dot_producer__pb2.WatchTransactionChecksRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_producer__pb2.WatchTransactionChecksResponse.FromString,
+                _registered_method=True)
         self.QueryRoute = channel.unary_unary(
                 '/ortoo.v1.ProducerService/QueryRoute',
                 request_serializer=ortoo_dot_v1_dot_producer__pb2.QueryRouteRequest.SerializeToString,
@@ -86,6 +101,34 @@ class ProducerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def BeginTransaction(self, request, context):
+        """Stores messages that nobody sees until EndTransaction commits them. All of them go to one queue.
+
+        grpcurl -plaintext -d '{"topic":"t","producer_group":"g","messages":[{"body":"aGVsbG8="}]}' HOST:PORT
+        ortoo.v1.ProducerService/BeginTransaction
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def EndTransaction(self, request, context):
+        """Commits or rolls back. The first verdict is final; saying the same again does nothing.
+
+        grpcurl -plaintext -d '{"transaction_id":"...","verdict":"VERDICT_COMMIT"}' HOST:PORT
+        ortoo.v1.ProducerService/EndTransaction
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def WatchTransactionChecks(self, request, context):
+        """Says that a producer of the group is here, as long as the call lasts, and asks it about transactions that nobody
+        has ended. It answers by EndTransaction, or not at all; then one of the group is asked again later.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def QueryRoute(self, request, context):
         """Where the messages of a topic may go.
         """
@@ -110,6 +153,21 @@ def add_ProducerServiceServicer_to_server(servicer, server):
                     servicer.RecallMessage,
                     request_deserializer=ortoo_dot_v1_dot_producer__pb2.RecallMessageRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_producer__pb2.RecallMessageResponse.SerializeToString,
+            ),
+            'BeginTransaction': grpc.unary_unary_rpc_method_handler(
+                    servicer.BeginTransaction,
+                    request_deserializer=ortoo_dot_v1_dot_producer__pb2.BeginTransactionRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_producer__pb2.BeginTransactionResponse.SerializeToString,
+            ),
+            'EndTransaction': grpc.unary_unary_rpc_method_handler(
+                    servicer.EndTransaction,
+                    request_deserializer=ortoo_dot_v1_dot_producer__pb2.EndTransactionRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_producer__pb2.EndTransactionResponse.SerializeToString,
+            ),
+            'WatchTransactionChecks': grpc.unary_stream_rpc_method_handler(
+                    servicer.WatchTransactionChecks,
+                    request_deserializer=ortoo_dot_v1_dot_producer__pb2.WatchTransactionChecksRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_producer__pb2.WatchTransactionChecksResponse.SerializeToString,
             ),
             'QueryRoute': grpc.unary_unary_rpc_method_handler(
                     servicer.QueryRoute,
@@ -199,6 +257,87 @@ class ProducerService:
             '/ortoo.v1.ProducerService/RecallMessage',
             ortoo_dot_v1_dot_producer__pb2.RecallMessageRequest.SerializeToString,
             ortoo_dot_v1_dot_producer__pb2.RecallMessageResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def BeginTransaction(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.ProducerService/BeginTransaction',
+            ortoo_dot_v1_dot_producer__pb2.BeginTransactionRequest.SerializeToString,
+            ortoo_dot_v1_dot_producer__pb2.BeginTransactionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def EndTransaction(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.ProducerService/EndTransaction',
+            ortoo_dot_v1_dot_producer__pb2.EndTransactionRequest.SerializeToString,
+            ortoo_dot_v1_dot_producer__pb2.EndTransactionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WatchTransactionChecks(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/ortoo.v1.ProducerService/WatchTransactionChecks',
+            ortoo_dot_v1_dot_producer__pb2.WatchTransactionChecksRequest.SerializeToString,
+            ortoo_dot_v1_dot_producer__pb2.WatchTransactionChecksResponse.FromString,
             options,
             channel_credentials,
             insecure,

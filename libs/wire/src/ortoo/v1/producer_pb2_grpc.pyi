@@ -28,6 +28,22 @@ class ProducerServiceStub:
 
     grpcurl -plaintext -d '{"recall_handle":"..."}' HOST:PORT ortoo.v1.ProducerService/RecallMessage
     """
+    BeginTransaction: _aio.UnaryUnaryMultiCallable[_producer_pb2.BeginTransactionRequest, _producer_pb2.BeginTransactionResponse]
+    """Stores messages that nobody sees until EndTransaction commits them. All of them go to one queue.
+
+    grpcurl -plaintext -d '{"topic":"t","producer_group":"g","messages":[{"body":"aGVsbG8="}]}' HOST:PORT
+      ortoo.v1.ProducerService/BeginTransaction
+    """
+    EndTransaction: _aio.UnaryUnaryMultiCallable[_producer_pb2.EndTransactionRequest, _producer_pb2.EndTransactionResponse]
+    """Commits or rolls back. The first verdict is final; saying the same again does nothing.
+
+    grpcurl -plaintext -d '{"transaction_id":"...","verdict":"VERDICT_COMMIT"}' HOST:PORT
+      ortoo.v1.ProducerService/EndTransaction
+    """
+    WatchTransactionChecks: _aio.UnaryStreamMultiCallable[_producer_pb2.WatchTransactionChecksRequest, _producer_pb2.WatchTransactionChecksResponse]
+    """Says that a producer of the group is here, as long as the call lasts, and asks it about transactions that nobody
+    has ended. It answers by EndTransaction, or not at all; then one of the group is asked again later.
+    """
     QueryRoute: _aio.UnaryUnaryMultiCallable[_producer_pb2.QueryRouteRequest, _producer_pb2.QueryRouteResponse]
     """Where the messages of a topic may go."""
 
@@ -62,6 +78,40 @@ class ProducerServiceServicer(metaclass=_abc_1.ABCMeta):
         """Forgets a delayed message by its recall handle. Returns when it is certain that it will never be delivered.
 
         grpcurl -plaintext -d '{"recall_handle":"..."}' HOST:PORT ortoo.v1.ProducerService/RecallMessage
+        """
+
+    @_abc_1.abstractmethod
+    def BeginTransaction(
+        self,
+        request: _producer_pb2.BeginTransactionRequest,
+        context: _aio.ServicerContext[_producer_pb2.BeginTransactionRequest, _abc.Awaitable[_producer_pb2.BeginTransactionResponse]],
+    ) -> _abc.Awaitable[_producer_pb2.BeginTransactionResponse]:
+        """Stores messages that nobody sees until EndTransaction commits them. All of them go to one queue.
+
+        grpcurl -plaintext -d '{"topic":"t","producer_group":"g","messages":[{"body":"aGVsbG8="}]}' HOST:PORT
+          ortoo.v1.ProducerService/BeginTransaction
+        """
+
+    @_abc_1.abstractmethod
+    def EndTransaction(
+        self,
+        request: _producer_pb2.EndTransactionRequest,
+        context: _aio.ServicerContext[_producer_pb2.EndTransactionRequest, _abc.Awaitable[_producer_pb2.EndTransactionResponse]],
+    ) -> _abc.Awaitable[_producer_pb2.EndTransactionResponse]:
+        """Commits or rolls back. The first verdict is final; saying the same again does nothing.
+
+        grpcurl -plaintext -d '{"transaction_id":"...","verdict":"VERDICT_COMMIT"}' HOST:PORT
+          ortoo.v1.ProducerService/EndTransaction
+        """
+
+    @_abc_1.abstractmethod
+    def WatchTransactionChecks(
+        self,
+        request: _producer_pb2.WatchTransactionChecksRequest,
+        context: _aio.ServicerContext[_producer_pb2.WatchTransactionChecksRequest, _abc.AsyncIterator[_producer_pb2.WatchTransactionChecksResponse]],
+    ) -> _abc.AsyncIterator[_producer_pb2.WatchTransactionChecksResponse]:
+        """Says that a producer of the group is here, as long as the call lasts, and asks it about transactions that nobody
+        has ended. It answers by EndTransaction, or not at all; then one of the group is asked again later.
         """
 
     @_abc_1.abstractmethod

@@ -15,11 +15,12 @@ from ortoo.common.grpc_server import GrpcServer
 from ortoo.common.logs import get_logger
 from ortoo.common.randomness import Randomness
 from ortoo.common.service import Running
-from ortoo.common.system_topics import DELAYED_TOPIC_ID
+from ortoo.common.system_topics import DELAYED_TOPIC_ID, HALF_TOPIC_ID
 from ortoo.common.telemetry import Telemetry
 from ortoo.enode.deferred.delays import Delays
 from ortoo.enode.deferred.intake import Intake
 from ortoo.enode.deferred.moves import TimerMoves
+from ortoo.enode.deferred.transactions import Transactions
 from ortoo.enode.disk import Disk, RealDisk
 from ortoo.enode.pops.desk import PopDesk
 from ortoo.enode.registration import registration
@@ -79,9 +80,11 @@ async def open_enode(
         name_servers = await found_name_servers(settings.namesrv_address, background=background, clock=clock)
         delays = Delays(store, background, clock=clock)
         store.before_retention(DELAYED_TOPIC_ID, TimerMoves(store, clock=clock).rescue)
-        intake = Intake(store, delays)
         pops = PopDesk(store, clock, background)
         parts.push_async_callback(pops.close)
+        transactions = Transactions(store, background, settings.check_schedule, clock=clock)
+        store.before_retention(HALF_TOPIC_ID, transactions.rescue)
+        intake = Intake(store, delays, transactions)
         handlers = service.EnodeService(store, topics, intake, pops)
         server = GrpcServer(
             settings.listen_address,
@@ -116,6 +119,8 @@ async def open_enode(
         delivering = background.spawn("delays", delays.run())
         parts.callback(delivering.cancel)
         background.every("idle groups", IDLE_INTERVAL_S, pops.forget_idle, clock=clock)
+        checking = background.spawn("transactions", transactions.run())
+        parts.callback(checking.cancel)
         background.every("locks", LOCKS_INTERVAL_S, handlers.attached.look, clock=clock)
         health = Health(store, server)
         background.every("health", settings.health_interval_s, health.look, clock=clock)

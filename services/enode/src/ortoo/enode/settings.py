@@ -12,6 +12,7 @@ from ortoo.common.address_server import check_name_servers
 from ortoo.common.addresses import check_address, check_advertised
 from ortoo.common.errors import Invalid
 from ortoo.common.names import check_process_name
+from ortoo.enode.state.check_schedule import CheckSchedule
 from ortoo.enode.store_settings import StoreSettings
 
 ENVIRON_PREFIX = "ORTOO_ENODE_"
@@ -50,6 +51,12 @@ class Settings:
     """How often health is taken from the store."""
     drain_delay_s: float = 0.0
     """How long everything is served after readiness went red at a stop, so that load balancers hear of it."""
+    transaction_check_after_ms: int = 6_000
+    """How long a transaction may stay open before its producers are asked, unless it says otherwise."""
+    transaction_check_interval_ms: int = 30_000
+    """How long until they are asked again; doubles from time to time, up to 120 times this."""
+    transaction_checks_max: int = 15
+    """After so many checks without a verdict a transaction is parked."""
     stop_grace_s: float = 5.0
     """How long running calls may go on after a stop was asked for."""
     metrics_address: str = ""
@@ -58,6 +65,13 @@ class Settings:
     """debug, info, warning or error."""
     store: StoreSettings = field(default_factory=StoreSettings)
     """The storage engine."""
+
+    @property
+    def check_schedule(self) -> CheckSchedule:
+        """When the producers of open transactions are asked."""
+        return CheckSchedule(
+            self.transaction_check_after_ms, self.transaction_check_interval_ms, self.transaction_checks_max
+        )
 
     @property
     def store_settings(self) -> StoreSettings:
@@ -73,6 +87,9 @@ class Settings:
         if self.metrics_address:
             check_address(self.metrics_address, "metrics_address")
         check_advertised(self.advertised_address, self.listen_address, who="snodes")
+        for name in ("transaction_check_after_ms", "transaction_check_interval_ms", "transaction_checks_max"):
+            if not 1 <= getattr(self, name) <= 86_400_000:
+                raise Invalid(f"{getattr(self, name)}; expected 1 to 86,400,000", field=name)
         for name in ("heartbeat_interval_s", "health_interval_s"):
             if getattr(self, name) <= 0:
                 raise Invalid(f"{getattr(self, name)}; expected more than 0", field=name)

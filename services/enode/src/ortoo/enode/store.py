@@ -30,6 +30,7 @@ from ortoo.enode.log.key_search import FoundMessage, Query, Stretch
 from ortoo.enode.queue_locks import QueueLocks
 from ortoo.enode.state.changes import Change, OffsetsCommitted, TopicGone, WindowBatch, encode_changes
 from ortoo.enode.state.dedup import Duplicate
+from ortoo.enode.state.halves import Halves
 from ortoo.enode.state.timers import Timers
 from ortoo.enode.state.topics import put
 from ortoo.enode.store_settings import FlushMode, StoreSettings
@@ -350,6 +351,11 @@ class Store:
     def timers(self) -> Timers:
         """The delayed messages."""
         return self._state.timers
+
+    @property
+    def halves(self) -> Halves:
+        """The transactions."""
+        return self._state.halves
 
     def topic(self, topic_id: int) -> TopicCopy | None:
         """The copy of a topic, if there is one."""

@@ -57,6 +57,7 @@ from ortoo.snode.settings import Settings
 from ortoo.snode.shared_membership import SharedMembership
 from ortoo.snode.telemetry import register
 from ortoo.snode.topic_arrival import TopicArrival
+from ortoo.snode.transactions import Transactions
 from ortoo.v1.admin_pb2_grpc import add_AdminServiceServicer_to_server
 from ortoo.v1.consumer_pb2_grpc import add_ConsumerServiceServicer_to_server
 from ortoo.v1.producer_pb2_grpc import add_ProducerServiceServicer_to_server
@@ -67,6 +68,7 @@ LEASES_INTERVAL_S = 5.0
 ATTACH_INTERVAL_S = 0.5
 FLOW_INTERVAL_S = 1.0
 """How often the file of limits is looked at."""
+CHECKS_INTERVAL_S = 0.5
 
 
 @contextlib.asynccontextmanager
@@ -150,11 +152,14 @@ async def open_snode(
             directory, watch, enodes, background, LaneLimits(timeout_s), clock=clock, randomness=randomness
         )
         delayed = Delayed(watch, enodes)
+        transactions = Transactions(directory, watch, enodes, background, clock=clock, randomness=randomness)
         long_calls = LongCalls()
-        producing = producer.ProducerService(directory, watch, enodes, publisher, delayed, background)
         arrival = TopicArrival(watch, enodes, clock=clock)
         group_topics = GroupTopics(directory, name_server, arrival)
         popping = Popping(directory, watch, enodes, group_settings, group_topics, background, clock)
+        producing = producer.ProducerService(
+            directory, watch, enodes, publisher, delayed, transactions, long_calls, background
+        )
         consuming = consumer.ConsumerService(
             watch,
             sessions,
@@ -177,7 +182,7 @@ async def open_snode(
         moves = OffsetMoves(watch, enodes, reading)
         group_parts = GroupParts(name_server, arrival, found, moves, lag, flow, flow_file, channels)
         operating = admin.AdminService(
-            directory, name_server, arrival, reading, search, lag, delayed, long_calls, group_parts
+            directory, name_server, arrival, reading, search, lag, delayed, transactions, long_calls, group_parts
         )
         gateway = make_gateway(
             directory,
@@ -225,6 +230,7 @@ async def open_snode(
         await flow_file.look()
         await watch.ready.wait()
         await attachments.look()
+        background.every("checks", CHECKS_INTERVAL_S, transactions.look, clock=clock)
         background.every("attachments", ATTACH_INTERVAL_S, attachments.look, clock=clock)
         register(telemetry.metrics, directory, sessions, push_parts.traffic)
         await parts.enter_async_context(telemetry.open(ready=lambda: server.serving))

@@ -104,6 +104,44 @@ OffsetRow = tuple[int, int, int]
 """(queue id, next offset, generation of the lock or 0)."""
 
 
+@dataclass(frozen=True, slots=True)
+class OpenHalf:
+    """An open transaction on one enode."""
+
+    number: int
+    topic_id: int
+    queue_id: int
+    message_count: int
+    stored_at_ms: int
+    next_check_ms: int
+    checks: int
+    parked: bool
+    producer_group: str
+
+
+@dataclass(frozen=True, slots=True)
+class DueHalf:
+    """A transaction that a producer is to be asked about, and its messages."""
+
+    half: OpenHalf
+    batch: SealedBatch
+
+
+class HalfVerdict(enum.IntEnum):
+    """How a transaction ends; the numbers are those on the wire."""
+
+    COMMIT = 1
+    ROLL_BACK = 2
+
+
+class VerdictSource(enum.IntEnum):
+    """Who says how; the numbers are those on the wire."""
+
+    PRODUCER = 1
+    CHECK = 2
+    OPERATOR = 3
+
+
 class EnodeLink(Protocol):
     """One enode. Every call fails with Unavailable, promptly, when the enode is away, frozen or has restarted."""
 
@@ -174,6 +212,23 @@ class EnodeLink(Protocol):
 
     async def list_delayed(self, topic_id: int, from_ms: int, limit: int) -> list[DelayedEntry]:
         """The delayed messages of a topic due from a time on, by time."""
+
+    async def store_half(
+        self, topic_id: int, queue_id: int, batch: SealedBatch, producer_group: str, check_after_ms: int, key: int
+    ) -> int:
+        """Begin a transaction and return its number; with the same key (not 0) again it is the same one."""
+
+    async def settle_half(self, topic_id: int, number: int, verdict: HalfVerdict, source: VerdictSource) -> None:
+        """End a transaction. Errors: NotFound; Conflict when it ended otherwise."""
+
+    async def list_halves(self, topic_id: int, producer_group: str, *, parked_only: bool, limit: int) -> list[OpenHalf]:
+        """Open transactions, the oldest first; topic 0 and the empty group mean any."""
+
+    async def resume_half(self, topic_id: int, number: int) -> None:
+        """Check a parked transaction again. Errors: NotFound, Conflict."""
+
+    async def watch_halves(self, producer_groups: Iterable[str], heard: Callable[[DueHalf], None]) -> None:
+        """Hear of transactions that are due to be checked, until the connection ends. Errors: Unavailable."""
 
     async def find_offset(self, topic_id: int, queue_id: int, stored_at_ms: int) -> int:
         """The first offset stored at or after a time."""

@@ -1,7 +1,13 @@
 """An enode behind the wire: one Append stream and one FetchBatches stream, shared by everything the snode does."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from types import TracebackType
 from typing import Any, Self
 
@@ -15,21 +21,25 @@ from ortoo.common.status import error_of, rpc_errors
 from ortoo.snode.enode_link import (
     Appended,
     DelayedEntry,
+    DueHalf,
     EnodeLink,
     Fetched,
     FlushMode,
+    HalfVerdict,
     LockAnswer,
     LockKey,
     LockWish,
     MessagePlace,
     OffsetRow,
+    OpenHalf,
     QueueRange,
     StoredBatch,
+    VerdictSource,
 )
 from ortoo.snode.pop_wire import popped_of, settlement_to, wish_to
 from ortoo.snode.request_stream import RequestStream
 from ortoo.snode.wire import batch_of, batch_to
-from ortoo.v1 import enode_pb2
+from ortoo.v1 import enode_deferred_pb2, enode_pb2
 from ortoo.v1.enode_pb2_grpc import EnodeServiceStub
 
 FIND_TIMEOUT_S = 30.0
@@ -229,16 +239,71 @@ class GrpcEnodeLink:
 
     async def recall_delayed(self, topic_id: int, timer_id: int, deliver_at_ms: int) -> None:
         """Forget a delayed message."""
-        request = enode_pb2.RecallDelayedRequest(topic_id=topic_id, timer_id=timer_id, deliver_at_ms=deliver_at_ms)
+        request = enode_deferred_pb2.RecallDelayedRequest(
+            topic_id=topic_id, timer_id=timer_id, deliver_at_ms=deliver_at_ms
+        )
         with rpc_errors(self._peer):
             await self._stub.RecallDelayed(request, timeout=self._timeout_s)
 
     async def list_delayed(self, topic_id: int, from_ms: int, limit: int) -> list[DelayedEntry]:
         """The delayed messages of a topic, by time."""
-        request = enode_pb2.ListDelayedRequest(topic_id=topic_id, from_ms=from_ms, limit=limit)
+        request = enode_deferred_pb2.ListDelayedRequest(topic_id=topic_id, from_ms=from_ms, limit=limit)
         with rpc_errors(self._peer):
             answer = await self._stub.ListDelayed(request, timeout=self._timeout_s)
         return [DelayedEntry(one.timer_id, one.queue_id, one.deliver_at_ms) for one in answer.entries]
+
+    async def store_half(
+        self, topic_id: int, queue_id: int, batch: SealedBatch, producer_group: str, check_after_ms: int, key: int
+    ) -> int:
+        """Begin a transaction."""
+        request = enode_deferred_pb2.StoreHalfRequest(
+            topic_id=topic_id,
+            queue_id=queue_id,
+            batch=batch_to(batch),
+            producer_group=producer_group,
+            check_after_ms=check_after_ms,
+            key=key,
+        )
+        with rpc_errors(self._peer):
+            return (await self._stub.StoreHalf(request, timeout=self._timeout_s)).number
+
+    async def settle_half(self, topic_id: int, number: int, verdict: HalfVerdict, source: VerdictSource) -> None:
+        """End a transaction."""
+        request = enode_deferred_pb2.SettleHalfRequest(
+            topic_id=topic_id,
+            number=number,
+            verdict=verdict.value,  # type: ignore[arg-type]
+            source=source.value,  # type: ignore[arg-type]
+        )
+        with rpc_errors(self._peer):
+            await self._stub.SettleHalf(request, timeout=self._timeout_s)
+
+    async def list_halves(self, topic_id: int, producer_group: str, *, parked_only: bool, limit: int) -> list[OpenHalf]:
+        """Open transactions, the oldest first."""
+        request = enode_deferred_pb2.ListHalvesRequest(
+            topic_id=topic_id, producer_group=producer_group, parked_only=parked_only, limit=limit
+        )
+        with rpc_errors(self._peer):
+            answer = await self._stub.ListHalves(request, timeout=self._timeout_s)
+        return [_half(one) for one in answer.halves]
+
+    async def resume_half(self, topic_id: int, number: int) -> None:
+        """Check a parked transaction again."""
+        with rpc_errors(self._peer):
+            await self._stub.ResumeHalf(
+                enode_deferred_pb2.ResumeHalfRequest(topic_id=topic_id, number=number), timeout=self._timeout_s
+            )
+
+    async def watch_halves(self, producer_groups: Iterable[str], heard: Callable[[DueHalf], None]) -> None:
+        """Hear of transactions that are due to be checked."""
+        call = self._stub.WatchHalves(enode_deferred_pb2.WatchHalvesRequest(producer_groups=producer_groups))
+        try:
+            with rpc_errors(self._peer):
+                async for answer in call:
+                    heard(DueHalf(_half(answer.half), batch_of(answer.batch)))
+            raise Unavailable(f"{self._peer} ended the call")
+        finally:
+            call.cancel()
 
     async def find_offset(self, topic_id: int, queue_id: int, stored_at_ms: int) -> int:
         """The first offset stored at or after a time."""
@@ -280,6 +345,20 @@ def _wish(wish: LockWish) -> enode_pb2.LockWish:
         owner=wish.owner,
         session_id=wish.session_id,
         resume=wish.resume,
+    )
+
+
+def _half(half: enode_deferred_pb2.Half) -> OpenHalf:
+    return OpenHalf(
+        half.number,
+        half.topic_id,
+        half.queue_id,
+        half.message_count,
+        half.stored_at_ms,
+        half.next_check_ms,
+        half.checks,
+        half.parked,
+        half.producer_group,
     )
 
 

@@ -11,21 +11,29 @@ from ortoo.common.errors import Overloaded, Unavailable
 from ortoo.common.pop import LeasePart, Popped, PopWish, Stale, Verdict
 from ortoo.common.sealed_batch import SealedBatch
 from ortoo.enode.app import RunningEnode
+from ortoo.enode.deferred.check_watchers import Watcher
+from ortoo.enode.state.half_changes import HalfOpen
+from ortoo.enode.state.half_changes import Source as StoreSource
+from ortoo.enode.state.half_changes import Verdict as StoreVerdict
 from ortoo.enode.state.lock_table import Granted, Wish
 from ortoo.enode.store import FlushMode as StoreFlushMode
 from ortoo.snode.enode_link import (
     Appended,
     DelayedEntry,
+    DueHalf,
     EnodeLink,
     Fetched,
     FlushMode,
+    HalfVerdict,
     LockAnswer,
     LockKey,
     LockWish,
     MessagePlace,
     OffsetRow,
+    OpenHalf,
     QueueRange,
     StoredBatch,
+    VerdictSource,
 )
 
 _MODE_OF = {
@@ -227,6 +235,40 @@ class StoreLink:
         listed = self._intake.delays.listed(topic_id, from_ms, limit)
         return [DelayedEntry(one.timer_id, one.queue_id, one.deliver_at_ms) for one in listed]
 
+    async def store_half(
+        self, topic_id: int, queue_id: int, batch: SealedBatch, producer_group: str, check_after_ms: int, key: int
+    ) -> int:
+        """Begin a transaction."""
+        await self._topics.arrival(topic_id, queue_id)
+        half = await self._intake.transactions.begin(
+            topic_id, queue_id, batch, producer_group=producer_group, check_after_ms=check_after_ms, key=key
+        )
+        return half.number
+
+    async def settle_half(self, topic_id: int, number: int, verdict: HalfVerdict, source: VerdictSource) -> None:
+        """End a transaction."""
+        await self._intake.transactions.end(topic_id, number, StoreVerdict(verdict), StoreSource(source))
+
+    async def list_halves(self, topic_id: int, producer_group: str, *, parked_only: bool, limit: int) -> list[OpenHalf]:
+        """Open transactions, the oldest first."""
+        listed = self._intake.transactions.listed(
+            topic_id=topic_id, producer_group=producer_group, parked_only=parked_only, limit=limit
+        )
+        return list(map(_half, listed))
+
+    async def resume_half(self, topic_id: int, number: int) -> None:
+        """Check a parked transaction again."""
+        await self._intake.transactions.resume(topic_id, number)
+
+    async def watch_halves(self, producer_groups: Iterable[str], heard: Callable[[DueHalf], None]) -> None:
+        """Hear of transactions that are due to be checked."""
+        watcher = Watcher(producer_groups, lambda due: heard(DueHalf(_half(due.half), due.batch)))
+        self._intake.transactions.watchers.add(watcher)
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            self._intake.transactions.watchers.remove(watcher)
+
     async def find_offset(self, topic_id: int, queue_id: int, stored_at_ms: int) -> int:
         """The first offset stored at or after a time."""
         await self._topics.arrival(topic_id, queue_id)
@@ -251,3 +293,17 @@ class StoreLink:
         """Say what becomes of leased messages."""
         await self._topics.arrival(topic_id)
         return await self._pops.settle(topic_id, group, parts, verdict)
+
+
+def _half(half: HalfOpen) -> OpenHalf:
+    return OpenHalf(
+        half.number,
+        half.topic_id,
+        half.queue_id,
+        half.count,
+        half.stored_at_ms,
+        half.next_check_ms,
+        half.checks,
+        half.parked,
+        half.producer_group,
+    )

@@ -3,14 +3,16 @@
 from ortoo.common.sealed_batch import SealedBatch
 from ortoo.enode.answers import Appended
 from ortoo.enode.deferred.delays import Delays
+from ortoo.enode.deferred.transactions import Transactions
 from ortoo.enode.store import FlushMode, Store
 
 
 class Intake:
     """The batches that producers send."""
 
-    def __init__(self, store: Store, delays: Delays) -> None:
+    def __init__(self, store: Store, delays: Delays, transactions: Transactions) -> None:
         self.delays = delays
+        self.transactions = transactions
         self._store = store
 
     async def append(

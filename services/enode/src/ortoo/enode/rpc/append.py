@@ -44,7 +44,7 @@ class AppendStream:
         """Read requests and begin one append for each; return when the peer sends no more."""
         async for request in requests:
             # Each access to a `bytes` field is a copy, so the batch is read from the message once.
-            batch = _batch_of(request)
+            batch = batch_of(request)
             cost_bytes = len(batch.records) + REQUEST_COST_BYTES
             await self.outbox.reserve(cost_bytes)
             self.outbox.open_requests += 1
@@ -79,7 +79,8 @@ class AppendStream:
         )
 
 
-def _batch_of(request: Any) -> SealedBatch:
+def batch_of(request: Any) -> SealedBatch:
+    """The batch of a request, read once: each access to its bytes is a copy."""
     batch = request.batch
     return SealedBatch(
         batch.records,

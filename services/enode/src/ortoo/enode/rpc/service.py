@@ -11,12 +11,14 @@ from ortoo.enode.rpc.delayed import list_delayed, recall_delayed
 from ortoo.enode.rpc.describe import describe_queues, describe_store
 from ortoo.enode.rpc.fetch import FetchStream
 from ortoo.enode.rpc.find import find_messages
+from ortoo.enode.rpc.halves import CheckStream, list_halves, settle_half, store_half
 from ortoo.enode.rpc.locks import query_locks, release_locks, take_locks
 from ortoo.enode.rpc.offsets import commit_offsets, find_offset, query_offset_groups, query_offsets
 from ortoo.enode.rpc.pop import pop_queues, settle_popped
 from ortoo.enode.rpc.streams import Streams
 from ortoo.enode.store import Store
 from ortoo.enode.topic_copies import TopicCopies
+from ortoo.v1 import enode_deferred_pb2 as deferred_pb
 from ortoo.v1 import enode_pb2 as pb
 from ortoo.v1 import enode_pop_pb2
 from ortoo.v1.enode_pb2_grpc import EnodeServiceServicer
@@ -76,11 +78,15 @@ class EnodeService(EnodeServiceServicer):
         await self._topics.arrival(request.topic_id)
         return await find_messages(self._store, request)
 
-    async def RecallDelayed(self, request: pb.RecallDelayedRequest, context: Context) -> pb.RecallDelayedResponse:
+    async def RecallDelayed(
+        self, request: deferred_pb.RecallDelayedRequest, context: Context
+    ) -> deferred_pb.RecallDelayedResponse:
         """Forget a delayed message."""
         return await recall_delayed(self._intake.delays, request)
 
-    async def ListDelayed(self, request: pb.ListDelayedRequest, context: Context) -> pb.ListDelayedResponse:
+    async def ListDelayed(
+        self, request: deferred_pb.ListDelayedRequest, context: Context
+    ) -> deferred_pb.ListDelayedResponse:
         """The delayed messages of a topic."""
         await self._topics.arrival(request.topic_id)
         return list_delayed(self._intake.delays, request)
@@ -98,6 +104,38 @@ class EnodeService(EnodeServiceServicer):
         """Say what becomes of leased messages."""
         await self._topics.arrival(request.topic_id, max((part.queue_id for part in request.parts), default=0))
         return await settle_popped(self._pops, request)
+
+    async def StoreHalf(self, request: deferred_pb.StoreHalfRequest, context: Context) -> deferred_pb.StoreHalfResponse:
+        """Begin a transaction."""
+        await self._topics.arrival(request.topic_id, request.queue_id)
+        return await store_half(self._intake.transactions, request)
+
+    async def SettleHalf(
+        self, request: deferred_pb.SettleHalfRequest, context: Context
+    ) -> deferred_pb.SettleHalfResponse:
+        """End a transaction."""
+        return await settle_half(self._intake.transactions, request)
+
+    async def ListHalves(
+        self, request: deferred_pb.ListHalvesRequest, context: Context
+    ) -> deferred_pb.ListHalvesResponse:
+        """Open transactions."""
+        return list_halves(self._intake.transactions, request)
+
+    async def ResumeHalf(
+        self, request: deferred_pb.ResumeHalfRequest, context: Context
+    ) -> deferred_pb.ResumeHalfResponse:
+        """Check a parked transaction again."""
+        await self._intake.transactions.resume(request.topic_id, request.number)
+        return deferred_pb.ResumeHalfResponse()
+
+    async def WatchHalves(
+        self, request: deferred_pb.WatchHalvesRequest, context: Context
+    ) -> AsyncIterator[deferred_pb.WatchHalvesResponse]:
+        """Transactions that are due to be checked."""
+        stream = CheckStream(self._intake.transactions, request.producer_groups)
+        async for answer in self.streams.run("checks", stream, _no_more()):
+            yield answer
 
     async def DescribeStore(self, request: pb.DescribeStoreRequest, context: Context) -> pb.DescribeStoreResponse:
         """The store as a whole."""
@@ -132,3 +170,8 @@ class EnodeService(EnodeServiceServicer):
         stream = AttachStream(self.attached)
         async for answer in self.streams.run("attach", stream, request_iterator):
             yield answer
+
+
+async def _no_more() -> AsyncIterator[deferred_pb.WatchHalvesRequest]:
+    return
+    yield deferred_pb.WatchHalvesRequest()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from ortoo.common.errors import Unsupported
-from ortoo.enode.state import pop_changes, timer_changes
+from ortoo.enode.state import half_changes, pop_changes, timer_changes
 
 VERSION = 1
 KIND_SKIPPABLE_MIN = 128
@@ -179,6 +179,7 @@ class LocksPut:
 Change = (
     TopicPut | TopicGone | OffsetsCommitted | OffsetRows | ProducerWindow | QueueEnds | OffsetsSkipped
     | LocksPut | pop_changes.PopChange | timer_changes.TimerChange
+    | half_changes.HalfChange
 )  # fmt: skip
 
 
@@ -266,4 +267,5 @@ _DECODERS: dict[int, Callable[[bytes], Change]] = {
     1: _topic_put, 2: _topic_gone, 3: _offsets, 4: _rows, 5: _window, 6: _queue, 7: _skipped, 8: _locks,
     **pop_changes.DECODERS,
     **timer_changes.DECODERS,
+    **half_changes.DECODERS,
 }  # fmt: skip

@@ -12,6 +12,7 @@ from ortoo.enode.state.changes import (
     WindowBatch,
 )
 from ortoo.enode.state.dedup import Windows
+from ortoo.enode.state.halves import Halves
 from ortoo.enode.state.locks import Locks
 from ortoo.enode.state.offsets import Offsets
 from ortoo.enode.state.pops import Pops
@@ -29,7 +30,7 @@ class Ends:
 
 
 class State:
-    """Topics, offsets, locks, producers' windows, timers and queue ends, as of one position of the log.
+    """Topics, offsets, locks, producers' windows, timers, transactions and queue ends, as of one position of the log.
 
     `apply_*` are pure: no clock, no chance, no disk. Folding a stretch of the log again that is contained already
     leaves the same state when the stretch reaches to the end; checkpoints rely on it.
@@ -43,6 +44,7 @@ class State:
         self.windows = Windows()
         self.pops = Pops()
         self.timers = Timers()
+        self.halves = Halves()
         self.ends: dict[tuple[int, int], Ends] = {}
         self.skipped: dict[tuple[int, int], list[tuple[int, int]]] = {}
         self.floor = 0
@@ -74,6 +76,7 @@ class State:
         self.windows.apply(change)
         self.pops.apply(change, self.offsets)
         self.timers.apply(change)
+        self.halves.apply(change)
         if isinstance(change, TimersSet) and change.producer_id:
             self.windows.add((change.topic_id, change.queue_id, change.producer_id), deferred_batch(change))
         if isinstance(change, TopicGone):
@@ -111,6 +114,7 @@ class State:
         yield from self.windows.checkpoint()
         yield from self.pops.checkpoint()
         yield from self.timers.checkpoint()
+        yield from self.halves.checkpoint()
         for key in list(self.ends):
             ends = self.ends.get(key)
             if ends is not None:

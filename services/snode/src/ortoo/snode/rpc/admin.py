@@ -16,6 +16,7 @@ from ortoo.snode.reading import Reading, TailedMessage
 from ortoo.snode.rpc.admin_groups import GroupAdmin, GroupParts
 from ortoo.snode.rpc.long_calls import LongCalls
 from ortoo.snode.topic_arrival import TopicArrival
+from ortoo.snode.transactions import OpenTransaction, Transactions
 from ortoo.snode.wire import enode_to, message_to, queue_to, snode_to, topic_of, topic_to
 from ortoo.v1 import admin_pb2, namesrv_pb2
 
@@ -35,6 +36,7 @@ class AdminService(GroupAdmin):
         search: MessageSearch,
         lag: Lag,
         delayed: Delayed,
+        transactions: Transactions,
         long_calls: LongCalls,
         groups: GroupParts,
     ) -> None:
@@ -46,6 +48,7 @@ class AdminService(GroupAdmin):
         self._search = search
         self._lag = lag
         self._delayed = delayed
+        self._transactions = transactions
         self._long_calls = long_calls
 
     async def CreateTopic(
@@ -192,6 +195,25 @@ class AdminService(GroupAdmin):
             ]
         )
 
+    async def ListTransactions(
+        self, request: admin_pb2.ListTransactionsRequest, context: Context
+    ) -> admin_pb2.ListTransactionsResponse:
+        """Open transactions, the oldest first."""
+        listed = await self._transactions.listed(
+            topic_name=request.topic,
+            producer_group=request.producer_group,
+            parked_only=request.parked_only,
+            limit=request.limit,
+        )
+        return admin_pb2.ListTransactionsResponse(transactions=map(_transaction, listed))
+
+    async def ResumeTransaction(
+        self, request: admin_pb2.ResumeTransactionRequest, context: Context
+    ) -> admin_pb2.ResumeTransactionResponse:
+        """Check a parked transaction again."""
+        await self._transactions.resume(request.transaction_id)
+        return admin_pb2.ResumeTransactionResponse()
+
     async def DescribeCluster(
         self, request: admin_pb2.DescribeClusterRequest, context: Context
     ) -> admin_pb2.DescribeClusterResponse:
@@ -201,6 +223,19 @@ class AdminService(GroupAdmin):
             snodes=map(snode_to, self._directory.snodes()),
             version=self._directory.version,
         )
+
+
+def _transaction(one: OpenTransaction) -> admin_pb2.OpenTransaction:
+    return admin_pb2.OpenTransaction(
+        transaction_id=one.transaction_id,
+        queue=queue_to(one.queue),
+        message_count=one.half.message_count,
+        producer_group=one.half.producer_group,
+        begun_at_ms=one.half.stored_at_ms,
+        next_check_ms=one.half.next_check_ms,
+        checks=one.half.checks,
+        parked=one.half.parked,
+    )
 
 
 def _tailed(tailed: TailedMessage) -> admin_pb2.TailResponse:

@@ -7,17 +7,21 @@ from typing import Any
 import grpc
 
 from ortoo.common.background import Background
-from ortoo.common.errors import OrtooError, Unavailable
+from ortoo.common.errors import Invalid, OrtooError, Unavailable
+from ortoo.common.names import check_group_name
+from ortoo.common.record_batch import open_batch
 from ortoo.common.status import failure_of
 from ortoo.snode.delayed import Delayed
 from ortoo.snode.directory import Directory
 from ortoo.snode.directory_watch import DirectoryWatch
-from ortoo.snode.enode_link import FlushMode
+from ortoo.snode.enode_link import FlushMode, HalfVerdict, VerdictSource
 from ortoo.snode.enode_links import EnodeLinks
 from ortoo.snode.produce import ProduceAnswer, ProduceStream
 from ortoo.snode.publisher import Publisher
+from ortoo.snode.rpc.long_calls import LongCalls
 from ortoo.snode.rpc.requests import read_failed
-from ortoo.snode.wire import batch_of, message_of, queue_of, queue_to, topic_to
+from ortoo.snode.transactions import Check, Transactions
+from ortoo.snode.wire import batch_of, message_of, message_to, queue_of, queue_to, topic_to
 from ortoo.v1 import producer_pb2, producer_pb2_grpc
 
 NAME = producer_pb2.DESCRIPTOR.services_by_name["ProducerService"].full_name
@@ -34,6 +38,8 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
         links: EnodeLinks,
         publisher: Publisher,
         delayed: Delayed,
+        transactions: Transactions,
+        long_calls: LongCalls,
         background: Background,
     ) -> None:
         self._directory = directory
@@ -41,6 +47,8 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
         self._links = links
         self._publisher = publisher
         self._delayed = delayed
+        self._transactions = transactions
+        self._long_calls = long_calls
         self._background = background
         self._streams: dict[ProduceStream, asyncio.Task[Any]] = {}
 
@@ -84,6 +92,45 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
         """Forget a delayed message."""
         return producer_pb2.RecallMessageResponse(message_id=await self._delayed.recall(request.recall_handle))
 
+    async def BeginTransaction(
+        self, request: producer_pb2.BeginTransactionRequest, context: Context
+    ) -> producer_pb2.BeginTransactionResponse:
+        """Store messages that nobody sees until they are committed."""
+        begun = await self._transactions.begin(
+            request.topic,
+            list(map(message_of, request.messages)),
+            request.producer_group,
+            check_after_ms=request.check_after_ms,
+            queue=queue_of(request.queue) if request.HasField("queue") else None,
+            key=request.key,
+        )
+        return producer_pb2.BeginTransactionResponse(transaction_id=begun.transaction_id, message_ids=begun.message_ids)
+
+    async def EndTransaction(
+        self, request: producer_pb2.EndTransactionRequest, context: Context
+    ) -> producer_pb2.EndTransactionResponse:
+        """Commit or roll back."""
+        if int(request.verdict) not in (1, 2):
+            raise Invalid("a transaction ends by VERDICT_COMMIT or VERDICT_ROLL_BACK", field="verdict")
+        source = VerdictSource(request.source) if request.source in (1, 2, 3) else VerdictSource.PRODUCER
+        await self._transactions.end(request.transaction_id, HalfVerdict(request.verdict), source)
+        return producer_pb2.EndTransactionResponse()
+
+    async def WatchTransactionChecks(
+        self, request: producer_pb2.WatchTransactionChecksRequest, context: Context
+    ) -> AsyncIterator[producer_pb2.WatchTransactionChecksResponse]:
+        """Ask a producer about transactions that nobody has ended."""
+        check_group_name(request.producer_group, "producer_group")
+        checks: asyncio.Queue[Check] = asyncio.Queue()
+        with self._long_calls.running():
+            gone = self._transactions.watch(request.producer_group, checks.put_nowait)
+            try:
+                yield producer_pb2.WatchTransactionChecksResponse()
+                while True:
+                    yield _check(await checks.get())
+            finally:
+                gone()
+
     async def QueryRoute(
         self, request: producer_pb2.QueryRouteRequest, context: Context
     ) -> producer_pb2.QueryRouteResponse:
@@ -107,6 +154,16 @@ async def _read(requests: AsyncIterator[producer_pb2.ProduceRequest], stream: Pr
     except Exception as failure:
         error = read_failed(failure, "Produce")
     stream.end(error)
+
+
+def _check(check: Check) -> producer_pb2.WatchTransactionChecksResponse:
+    return producer_pb2.WatchTransactionChecksResponse(
+        transaction_id=check.transaction_id,
+        topic=check.topic,
+        messages=map(message_to, open_batch(check.batch)),
+        checks=check.half.checks,
+        begun_at_ms=check.half.stored_at_ms,
+    )
 
 
 def _answer(answer: ProduceAnswer) -> producer_pb2.ProduceResponse:

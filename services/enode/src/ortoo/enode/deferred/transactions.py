@@ -1,0 +1,228 @@
+"""Transactions: messages that are stored and seen by nobody until their producer says that they are meant.
+
+A commit is one frame that holds the messages, now in their queue, and the end of the transaction; so the first verdict
+is final, whatever crashes. A transaction that is not ended is checked: one of its producers, wherever it is connected,
+is asked. After the last check it is parked, and an operator decides.
+"""
+
+import asyncio
+import heapq
+from dataclasses import replace
+
+from ortoo.common.background import Background
+from ortoo.common.clock import Clock
+from ortoo.common.errors import Conflict, Invalid, NotFound, OrtooError, Overloaded
+from ortoo.common.logs import get_logger
+from ortoo.common.names import check_group_name
+from ortoo.common.sealed_batch import SealedBatch
+from ortoo.common.system_topics import HALF_TOPIC_ID
+from ortoo.enode.deferral import Deferral
+from ortoo.enode.deferred.check_watchers import CheckWatchers, DueCheck
+from ortoo.enode.state.changes import Change
+from ortoo.enode.state.check_schedule import CheckSchedule
+from ortoo.enode.state.half_changes import HalfEnded, HalfOpen, Source, Verdict
+from ortoo.enode.store import Store
+
+OPEN_MAX = 200_000
+"""How many transactions may be open on an enode."""
+CHECK_AFTER_MAX_MS = 7 * 86_400_000
+LOOK_S = 1.0
+"""How often the wall clock is looked at."""
+CHECKS_AT_ONCE = 64
+_log = get_logger("transactions")
+
+
+class Transactions:
+    """The transactions of one enode."""
+
+    def __init__(self, store: Store, background: Background, schedule: CheckSchedule, *, clock: Clock) -> None:
+        """Work on `store`; `run` is to be spawned."""
+        self.watchers = CheckWatchers()
+        """Snodes with producers that can be asked."""
+        self._store = store
+        self._halves = store.halves
+        self._background = background
+        self._schedule = schedule
+        self._clock = clock
+        self._ending: dict[int, asyncio.Event] = {}
+        self._beginning: dict[int, asyncio.Event] = {}
+        self._due: list[tuple[int, int]] = [
+            (one.next_check_ms, one.number) for one in self._halves.open.values() if not one.parked
+        ]
+        heapq.heapify(self._due)
+        self._nap: asyncio.Task[None] | None = None
+
+    async def begin(
+        self,
+        topic_id: int,
+        queue_id: int,
+        batch: SealedBatch,
+        *,
+        producer_group: str,
+        check_after_ms: int = 0,
+        key: int = 0,
+    ) -> HalfOpen:
+        """Store messages that nobody sees until `end` commits them; the same key again begins nothing new.
+
+        Errors: as `Store.append`; Invalid, Overloaded.
+        """
+        check_group_name(producer_group, "producer_group")
+        if batch.delayed:
+            raise Invalid("a message of a transaction cannot be delayed as well", field="batch.records.deliver_at_ms")
+        if not 0 <= check_after_ms <= CHECK_AFTER_MAX_MS:
+            raise Invalid(f"{check_after_ms}; expected 0 to {CHECK_AFTER_MAX_MS}", field="check_after_ms")
+        if len(self._halves.open) >= OPEN_MAX:
+            raise Overloaded(f"{OPEN_MAX} transactions are open on this enode", retry_after_ms=1_000)
+        while key and (other := self._beginning.get(key)) is not None:
+            await other.wait()
+        if (known := self._halves.of_key(key)) is not None:
+            return known
+        next_check_ms = self._schedule.first_check_ms(self._clock.now_ms(), check_after_ms)
+        wanted = HalfOpen(0, topic_id, queue_id, 0, batch.count, 0, next_check_ms, 0, False, key, producer_group)
+        begun: list[HalfOpen] = []
+
+        def changes(place: int, stored_at_ms: int) -> tuple[Change, ...]:
+            begun[:] = [replace(wanted, number=place, place=place, stored_at_ms=stored_at_ms)]
+            return tuple(begun)
+
+        plain = replace(batch, producer_id=0, first_sequence=0)
+        done = self._beginning[key] = asyncio.Event()
+        try:
+            await self._store.append(topic_id, queue_id, plain, deferral=Deferral(HALF_TOPIC_ID, changes))
+        finally:
+            self._beginning.pop(key, None)
+            done.set()
+        self._watch(begun[0])
+        return begun[0]
+
+    async def end(self, topic_id: int, number: int, verdict: Verdict, source: Source) -> None:
+        """Commit or roll back; when this returns it is final. Saying the same again does nothing.
+
+        Errors: NotFound for a transaction that never was or ended long ago; Conflict when it ended otherwise.
+        """
+        while (other := self._ending.get(number)) is not None:
+            await other.wait()
+        ended = self._halves.ended.get(number)
+        half = self._halves.open.get(number)
+        if ended is not None and ended.topic_id == topic_id:
+            if ended.verdict != verdict:
+                raise Conflict(
+                    f"the transaction was {_WORDS[Verdict(ended.verdict)]} already; the first verdict is final",
+                    field="verdict",
+                )
+            return
+        if half is None or half.topic_id != topic_id:
+            raise NotFound("no such transaction: it ended long ago, or never was", field="transaction_id")
+        done = self._ending[number] = asyncio.Event()
+        try:
+            await self._end(half, HalfEnded(number, topic_id, verdict, source, self._clock.now_ms()))
+        finally:
+            del self._ending[number]
+            done.set()
+
+    def listed(
+        self, *, topic_id: int = 0, producer_group: str = "", parked_only: bool = False, limit: int = 100
+    ) -> list[HalfOpen]:
+        """Open transactions, the oldest first; topic 0 and the empty group mean any."""
+        return self._halves.listed(
+            topic_id=topic_id, producer_group=producer_group, parked_only=parked_only, limit=limit
+        )
+
+    async def resume(self, topic_id: int, number: int) -> None:
+        """Check a parked transaction again, from the beginning. Errors: NotFound, Conflict when it is not parked."""
+        while (other := self._ending.get(number)) is not None:
+            await other.wait()
+        half = self._halves.open.get(number)
+        if half is None or half.topic_id != topic_id:
+            raise NotFound("no such transaction is open", field="transaction_id")
+        if not half.parked:
+            raise Conflict("the transaction is not parked: its producers are being asked", field="transaction_id")
+        await self._put(self._schedule.resumed(half, self._clock.now_ms()))
+
+    async def rescue(self, end_place: int) -> bool:
+        """Store every open transaction again that lies below a place; False when one is just ending."""
+        halves = self._halves.in_places(0, end_place)
+        if any(one.number in self._ending for one in halves):
+            return False
+        for half in halves:
+            done = self._ending[half.number] = asyncio.Event()
+            try:
+                await self._move(half)
+            finally:
+                del self._ending[half.number]
+                done.set()
+        return True
+
+    async def run(self) -> None:
+        """Check what is due, for ever."""
+        while True:
+            now_ms = self._clock.now_ms()
+            due: list[int] = []
+            while self._due and self._due[0][0] <= now_ms and len(due) < CHECKS_AT_ONCE:
+                due.append(heapq.heappop(self._due)[1])
+            if due:
+                await asyncio.gather(*map(self._check, dict.fromkeys(due)))
+                continue
+            wait_s = min((self._due[0][0] - now_ms) / 1000, LOOK_S) if self._due else LOOK_S
+            self._nap = self._background.spawn("nap", self._clock.sleep(wait_s))
+            await asyncio.wait([self._nap])
+            self._nap = None
+
+    async def _end(self, half: HalfOpen, ended: HalfEnded) -> None:
+        topic = self._store.topic(half.topic_id)
+        if ended.verdict != Verdict.COMMITTED or topic is None:
+            await self._store.change(ended)
+            return
+        batch = await self._read(half)
+        await self._store.append(half.topic_id, half.queue_id % topic.queue_count, batch, consumes=(ended,))
+
+    async def _read(self, half: HalfOpen) -> SealedBatch:
+        stored = (await self._store.read_deferred(HALF_TOPIC_ID, half.place, bytes_max=1))[0]
+        assert (stored.first_offset, stored.batch.count) == (half.place, half.count), "a transaction is one batch"
+        return replace(stored.batch, producer_id=0, first_sequence=0)
+
+    async def _move(self, half: HalfOpen) -> None:
+        batch = await self._read(half)
+        deferral = Deferral(HALF_TOPIC_ID, lambda place, _: (replace(half, place=place),))
+        await self._store.append(half.topic_id, half.queue_id, batch, deferral=deferral)
+
+    async def _check(self, number: int) -> None:
+        """Ask one producer, if the transaction is still open and due."""
+        half, now_ms = self._halves.open.get(number), self._clock.now_ms()
+        if half is None or half.parked:
+            return
+        if number in self._ending:
+            heapq.heappush(self._due, (now_ms + int(LOOK_S * 1000), number))
+            return
+        if half.next_check_ms > now_ms:
+            self._watch(half)
+            return
+        checked = self._schedule.checked(half, now_ms)
+        try:
+            await self._put(checked)
+            if checked.parked:
+                _log.warning("a transaction is parked: nobody ended it", number=number, group=half.producer_group)
+            elif self.watchers.has(half.producer_group):
+                batch = await self._read(checked)
+                if number in self._halves.open and number not in self._ending:
+                    self.watchers.ask(DueCheck(checked, batch))
+        except OrtooError as error:
+            _log.warning("a transaction cannot be checked now; trying on", number=number, reason=str(error))
+            heapq.heappush(self._due, (now_ms + int(LOOK_S * 1000), number))
+        except Exception:
+            _log.exception("checking a transaction met a defect", number=number)
+            heapq.heappush(self._due, (now_ms + int(LOOK_S * 1000), number))
+
+    async def _put(self, half: HalfOpen) -> None:
+        await self._store.change(half)
+        self._watch(half)
+
+    def _watch(self, half: HalfOpen) -> None:
+        if half.parked or half.number not in self._halves.open:
+            return
+        heapq.heappush(self._due, (half.next_check_ms, half.number))
+        if self._due[0][1] == half.number and self._nap is not None:
+            self._nap.cancel()
+
+
+_WORDS = {Verdict.COMMITTED: "committed", Verdict.ROLLED_BACK: "rolled back"}

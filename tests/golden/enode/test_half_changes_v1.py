@@ -1,0 +1,25 @@
+"""The bytes of the changes that transactions make are those of docs/formats/log.md, for ever."""
+
+import pytest
+
+from ortoo.enode.state.changes import Change, decode_changes, encode_changes
+from ortoo.enode.state.half_changes import HalfEnded, HalfOpen
+
+GOLDEN: list[tuple[Change, str]] = [
+    (
+        HalfOpen(5, 0x11, 3, 7, 2, 1_700_000_000_000, 1_700_000_006_000, 4, True, 0xABCD, "grüße"),
+        "434400000005000000000000001100000000000000030000000700000000000000020000000068e5cf8b010000707fe5cf8b"
+        "0100000400000001cdab0000000000006772c3bcc39f65",
+    ),
+    (
+        HalfEnded(5, 0x11, 1, 3, 1_700_000_000_000),
+        "441a0000000500000000000000110000000000000001030068e5cf8b010000",
+    ),
+]
+
+
+@pytest.mark.parametrize(("change", "expected"), GOLDEN)
+def test_the_bytes_of_a_change_stay_what_they_are(change: Change, expected: str) -> None:
+    """Written today as on the first day, and read back to the same."""
+    assert change.encoded().hex() == expected
+    assert list(decode_changes(encode_changes([change.encoded()]))) == [change]
