@@ -28,7 +28,7 @@ async def enode(tmp_path: Path) -> AsyncIterator[RoleProcess]:
 
 
 @pytest.mark.parametrize("idle", [False, True])
-@pytest.mark.parametrize("cuts", [2, pytest.param(50, marks=pytest.mark.crash)])
+@pytest.mark.parametrize("cuts", [2, pytest.param(50, marks=[pytest.mark.crash, pytest.mark.timeout(900)])])
 async def test_torn_tail_is_cut_and_written_on(enode: RoleProcess, tmp_path: Path, cuts: int, idle: bool) -> None:
     """E-216: killed, and the last segment cut at a random byte: all before the cut is kept, offsets go on densely.
 
