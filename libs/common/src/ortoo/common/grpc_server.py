@@ -15,6 +15,7 @@ from ortoo.common.clock import SystemClock
 from ortoo.common.errors import Conflict
 from ortoo.common.grpc_channels import MESSAGE_BYTES_MAX
 from ortoo.common.grpc_errors import ErrorTranslation
+from ortoo.common.tls_listener import TlsListener
 
 OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
@@ -67,6 +68,7 @@ class GrpcServer:
         outermost: Sequence[grpc.aio.ServerInterceptor] = (),
         grace_s: float = 5.0,
         drain_delay_s: float = 0.0,
+        tls: TlsListener | None = None,
     ) -> None:
         """Serve on host:port (port 0: the kernel picks). `servicers` are (full service name, add-to-server) pairs.
 
@@ -76,6 +78,9 @@ class GrpcServer:
         self.serving = False
         """Whether requests are welcome."""
         self.address = address
+        self._tls = tls
+        self.tls_address = ""
+        """host:port where TLS is spoken; empty when it is not."""
         self._grace_s = grace_s
         self._drain_delay_s = drain_delay_s
         self._names = [name for name, _ in servicers]
@@ -92,19 +97,15 @@ class GrpcServer:
         )
 
     async def __aenter__(self) -> Self:
-        host, _, port = self.address.rpartition(":")
-        try:
-            bound = self._server.add_insecure_port(self.address)
-        except RuntimeError:
-            bound = 0
-        if not bound:
-            raise Conflict(
-                f"cannot listen on {self.address}: the port is taken or the address is not this machine's; "
-                "choose another with listen_address, or stop the process that has it",
-                field="listen_address",
+        self.address = _bound(self.address, self._server.add_insecure_port, "listen_address")
+        if self._tls is not None:
+            credentials = self._tls.credentials()
+            self.tls_address = _bound(
+                self._tls.address,
+                lambda address: self._server.add_secure_port(address, credentials),
+                "tls_listen_address",
             )
         await self._server.start()
-        self.address = f"{host}:{bound}" if port in ("0", "") else self.address
         await self.set_serving(True)
         return self
 
@@ -126,3 +127,19 @@ class GrpcServer:
         # Second word: what is open ends.
         self.draining.set()
         await self._server.stop(self._grace_s)
+
+
+def _bound(address: str, bind: Callable[[str], int], field: str) -> str:
+    """The address with the port that was bound. Errors: Conflict, naming the setting."""
+    host, _, port = address.rpartition(":")
+    try:
+        bound = bind(address)
+    except RuntimeError:
+        bound = 0
+    if not bound:
+        raise Conflict(
+            f"cannot listen on {address}: the port is taken or the address is not this machine's; "
+            f"choose another with {field}, or stop the process that has it",
+            field=field,
+        )
+    return f"{host}:{bound}" if port in ("0", "") else address

@@ -39,6 +39,8 @@ class Running:
     address: str
     reload: Callable[[Any], object] = field(default=lambda _: None, kw_only=True)
     """Takes settings that were read again, and applies those that may change at once. Errors: Invalid."""
+    tls_address: str = field(default="", kw_only=True)
+    """Where it speaks TLS, if it does."""
 
 
 def exit_code_of(error: Exception) -> int:

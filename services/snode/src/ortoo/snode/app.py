@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 from apache.rocketmq.v2.service_pb2_grpc import add_MessagingServiceServicer_to_server
 from ortoo.common.address_server import found_name_servers, listed_again
@@ -14,6 +15,7 @@ from ortoo.common.grpc_server import GrpcServer
 from ortoo.common.randomness import Randomness
 from ortoo.common.service import Running
 from ortoo.common.telemetry import Telemetry
+from ortoo.common.tls_listener import TlsListener
 from ortoo.snode.attachments import Attachments
 from ortoo.snode.client_directory import ClientDirectory
 from ortoo.snode.client_locks import ClientLocks
@@ -214,6 +216,7 @@ async def open_snode(
             interceptors=[Interception(chain)],
             grace_s=settings.stop_grace_s,
             drain_delay_s=settings.drain_delay_s,
+            tls=_tls_listener(settings),
         )
 
         async def drain() -> None:
@@ -265,4 +268,11 @@ async def open_snode(
             settings.name,
             server.address,
             reload=lambda new: listed_again(name_servers, new.namesrv_address),
+            tls_address=server.tls_address,
         )
+
+
+def _tls_listener(settings: Settings) -> TlsListener | None:
+    if not settings.tls_listen_address:
+        return None
+    return TlsListener(settings.tls_listen_address, Path(settings.tls_certificate_file), Path(settings.tls_key_file))

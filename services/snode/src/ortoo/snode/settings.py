@@ -28,6 +28,12 @@ class Settings:
     """host:port where clients reach this snode. Empty = the listen address."""
     rocketmq_advertised_address: str = ""
     """host:port that RocketMQ's clients are told. Empty = each is told the address by which it reached this snode."""
+    tls_listen_address: str = ""
+    """host:port of a second port, on which the same is served by TLS; empty = none."""
+    tls_certificate_file: str = ""
+    """The server's certificate with those between it and the root, PEM."""
+    tls_key_file: str = ""
+    """The certificate's private key, PEM."""
     rocketmq_signatures_required: bool = False
     """Whether RocketMQ's clients must sign their requests, as users that the name server knows."""
     namesrv_address: str = "127.0.0.1:8071"
@@ -71,6 +77,11 @@ class Settings:
         if self.metrics_address:
             check_address(self.metrics_address, "metrics_address")
         check_advertised(self.advertised_address)
+        if self.tls_listen_address:
+            check_address(self.tls_listen_address, "tls_listen_address")
+            for name in ("tls_certificate_file", "tls_key_file"):
+                if not getattr(self, name):
+                    raise Invalid("TLS needs it; give a PEM file, or leave tls_listen_address empty", field=name)
         check_advertised(self.rocketmq_advertised_address, field="rocketmq_advertised_address")
         for name, low, high in (
             ("enode_timeout_ms", 10, 600_000),

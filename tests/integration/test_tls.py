@@ -1,0 +1,70 @@
+"""The second port of a snode: the same service behind TLS."""
+
+import asyncio
+import shutil
+from pathlib import Path
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from apache.rocketmq.v2 import service_pb2
+from apache.rocketmq.v2.definition_pb2 import Code, Resource
+from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
+from ortoo.common.errors import Invalid
+from ortoo.testing.cluster import open_cluster
+
+
+async def certificate(folder: Path) -> tuple[Path, Path]:
+    """A certificate for localhost that signed itself, and its key."""
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("NO OPENSSL: TLS was NOT tested")
+    key, made = folder / "key.pem", folder / "certificate.pem"
+    process = await asyncio.create_subprocess_exec(
+        openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+        "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", str(key), "-out", str(made),
+        stderr=asyncio.subprocess.DEVNULL,
+    )  # fmt: skip
+    assert await process.wait() == 0
+    return made, key
+
+
+async def test_both_ports_serve_the_same(tmp_path: Path) -> None:
+    """With the server's certificate as root a client speaks TLS; the other port goes on in the clear."""
+    made, key = await certificate(tmp_path)
+    chosen = {"tls_listen_address": "127.0.0.1:0", "tls_certificate_file": str(made), "tls_key_file": str(key)}
+    async with open_cluster(tmp_path, settings={"snode": chosen}) as cluster:
+        await cluster.create_topic("t")
+        credentials = grpc.ssl_channel_credentials(made.read_bytes())
+        async with (
+            grpc.aio.secure_channel(cluster.running["snode-0"].tls_address, credentials) as secret,
+            grpc.aio.insecure_channel(cluster.address) as clear,
+        ):
+            for channel in (secret, clear):
+                request = service_pb2.QueryRouteRequest(topic=Resource(name="t"))
+                answer = await MessagingServiceStub(channel).QueryRoute(request, metadata=(("x-mq-client-id", "c"),))
+                assert answer.status.code == Code.OK
+        async with grpc.aio.secure_channel(cluster.address, credentials) as wrong:
+            with pytest.raises(grpc.aio.AioRpcError):
+                await health_pb2_grpc.HealthStub(wrong).Check(health_pb2.HealthCheckRequest(), timeout=10)
+
+
+@pytest.mark.parametrize(
+    ("certificate_file", "words"), [("absent.pem", "cannot be read"), ("text.pem", "is no PEM file")]
+)
+async def test_a_snode_without_a_usable_certificate_does_not_start(
+    certificate_file: str, words: str, tmp_path: Path
+) -> None:
+    """The error names the setting and the file; nothing listens."""
+    (tmp_path / "text.pem").write_text("hello")
+    (tmp_path / "key.pem").write_text("-----BEGIN PRIVATE KEY-----")
+    chosen = {
+        "tls_listen_address": "127.0.0.1:0",
+        "tls_certificate_file": str(tmp_path / certificate_file),
+        "tls_key_file": str(tmp_path / "key.pem"),
+    }
+    async with open_cluster(tmp_path, snodes=0, settings={"snode": chosen}) as cluster:
+        with pytest.raises(Invalid, match=words) as caught:
+            await cluster.open_snode("snode-0")
+        assert caught.value.field == "tls_certificate_file"
