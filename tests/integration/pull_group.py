@@ -1,12 +1,14 @@
 """Pull consumers and what they saw, for tests of groups."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from ortoo.client import Client, Message, PullConsumer, PullSettings, Queue, connect
 from ortoo.common.clock import SystemClock
+
+T = TypeVar("T")
 
 PROMPT = PullSettings(
     from_first=True,
@@ -38,6 +40,11 @@ async def only_queue(mq: Client, topic: str) -> Queue:
     """The queue of a topic with one."""
     (item,) = (await mq.admin.describe_topic(topic)).queues
     return item.queue
+
+
+def beside(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    """Do something meanwhile; the test cancels it."""
+    return asyncio.get_running_loop().create_task(work)
 
 
 async def until(condition: Callable[[], bool | Awaitable[bool]], timeout_s: float = 15.0) -> None:

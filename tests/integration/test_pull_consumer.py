@@ -23,7 +23,7 @@ from ortoo.client import (
 )
 from ortoo.common.clock import SystemClock
 from ortoo.testing.cluster import Cluster, open_cluster
-from tests.integration.pull_group import PROMPT, only_queue, prompt, send, until
+from tests.integration.pull_group import PROMPT, beside, only_queue, prompt, send, until
 
 
 @pytest.fixture
@@ -84,10 +84,10 @@ async def test_a_pull_waits_for_a_message_at_the_end_of_its_queue(mq: Client) ->
     nothing = await reader.pull(queue, 0, wait_ms=300)
     assert nothing.status is PullStatus.NO_NEW
     assert clock.monotonic_s() - began_s >= 0.29
-    waiting = asyncio.gather(reader.pull(queue, 0, wait_ms=15_000))
+    waiting = beside(reader.pull(queue, 0, wait_ms=15_000))
     began_s = clock.monotonic_s()
     await send(mq, [b"hello"], "one")
-    (found,) = await waiting
+    found = await waiting
     assert clock.monotonic_s() - began_s < 3.0
     assert (found.status, found.next_offset, found.batches[0].bodies()) == (PullStatus.FOUND, 1, [b"hello"])
 
@@ -225,7 +225,7 @@ async def test_one_stuck_message_stops_pulling_at_the_span(mq: Client) -> None:
             await stuck.wait()
 
     async with mq.pull_consumer("g", "one", prompt(limits=FlowLimits(span_max=500))) as consumer:
-        running = asyncio.gather(consumer.run(handle))
+        running = beside(consumer.run(handle))
         await until(lambda: queue in consumer.queues and consumer.position(queue) > 501)
         await SystemClock().sleep(0.2)
         assert consumer.position(queue) <= 501 + 32
@@ -252,7 +252,7 @@ async def test_handlers_run_beside_one_another(mq: Client) -> None:
         done += 1
 
     async with mq.pull_consumer("g", "t", PROMPT) as consumer:
-        task = asyncio.gather(consumer.run(handle))
+        task = beside(consumer.run(handle))
         await until(lambda: done == 100)
         assert most == 20
         with pytest.raises(Conflict, match="one of poll and run"):
@@ -275,7 +275,7 @@ async def test_a_failed_message_comes_again_and_holds_the_offset_until_it_is_don
             assert set(range(10)) <= set(tries)
 
     async with mq.pull_consumer("g", "one", PROMPT) as consumer:
-        task = asyncio.gather(consumer.run(handle, Handling(retry_delay_ms=500)))
+        task = beside(consumer.run(handle, Handling(retry_delay_ms=500)))
 
         async def is_stored(offset: int) -> bool:
             return await stored_offset(mq, "g", queue) == offset
@@ -296,7 +296,7 @@ async def test_a_batch_handler_says_how_many_it_processed(mq: Client) -> None:
         return 2
 
     async with mq.pull_consumer("g", "one", PROMPT) as consumer:
-        task = asyncio.gather(consumer.run_batches(handle, Handling(batch_messages_max=4, retry_delay_ms=50)))
+        task = beside(consumer.run_batches(handle, Handling(batch_messages_max=4, retry_delay_ms=50)))
         await until(lambda: len(calls) == 2)
         task.cancel()
     assert calls == [[0, 1, 2, 3], [2, 3]]
@@ -313,7 +313,7 @@ async def test_in_order_a_failure_blocks_its_queue_until_it_is_done(mq: Client) 
             raise RetryLater(delay_ms=20)
 
     async with mq.pull_consumer("g", "one", PROMPT) as consumer:
-        task = asyncio.gather(consumer.run_in_order(handle))
+        task = beside(consumer.run_in_order(handle))
         await until(lambda: len(seen) == 8)
         task.cancel()
     assert seen == [0, 1, 2, 2, 2, 3, 4, 5]

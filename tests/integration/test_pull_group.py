@@ -12,7 +12,7 @@ from ortoo.common.clock import SystemClock
 from ortoo.common.randomness import Randomness
 from ortoo.testing.cluster import Cluster, open_cluster
 from ortoo.v1 import consumer_pb2_grpc, namesrv_pb2, pull_pb2, topic_pb2
-from tests.integration.pull_group import PROMPT, disjoint, only_queue, prompt, send, until
+from tests.integration.pull_group import PROMPT, beside, disjoint, only_queue, prompt, send, until
 
 QUEUES = 8
 
@@ -158,15 +158,17 @@ async def test_in_order_each_queue_keeps_its_order_while_members_come_and_go(clu
         assert queue not in inside, "two members process one queue"
         assert message.offset > last.get(queue, -1), "a message came again though nobody failed"
         inside.add(queue)
-        await SystemClock().sleep(0.002)
-        inside.discard(queue)
+        try:
+            await SystemClock().sleep(0.002)
+        finally:
+            inside.discard(queue)
         last[queue] = message.offset
         handled.append((queue, message.offset))
 
     members = [Member(cluster.address, name) for name in ("a", "b", "c")]
     tasks = []
     for count, member in enumerate(members, 1):
-        tasks.append(asyncio.gather((await member.join()).run_in_order(handle)))
+        tasks.append(beside((await member.join()).run_in_order(handle)))
         await until(lambda count=count: len(handled) >= 250 * count)  # type: ignore[misc]
     tasks[0].cancel()
     await members[0].leave()
@@ -190,9 +192,9 @@ async def test_a_queue_moves_with_what_is_done_of_it(cluster: Cluster, mq: Clien
             await SystemClock().sleep(0.001)
 
     first, second = Member(cluster.address, "a"), Member(cluster.address, "b")
-    tasks = [asyncio.gather(consume(await first.join()))]
+    tasks = [beside(consume(await first.join()))]
     await until(lambda: len(done) > 100)
-    tasks.append(asyncio.gather(consume(await second.join())))
+    tasks.append(beside(consume(await second.join())))
     await until(lambda: len(set(done)) == 800)
     assert len(done) <= 800 + 32 * QUEUES
     for task, member in zip(tasks, (first, second), strict=True):

@@ -1,6 +1,7 @@
 """A member of a group that pulls: which queues it has, from joining to leaving."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -308,10 +309,7 @@ class GroupMember:
         settled = await self._settle(patient=self.in_order)
         wanted = [queue for queue in change.take if queue not in self._leaving]
         taken = await self._take(wanted)
-        for topic in self._topics():
-            mine = [owned for queue, owned in self._owned.items() if queue.topic == topic]
-            for owned in mine:
-                owned.puller.limits = self.limits.spread(len(mine))
+        self._spread_limits()
         return settled and taken and len(wanted) == len(change.take)
 
     def _topics(self) -> set[str]:
@@ -350,8 +348,14 @@ class GroupMember:
         starts = await start_offsets(self._connection, self._store, mine, self.settings.start)
         for queue, offset in starts.items():
             self._start(queue, offset)
+        self._spread_limits()  # before the first of them pulls
         await self.commit()
         return len(starts) == len(queues)
+
+    def _spread_limits(self) -> None:
+        counts = Counter(queue.topic for queue in self._owned)
+        for queue, owned in self._owned.items():
+            owned.puller.limits = self.limits.spread(counts[queue.topic])
 
     def _start(self, queue: Queue, offset: int) -> None:
         generation = self._locks.generation(queue) if self._locks is not None else 0
