@@ -1,0 +1,1 @@
+"""`ortoo doctor`: what is wrong, why, and what to do about it."""

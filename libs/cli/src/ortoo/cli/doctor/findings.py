@@ -1,0 +1,176 @@
+"""From facts to findings: which mistake explains what was seen. Pure."""
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ortoo.client import ClusterInfo, GroupInfo, TopicDescription
+from ortoo.client.examination import Examination, Speaks
+
+SKEW_MS_MAX = 2_000
+"""A clock that is further off makes delayed messages late and ages wrong."""
+PORTS = "snodes listen on 8081 unless told otherwise, name servers on 8071, enodes on 8091"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One mistake: a short name that never changes, what was seen, and what to do."""
+
+    name: str
+    seen: str
+    cure: str
+    serious: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What was asked and seen in a cluster that answers."""
+
+    cluster: ClusterInfo
+    skew_ms: int
+    """How far the snode's clock is ahead of this machine's."""
+    name_server_error: str = ""
+    """Why a call that the name server answers failed; empty when it did not."""
+    snodes: Sequence[Examination] = ()
+    """The addresses that other clients are told."""
+    topic: str = ""
+    topic_described: TopicDescription | None = None
+    topics: Sequence[str] = ()
+    group: str = ""
+    groups: Sequence[GroupInfo] = ()
+    lag_messages: int = 0
+    members: int | None = None
+    """How many consumers the group has now; None = not asked."""
+    away: Sequence[str] = field(default_factory=tuple)
+
+
+def of_address(seen: Examination) -> list[Finding]:
+    """What is wrong with the address that was given; empty when a snode serves there."""
+    address = seen.address
+    if not seen.well_formed:
+        return [_malformed(address)]
+    found = []
+    if seen.proxy_variable:
+        found.append(
+            Finding(
+                "proxy",
+                f"{seen.proxy_variable} is set, and gRPC goes through that proxy, which seldom lets it",
+                f"add {address.rpartition(':')[0]} to no_proxy, or unset {seen.proxy_variable} for this command",
+                serious=False,
+            )
+        )
+    if not seen.resolves:
+        host = address.rpartition(":")[0]
+        cure = "check the spelling; a Service's name is known only inside its Kubernetes cluster"
+        return [*found, Finding("unknown host", f"no machine is named {host}", cure)]
+    if seen.refused:
+        cure = f"start it (`ortoo dev`, or ortoo-snode), or fix the port: {PORTS}"
+        return [*found, Finding("nobody listens", f"nothing listens on {address}", cure)]
+    if not seen.connects:
+        cure = "check that the machine runs, and what a firewall, a security group or a NetworkPolicy lets through"
+        return [*found, Finding("unreachable", f"{address} does not answer at all", cure)]
+    return found + _of_speech(seen)
+
+
+def _malformed(address: str) -> Finding:
+    if "://" in address:
+        bare = address.partition("://")[2].rstrip("/")
+        return Finding("URL", f"{address} is a URL", f"give host:port without a scheme: {bare}")
+    return Finding("malformed address", f"{address!r} is not host:port", "give one such as localhost:8081")
+
+
+def _of_speech(seen: Examination) -> list[Finding]:
+    address = seen.address
+    if seen.speaks is Speaks.TLS:
+        cure = "connect to the plain port, or end TLS before the snode"
+        return [Finding("TLS", f"{address} speaks TLS, and this command speaks plain text", cure)]
+    if seen.speaks is Speaks.HTTP1:
+        cure = f"give the gRPC port: {PORTS}; 9464 and the like are for Prometheus"
+        return [Finding("HTTP/1", f"{address} is a web server, or a port for metrics", cure)]
+    if seen.speaks in (Speaks.OTHER, Speaks.HANGS_UP):
+        return [Finding("other protocol", f"{address} does not speak gRPC ({seen.speaks.value})", f"give a snode: {PORTS}")]
+    if seen.speaks is Speaks.NOTHING:
+        cure = "the process is frozen, or starved: look at its processor time and its log; then restart it"
+        return [Finding("frozen", f"{address} takes the connection and says nothing", cure)]
+    if seen.role in ("name server", "enode"):
+        cure = f"clients talk to snodes only: {PORTS}"
+        return [Finding(f"{seen.role}'s port", f"{address} is the {seen.role}'s address", cure)]
+    if not seen.role:
+        return [Finding("other gRPC server", f"{address} is a gRPC server, but none of Ortoo", f"give a snode: {PORTS}")]
+    if not seen.serving:
+        cure = "it is starting, or being stopped: wait, or connect to another snode"
+        return [Finding("draining", f"the snode at {address} says that requests are not welcome", cure, serious=False)]
+    return []
+
+
+def of_cluster(facts: Facts) -> list[Finding]:
+    """What is wrong behind a snode that answers."""
+    return [*_of_processes(facts), *_of_topic(facts), *_of_group(facts)]
+
+
+def _of_processes(facts: Facts) -> list[Finding]:
+    found = []
+    if abs(facts.skew_ms) > SKEW_MS_MAX:
+        ahead = "ahead of" if facts.skew_ms > 0 else "behind"
+        seen = f"the snode's clock is {abs(facts.skew_ms) / 1000:.1f} s {ahead} this machine's"
+        cure = "synchronise both clocks (chrony, systemd-timesyncd): delayed messages and ages depend on them"
+        found.append(Finding("clock skew", seen, cure))
+    if facts.name_server_error:
+        cure = "start it, or look at its database; sending and receiving go on, changes of topics and groups do not"
+        found.append(Finding("name server away", f"no name server answers: {facts.name_server_error}", cure))
+    enodes = facts.cluster.enodes
+    if not enodes:
+        cure = "start ortoo-enode with the same name servers (-n) as the snode"
+        found.append(Finding("no enode", "no enode has ever registered: there is nowhere to store", cure))
+    for enode in enodes:
+        if not enode.alive:
+            cure = "start it again with its volume; its messages are in its log, and its queues wait for it"
+            found.append(Finding("enode away", f"the lease of enode {enode.name} ({enode.address}) ran out", cure))
+    for snode in facts.snodes:
+        if of_address(snode) and not snode.connects:
+            cure = "set advertised_address of that snode to host:port that clients can reach"
+            seen = f"clients are told of a snode at {snode.address}, which cannot be reached from here"
+            found.append(Finding("advertised address", seen, cure))
+    return found
+
+
+def _of_topic(facts: Facts) -> list[Finding]:
+    if not facts.topic:
+        return []
+    if facts.topic_described is None:
+        cure = f"create it: ortoo topic create {facts.topic}{_near(facts.topic, facts.topics)}"
+        return [Finding("unknown topic", f"there is no topic {facts.topic}", cure)]
+    found = []
+    topic = facts.topic_described.topic
+    if topic.permission != "read_write":
+        cure = f"ortoo topic update {topic.name} changes it, if that is not wanted"
+        found.append(Finding("permission", f"topic {topic.name} is {topic.permission}", cure))
+    alive = {enode.name for enode in facts.cluster.enodes if enode.alive}
+    placed = {placement.enode for placement in topic.placements}
+    if placed and not placed & alive:
+        seen = f"topic {topic.name} lies on {', '.join(sorted(placed))}, and none of them is there"
+        found.append(Finding("topic unreachable", seen, "start one of these enodes, or place the topic on another too"))
+    return found
+
+
+def _of_group(facts: Facts) -> list[Finding]:
+    if not facts.group:
+        return []
+    group = next((one for one in facts.groups if one.name == facts.group), None)
+    if group is None:
+        near = _near(facts.group, [one.name for one in facts.groups])
+        cure = f"a group is there when its first consumer has connected; check the name{near}"
+        return [Finding("unknown group", f"there is no group {facts.group}", cure)]
+    found = []
+    if not group.consume_enabled:
+        cure = f"switch it on: grpcurl ... ortoo.v1.AdminService/UpdateGroup (ortoo group describe {group.name})"
+        found.append(Finding("group switched off", f"group {group.name} may not consume", cure))
+    elif facts.lag_messages and facts.members == 0:
+        seen = f"group {group.name} is {facts.lag_messages} messages behind, and it has no consumer"
+        found.append(Finding("nobody consumes", seen, "start a consumer of this group, and look at its log"))
+    return found
+
+
+def _near(name: str, names: Sequence[str]) -> str:
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    return f", or did you mean {near[0]}?" if near else ""

@@ -1,0 +1,139 @@
+"""Looks at an address without trusting it: does the name exist, does somebody listen, what do they speak, who are they.
+
+Each question has a short limit, so that the whole never takes two seconds. What the answers mean is decided elsewhere.
+"""
+
+import asyncio
+import enum
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from ortoo.common.addresses import is_address
+from ortoo.common.grpc_channels import Channels
+
+CONNECT_TIMEOUT_S: Final = 0.7
+WORD_TIMEOUT_S: Final = 0.5
+HEALTH_TIMEOUT_S: Final = 0.7
+# The first bytes of every HTTP/2 connection: the preface, and an empty SETTINGS frame.
+HELLO: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
+SERVICES: Final = {
+    "snode": "ortoo.v1.AdminService",
+    "name server": "ortoo.v1.NameService",
+    "enode": "ortoo.v1.EnodeService",
+}
+PROXY_VARIABLES: Final = ("grpc_proxy", "https_proxy", "http_proxy")
+
+
+class Speaks(enum.Enum):
+    """What somebody at an address turned out to speak."""
+
+    NOT_ASKED = "not asked"
+    HTTP2 = "HTTP/2"
+    HTTP1 = "HTTP/1"
+    TLS = "TLS"
+    OTHER = "another protocol"
+    NOTHING = "nothing"
+    """The connection is taken, and nothing is said."""
+    HANGS_UP = "hangs up"
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """What is known of one address; later fields are known only if the earlier ones are well."""
+
+    address: str
+    well_formed: bool = False
+    resolves: bool = False
+    refused: bool = False
+    """The machine is there and nobody listens on the port."""
+    connects: bool = False
+    speaks: Speaks = Speaks.NOT_ASKED
+    role: str = ""
+    """snode, name server, enode; empty for another gRPC server."""
+    serving: bool = False
+    """Whether its health service says that requests are welcome."""
+    proxy_variable: str = ""
+    """The environment variable that sends gRPC to this address through a proxy."""
+
+
+async def examine(address: str, environ: Mapping[str, str] = os.environ) -> Examination:
+    """Look at one address. Never raises, and takes at most two seconds."""
+    if not is_address(address) or "/" in address:
+        return Examination(address)
+    host, _, port = address.rpartition(":")
+    proxy = _proxy_variable(host, environ)
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(CONNECT_TIMEOUT_S):
+            await loop.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+    except (OSError, TimeoutError, UnicodeError):
+        return Examination(address, well_formed=True, proxy_variable=proxy)
+    try:
+        async with asyncio.timeout(CONNECT_TIMEOUT_S):
+            reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+    except (OSError, TimeoutError) as error:
+        refused = isinstance(error, ConnectionRefusedError)
+        return Examination(address, well_formed=True, resolves=True, refused=refused, proxy_variable=proxy)
+    try:
+        speaks = await _first_word(reader, writer)
+    finally:
+        writer.close()
+    role, serving = await _who(address) if speaks is Speaks.HTTP2 else ("", False)
+    return Examination(
+        address,
+        well_formed=True,
+        resolves=True,
+        connects=True,
+        speaks=speaks,
+        role=role,
+        serving=serving,
+        proxy_variable=proxy,
+    )
+
+
+async def _first_word(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Speaks:
+    try:
+        async with asyncio.timeout(WORD_TIMEOUT_S):
+            writer.write(HELLO)
+            word = await reader.read(64)
+    except TimeoutError:
+        return Speaks.NOTHING
+    except OSError:
+        return Speaks.HANGS_UP
+    if not word:
+        return Speaks.HANGS_UP
+    if word.startswith(b"HTTP/"):
+        return Speaks.HTTP1
+    if word[0] in (0x15, 0x16) and word[1:2] == b"\x03":
+        return Speaks.TLS
+    return Speaks.HTTP2 if len(word) >= 9 and word[3] == 4 else Speaks.OTHER
+
+
+async def _who(address: str) -> tuple[str, bool]:
+    """The role, by its services, and whether it is serving."""
+    async with Channels() as channels:
+        health = health_pb2_grpc.HealthStub(channels.to(address))
+
+        async def ask(role: str, service: str) -> tuple[str, bool] | None:
+            try:
+                answer = await health.Check(health_pb2.HealthCheckRequest(service=service), timeout=HEALTH_TIMEOUT_S)
+            except grpc.aio.AioRpcError:
+                return None
+            return role, answer.status == health_pb2.HealthCheckResponse.SERVING
+
+        found = await asyncio.gather(*(ask(role, service) for role, service in SERVICES.items()))
+    return next((one for one in found if one is not None), ("", False))
+
+
+def _proxy_variable(host: str, environ: Mapping[str, str]) -> str:
+    """The variable that gRPC obeys for this host, as gRPC itself looks for it."""
+    excepted = environ.get("no_grpc_proxy", environ.get("no_proxy", ""))
+    if any(part and host.endswith(part.strip().lstrip("*")) for part in excepted.split(",")):
+        return ""
+    return next((name for name in PROXY_VARIABLES if environ.get(name)), "")
