@@ -10,7 +10,7 @@ import typer
 DEFAULT_ADDRESS = "localhost:8081"
 
 app = typer.Typer(
-    help="Ortoo, a message queue.", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
+    help="Ortoo, a message queue.", no_args_is_help=True, add_completion=True, pretty_exceptions_enable=False
 )
 topic_app = typer.Typer(help="Create, show and delete topics.", no_args_is_help=True)
 group_app = typer.Typer(help="Show consumer groups.", no_args_is_help=True)
@@ -296,6 +296,45 @@ def main() -> None:
 
 def _several(address: str) -> list[str]:
     return [part.strip() for part in address.split(",") if part.strip()]
+
+
+@app.command()
+def doctor(
+    address: Address = DEFAULT_ADDRESS,
+    topic: Annotated[str, typer.Option(help="Look at this topic too.")] = "",
+    group: Annotated[str, typer.Option(help="Look at this group too; with --topic at its lag.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Say what is wrong, why, and what to do; within two seconds. Exit code 1 if something is."""
+    from ortoo.cli.doctor.run import diagnose
+
+    _run(diagnose(_several(address), topic, group, as_json=as_json))
+
+
+@app.command()
+def top(
+    interval_s: Annotated[float, typer.Option("--interval", min=0.2, help="Seconds between two looks.")] = 1.0,
+    count: Annotated[int, typer.Option("-n", min=0, help="Stop after so many looks; 0 = never.")] = 0,
+    address: Address = DEFAULT_ADDRESS,
+    as_json: AsJson = False,
+) -> None:
+    """Show topics, groups and processes as they change. Ctrl-C ends it."""
+    from ortoo.cli.top import watch
+
+    _run(watch(_several(address), interval_s, count, as_json=as_json))
+
+
+@app.callback()
+def before(
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Print each call as the grpcurl command that does the same.")
+    ] = False,
+) -> None:
+    """Ortoo, a message queue."""
+    if explain:
+        from ortoo.client.connection import explained_to
+
+        explained_to.set(lambda command: print(f"# {command}", file=sys.stderr))
 
 
 def _run(work: Coroutine[Any, Any, None]) -> None:

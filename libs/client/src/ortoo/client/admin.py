@@ -28,7 +28,7 @@ from ortoo.client.transactions import Verdict, end_transaction
 from ortoo.client.wire import message_of
 from ortoo.common.errors import AlreadyExists, Invalid, NotFound
 from ortoo.common.status import error_of_rpc
-from ortoo.v1 import admin_pb2, enode_deferred_pb2, namesrv_pb2, topic_pb2
+from ortoo.v1 import admin_pb2, client_pb2, enode_deferred_pb2, namesrv_pb2, topic_pb2
 from ortoo.v1.admin_pb2_grpc import AdminServiceStub
 
 UINT32_MAX = (1 << 32) - 1
@@ -151,7 +151,15 @@ class Admin:
             tuple(ProcessInfo(item.name, item.address, item.alive) for item in answer.enodes),
             tuple(ProcessInfo(item.name, item.address, item.alive) for item in answer.snodes),
             answer.version,
+            answer.now_ms,
         )
+
+    async def consumer_count(self, group: str) -> int:
+        """How many consumers a group has now, on whichever snode."""
+        try:
+            return len((await self._call("ListConsumers", client_pb2.ListConsumersRequest(group=group))).consumers)
+        except NotFound:
+            return 0
 
     async def find_messages(
         self, topic: str, *, key: str = "", message_id: str = "", begin_ms: int = 0, end_ms: int = 0, limit: int = 0

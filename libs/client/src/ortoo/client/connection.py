@@ -1,12 +1,15 @@
 """The way to the cluster: one of several snodes, and the next one when it is away."""
 
 import os
+import shlex
 import socket
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import grpc
+from google.protobuf import json_format
 
 from ortoo.common.clock import Clock
 from ortoo.common.errors import Conflict, Invalid, OrtooError, Unavailable
@@ -16,6 +19,8 @@ from ortoo.common.retry import Backoff
 from ortoo.common.status import error_of_rpc
 
 Stub = TypeVar("Stub")
+explained_to: ContextVar[Callable[[str], object] | None] = ContextVar("explained_to", default=None)
+"""Who is told of every unary call, as the grpcurl command that does the same."""
 TRIES_MAX = 5
 CALL_TIMEOUT_S = 10.0
 
@@ -88,6 +93,8 @@ class Connection:
     ) -> Any:
         """One unary call to the snode at `address`, once. Errors: what it answered; Unavailable when it did not."""
         self._check_process()
+        if (explain := explained_to.get()) is not None:
+            explain(as_grpcurl(address, stub.__name__, method, request))
         try:
             return await getattr(stub(self._channels.to(address)), method)(request, timeout=timeout_s)
         except grpc.aio.AioRpcError as failure:
@@ -113,3 +120,10 @@ class Connection:
                 asked = " or ".join(self._addresses)
                 raise Unavailable(f"no answer from {asked}: {error}; is a snode running there?") from error
             await self.clock.sleep(max(error.retry_after_ms / 1000, self.backoff.delay_s(attempt, self.randomness)))
+
+
+def as_grpcurl(address: str, stub: str, method: str, request: Any) -> str:
+    """The grpcurl command that makes the same call."""
+    fields = json_format.MessageToJson(request, preserving_proto_field_name=True, indent=None)
+    given = f"-d {shlex.quote(fields)} " if fields != "{}" else ""
+    return f"grpcurl -plaintext {given}{address} ortoo.v1.{stub.removesuffix('Stub')}/{method}"

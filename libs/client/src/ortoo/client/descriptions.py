@@ -91,6 +91,8 @@ class ClusterInfo:
     enodes: tuple[ProcessInfo, ...]
     snodes: tuple[ProcessInfo, ...]
     version: int
+    now_ms: int = 0
+    """The clock of the snode that answered."""
 
 
 @dataclass(frozen=True, slots=True)

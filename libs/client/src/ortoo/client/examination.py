@@ -7,6 +7,7 @@ import asyncio
 import enum
 import os
 import socket
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -17,9 +18,9 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from ortoo.common.addresses import is_address
 from ortoo.common.grpc_channels import Channels
 
-CONNECT_TIMEOUT_S: Final = 0.7
-WORD_TIMEOUT_S: Final = 0.5
-HEALTH_TIMEOUT_S: Final = 0.7
+CONNECT_TIMEOUT_S: Final = 0.4
+WORD_TIMEOUT_S: Final = 0.3
+HEALTH_TIMEOUT_S: Final = 0.4
 # The first bytes of every HTTP/2 connection: the preface, and an empty SETTINGS frame.
 HELLO: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
 SERVICES: Final = {
@@ -84,6 +85,8 @@ async def examine(address: str, environ: Mapping[str, str] = os.environ) -> Exam
         speaks = await _first_word(reader, writer)
     finally:
         writer.close()
+    if speaks in (Speaks.HANGS_UP, Speaks.NOTHING) and await _speaks_tls(host.strip("[]"), int(port)):
+        speaks = Speaks.TLS  # some servers only hang up on who does not
     role, serving = await _who(address) if speaks is Speaks.HTTP2 else ("", False)
     return Examination(
         address,
@@ -113,6 +116,18 @@ async def _first_word(reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     if word[0] in (0x15, 0x16) and word[1:2] == b"\x03":
         return Speaks.TLS
     return Speaks.HTTP2 if len(word) >= 9 and word[3] == 4 else Speaks.OTHER
+
+
+async def _speaks_tls(host: str, port: int) -> bool:
+    trusting = ssl.create_default_context()
+    trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
+    try:
+        async with asyncio.timeout(WORD_TIMEOUT_S):
+            _, writer = await asyncio.open_connection(host, port, ssl=trusting)
+    except (OSError, TimeoutError):
+        return False
+    writer.close()
+    return True
 
 
 async def _who(address: str) -> tuple[str, bool]:

@@ -382,8 +382,11 @@ class DescribeClusterResponse(_message.Message):
     ENODES_FIELD_NUMBER: _builtins.int
     SNODES_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
+    NOW_MS_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     """The directory's version."""
+    now_ms: _builtins.int
+    """The clock of the snode that answers, milliseconds since 1970-01-01 UTC."""
     @_builtins.property
     def enodes(self) -> _containers.RepeatedCompositeFieldContainer[_topic_pb2.Enode]:
         """Storage nodes."""
@@ -398,10 +401,11 @@ class DescribeClusterResponse(_message.Message):
         enodes: _abc.Iterable[_topic_pb2.Enode] | None = ...,
         snodes: _abc.Iterable[_topic_pb2.Snode] | None = ...,
         version: _builtins.int = ...,
+        now_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["enodes", b"enodes", "snodes", b"snodes", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["enodes", b"enodes", "now_ms", b"now_ms", "snodes", b"snodes", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

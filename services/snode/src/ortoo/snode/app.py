@@ -184,7 +184,17 @@ async def open_snode(
         moves = OffsetMoves(watch, enodes, reading)
         group_parts = GroupParts(name_server, arrival, found, moves, lag, flow, flow_file, channels)
         operating = admin.AdminService(
-            directory, name_server, arrival, reading, search, lag, delayed, transactions, long_calls, group_parts
+            directory,
+            name_server,
+            arrival,
+            reading,
+            search,
+            lag,
+            delayed,
+            transactions,
+            long_calls,
+            group_parts,
+            clock,
         )
         gateway = make_gateway(
             directory,

@@ -88,7 +88,9 @@ def _of_speech(seen: Examination) -> list[Finding]:
         cure = f"give the gRPC port: {PORTS}; 9464 and the like are for Prometheus"
         return [Finding("HTTP/1", f"{address} is a web server, or a port for metrics", cure)]
     if seen.speaks in (Speaks.OTHER, Speaks.HANGS_UP):
-        return [Finding("other protocol", f"{address} does not speak gRPC ({seen.speaks.value})", f"give a snode: {PORTS}")]
+        return [
+            Finding("other protocol", f"{address} does not speak gRPC ({seen.speaks.value})", f"give a snode: {PORTS}")
+        ]
     if seen.speaks is Speaks.NOTHING:
         cure = "the process is frozen, or starved: look at its processor time and its log; then restart it"
         return [Finding("frozen", f"{address} takes the connection and says nothing", cure)]
@@ -96,7 +98,9 @@ def _of_speech(seen: Examination) -> list[Finding]:
         cure = f"clients talk to snodes only: {PORTS}"
         return [Finding(f"{seen.role}'s port", f"{address} is the {seen.role}'s address", cure)]
     if not seen.role:
-        return [Finding("other gRPC server", f"{address} is a gRPC server, but none of Ortoo", f"give a snode: {PORTS}")]
+        return [
+            Finding("other gRPC server", f"{address} is a gRPC server, but none of Ortoo", f"give a snode: {PORTS}")
+        ]
     if not seen.serving:
         cure = "it is starting, or being stopped: wait, or connect to another snode"
         return [Finding("draining", f"the snode at {address} says that requests are not welcome", cure, serious=False)]

@@ -11,7 +11,7 @@ from ortoo.client import Admin, GroupInfo, NotFound, OrtooError, TopicDescriptio
 from ortoo.client.examination import examine
 from ortoo.common.clock import SystemClock
 
-ASK_TIMEOUT_S = 1.0
+ASK_TIMEOUT_S = 0.8
 SNODES_EXAMINED_MAX = 8
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import grpc
 
+from ortoo.common.clock import Clock
 from ortoo.common.status import rpc_errors
 from ortoo.snode.delayed import Delayed
 from ortoo.snode.directory import Directory
@@ -39,8 +40,10 @@ class AdminService(GroupAdmin):
         transactions: Transactions,
         long_calls: LongCalls,
         groups: GroupParts,
+        clock: Clock,
     ) -> None:
         super().__init__(groups)
+        self._clock = clock
         self._directory = directory
         self._name_server = name_server
         self._arrival = arrival
@@ -222,6 +225,7 @@ class AdminService(GroupAdmin):
             enodes=map(enode_to, self._directory.enodes()),
             snodes=map(snode_to, self._directory.snodes()),
             version=self._directory.version,
+            now_ms=self._clock.now_ms(),
         )
 
 

@@ -1,0 +1,205 @@
+"""`ortoo doctor` names the classic mistakes, each with its cure, within two seconds."""
+
+import asyncio
+import contextlib
+import json
+import ssl
+import subprocess
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ortoo.client import ConsumerSettings, connect
+from ortoo.common.clock import SystemClock
+from ortoo.common.grpc_server import GrpcServer
+from ortoo.testing import command
+from ortoo.testing.cluster import Cluster, open_cluster
+from ortoo.testing.valkey import valkey
+from ortoo.v1 import namesrv_pb2, topic_pb2
+from tests.integration.test_metrics import free_ports
+
+LIMIT_S = 2.0
+START_S = 8.0
+"""What a Python process with the command's libraries may take to start on a busy machine; the limit is for looking."""
+
+
+class Ahead(SystemClock):
+    """A clock that is a minute fast."""
+
+    def now_ms(self) -> int:
+        return super().now_ms() + 60_000
+
+
+@contextlib.asynccontextmanager
+async def listening(
+    answer: bytes = b"", *, tls: ssl.SSLContext | None = None, mute: bool = False
+) -> AsyncIterator[str]:
+    """Somebody who takes connections and says `answer`, or nothing."""
+    writers: list[asyncio.StreamWriter] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        with contextlib.suppress(OSError):
+            await reader.read(100)
+            if not mute:
+                writer.write(answer)
+                await writer.drain()
+                writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
+    try:
+        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
+        for writer in writers:
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+
+
+async def advice(address: str, *options: str, environ: dict[str, str] | None = None) -> dict[str, str]:
+    """What the command found: name to cure. It may not take longer than it promises."""
+    words = ["ortoo", "doctor", "--json", *options]
+    if environ:
+        words = ["env", *(f"{name}={value}" for name, value in environ.items()), *words]
+    clock = SystemClock()
+    begun_s = clock.monotonic_s()
+    outcome = await command.run(words, address)
+    assert clock.monotonic_s() - begun_s < LIMIT_S + START_S
+    assert "Traceback" not in outcome.error, outcome.error
+    found: list[dict[str, Any]] = json.loads(outcome.out)
+    assert outcome.exit_code == int(any(one["serious"] for one in found))
+    assert all(one["seen"] and one["cure"] for one in found)
+    return {one["name"]: one["cure"] for one in found}
+
+
+@pytest.mark.parametrize(
+    ("address", "name"),
+    [
+        ("http://localhost:8081", "URL"),
+        ("localhost", "malformed address"),
+        ("no-such-host.invalid:8081", "unknown host"),
+        ("127.0.0.1:1", "nobody listens"),
+    ],
+)
+async def test_address_is_wrong(address: str, name: str) -> None:
+    """What is no address, no host or no listener is told apart."""
+    assert list(await advice(address)) == [name]
+
+
+def certificate(folder: Path) -> ssl.SSLContext:
+    """A server's TLS with a certificate of its own."""
+    options = ("-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost")
+    files = ("-keyout", str(folder / "key.pem"), "-out", str(folder / "cert.pem"))
+    subprocess.run(("openssl", "req", *options, *files), check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "cert.pem", folder / "key.pem")
+    return context
+
+
+async def test_somebody_else_listens(tmp_path: Path) -> None:
+    """TLS, a web server, Redis, a process that is frozen, a gRPC server that is none of ours: each is named."""
+    async with listening(tls=certificate(tmp_path)) as address:
+        assert list(await advice(address)) == ["TLS"]
+    async with listening(b"HTTP/1.1 400 Bad Request\r\n\r\n") as address:
+        assert list(await advice(address)) == ["HTTP/1"]
+    async with valkey(tmp_path / "valkey") as redis:
+        assert list(await advice(f"127.0.0.1:{redis.port}")) == ["other protocol"]
+    async with listening(mute=True) as address:
+        assert list(await advice(address)) == ["frozen"]
+    async with GrpcServer("127.0.0.1:0", []) as server:
+        assert list(await advice(server.address)) == ["other gRPC server"]
+
+
+async def test_healthy_cluster_has_no_findings(cluster: Cluster) -> None:
+    """When all is well it says so and ends with 0."""
+    assert await advice(cluster.address) == {}
+    outcome = await command.run(["ortoo", "doctor"], cluster.address)
+    assert (outcome.exit_code, outcome.out) == (0, f"all is well at {cluster.address}\n")
+
+
+async def test_other_roles_ports_are_named(cluster: Cluster) -> None:
+    """The name server's and the enode's address are no places for clients."""
+    for name, found in (("namesrv-0", "name server's port"), ("enode-0", "enode's port")):
+        assert list(await advice(cluster.address_of(name))) == [found]
+
+
+async def test_proxy_in_the_environment_is_named(cluster: Cluster) -> None:
+    """GRPC obeys http_proxy; no_proxy excepts the host."""
+    proxy = {"http_proxy": "http://proxy.invalid:3128"}
+    assert "proxy" in await advice(cluster.address, environ=proxy)
+    assert await advice(cluster.address, environ=proxy | {"no_proxy": "127.0.0.1"}) == {}
+
+
+Breaking = Callable[[Cluster], Awaitable[object]]
+
+
+async def prepare(cluster: Cluster) -> None:
+    """A topic, a group that is behind and has no consumer."""
+    async with connect(cluster.address) as mq:
+        await mq.admin.create_topic("orders")
+        async with mq.consumer("stable", "orders", ConsumerSettings(from_first=True)) as consumer:
+            async with mq.producer("orders") as producer:
+                await producer.send(b"x")
+            async for message in consumer:
+                message.ack()
+                break
+        async with mq.producer("orders") as producer:
+            await producer.send(b"y")
+
+
+async def read_only(cluster: Cluster) -> None:
+    """Make the topic read-only."""
+    request = namesrv_pb2.UpdateTopicRequest(name="orders", permission=topic_pb2.PERMISSION_READ_ONLY)
+    await cluster.name_service.UpdateTopic(request)
+
+
+async def switch_off(cluster: Cluster) -> None:
+    """Switch the group off."""
+    async with connect(cluster.address) as mq:
+        await mq.admin.put_group("stable", consume_enabled=False)
+
+
+async def nothing(cluster: Cluster) -> None:
+    """Break nothing."""
+
+
+TROUBLES: dict[str, tuple[Breaking, tuple[str, ...], str, str]] = {
+    "no topic": (nothing, ("--topic", "oders"), "unknown topic", "did you mean orders?"),
+    "no group": (nothing, ("--group", "stabel"), "unknown group", "did you mean stable?"),
+    "nobody consumes": (nothing, ("--group", "stable", "--topic", "orders"), "nobody consumes", "start a consumer"),
+    "read-only": (read_only, ("--topic", "orders"), "permission", "topic update"),
+    "switched off": (switch_off, ("--group", "stable"), "group switched off", "switch it on"),
+    "enode away": (lambda c: c.close("enode-0"), ("--topic", "orders"), "enode away", "start it again"),
+    "name server away": (lambda c: c.close("namesrv-0"), (), "name server away", "start it"),
+}
+
+
+@pytest.mark.parametrize("trouble", TROUBLES)
+async def test_trouble_behind_the_snode_is_named(cluster: Cluster, trouble: str) -> None:
+    """What is wrong with topic, group or processes is named, with what to do."""
+    breaking, options, name, cure = TROUBLES[trouble]
+    await prepare(cluster)
+    await breaking(cluster)
+    found = await advice(cluster.address, *options)
+    assert name in found
+    assert cure in found[name]
+
+
+async def test_cluster_that_was_never_whole_is_named(tmp_path: Path) -> None:
+    """No enode at all, a clock that is a minute off, and a snode that advertises what nobody reaches."""
+    lost = f"127.0.0.1:{free_ports(1)[0]}"
+    settings = {"snode": {"advertised_address": lost}}
+    async with open_cluster(tmp_path, enodes=0, settings=settings, clock=Ahead()) as cluster:
+        found = await advice(cluster.address)
+    assert sorted(found) == ["advertised address", "clock skew", "no enode"]
+
+
+async def test_snode_that_stops_is_named(tmp_path: Path) -> None:
+    """A snode that drains says so; that is no fault."""
+    async with open_cluster(tmp_path, settings={"snode": {"drain_delay_s": 4.0}}) as cluster:
+        closing = asyncio.ensure_future(cluster.close("snode-0"))  # noqa: TID251  # it goes on beside us
+        assert "draining" in await advice(cluster.address)
+        await closing
