@@ -149,9 +149,9 @@ async def test_ten_thousand_pairs_are_scraped_quickly(tmp_path: Path) -> None:
         register(metrics, store, SystemClock())
         durations, text = [], ""
         for _ in range(3):
-            begun_s = time.perf_counter()  # noqa: TID251  # a measurement
+            begun_s = time.process_time()  # of this process alone: the machine may be busy
             text = "".join(chunks(metrics))
-            durations.append(time.perf_counter() - begun_s)  # noqa: TID251
+            durations.append(time.process_time() - begun_s)
     assert len(families(text)["rocketmq_consumer_lag_messages"]) == 10_000
     assert len(text.encode()) <= 3_000_000
     assert min(durations) <= 0.3, durations
