@@ -10,6 +10,7 @@ from bench.workload import Bodies, fingerprint
 from ortoo.client import Consumer, ConsumerSettings, Producer, Queue, connect
 
 CHUNK_MESSAGES = 8_192
+CHUNK_BYTES = 4 << 20
 
 
 async def make_topic(address: str, topic: str, queues: int) -> None:
@@ -49,7 +50,7 @@ async def produce_for(
     bodies, sent = Bodies(body_bytes), Sent()
     started = time.perf_counter()
     while time.perf_counter() - started < seconds and sent.messages < messages_max:
-        chunk = bodies.take(min(CHUNK_MESSAGES, messages_max - sent.messages))
+        chunk = bodies.take(min(CHUNK_MESSAGES, 1 + CHUNK_BYTES // body_bytes, messages_max - sent.messages))
         await producer.send_many(chunk)
         sent.messages += len(chunk)
         if verify:

@@ -7,12 +7,13 @@ from collections.abc import Callable
 import grpc
 
 from ortoo.client.parcel import Parcel
+from ortoo.common import bulk_calls
 from ortoo.common.background import Background
+from ortoo.common.bulk_field import Bulky
 from ortoo.common.clock import Clock
 from ortoo.common.errors import OrtooError, Unavailable
 from ortoo.common.status import error_of, error_of_rpc
 from ortoo.v1 import enode_pb2, producer_pb2, record_pb2, topic_pb2
-from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
 
 SILENCE_S = 10.0
 """A snode that owes an answer for so long is taken for dead."""
@@ -44,7 +45,7 @@ class ProduceCall:
 
     async def run(self) -> OrtooError:
         """Converse until the stream breaks; return why it did."""
-        call = ProducerServiceStub(self._channel).Produce()
+        call = bulk_calls.produce(self._channel)
         broken: asyncio.Future[OrtooError] = asyncio.get_running_loop().create_future()
 
         async def until_broken(part: Callable[[], "asyncio.Future[None]"]) -> None:
@@ -79,17 +80,16 @@ class ProduceCall:
         finally:
             call.cancel()
 
-    def _request(self, parcel: Parcel) -> producer_pb2.ProduceRequest:
+    def _request(self, parcel: Parcel) -> Bulky:
         if not self._waiting:
             self._heard_s = self._clock.monotonic_s()
         self._last_id += 1
         self._waiting[self._last_id] = parcel
         queue, batch = parcel.queue, parcel.batch
-        return producer_pb2.ProduceRequest(
+        request = producer_pb2.ProduceRequest(
             request_id=self._last_id,
             queue=topic_pb2.Queue(topic=queue.topic, enode=queue.enode, queue_id=queue.queue_id),
             batch=record_pb2.SealedBatch(
-                records=batch.records,
                 records_crc32c=batch.records_crc32c,
                 count=batch.count,
                 body_inflated_bytes=batch.body_inflated_bytes,
@@ -99,6 +99,7 @@ class ProduceCall:
             ),
             flush_mode=enode_pb2.FLUSH_MODE_UNSPECIFIED,
         )
+        return Bulky(request, (batch.records,))
 
     def _hear(self, answer: producer_pb2.ProduceResponse) -> None:
         self.has_heard = True

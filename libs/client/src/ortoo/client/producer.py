@@ -30,7 +30,7 @@ class ProducerSettings:
     """How a producer trades delay for larger batches, and how long and how much it keeps."""
 
     linger_ms: float = 5.0
-    """How long a batch waits for company while earlier ones of its queue are under way."""
+    """How long a batch waits for company at most, while several others are under way; with few it goes at once."""
     batch_bytes_max: int = RECORDS_BYTES_MAX
     codec: Codec = Codec.NONE
     """How bodies are compressed."""
@@ -62,6 +62,9 @@ class Producer:
         self._sticky: _Lane
         self._call: ProduceCall | None = None
         self._bytes = 0
+        self._under_way = 0
+        self._lingering: dict[_Lane, None] = {}
+        """Queues whose open batch waits for company, the longest waiting first."""
         self._pause = False
         self._wanted = asyncio.Event()
         self._route_doubted = asyncio.Event()
@@ -113,14 +116,16 @@ class Producer:
         """Take many messages, waiting while too much is under way; await the answer, or `flush`, for the outcome."""
         runs: list[tuple[Sending, int]] = []
         source = iter(messages)
-        while chunk := [Message(m) if type(m) is bytes else m for m in islice(source, _CHUNK_MESSAGES)]:
+        while chunk := list(islice(source, _CHUNK_MESSAGES)):
+            if len(set(map(type, chunk))) > 1:
+                chunk = [Message(message) if type(message) is bytes else message for message in chunk]
             while chunk:
                 if self._pause:
                     # A batch was sealed: let it leave before the next one is filled.
                     self._pause = False
                     await self._clock.sleep(0)
                     await self._wait_for_room()
-                chunk = chunk[self._take_some(chunk, runs) :]  # type: ignore[arg-type]
+                chunk = chunk[self._take_some(chunk, runs) :]
         return Sendings(runs)
 
     async def flush(self) -> None:
@@ -150,15 +155,16 @@ class Producer:
         lane.taken = row + 1
         return Sending(parcel, row, rare.message_id)
 
-    def _take_some(self, messages: Sequence[Message], runs: list[tuple[Sending, int]]) -> int:
-        """Take messages from the front and note them in `runs`; return how many."""
+    def _take_some(self, messages: Sequence[Message | bytes], runs: list[tuple[Sending, int]]) -> int:
+        """Take messages, all of one type, from the front and note them in `runs`; return how many."""
         if self._closed:
             raise Invalid("the producer is closed; make a new one")
-        if messages[0].rare is not NO_RARE_FIELDS:
-            runs.append((self._take(messages[0]), 1))
+        first = messages[0]
+        if isinstance(first, Message) and first.rare is not NO_RARE_FIELDS:
+            runs.append((self._take(first), 1))
             return 1
         lane = self._sticky
-        count = lane.builder.extend(messages)
+        count = lane.builder.extend(messages)  # type: ignore[arg-type]
         if not count:
             self._seal(lane)
             return 0
@@ -172,11 +178,13 @@ class Producer:
         loop = asyncio.get_running_loop()
         deadline_s = self._clock.monotonic_s() + self._settings.delivery_timeout_ms / 1000
         parcel = Parcel(lane.queue, self._route.topic_id, loop.create_future(), deadline_s)
-        # With nothing under way there is nothing to wait for: the batch is whatever this turn of the loop brings.
-        if lane.account.has_room and lane.account.is_idle:
+        # With little under way there is nothing to wait for: the batch is whatever this turn of the loop brings. With
+        # more it waits for company until an answer comes, so batches grow as fast as answers get slower.
+        if self._under_way < _PROMPT_BATCHES and lane.account.has_room:
             lane.timer = loop.call_soon(self._seal, lane)
         else:
             lane.timer = loop.call_later(self._settings.linger_ms / 1000, self._seal, lane)
+            self._lingering[lane] = None
         return parcel
 
     def _lane_of(self, message_group: str | None) -> "_Lane":
@@ -201,6 +209,7 @@ class Producer:
         parcel = lane.close()
         if parcel is None:
             return
+        self._lingering.pop(lane, None)
         if lane is self._sticky:
             self._move_on()
         batch = self._encode(lane.builder.take(), parcel)
@@ -210,12 +219,13 @@ class Producer:
             return
         parcel.seal(batch)
         self._bytes += len(batch.records)
+        self._under_way += 1
         self._pause = True
         lane.account.put(parcel)
         self._wanted.set()
         self._pump(lane)
 
-    def _encode(self, messages: Sequence[Message], parcel: Parcel) -> SealedBatch | None:
+    def _encode(self, messages: Sequence[Message | bytes], parcel: Parcel) -> SealedBatch | None:
         """Encode what keeps every limit; None if nothing does. Limits are checked in bulk, singly only on failure."""
         now_ms, codec = self._clock.now_ms(), self._settings.codec
         try:
@@ -263,6 +273,9 @@ class Producer:
 
     def _finish(self, parcel: Parcel, error: OrtooError | None) -> None:
         self._bytes -= len(parcel.batch.records)
+        self._under_way -= 1
+        if self._lingering and self._under_way < _PROMPT_BATCHES:
+            self._seal(next(iter(self._lingering)))
         if error is None:
             parcel.stored(parcel.first_offset, parcel.stored_at_ms)
         else:
@@ -294,7 +307,7 @@ class Producer:
     async def _give_up_late(self) -> None:
         now_s = self._clock.monotonic_s()
         timeout_s = self._settings.delivery_timeout_ms / 1000
-        for lane in self._lanes.values():
+        for lane in list(self._lanes.values()):  # each end may open another
             for parcel in lane.account.give_up(now_s):
                 words = "the outcome is unknown" if parcel.is_numbered else "it was never sent"
                 self._finish(parcel, Unavailable(f"no answer for {timeout_s:.0f} s from {lane.queue.enode}; {words}"))
@@ -362,4 +375,6 @@ class _Lane:
 
 
 _CHUNK_MESSAGES = 1024
+_PROMPT_BATCHES = 4
+"""With fewer batches under way, the next one does not wait for company."""
 _ROUTE_DOUBT_S = 1.0

@@ -11,11 +11,12 @@ from ortoo.client.conversation import Conversation
 from ortoo.client.filters import Filter, expressions
 from ortoo.client.place import Queue
 from ortoo.client.received import ReceivedBatch
+from ortoo.common import bulk_calls
 from ortoo.common.allocation import AllocationStrategy
+from ortoo.common.bulk_field import Bulky
 from ortoo.common.clock import Clock
 from ortoo.common.sealed_batch import SealedBatch
 from ortoo.v1 import consumer_pb2, pop_pb2, pull_pb2, topic_pb2
-from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
 
 LANGUAGE = "python"
 
@@ -35,8 +36,8 @@ class PushEvents(Protocol):
     def assigned(self, generation: int, queues: Sequence[Queue]) -> None:
         """These are the session's queues now."""
 
-    def delivered(self, delivery: consumer_pb2.Delivery, queue: Queue) -> None:
-        """A batch came, or an offset moved on."""
+    def delivered(self, delivery: consumer_pb2.Delivery, records: bytes, queue: Queue) -> None:
+        """A batch with these bytes came, or an offset moved on."""
 
     def acknowledged(self, acknowledgements: Sequence[Acknowledgement]) -> None:
         """These offsets are durable."""
@@ -52,7 +53,7 @@ class PushCall:
         self._channel = channel
         self._events = events
         self._closed = consumer_pb2.SessionClosed()
-        self._conversation: Conversation[consumer_pb2.PushRequest, consumer_pb2.PushResponse] = Conversation(
+        self._conversation: Conversation[consumer_pb2.PushRequest, Bulky] = Conversation(
             peer, self._hear, lambda: consumer_pb2.PushRequest(heartbeat=consumer_pb2.Heartbeat()), clock=clock
         )
 
@@ -82,16 +83,17 @@ class PushCall:
 
     async def run(self) -> consumer_pb2.SessionClosed:
         """Converse until the server closes the session. Errors: what the server refused it with; Unavailable."""
-        await self._conversation.run(ConsumerServiceStub(self._channel).Push())
+        await self._conversation.run(bulk_calls.push(self._channel))
         return self._closed
 
     def _say(self, **event: Any) -> None:
         self._conversation.say(consumer_pb2.PushRequest(**event))
 
-    def _hear(self, response: consumer_pb2.PushResponse) -> bool:
+    def _hear(self, bulky: Bulky) -> bool:
+        response, (records,) = bulky
         kind = response.WhichOneof("event")
         if kind == "delivery":
-            self._events.delivered(response.delivery, queue_of(response.delivery.queue))
+            self._events.delivered(response.delivery, records, queue_of(response.delivery.queue))
         elif kind == "assignment":
             queues = [queue_of(queue) for queue in response.assignment.queues]
             self._events.assigned(response.assignment.generation, queues)
@@ -143,11 +145,11 @@ def start_from(from_first: bool, from_time_ms: int | None) -> "consumer_pb2.Star
     return consumer_pb2.START_FROM_FIRST if from_first else consumer_pb2.START_FROM_LAST
 
 
-def received_batch(delivery: consumer_pb2.Delivery, queue: Queue, **rest: object) -> ReceivedBatch:
+def received_batch(delivery: consumer_pb2.Delivery, records: bytes, queue: Queue, **rest: object) -> ReceivedBatch:
     """A delivery's batch, read."""
     return ReceivedBatch(
         queue,
-        sealed_batch(delivery),
+        sealed_batch(delivery, records),
         topic_id=delivery.topic_id,
         first_offset=delivery.first_offset,
         next_offset=delivery.next_offset,
@@ -159,10 +161,12 @@ def received_batch(delivery: consumer_pb2.Delivery, queue: Queue, **rest: object
 
 def sealed_batch(
     delivery: "consumer_pb2.Delivery | consumer_pb2.FetchResponse | pull_pb2.PulledBatch | pop_pb2.PoppedMessages",
+    records: bytes | None = None,
 ) -> SealedBatch:
-    """The sealed batch of a delivery; its bytes are read from the message once, because each access copies them."""
+    """The sealed batch of a delivery; `records` are its bytes if they came beside it."""
     batch = delivery.batch
-    return SealedBatch(batch.records, batch.records_crc32c, batch.count, batch.body_inflated_bytes)
+    records = batch.records if records is None else records
+    return SealedBatch(records, batch.records_crc32c, batch.count, batch.body_inflated_bytes)
 
 
 def subscription(topic: str, wanted: Filter, version: int = 0) -> consumer_pb2.Subscription:

@@ -143,8 +143,8 @@ class PushMember:
             for batch in dropped:
                 self._free(len(batch), batch.size_bytes)
 
-    def delivered(self, delivery: consumer_pb2.Delivery, queue: Queue) -> None:
-        """A batch came, or an offset moved on."""
+    def delivered(self, delivery: consumer_pb2.Delivery, records: bytes, queue: Queue) -> None:
+        """A batch with these bytes came, or an offset moved on."""
         progress = self._progress.setdefault(queue, QueueProgress())
         if not delivery.HasField("batch"):
             if delivery.HasField("failure"):
@@ -153,7 +153,7 @@ class PushMember:
             progress.deliver(BatchProgress([], delivery.next_offset))
             return
         finished = partial(self._finished, self._session_number)
-        batch = received_batch(delivery, queue, generation=delivery.generation, finished=finished)
+        batch = received_batch(delivery, records, queue, generation=delivery.generation, finished=finished)
         progress.deliver(batch.progress)
         self._buffer.append(batch)
         self._arrived.set()

@@ -31,7 +31,7 @@ class BatchBuilder:
         """Make batches of at most `bytes_max` bytes as stored and `messages_max` messages."""
         self._bytes_max = min(bytes_max, RECORDS_BYTES_MAX)
         self._messages_max = min(messages_max, MESSAGES_MAX)
-        self._messages: list[Message] = []
+        self._messages: list[Message | bytes] = []
         self._bytes = _BATCH_BYTES
         self._sort = (False, False)
 
@@ -61,34 +61,38 @@ class BatchBuilder:
         self._bytes += cost
         return True
 
-    def extend(self, messages: Sequence[Message]) -> int:
+    def extend(self, messages: Sequence[Message] | Sequence[bytes]) -> int:
         """Take as many from the front of `messages` as fit, and return how many; none with rare fields are taken.
 
-        The room is reckoned in bulk from the longest tag and key, which costs a tenth of asking message by message.
+        The messages are all of one type; a bare body stands for a message that has nothing else. The room is reckoned
+        in bulk from the longest tag and key, which costs a tenth of asking message by message.
         """
         messages = messages[: self._messages_max - len(self._messages)]
-        rares = [message.rare for message in messages]
-        if rares.count(NO_RARE_FIELDS) != len(rares):
-            messages = messages[: next(at for at, rare in enumerate(rares) if rare is not NO_RARE_FIELDS)]
         if not messages or (self._messages and self._sort != _USUAL):
             return 0
-        tags = {message.tag for message in messages}
-        keys = [message.keys for message in messages if message.keys]
-        extra = _MESSAGE_BYTES + 4 * max([len(tag) for tag in tags if tag], default=0)
-        extra += max([sum([4 * len(key) + 4 for key in several]) for several in keys], default=0)
-        ends = list(accumulate([len(message.body) + extra for message in messages]))
+        if type(messages[0]) is bytes:
+            sizes, extra = list(map(len, messages)), _MESSAGE_BYTES  # type: ignore[arg-type]
+        else:
+            messages = _usual(messages)  # type: ignore[arg-type]
+            if not messages:
+                return 0
+            sizes, extra = [len(message.body) for message in messages], _extra_bytes(messages)
+        count, total = len(sizes), sum(sizes) + extra * len(sizes)
         room = self._bytes_max - self._bytes
-        count = bisect_right(ends, room)
-        if not count and not self._messages:
-            count = 1
+        if total > room:
+            ends = list(accumulate(sizes))
+            count = bisect_right([end + extra * row for row, end in enumerate(ends, 1)], room)
+            if not count and not self._messages:
+                count = 1
+            total = ends[count - 1] + extra * count if count else 0
         if count:
             self._messages += messages[:count]
-            self._bytes += ends[count - 1]
+            self._bytes += total
             self._sort = _USUAL
         return count
 
-    def take(self) -> list[Message]:
-        """Give out what was taken, unchecked, and start anew."""
+    def take(self) -> list[Message | bytes]:
+        """Give out what was taken, unchecked, and start anew; a bare body is given as it was."""
         messages, self._messages, self._bytes = self._messages, [], _BATCH_BYTES
         return messages
 
@@ -98,6 +102,23 @@ class BatchBuilder:
         if not messages:
             raise Invalid("no messages; add one first", field="messages")
         return encode(messages, now_ms=now_ms, codec=codec)
+
+
+def _usual(messages: Sequence[Message]) -> Sequence[Message]:
+    """The messages at the front that have no rare fields."""
+    rares = [message.rare for message in messages]
+    if rares.count(NO_RARE_FIELDS) == len(rares):
+        return messages
+    return messages[: next(at for at, rare in enumerate(rares) if rare is not NO_RARE_FIELDS)]
+
+
+def _extra_bytes(messages: Sequence[Message]) -> int:
+    """How many bytes a message costs at most besides its body."""
+    tags = {message.tag for message in messages}
+    keys = [message.keys for message in messages if message.keys]
+    longest_tag = max([len(tag) for tag in tags if tag], default=0)
+    longest_keys = max([sum([4 * len(key) + 4 for key in several]) for several in keys], default=0)
+    return _MESSAGE_BYTES + 4 * longest_tag + longest_keys
 
 
 _USUAL = (False, False)

@@ -93,12 +93,22 @@ class Columns:
     trace_contexts: Sequence[str | None] | None = None
 
 
-def encode(messages: Sequence[Message], *, now_ms: int, codec: Codec = Codec.NONE) -> SealedBatch:
+def encode(messages: Sequence[Message | bytes], *, now_ms: int, codec: Codec = Codec.NONE) -> SealedBatch:
     """Encode 1 to 4,096 messages into one batch; a message without a birth time gets `now_ms`.
+
+    Bare bytes are a message that has nothing but this body.
 
     Raises Invalid, naming the message and the field, when a message breaks a limit, when only some have a deliver-at
     or a priority, or when all together are more than one batch holds (`cut` first).
     """
+    if bytes in (kinds := set(map(type, messages))):
+        if len(kinds) == 1:
+            return encode_columns(Columns(messages), now_ms=now_ms, codec=codec)  # type: ignore[arg-type]
+        messages = [Message(message) if isinstance(message, bytes) else message for message in messages]
+    return _encode_messages(messages, now_ms, codec)  # type: ignore[arg-type]
+
+
+def _encode_messages(messages: Sequence[Message], now_ms: int, codec: Codec) -> SealedBatch:
     rare = [message.rare for message in messages]
     columns = Columns(
         [message.body for message in messages],

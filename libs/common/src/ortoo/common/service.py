@@ -13,6 +13,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
+from ortoo.common.allocator import keep_freed_buffers
 from ortoo.common.clock import SystemClock
 from ortoo.common.errors import Conflict, Invalid, OrtooError
 from ortoo.common.logs import get_logger
@@ -67,6 +68,7 @@ def run(
     Returns the process's exit code: 0 after a stop that was asked for, EXIT_FAILED when a part failed while the role
     ran, else why it did not start. When ready, one line `ready NAME ADDRESS` goes to standard output.
     """
+    keep_freed_buffers()
     return asyncio.run(_run(open_service, on_reload))
 
 

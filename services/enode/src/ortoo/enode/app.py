@@ -31,7 +31,6 @@ from ortoo.enode.store import Store
 from ortoo.enode.telemetry import register
 from ortoo.enode.topic_copies import TopicCopies, watch_topics
 from ortoo.v1 import topic_pb2
-from ortoo.v1.enode_pb2_grpc import add_EnodeServiceServicer_to_server
 
 SWITCH_INTERVAL_S = 0.0001
 IDLE_INTERVAL_S = 60.0
@@ -88,7 +87,7 @@ async def open_enode(
         handlers = service.EnodeService(store, topics, intake, pops)
         server = GrpcServer(
             settings.listen_address,
-            [(service.NAME, lambda grpc_server: add_EnodeServiceServicer_to_server(handlers, grpc_server))],
+            [(service.NAME, lambda grpc_server: service.add_to_server(handlers, grpc_server))],
             outermost=[telemetry.calls],
             grace_s=settings.stop_grace_s,
             drain_delay_s=settings.drain_delay_s,

@@ -61,8 +61,6 @@ from ortoo.snode.telemetry import register
 from ortoo.snode.topic_arrival import TopicArrival
 from ortoo.snode.transactions import Transactions
 from ortoo.v1.admin_pb2_grpc import add_AdminServiceServicer_to_server
-from ortoo.v1.consumer_pb2_grpc import add_ConsumerServiceServicer_to_server
-from ortoo.v1.producer_pb2_grpc import add_ProducerServiceServicer_to_server
 from ortoo.v1.session_pb2_grpc import add_SessionServiceServicer_to_server
 
 PRESENCE_SWEEP_S = 10.0
@@ -216,8 +214,8 @@ async def open_snode(
         server = GrpcServer(
             settings.listen_address,
             [
-                (producer.NAME, lambda grpc_server: add_ProducerServiceServicer_to_server(producing, grpc_server)),
-                (consumer.NAME, lambda grpc_server: add_ConsumerServiceServicer_to_server(consuming, grpc_server)),
+                (producer.NAME, lambda grpc_server: producer.add_to_server(producing, grpc_server)),
+                (consumer.NAME, lambda grpc_server: consumer.add_to_server(consuming, grpc_server)),
                 (session.NAME, lambda grpc_server: add_SessionServiceServicer_to_server(connecting, grpc_server)),
                 (admin.NAME, lambda grpc_server: add_AdminServiceServicer_to_server(operating, grpc_server)),
                 (rocketmq.NAME, lambda grpc_server: add_MessagingServiceServicer_to_server(messaging, grpc_server)),

@@ -11,7 +11,11 @@ from collections.abc import (
 from types import TracebackType
 from typing import Any, Self
 
+import grpc
+
+from ortoo.common import bulk_calls
 from ortoo.common.background import Background
+from ortoo.common.bulk_field import Bulky
 from ortoo.common.clock import Clock
 from ortoo.common.errors import Unavailable
 from ortoo.common.grpc_channels import Channels
@@ -38,7 +42,7 @@ from ortoo.snode.enode_link import (
 )
 from ortoo.snode.pop_wire import popped_of, settlement_to, wish_to
 from ortoo.snode.request_stream import RequestStream
-from ortoo.snode.wire import batch_of, batch_to
+from ortoo.snode.wire import batch_of, batch_to, envelope_to
 from ortoo.v1 import enode_deferred_pb2, enode_pb2
 from ortoo.v1.enode_pb2_grpc import EnodeServiceStub
 
@@ -81,7 +85,7 @@ class GrpcLinks:
             self._background.spawn(f"drop {known[0]}", self._channels.drop(known[0]))
         link = GrpcEnodeLink(
             f"enode {enode}",
-            EnodeServiceStub(self._channels.to(address)),
+            self._channels.to(address),
             clock=self._clock,
             timeout_s=self._timeout_s,
             in_flight_bytes_max=self._bytes_max,
@@ -95,19 +99,29 @@ class GrpcEnodeLink:
     """One enode."""
 
     def __init__(
-        self, peer: str, stub: EnodeServiceStub, *, clock: Clock, timeout_s: float, in_flight_bytes_max: int
+        self, peer: str, channel: grpc.aio.Channel, *, clock: Clock, timeout_s: float, in_flight_bytes_max: int
     ) -> None:
         """`peer` names the enode in errors."""
         self._peer = peer
-        self._stub = stub
+        self._stub = EnodeServiceStub(channel)
         self._clock = clock
         self._timeout_s = timeout_s
         self._tasks: list[asyncio.Task[Any]] = []
-        self._appends = RequestStream[enode_pb2.AppendRequest, enode_pb2.AppendResponse, Appended](
-            peer, stub.Append, _appended, clock=clock, timeout_s=timeout_s, in_flight_bytes_max=in_flight_bytes_max
+        self._appends = RequestStream[Bulky, enode_pb2.AppendResponse, Appended](
+            peer,
+            lambda: bulk_calls.append(channel),
+            _appended,
+            clock=clock,
+            timeout_s=timeout_s,
+            in_flight_bytes_max=in_flight_bytes_max,
         )
-        self._fetches = RequestStream[enode_pb2.FetchBatchesRequest, enode_pb2.FetchBatchesResponse, Fetched](
-            peer, stub.FetchBatches, _fetched, clock=clock, timeout_s=timeout_s, in_flight_bytes_max=1
+        self._fetches = RequestStream[enode_pb2.FetchBatchesRequest, Bulky, Fetched](
+            peer,
+            lambda: bulk_calls.fetch_batches(channel),
+            _fetched,
+            clock=clock,
+            timeout_s=timeout_s,
+            in_flight_bytes_max=1,
         )
 
     def start(self, background: Background) -> None:
@@ -137,10 +151,10 @@ class GrpcEnodeLink:
         request = enode_pb2.AppendRequest(
             topic_id=topic_id,
             queue_id=queue_id,
-            batch=batch_to(batch),
+            batch=envelope_to(batch),
             flush_mode=flush_mode.value,  # type: ignore[arg-type]
         )
-        return self._appends.send(request, size_bytes=len(batch.records))
+        return self._appends.send(Bulky(request, (batch.records,)), size_bytes=len(batch.records))
 
     async def fetch(
         self,
@@ -368,8 +382,12 @@ def _appended(answer: enode_pb2.AppendResponse) -> Appended:
     return Appended(answer.first_offset, answer.stored_at_ms, FlushMode(answer.flush_mode))
 
 
-def _fetched(answer: enode_pb2.FetchBatchesResponse) -> Fetched:
+def _fetched(bulky: Bulky) -> Fetched:
+    answer, bulks = bulky
     if answer.HasField("failure"):
         raise error_of(answer.failure)
-    batches = tuple(StoredBatch(b.first_offset, b.stored_at_ms, batch_of(b.batch)) for b in answer.batches)
+    batches = tuple(
+        StoredBatch(b.first_offset, b.stored_at_ms, batch_of(b.batch, records))
+        for b, records in zip(answer.batches, bulks, strict=True)
+    )
     return Fetched(batches, answer.next_offset, answer.end_offset)

@@ -106,10 +106,10 @@ def queue_to(queue: Queue) -> topic_pb2.Queue:
     return topic_pb2.Queue(topic=queue.topic, enode=queue.enode, queue_id=queue.queue_id)
 
 
-def batch_of(batch: record_pb2.SealedBatch) -> SealedBatch:
-    """A sealed batch, read; the access to `records` is its one copy."""
+def batch_of(batch: record_pb2.SealedBatch, records: bytes | None = None) -> SealedBatch:
+    """A sealed batch, read; `records` are its bytes if they came beside it."""
     return SealedBatch(
-        batch.records,
+        batch.records if records is None else records,
         batch.records_crc32c,
         batch.count,
         batch.body_inflated_bytes,
@@ -121,8 +121,14 @@ def batch_of(batch: record_pb2.SealedBatch) -> SealedBatch:
 
 def batch_to(batch: SealedBatch) -> record_pb2.SealedBatch:
     """A sealed batch, written."""
+    envelope = envelope_to(batch)
+    envelope.records = batch.records
+    return envelope
+
+
+def envelope_to(batch: SealedBatch) -> record_pb2.SealedBatch:
+    """A sealed batch without its bytes, which travel beside it."""
     return record_pb2.SealedBatch(
-        records=batch.records,
         records_crc32c=batch.records_crc32c,
         count=batch.count,
         body_inflated_bytes=batch.body_inflated_bytes,

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from ortoo.common.background import Background
+from ortoo.common.bulk_field import Bulky
 from ortoo.common.errors import Internal, OrtooError
 from ortoo.common.logs import get_logger
 from ortoo.common.sealed_batch import SealedBatch
@@ -40,11 +41,10 @@ class AppendStream:
         self._topics = topics
         self._order = QueueOrder[enode_pb2.AppendResponse](self.outbox.put)
 
-    async def serve(self, requests: AsyncIterator[enode_pb2.AppendRequest], background: Background) -> None:
+    async def serve(self, requests: AsyncIterator[Bulky], background: Background) -> None:
         """Read requests and begin one append for each; return when the peer sends no more."""
-        async for request in requests:
-            # Each access to a `bytes` field is a copy, so the batch is read from the message once.
-            batch = batch_of(request)
+        async for request, (records,) in requests:
+            batch = batch_of(request, records)
             cost_bytes = len(batch.records) + REQUEST_COST_BYTES
             await self.outbox.reserve(cost_bytes)
             self.outbox.open_requests += 1
@@ -79,11 +79,11 @@ class AppendStream:
         )
 
 
-def batch_of(request: Any) -> SealedBatch:
-    """The batch of a request, read once: each access to its bytes is a copy."""
+def batch_of(request: Any, records: bytes | None = None) -> SealedBatch:
+    """The batch of a request; `records` are its bytes if they came beside it. Each look at those inside is a copy."""
     batch = request.batch
     return SealedBatch(
-        batch.records,
+        batch.records if records is None else records,
         batch.records_crc32c,
         batch.count,
         batch.body_inflated_bytes,

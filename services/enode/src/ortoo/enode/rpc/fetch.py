@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 
 from ortoo.common.background import Background
+from ortoo.common.bulk_field import Bulky
 from ortoo.common.errors import Internal, OrtooError, OutOfRange, Overloaded
 from ortoo.common.logs import get_logger
 from ortoo.common.status import failure_of
@@ -30,7 +31,7 @@ class FetchStream:
     waits_at_stop = False
 
     def __init__(self, store: Store, topics: TopicCopies) -> None:
-        self.outbox = Outbox[enode_pb2.FetchBatchesResponse](bytes_max=BYTES_READ_MAX)
+        self.outbox = Outbox[Bulky](bytes_max=BYTES_READ_MAX)
         self._store = store
         self._topics = topics
 
@@ -57,7 +58,7 @@ class FetchStream:
             answer = _refusal(request, defect)
         self.outbox.put(answer, cost_bytes)
 
-    async def _read(self, request: enode_pb2.FetchBatchesRequest) -> tuple[enode_pb2.FetchBatchesResponse, int]:
+    async def _read(self, request: enode_pb2.FetchBatchesRequest) -> tuple[Bulky, int]:
         """Read now, under a reservation; at the end of the queue wait without one.
 
         What a waiting read is woken with was just stored: those bytes are in the store's memory anyway and are shared
@@ -85,8 +86,8 @@ class FetchStream:
         return _answer(request, fetched), 0
 
 
-def _answer(request: enode_pb2.FetchBatchesRequest, fetched: Fetched) -> enode_pb2.FetchBatchesResponse:
-    return enode_pb2.FetchBatchesResponse(
+def _answer(request: enode_pb2.FetchBatchesRequest, fetched: Fetched) -> Bulky:
+    response = enode_pb2.FetchBatchesResponse(
         request_id=request.request_id,
         next_offset=fetched.next_offset,
         end_offset=fetched.end_offset,
@@ -95,7 +96,6 @@ def _answer(request: enode_pb2.FetchBatchesRequest, fetched: Fetched) -> enode_p
                 first_offset=stored.first_offset,
                 stored_at_ms=stored.stored_at_ms,
                 batch=record_pb2.SealedBatch(
-                    records=stored.batch.records,
                     records_crc32c=stored.batch.records_crc32c,
                     count=stored.batch.count,
                     body_inflated_bytes=stored.batch.body_inflated_bytes,
@@ -106,10 +106,12 @@ def _answer(request: enode_pb2.FetchBatchesRequest, fetched: Fetched) -> enode_p
             for stored in fetched.batches
         ],
     )
+    return Bulky(response, [stored.batch.records for stored in fetched.batches])
 
 
-def _refusal(request: enode_pb2.FetchBatchesRequest, error: OrtooError) -> enode_pb2.FetchBatchesResponse:
+def _refusal(request: enode_pb2.FetchBatchesRequest, error: OrtooError) -> Bulky:
     begin, end = (error.begin_offset, error.end_offset) if isinstance(error, OutOfRange) else (0, 0)
-    return enode_pb2.FetchBatchesResponse(
+    response = enode_pb2.FetchBatchesResponse(
         request_id=request.request_id, failure=failure_of(error), begin_offset=begin, end_offset=end
     )
+    return Bulky(response)

@@ -1,7 +1,10 @@
 """EnodeService: one method a line, each handed to the module that is about it."""
 
 from collections.abc import AsyncIterator
+from typing import Any
 
+from ortoo.common import bulk_calls
+from ortoo.common.bulk_field import Bulky
 from ortoo.common.grpc_errors import Context
 from ortoo.enode.deferred.intake import Intake
 from ortoo.enode.pops.desk import PopDesk
@@ -21,7 +24,7 @@ from ortoo.enode.topic_copies import TopicCopies
 from ortoo.v1 import enode_deferred_pb2 as deferred_pb
 from ortoo.v1 import enode_pb2 as pb
 from ortoo.v1 import enode_pop_pb2
-from ortoo.v1.enode_pb2_grpc import EnodeServiceServicer
+from ortoo.v1.enode_pb2_grpc import EnodeServiceServicer, add_EnodeServiceServicer_to_server
 
 NAME = "ortoo.v1.EnodeService"
 
@@ -37,17 +40,17 @@ class EnodeService(EnodeServiceServicer):
         self.attached = AttachedSnodes(store)
         self.streams: Streams
 
-    async def Append(
-        self, request_iterator: AsyncIterator[pb.AppendRequest], context: Context
+    async def Append(  # type: ignore[override]  # see bulk_calls
+        self, request_iterator: AsyncIterator[Bulky], context: Context
     ) -> AsyncIterator[pb.AppendResponse]:
         """Store batches."""
         stream = AppendStream(self._intake, self._topics)
         async for answer in self.streams.run("append", stream, request_iterator):
             yield answer
 
-    async def FetchBatches(
+    async def FetchBatches(  # type: ignore[override]  # see bulk_calls
         self, request_iterator: AsyncIterator[pb.FetchBatchesRequest], context: Context
-    ) -> AsyncIterator[pb.FetchBatchesResponse]:
+    ) -> AsyncIterator[Bulky]:
         """Read batches, or wait for them."""
         stream = FetchStream(self._store, self._topics)
         async for answer in self.streams.run("fetch", stream, request_iterator):
@@ -170,6 +173,12 @@ class EnodeService(EnodeServiceServicer):
         stream = AttachStream(self.attached)
         async for answer in self.streams.run("attach", stream, request_iterator):
             yield answer
+
+
+def add_to_server(handlers: EnodeService, server: Any) -> None:
+    """Serve it."""
+    add_EnodeServiceServicer_to_server(handlers, server)
+    bulk_calls.serve(server, {"Append": handlers.Append, "FetchBatches": handlers.FetchBatches})
 
 
 async def _no_more() -> AsyncIterator[deferred_pb.WatchHalvesRequest]:

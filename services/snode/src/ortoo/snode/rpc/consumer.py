@@ -6,7 +6,9 @@ from typing import Any
 
 import grpc
 
+from ortoo.common import bulk_calls
 from ortoo.common.background import Background
+from ortoo.common.bulk_field import Bulky
 from ortoo.common.errors import Invalid, OrtooError, Unsupported
 from ortoo.common.names import check_group_name
 from ortoo.common.status import failure_of
@@ -62,9 +64,9 @@ class ConsumerService(consumer_pb2_grpc.ConsumerServiceServicer):
         self._long_calls = long_calls
         self._popping = popping
 
-    async def Push(
+    async def Push(  # type: ignore[override]  # see bulk_calls
         self, request_iterator: AsyncIterator[consumer_pb2.PushRequest], context: Context
-    ) -> AsyncIterator[consumer_pb2.PushResponse]:
+    ) -> AsyncIterator[Bulky]:
         """A push session."""
         member = dataclasses.replace(self._here, peer=context.peer(), since_ms=self._clients.now_ms())
         call = PushCall(self._sessions, self._clients, request_iterator, member)
@@ -192,6 +194,12 @@ class ConsumerService(consumer_pb2_grpc.ConsumerServiceServicer):
     async def SendBack(self, request: pull_pb2.SendBackRequest, context: Context) -> pull_pb2.SendBackResponse:
         """Give messages back that could not be processed."""
         raise Unsupported("this snode does not serve retries: handle the message again, or publish it anew")
+
+
+def add_to_server(service: ConsumerService, server: Any) -> None:
+    """Serve it."""
+    consumer_pb2_grpc.add_ConsumerServiceServicer_to_server(service, server)
+    bulk_calls.serve(server, {"Push": service.Push})
 
 
 def _batch(topic_id: int, part: Selected) -> consumer_pb2.FetchResponse:

@@ -6,7 +6,9 @@ from typing import Any
 
 import grpc
 
+from ortoo.common import bulk_calls
 from ortoo.common.background import Background
+from ortoo.common.bulk_field import Bulky
 from ortoo.common.errors import Invalid, OrtooError, Unavailable
 from ortoo.common.names import check_group_name
 from ortoo.common.record_batch import open_batch
@@ -71,8 +73,8 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
             ]
         )
 
-    async def Produce(
-        self, request_iterator: AsyncIterator[producer_pb2.ProduceRequest], context: Context
+    async def Produce(  # type: ignore[override]  # see bulk_calls
+        self, request_iterator: AsyncIterator[Bulky], context: Context
     ) -> AsyncIterator[producer_pb2.ProduceResponse]:
         """Send batches at full speed, many in flight."""
         stream = ProduceStream(self._directory, self._watch, self._links)
@@ -145,12 +147,18 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
         )
 
 
-async def _read(requests: AsyncIterator[producer_pb2.ProduceRequest], stream: ProduceStream) -> None:
+def add_to_server(service: ProducerService, server: Any) -> None:
+    """Serve it."""
+    producer_pb2_grpc.add_ProducerServiceServicer_to_server(service, server)
+    bulk_calls.serve(server, {"Produce": service.Produce})
+
+
+async def _read(requests: AsyncIterator[Bulky], stream: ProduceStream) -> None:
     error: OrtooError | None = None
     try:
-        async for request in requests:
+        async for request, (records,) in requests:
             mode = FlushMode(request.flush_mode) if request.flush_mode in (0, 1, 2) else FlushMode.SYNC
-            await stream.take(request.request_id, queue_of(request.queue), batch_of(request.batch), mode)
+            await stream.take(request.request_id, queue_of(request.queue), batch_of(request.batch, records), mode)
     except Exception as failure:
         error = read_failed(failure, "Produce")
     stream.end(error)

@@ -4,6 +4,7 @@ import asyncio
 import dataclasses
 from collections.abc import AsyncIterator
 
+from ortoo.common.bulk_field import Bulky
 from ortoo.common.errors import Conflict, Invalid, OrtooError
 from ortoo.common.names import check_group_name
 from ortoo.common.status import failure_of
@@ -16,7 +17,7 @@ from ortoo.snode.rpc.members import strategy, subscriptions
 from ortoo.snode.rpc.requests import read_failed
 from ortoo.snode.sessions import Sessions
 from ortoo.snode.start_rule import StartFrom, StartRule
-from ortoo.snode.wire import batch_to, queue_of, queue_to
+from ortoo.snode.wire import envelope_to, queue_of, queue_to
 from ortoo.v1 import consumer_pb2
 
 
@@ -116,7 +117,7 @@ class PushCall:
             self._error = read_failed(failure, "Push")
         await self._sessions.close(session, CloseReason.CLIENT_LEFT, "the client ended its side of the stream")
 
-    async def responses(self, session: PushSession) -> AsyncIterator[consumer_pb2.PushResponse]:
+    async def responses(self, session: PushSession) -> AsyncIterator[Bulky]:
         """Everything for the client, until the session is closed."""
         while True:
             event = await session.next_event()
@@ -154,9 +155,14 @@ def _start(wanted: consumer_pb2.OpenSession) -> StartRule:
     return StartRule(start_from, wanted.start_time_ms, kept)
 
 
-def _response(event: Event) -> consumer_pb2.PushResponse:
+def _response(event: Event) -> Bulky:
     if isinstance(event, Delivery):
-        return consumer_pb2.PushResponse(delivery=_delivery(event))
+        bulks = (event.batch.records,) if event.batch is not None else ()
+        return Bulky(consumer_pb2.PushResponse(delivery=_delivery(event)), bulks)
+    return Bulky(_small_response(event))
+
+
+def _small_response(event: Opened | Assigned | AcknowledgedOffsets | Closed) -> consumer_pb2.PushResponse:
     if isinstance(event, AcknowledgedOffsets):
         offsets = [
             consumer_pb2.AcknowledgedOffset(queue=queue_to(queue), offset=offset, generation=generation)
@@ -188,7 +194,7 @@ def _delivery(delivery: Delivery) -> consumer_pb2.Delivery:
         first_offset=delivery.first_offset,
         next_offset=delivery.next_offset,
         stored_at_ms=delivery.stored_at_ms,
-        batch=batch_to(delivery.batch) if delivery.batch is not None else None,
+        batch=envelope_to(delivery.batch) if delivery.batch is not None else None,
         rows=delivery.rows,
         topic_id=delivery.topic_id,
         failure=failure_of(delivery.loss) if delivery.loss is not None else None,
