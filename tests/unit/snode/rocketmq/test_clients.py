@@ -31,11 +31,12 @@ def test_a_transaction_is_asked_of_a_producer_that_listens_and_of_another_one_ea
     asked = [client.client_id for _ in range(4) if (client := clients.producer_of("t")) is not None]
     assert sorted(asked) == ["a", "a", "c", "c"]
     assert clients.producer_of("other") is None
+    assert clients.listening_topics() == {"t"}
     clients.leave("a")
     clients.leave("c")
     assert clients.producer_of("t") is None
     clients.leave("b")
-    assert clients.produced_topics() == set()
+    assert clients.listening_topics() == set()
 
 
 def test_members_of_a_group_are_sorted_by_client_id() -> None:

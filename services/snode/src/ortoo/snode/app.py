@@ -204,6 +204,7 @@ async def open_snode(
             popping,
             reading,
             delayed,
+            transactions,
             background,
             advertised_address=settings.rocketmq_advertised_address,
             authenticates=settings.rocketmq_signatures_required,

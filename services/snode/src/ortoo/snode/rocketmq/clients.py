@@ -115,9 +115,13 @@ class Clients:
         self._turn += 1
         return listening[self._turn % len(listening)]
 
-    def produced_topics(self) -> set[str]:
-        """All topics that some client sends to."""
-        return set(self._producers)
+    def listening_topics(self) -> set[str]:
+        """All topics of which a producer listens to commands."""
+        return {
+            topic
+            for topic, producers in self._producers.items()
+            if any(self._clients[client_id].stream is not None for client_id in producers)
+        }
 
     def members(self, group: str) -> list[Client]:
         """The consumers of a group, by client id."""

@@ -28,6 +28,8 @@ from ortoo.snode.rocketmq.sending import Sending
 from ortoo.snode.rocketmq.settling import Settling
 from ortoo.snode.rocketmq.starting import Starting
 from ortoo.snode.rocketmq.telemetry import Telemetry
+from ortoo.snode.rocketmq.transacting import Transacting
+from ortoo.snode.transactions import Transactions
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,7 @@ class Gateway:
     routing: Routing
     presence: Presence
     sending: Sending
+    transacting: Transacting
     receiving: Receiving
     settling: Settling
     recalling: Recalling
@@ -68,6 +71,7 @@ def make_gateway(
     popping: Popping,
     reading: Reading,
     delayed: Delayed,
+    transactions: Transactions,
     background: Background,
     *,
     advertised_address: str,
@@ -78,17 +82,19 @@ def make_gateway(
     """Put the parts together."""
     clients, results = Clients(), Results(randomness)
     leases = Leases(popping, clock)
+    transacting = Transacting(transactions, clients)
     return Gateway(
         clients,
         Authentication(name_server, clock, enabled=authenticates),
         Routing(watch, advertised_address),
-        Presence(clients, leases, clock),
-        Sending(watch, publisher, clients, clock),
+        Presence(clients, leases, transacting, clock),
+        Sending(watch, publisher, transacting, clients, clock),
+        transacting,
         Receiving(directory, popping, clients, leases, Starting(watch, reading), clock),
         Settling(directory, popping, leases),
         Recalling(watch, delayed),
         QueueOffsets(watch, links, offsets),
         leases,
-        Telemetry(clients, directory, results, background, clock),
+        Telemetry(clients, directory, results, transacting, background, clock),
         results,
     )

@@ -13,13 +13,15 @@ from ortoo.snode.rocketmq.codes import ok
 from ortoo.snode.rocketmq.leases import Leases
 from ortoo.snode.rocketmq.names import group_name
 from ortoo.snode.rocketmq.settings_reply import CONSUMER_TYPES
+from ortoo.snode.rocketmq.transacting import Transacting
 
 
 class Presence:
     """Heartbeat and NotifyClientTermination."""
 
-    def __init__(self, clients: Clients, leases: Leases, clock: Clock) -> None:
+    def __init__(self, clients: Clients, leases: Leases, transacting: Transacting, clock: Clock) -> None:
         self._clients = clients
+        self._transacting = transacting
         self._leases = leases
         self._clock = clock
 
@@ -43,6 +45,7 @@ class Presence:
         if request.HasField("group") and request.group.name:
             group_name(request.group)
         self._clients.leave(caller.client_id)
+        self._transacting.producers_changed()
         await self._leases.client_left(caller.client_id, counts=False)
         return NotifyClientTerminationResponse(status=ok())
 
@@ -50,3 +53,4 @@ class Presence:
         """Let those go that have been silent for too long."""
         for client in self._clients.expired(self._clock.monotonic_s()):
             await self._leases.client_left(client.client_id, counts=True)
+        self._transacting.producers_changed()

@@ -20,6 +20,7 @@ from ortoo.snode.rocketmq.messages import Delivery, delivered, duration_ms, time
 from ortoo.snode.rocketmq.names import group_name, topic_name
 from ortoo.snode.rocketmq.polling import BATCH_MAX, wait_ms
 from ortoo.snode.rocketmq.starting import Starting
+from ortoo.snode.routes import MessageType
 
 INVISIBLE_MS_MIN = 10_000
 INVISIBLE_MS_MAX = 12 * 3_600_000
@@ -103,6 +104,8 @@ class Receiving:
         self, caller: Caller, request: ReceiveMessageRequest, call: PopCall, one: PoppedMessages
     ) -> list[ReceiveMessageResponse]:
         namespace = request.message_queue.topic.resource_namespace
+        topic = self._directory.find_topic(call.topic)
+        is_transaction = topic is not None and topic.message_type is MessageType.TRANSACTION
         frames = []
         places = zip(one.popped.offsets, one.popped.attempts, open_batch(one.popped.batch), strict=True)
         for offset, attempt, message in places:
@@ -118,6 +121,7 @@ class Receiving:
                 attempt,
                 handle.encoded(),
                 call.invisible_ms,
+                is_transaction,
             )
             frames.append(ReceiveMessageResponse(message=delivered(message, place, namespace)))
             if request.auto_renew:

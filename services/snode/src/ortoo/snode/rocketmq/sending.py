@@ -16,14 +16,18 @@ from ortoo.snode.rocketmq.messages import Sent, sent_of
 from ortoo.snode.rocketmq.names import topic_name
 from ortoo.snode.rocketmq.recalling import joined_handle
 from ortoo.snode.rocketmq.route import ACCEPTED
+from ortoo.snode.rocketmq.transacting import Transacting
 from ortoo.snode.routes import Topic
 
 
 class Sending:
     """SendMessage."""
 
-    def __init__(self, watch: DirectoryWatch, publisher: Publisher, clients: Clients, clock: Clock) -> None:
+    def __init__(
+        self, watch: DirectoryWatch, publisher: Publisher, transacting: Transacting, clients: Clients, clock: Clock
+    ) -> None:
         self._watch = watch
+        self._transacting = transacting
         self._publisher = publisher
         self._clients = clients
         self._clock = clock
@@ -36,6 +40,8 @@ class Sending:
         _check_types(topic, sent)
         client = self._clients.seen(caller.client_id, self._clock.monotonic_s(), language=caller.language)
         self._clients.publishes(client, {topic.name})
+        if any(one.message_type == MessageType.TRANSACTION for one in sent):
+            return await self._begin(topic.name, sent)
         receipts = await self._publisher.publish(topic.name, [one.message for one in sent], None)
         entries = [
             SendResultEntry(
@@ -46,6 +52,18 @@ class Sending:
             )
             for receipt in receipts
         ]
+        return SendMessageResponse(status=ok(), entries=entries)
+
+    async def _begin(self, topic: str, sent: Sequence[Sent]) -> SendMessageResponse:
+        """One transaction for each message. Errors: Refused for those that are none."""
+        if any(one.message_type != MessageType.TRANSACTION for one in sent):
+            raise Refused(Code.MESSAGE_CORRUPTED, "some messages are of transactions and some are not; send them apart")
+        self._transacting.producers_changed()
+        entries = []
+        for one in sent:
+            begun = await self._transacting.begin(topic, one)
+            [message_id] = begun.message_ids
+            entries.append(SendResultEntry(status=ok(), message_id=message_id, transaction_id=begun.transaction_id))
         return SendMessageResponse(status=ok(), entries=entries)
 
 

@@ -20,6 +20,7 @@ from ortoo.snode.rocketmq.groups import rules_of
 from ortoo.snode.rocketmq.names import group_name, topic_name
 from ortoo.snode.rocketmq.results import Results
 from ortoo.snode.rocketmq.settings_reply import NODE_JS, settings_reply
+from ortoo.snode.rocketmq.transacting import Transacting
 
 REPEATS_S = (1.0, 2.0, 7.0)
 """When the settings are said again to a client that may have missed the first answer."""
@@ -30,9 +31,16 @@ class Telemetry:
     """All telemetry streams of this snode."""
 
     def __init__(
-        self, clients: Clients, directory: Directory, results: Results, background: Background, clock: Clock
+        self,
+        clients: Clients,
+        directory: Directory,
+        results: Results,
+        transacting: Transacting,
+        background: Background,
+        clock: Clock,
     ) -> None:
         self._clients = clients
+        self._transacting = transacting
         self._directory = directory
         self._results = results
         self._background = background
@@ -54,6 +62,7 @@ class Telemetry:
             client = self._clients.get(caller.client_id)
             if client is not None and client.stream is stream:
                 client.stream = None
+                self._transacting.producers_changed()
 
     async def _listen(self, caller: Caller, requests: AsyncIterator[TelemetryCommand], stream: CommandStream) -> None:
         try:
@@ -104,6 +113,7 @@ class Telemetry:
         client.settings = settings
         is_new = client.stream is not stream
         client.stream = stream
+        self._transacting.producers_changed()
         reply = settings_reply(settings, client.language, rules_of(self._directory.group(client.group)))
         command = TelemetryCommand(status=ok(), settings=reply)
         stream.say(command)

@@ -160,8 +160,10 @@ class MessagingService(service_pb2_grpc.MessagingServiceServicer):
     async def EndTransaction(
         self, request: service_pb2.EndTransactionRequest, context: Context
     ) -> service_pb2.EndTransactionResponse:
-        """Not served yet."""
-        return await self._answered(context, service_pb2.EndTransactionResponse, _unsupported)
+        """Commit or roll back."""
+        return await self._answered(
+            context, service_pb2.EndTransactionResponse, lambda _: self._gateway.transacting.end(request)
+        )
 
     async def SyncLiteSubscription(
         self, request: service_pb2.SyncLiteSubscriptionRequest, context: Context
