@@ -17,7 +17,7 @@ from ortoo.snode.push_outbox import Delivery
 from ortoo.snode.selection import selected
 from ortoo.snode.start_rule import StartFrom, StartRule
 
-FETCH_WAIT_MS = 15_000
+FETCH_WAIT_MS = 30_000
 FETCH_BYTES_MAX = 1 << 20
 FETCH_BYTES_MIN = 64 << 10
 SESSION_BYTES = 8 << 20

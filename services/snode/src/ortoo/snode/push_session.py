@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -137,6 +137,12 @@ class PushSession:
     def cursors(self) -> list[tuple[QueueCursor, int]]:
         """How far each queue is, with the topic's id."""
         return [(line.feeder.cursor, line.feeder.topic_id) for line in self._lines.values()]
+
+    def owing(self) -> Iterator[tuple[QueueCursor, int]]:
+        """The queues whose acknowledgement is awaited, with the topic's id."""
+        for line in self._lines.values():
+            if line.feeder.cursor.waiting_since_s is not None:
+                yield line.feeder.cursor, line.feeder.topic_id
 
     def lines(self) -> list[tuple[QueueCursor, int]]:
         """How far each queue is, with the generation of its lock."""

@@ -150,8 +150,9 @@ class Sessions:
 
     async def _slow(self, session: PushSession, now_s: float, ends: Ends) -> str:
         """Why a session is slow; empty if it is not. An enode is asked only about those that owe an answer."""
-        rule: SlowRule = self._settings.slow_rule(session.group)
-        for cursor, topic_id in session.cursors():
+        rule: SlowRule | None = None
+        for cursor, topic_id in list(session.owing()):
+            rule = rule or self._settings.slow_rule(session.group)
             since_s = cursor.waiting_since_s
             if since_s is None or cursor.acknowledged is None or now_s - since_s < rule.grace_s:
                 continue

@@ -58,7 +58,7 @@ class Settings:
     """A file with limits on requests (docs/operations.md); it is read again when it changes. Empty = no limits."""
     interceptors: str = ""
     """What else is called around every call: `module:attribute`, several separated by `;`."""
-    sweep_interval_s: float = 1.0
+    sweep_interval_s: float = 0.5
     """How often silent and slow sessions are looked for."""
     drain_delay_s: float = 0.0
     """How long everything is served after readiness went red at a stop, so that load balancers hear of it."""

@@ -1,0 +1,262 @@
+"""One of ten members freezes under load: it is evicted in time, the others hardly notice, and it finds its way back.
+
+    python -m tests.e2e.slow_member --rate 5000
+
+Each member is a process of its own, so that a frozen one is really frozen. Latency is from a message's making to its
+arrival, as the members saw it before and after the freeze.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from ortoo.client import ConsumerSettings, connect
+from ortoo.common import logs
+from ortoo.common.background import Background
+from ortoo.common.clock import SystemClock
+from ortoo.v1 import admin_pb2_grpc, client_pb2
+from tests.e2e.consumer_cluster import ConsumerCluster, consumer_cluster, ends_of
+
+TOPIC, GROUP = "flow", "workers"
+MEMBERS, QUEUES = 10, 20
+GRACE_MS, THRESHOLD = 3_000, 300
+BATCH = 50
+
+
+@dataclass(frozen=True, slots=True)
+class SlowMember:
+    """What was seen."""
+
+    rate: float
+    evicted_after_s: float
+    grace_s: float
+    p99_before_ms: float
+    p99_frozen_ms: float
+    """Of the others' own queues while one member is frozen and not evicted yet."""
+    p99_moving_ms: float
+    """Of all queues around the eviction, those that waited for it included."""
+    p99_later_ms: float
+    """With nine members."""
+    sent: int
+    missing: int
+    duplicates: int
+    early_duplicates: int
+    """Duplicates of messages that the frozen member had acknowledged."""
+    resumed: bool
+    faults: list[str] = field(default_factory=list)
+
+
+async def member(address: str, name: str, out: Path) -> None:
+    """One member: writes `queue offset latency_ms at_ms` of what it gets, until the process is told to end."""
+    clock = SystemClock()
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    settings = ConsumerSettings(from_first=True, client_id=name)
+    async with connect([address]) as mq, mq.consumer(GROUP, TOPIC, settings) as consumer, Background("m") as background:
+
+        async def consume() -> None:
+            with out.open("w", buffering=1) as book:
+                async for batch in consumer.batches():
+                    now_ms = clock.now_ms()
+                    for offset, message in zip(batch.offsets, batch.messages(), strict=True):
+                        latency = now_ms - (message.born_at_ms or now_ms)
+                        book.write(f"{batch.queue.queue_id} {offset} {latency} {now_ms}\n")
+                    batch.ack()
+
+        background.spawn("consume", consume())
+        await stop.wait()
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One delivery."""
+
+    place: tuple[int, int]
+    latency_ms: int
+    at_ms: int
+
+
+def lines_of(out: Path) -> list[Line]:
+    """What a member wrote; a line that is not finished is left out."""
+    found = []
+    for text in out.read_text().split("\n")[:-1] if out.exists() else ():
+        queue_id, offset, latency_ms, at_ms = map(int, text.split())
+        found.append(Line((queue_id, offset), latency_ms, at_ms))
+    return found
+
+
+def p99(latencies: Sequence[int]) -> float:
+    """The 99th percentile."""
+    ordered = sorted(latencies)
+    return float(ordered[int(len(ordered) * 0.99)]) if ordered else 0.0
+
+
+async def slow_member(folder: Path, *, rate: float, seconds: float) -> SlowMember:
+    """Run it."""
+    async with consumer_cluster(folder, snodes=1) as running:
+        outs = [folder / f"member-{number}" for number in range(MEMBERS)]
+        async with connect(running.addresses) as mq:
+            await mq.admin.create_topic(TOPIC, queue_count=QUEUES)
+        processes = [
+            await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "tests.e2e.slow_member", "--member", running.addresses[0], f"m-{n}", str(out))
+            )
+            for n, out in enumerate(outs)
+        ]
+        try:
+            return await _watch(running, outs, processes, rate=rate, seconds=seconds)
+        finally:
+            for process in processes:
+                if process.returncode is None:
+                    process.send_signal(signal.SIGCONT)
+                    process.kill()
+                    await process.wait()
+
+
+async def _watch(
+    running: ConsumerCluster,
+    outs: Sequence[Path],
+    processes: Sequence[asyncio.subprocess.Process],
+    *,
+    rate: float,
+    seconds: float,
+) -> SlowMember:
+    clock, sent, stop = SystemClock(), 0, asyncio.Event()
+    async with connect(running.addresses) as mq, Background("run") as background:
+        channel = mq.admin._connection.channel()
+        admin = admin_pb2_grpc.AdminServiceStub(channel)
+        await admin.UpdateGroup(
+            client_pb2.UpdateGroupRequest(
+                name=GROUP, slow_consumer_grace_ms=GRACE_MS, slow_consumer_threshold_messages=THRESHOLD
+            )
+        )
+        active = client_pb2.ListConsumersRequest(group=GROUP)
+
+        async def count() -> int:
+            try:
+                return sum(one.active for one in (await admin.ListConsumers(active)).consumers)
+            except Exception:
+                return 0
+
+        async def produce() -> None:
+            nonlocal sent
+            began_s = clock.monotonic_s()
+            async with mq.producer(TOPIC) as producer:
+                while not stop.is_set():
+                    await producer.send_many([os.urandom(64) for _ in range(BATCH)])  # noqa: TID251 - any bytes do
+                    sent += BATCH
+                    await clock.sleep(max(0.0, began_s + sent / rate - clock.monotonic_s()))
+
+        async with asyncio.timeout(60):
+            while await count() < MEMBERS:
+                await clock.sleep(0.1)
+        producing = background.spawn("produce", produce())
+        await clock.sleep(seconds)
+        frozen_ms, frozen_s = clock.now_ms(), clock.monotonic_s()
+        processes[0].send_signal(signal.SIGSTOP)
+        async with asyncio.timeout(60):
+            while await count() == MEMBERS:
+                await clock.sleep(0.05)
+        evicted_s = clock.monotonic_s() - frozen_s
+        evicted_ms = clock.now_ms()
+        await clock.sleep(seconds)
+        back_ms = clock.now_ms()
+        processes[0].send_signal(signal.SIGCONT)
+        async with asyncio.timeout(60):
+            while await count() < MEMBERS:
+                await clock.sleep(0.1)
+        await clock.sleep(2)
+        stop.set()
+        await producing
+        ends = {queue.queue_id: end for queue, end in (await ends_of(mq, TOPIC)).items()}
+        deadline_s = clock.monotonic_s() + 30
+        while True:
+            books = [lines_of(out) for out in outs]
+            got = {line.place for book in books for line in book}
+            missing = sum(ends.values()) - len(got)
+            if missing <= 0 or clock.monotonic_s() > deadline_s:
+                break
+            await clock.sleep(0.5)
+    return _judge(books, rate, sent, missing, evicted_s, (frozen_ms, evicted_ms, back_ms))
+
+
+def _judge(
+    books: Sequence[Sequence[Line]],
+    rate: float,
+    sent: int,
+    missing: int,
+    evicted_s: float,
+    moments: tuple[int, int, int],
+) -> SlowMember:
+    frozen_ms, evicted_ms, back_ms = moments
+    others = [line for book in books[1:] for line in book]
+    mine = {line.place[0] for line in books[0] if line.at_ms <= frozen_ms}
+    before = p99([line.latency_ms for line in others if frozen_ms - 4_000 < line.at_ms <= frozen_ms])
+    # While it is frozen the others' own queues must go on as before; its queues wait for its eviction.
+    end_ms = evicted_ms - 500
+    meanwhile = [line for line in others if frozen_ms < line.at_ms < end_ms and line.place[0] not in mine]
+    after = p99([line.latency_ms for line in meanwhile])
+    moving = p99([line.latency_ms for line in others if end_ms <= line.at_ms < evicted_ms + 1_500])
+    later = p99([line.latency_ms for line in others if evicted_ms + 1_500 <= line.at_ms < back_ms])
+    deliveries = [line for book in books for line in book]
+    duplicates = len(deliveries) - len({line.place for line in deliveries})
+    # What it had before it froze, but for the last moment whose acknowledgement was still on its way.
+    settled = {line.place for line in books[0] if line.at_ms < frozen_ms - 500}
+    early = sum(1 for line in others if line.place in settled)
+    resumed = any(line.at_ms > back_ms for line in books[0])
+    grace_s = GRACE_MS / 1000
+    faults = [
+        text
+        for broken, text in (
+            (evicted_s > grace_s + 1.5, f"evicted after {evicted_s:.1f} s"),
+            (missing > 0, f"{missing} messages are missing"),
+            (early > 0, f"{early} acknowledged messages came again"),
+            (not resumed, "the member got nothing after it went on"),
+            (after > before * 1.2 + 5, f"the others' p99 went from {before} to {after} ms"),
+        )
+        if broken
+    ]
+    return SlowMember(
+        rate,
+        round(evicted_s, 2),
+        grace_s,
+        before,
+        after,
+        moving,
+        later,
+        sent,
+        missing,
+        duplicates,
+        early,
+        resumed,
+        faults,
+    )
+
+
+def main() -> None:
+    """Run from the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rate", type=float, default=5_000)
+    parser.add_argument("--seconds", type=float, default=8)
+    parser.add_argument("--member", nargs=3)
+    arguments = parser.parse_args()
+    logs.configure(level="error")
+    if arguments.member:
+        address, name, out = arguments.member
+        asyncio.run(member(address, name, Path(out)))
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        seen = asyncio.run(slow_member(Path(folder), rate=arguments.rate, seconds=arguments.seconds))
+    sys.stdout.write(json.dumps(asdict(seen)) + "\n")
+    sys.exit(bool(seen.faults))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+"""Short forms of the runs about consumers; the long ones are `python -m tests.e2e.NAME`."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.lost_snode import lose_snode
+from tests.e2e.member_storm import member_storm
+from tests.e2e.slow_member import slow_member
+from tests.e2e.store_away import store_away
+
+
+@pytest.mark.timeout(180)
+async def test_members_of_a_killed_snode_go_on_at_the_other(tmp_path: Path) -> None:
+    """E-106, E-240, E-044: after `kill -9` every queue has one owner within 5 s, nothing is lost, offsets stay."""
+    assert (await lose_snode(tmp_path, count=10)).faults == []
+
+
+@pytest.mark.timeout(180)
+async def test_consumers_outlive_the_membership_store(tmp_path: Path) -> None:
+    """E-060: without Redis consumers go on, a newcomer gets its share, and membership heals when it is back."""
+    seen = await store_away(tmp_path, away_s=4)
+    assert seen.faults == []
+    assert seen.duplicates == 0
+
+
+@pytest.mark.timeout(180)
+async def test_clients_come_and_go_and_every_queue_ends_with_one_owner(tmp_path: Path) -> None:
+    """E-056, E-125, E-133: after many joins and leaves at two snodes ownership is complete and nothing is missing."""
+    assert (await member_storm(tmp_path, clients=40, seconds=6)).faults == []
+
+
+@pytest.mark.timeout(180)
+async def test_a_frozen_member_is_evicted_and_finds_its_way_back(tmp_path: Path) -> None:
+    """E-083, E-084, E-087: it is evicted by the rule, loses nothing, and acknowledged messages do not come again."""
+    seen = await slow_member(tmp_path, rate=1_500, seconds=4)
+    assert (seen.missing, seen.early_duplicates, seen.resumed) == (0, 0, True)
