@@ -53,6 +53,19 @@ def send(*messages: d.Message) -> Call:
     return ask("SendMessage", s.SendMessageRequest(messages=messages))
 
 
+def receive(group: Resource = GROUP, topic: Resource = TOPIC, **changed: Any) -> Call:
+    """A receive that is right but for what a case changes; its first frame is the answer."""
+    fields: dict[str, Any] = {"invisible_duration": Duration(seconds=30), "batch_size": 1} | changed
+    queue = d.MessageQueue(topic=topic, id=0, broker=d.Broker(name="enode-0"))
+    request = s.ReceiveMessageRequest(group=group, message_queue=queue, **fields)
+
+    async def first_frame(stub: MessagingServiceStub) -> Any:
+        frames = [frame async for frame in stub.ReceiveMessage(request, metadata=METADATA, timeout=20)]
+        return frames[0]
+
+    return first_frame
+
+
 def far_ahead() -> Timestamp:
     """A time that is more than a year away."""
     return Timestamp(seconds=SystemClock().now_ms() // 1000 + 400 * 86_400)
@@ -172,6 +185,89 @@ REFUSALS: list[tuple[str, Call, "Code.ValueType"]] = [
         ask("QueryOffset", s.QueryOffsetRequest(message_queue=QUEUE, query_offset_policy=9)),  # type: ignore[arg-type]
         Code.BAD_REQUEST,
     ),
+    (
+        "acknowledgement of nothing",
+        ask("AckMessage", s.AckMessageRequest(group=GROUP, topic=TOPIC)),
+        Code.BAD_REQUEST,
+    ),
+    (
+        "garbage receipt handle",
+        ask(
+            "AckMessage", s.AckMessageRequest(group=GROUP, topic=TOPIC, entries=[s.AckMessageEntry(receipt_handle="x")])
+        ),
+        Code.INVALID_RECEIPT_HANDLE,
+    ),
+    (
+        "no receipt handle",
+        ask("ChangeInvisibleDuration", s.ChangeInvisibleDurationRequest(group=GROUP, topic=TOPIC)),
+        Code.INVALID_RECEIPT_HANDLE,
+    ),
+    (
+        "invisible for 13 hours",
+        ask(
+            "ChangeInvisibleDuration",
+            s.ChangeInvisibleDurationRequest(
+                group=GROUP, topic=TOPIC, receipt_handle="x", invisible_duration=Duration(seconds=13 * 3600)
+            ),
+        ),
+        Code.ILLEGAL_INVISIBLE_TIME,
+    ),
+    (
+        "negative invisible time",
+        ask(
+            "ChangeInvisibleDuration",
+            s.ChangeInvisibleDurationRequest(
+                group=GROUP, topic=TOPIC, receipt_handle="x", invisible_duration=Duration(seconds=-1)
+            ),
+        ),
+        Code.ILLEGAL_INVISIBLE_TIME,
+    ),
+    (
+        "garbage handle for the dead letters",
+        ask(
+            "ForwardMessageToDeadLetterQueue",
+            s.ForwardMessageToDeadLetterQueueRequest(group=GROUP, topic=TOPIC, receipt_handle="ä" * 400),
+        ),
+        Code.INVALID_RECEIPT_HANDLE,
+    ),
+    (
+        "garbage recall handle",
+        ask("RecallMessage", s.RecallMessageRequest(topic=TOPIC, recall_handle="x.y")),
+        Code.BAD_REQUEST,
+    ),
+    (
+        "no recall handle",
+        ask("RecallMessage", s.RecallMessageRequest(topic=TOPIC)),
+        Code.BAD_REQUEST,
+    ),
+    (
+        "no transaction id",
+        ask("EndTransaction", s.EndTransactionRequest(topic=TOPIC, resolution=d.TransactionResolution.COMMIT)),
+        Code.INVALID_TRANSACTION_ID,
+    ),
+    (
+        "garbage transaction id",
+        ask(
+            "EndTransaction",
+            s.EndTransactionRequest(topic=TOPIC, transaction_id="x", resolution=d.TransactionResolution.ROLLBACK),
+        ),
+        Code.INVALID_TRANSACTION_ID,
+    ),
+    ("receive of an unknown topic", receive(topic=Resource(name="absent")), Code.TOPIC_NOT_FOUND),
+    ("receive without group", receive(group=Resource()), Code.ILLEGAL_CONSUMER_GROUP),
+    (
+        "receive with a bad tag expression",
+        receive(filter_expression=d.FilterExpression(expression="||")),
+        Code.ILLEGAL_FILTER_EXPRESSION,
+    ),
+    (
+        "receive with bad SQL",
+        receive(filter_expression=d.FilterExpression(type=d.FilterType.SQL, expression="a = = 1")),
+        Code.ILLEGAL_FILTER_EXPRESSION,
+    ),
+    ("receive for a second", receive(invisible_duration=Duration(seconds=1)), Code.ILLEGAL_INVISIBLE_TIME),
+    ("receive for 13 hours", receive(invisible_duration=Duration(seconds=13 * 3600)), Code.ILLEGAL_INVISIBLE_TIME),
+    ("receive of nothing", receive(long_polling_timeout=Duration(nanos=1_000_000)), Code.MESSAGE_NOT_FOUND),
     (
         "offset by no queue id",
         ask("QueryOffset", s.QueryOffsetRequest(message_queue=d.MessageQueue(topic=TOPIC, id=-1))),
