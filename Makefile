@@ -62,7 +62,8 @@ bench-guard: $(READY)  ## Measure into build/bench; fail if a ratio fell by more
 deploy-tools: $(READY)  ## Bring helm, validators and linters for the chart into .tools
 	@$(PY) deploy/tools.py
 
-manifests: deploy-tools  ## Render the chart into deploy/k8s/manifests
+manifests: deploy-tools  ## Write the dashboard, and render the chart into deploy/k8s/manifests
+	@$(PY) deploy/k8s/dashboard.py
 	@$(PY) deploy/k8s/render.py
 
 wheels: $(READY)  ## Put every package that the image needs into build/wheels
