@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ortoo.common.errors import NotFound, OrtooError, OutOfRange, Unavailable
-from ortoo.common.pop import LeasePart, Popped, PopWish, Stale, Verdict
+from ortoo.common.pop import LeasePart, Popped, PopWish, ReplayWish, SendBackWish, Stale, Verdict
 from ortoo.common.sealed_batch import SealedBatch
 from ortoo.enode.state.lock_table import Granted, LockTable, Wish
 from ortoo.snode.directory import Directory
@@ -235,4 +235,16 @@ class FakeEnode:
 
     async def settle(self, topic_id: int, group: str, parts: Sequence[LeasePart], verdict: Verdict) -> list[Stale]:
         """Everything is in order."""
+        return []
+
+    async def peek(self, wish: PopWish) -> Popped:
+        """Nothing."""
+        return Popped()
+
+    async def send_back(self, wish: SendBackWish) -> list[str]:
+        """Nothing."""
+        return []
+
+    async def replay(self, wish: ReplayWish) -> list[tuple[int, int]]:
+        """Nothing."""
         return []

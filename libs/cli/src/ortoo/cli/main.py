@@ -23,8 +23,13 @@ app.add_typer(delay_app, name="delay")
 tx_app = typer.Typer(help="Show and end transactions that nobody has ended.", no_args_is_help=True)
 app.add_typer(tx_app, name="tx")
 
+dlq_app = typer.Typer(help="Show dead letters and send them again.", no_args_is_help=True)
+app.add_typer(dlq_app, name="dlq")
+
 Address = Annotated[str, typer.Option(envvar="ORTOO_ADDRESS", help="host:port of a snode; several with commas.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+GroupName = Annotated[str, typer.Argument(help="The group's name.")]
+Where = Annotated[str, typer.Option(help="SQL over properties, such as \"DLQ_REASON = 'attempts'\".")]
 TopicName = Annotated[str, typer.Argument(help="The topic's name.")]
 
 
@@ -246,6 +251,80 @@ def tx_resume(transaction_ids: TransactionIds, address: Address = DEFAULT_ADDRES
     from ortoo.cli import transactions
 
     _run(transactions.resume(_several(address), transaction_ids, as_json=as_json))
+
+
+@app.command()
+def peek(
+    topic: TopicName,
+    group: Annotated[str, typer.Option(help="The group whose next messages are wanted; none = the oldest.")] = "",
+    count: Annotated[int, typer.Option("-n", min=1, max=1024, help="At most so many.")] = 10,
+    address: Address = DEFAULT_ADDRESS,
+    as_json: AsJson = False,
+) -> None:
+    """Show the next messages of a topic without taking them."""
+    from ortoo.cli import dead_letters
+
+    _run(dead_letters.peek(_several(address), topic, group, count=count, as_json=as_json))
+
+
+@dlq_app.command("list")
+def dlq_list(
+    group: GroupName,
+    where: Where = "",
+    count: Annotated[int, typer.Option("-n", min=0, help="At most so many; 0 = all.")] = 100,
+    everything: Annotated[bool, typer.Option("--all", help="Also those that were sent again.")] = False,
+    address: Address = DEFAULT_ADDRESS,
+    as_json: AsJson = False,
+) -> None:
+    """Show the dead letters of a group, oldest first."""
+    from ortoo.cli import dead_letters
+
+    _run(
+        dead_letters.show_all(
+            _several(address), group, where=where, count=count, with_replayed=everything, as_json=as_json
+        )
+    )
+
+
+@dlq_app.command("show")
+def dlq_show(
+    group: GroupName,
+    message_id: Annotated[str, typer.Argument(help="The message's id.")],
+    address: Address = DEFAULT_ADDRESS,
+    as_json: AsJson = False,
+) -> None:
+    """Show everything about one dead letter."""
+    from ortoo.cli import dead_letters
+
+    _run(dead_letters.show(_several(address), group, message_id, as_json=as_json))
+
+
+@dlq_app.command("replay")
+def dlq_replay(
+    group: GroupName,
+    where: Where = "",
+    to_topic: Annotated[str, typer.Option("--to", help="Another topic than the group's own retry topic.")] = "",
+    rate: Annotated[int, typer.Option(min=0, help="At most so many a second; 0 = as fast as it goes.")] = 0,
+    count: Annotated[int, typer.Option("-n", min=0, help="At most so many; 0 = all.")] = 0,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count; nothing is stored.")] = False,
+    address: Address = DEFAULT_ADDRESS,
+    as_json: AsJson = False,
+) -> None:
+    """Send dead letters again, each once. Broken off and called again, it goes on where it was."""
+    from ortoo.cli import dead_letters
+
+    _run(
+        dead_letters.replay(
+            _several(address),
+            group,
+            where=where,
+            to_topic=to_topic,
+            rate=rate,
+            count=count,
+            dry_run=dry_run,
+            as_json=as_json,
+        )
+    )
 
 
 @group_app.command("list")

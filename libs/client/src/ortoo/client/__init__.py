@@ -10,6 +10,7 @@ receipt = await producer.send(Message(b"hello"))
 from ortoo.client.admin import Admin
 from ortoo.client.client import Client, connect
 from ortoo.client.consumer import Consumer, ConsumerSettings
+from ortoo.client.dead_letters import DeadLetter, PeekedMessage, ReplayProgress
 from ortoo.client.descriptions import (
     ClusterInfo,
     DelayedMessage,
@@ -69,6 +70,7 @@ __all__ = [
     "Consumer",
     "ConsumerSettings",
     "DataLoss",
+    "DeadLetter",
     "DelayedMessage",
     "Fenced",
     "Filter",
@@ -87,6 +89,7 @@ __all__ = [
     "OrtooError",
     "OutOfRange",
     "Overloaded",
+    "PeekedMessage",
     "PopConsumer",
     "PopSettings",
     "PoppedMessage",
@@ -103,6 +106,7 @@ __all__ = [
     "Receipt",
     "ReceivedBatch",
     "ReceivedMessage",
+    "ReplayProgress",
     "RetryLater",
     "Sending",
     "Sendings",

@@ -6,6 +6,7 @@ from typing import Any
 import grpc
 
 from ortoo.client.connection import Connection
+from ortoo.client.dead_letters import DeadLetter, PeekedMessage, ReplayProgress, dead_letters, peek, replay
 from ortoo.client.descriptions import (
     ClusterInfo,
     DelayedMessage,
@@ -21,7 +22,7 @@ from ortoo.client.descriptions import (
     TopicInfo,
     TopicPlacement,
 )
-from ortoo.client.filters import Filter, expressions
+from ortoo.client.filters import Filter, Sql, expressions
 from ortoo.client.place import Queue
 from ortoo.client.tailing import coming, newest
 from ortoo.client.transactions import Verdict, end_transaction
@@ -259,6 +260,42 @@ class Admin:
             ends = {it.queue: it.end_offset for it in description.queues}
             async for stored in coming(self._connection, ends, wanted):
                 yield stored
+
+    def dead_letters(
+        self, group: str, where: Sql | None = None, *, letters_max: int = 0, with_replayed: bool = False
+    ) -> AsyncIterator[DeadLetter]:
+        """The dead letters of a group, by enode, oldest first; `where` looks at their properties. 0 = all."""
+        count = _count(letters_max, "letters_max")
+        return dead_letters(self._connection, group, where, letters_max=count, with_replayed=with_replayed)
+
+    def replay_dead_letters(
+        self,
+        group: str,
+        where: Sql | None = None,
+        *,
+        to_topic: str = "",
+        messages_per_s: int = 0,
+        messages_max: int = 0,
+        dry_run: bool = False,
+    ) -> AsyncIterator[ReplayProgress]:
+        """Send dead letters again, each once; called again after it broke off, it goes on.
+
+        They go to the group's own retry topic unless `to_topic` names another. Each item says how far it has come.
+        Errors: Invalid, NotFound, Conflict (`to_topic` has no queue where letters lie), Unavailable.
+        """
+        return replay(
+            self._connection,
+            group,
+            where,
+            to_topic=to_topic,
+            messages_per_s=_count(messages_per_s, "messages_per_s"),
+            messages_max=_count(messages_max, "messages_max"),
+            dry_run=dry_run,
+        )
+
+    async def peek(self, topic: str, group: str = "", *, messages_max: int = 10) -> list[PeekedMessage]:
+        """The next messages of a topic for a group that pops; without a group the oldest. Nobody notices."""
+        return await peek(self._connection, topic, group, _count(messages_max, "messages_max"))
 
     async def _call(self, method: str, request: Any) -> Any:
         return await self._connection.call(AdminServiceStub, method, request)

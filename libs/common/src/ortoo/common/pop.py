@@ -119,6 +119,33 @@ class GiveBack:
     rules: PopRules = PopRules()
 
 
+@dataclass(frozen=True, slots=True)
+class SendBackWish:
+    """Messages that a group consumes by offsets and could not process."""
+
+    group: str
+    topic_id: int
+    queue_id: int
+    offsets: tuple[int, ...]
+    retry_topic_id: int
+    delays_ms: tuple[int, ...]
+    """After the first, second, … delivery."""
+    park: bool = False
+    rules: PopRules = PopRules()
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayWish:
+    """Dead letters to send again."""
+
+    dead_letter_topic_id: int
+    group: str
+    ranges: tuple[tuple[int, int], ...]
+    """(first offset, count)."""
+    target_topic_id: int
+    dry_run: bool = False
+
+
 Verdict = Finish | GiveBack | Renew
 """What becomes of messages that were popped."""
 

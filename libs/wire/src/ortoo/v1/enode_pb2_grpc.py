@@ -142,6 +142,16 @@ class EnodeServiceStub:
                 request_serializer=ortoo_dot_v1_dot_enode__deferred__pb2.WatchHalvesRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_enode__deferred__pb2.WatchHalvesResponse.FromString,
                 _registered_method=True)
+        self.SendBackMessages = channel.unary_unary(
+                '/ortoo.v1.EnodeService/SendBackMessages',
+                request_serializer=ortoo_dot_v1_dot_enode__pop__pb2.SendBackMessagesRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_enode__pop__pb2.SendBackMessagesResponse.FromString,
+                _registered_method=True)
+        self.ReplayStored = channel.unary_unary(
+                '/ortoo.v1.EnodeService/ReplayStored',
+                request_serializer=ortoo_dot_v1_dot_enode__pop__pb2.ReplayStoredRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_enode__pop__pb2.ReplayStoredResponse.FromString,
+                _registered_method=True)
         self.DescribeStore = channel.unary_unary(
                 '/ortoo.v1.EnodeService/DescribeStore',
                 request_serializer=ortoo_dot_v1_dot_enode__pb2.DescribeStoreRequest.SerializeToString,
@@ -301,6 +311,20 @@ class EnodeServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SendBackMessages(self, request, context):
+        """Copies messages to a group's retry topic, to be delivered later, or to its dead-letter topic.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReplayStored(self, request, context):
+        """Sends dead letters again, each once.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def DescribeStore(self, request, context):
         """The store as a whole: sizes, positions, health.
         """
@@ -415,6 +439,16 @@ def add_EnodeServiceServicer_to_server(servicer, server):
                     servicer.WatchHalves,
                     request_deserializer=ortoo_dot_v1_dot_enode__deferred__pb2.WatchHalvesRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_enode__deferred__pb2.WatchHalvesResponse.SerializeToString,
+            ),
+            'SendBackMessages': grpc.unary_unary_rpc_method_handler(
+                    servicer.SendBackMessages,
+                    request_deserializer=ortoo_dot_v1_dot_enode__pop__pb2.SendBackMessagesRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_enode__pop__pb2.SendBackMessagesResponse.SerializeToString,
+            ),
+            'ReplayStored': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReplayStored,
+                    request_deserializer=ortoo_dot_v1_dot_enode__pop__pb2.ReplayStoredRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_enode__pop__pb2.ReplayStoredResponse.SerializeToString,
             ),
             'DescribeStore': grpc.unary_unary_rpc_method_handler(
                     servicer.DescribeStore,
@@ -990,6 +1024,60 @@ class EnodeService:
             '/ortoo.v1.EnodeService/WatchHalves',
             ortoo_dot_v1_dot_enode__deferred__pb2.WatchHalvesRequest.SerializeToString,
             ortoo_dot_v1_dot_enode__deferred__pb2.WatchHalvesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SendBackMessages(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.EnodeService/SendBackMessages',
+            ortoo_dot_v1_dot_enode__pop__pb2.SendBackMessagesRequest.SerializeToString,
+            ortoo_dot_v1_dot_enode__pop__pb2.SendBackMessagesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReplayStored(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.EnodeService/ReplayStored',
+            ortoo_dot_v1_dot_enode__pop__pb2.ReplayStoredRequest.SerializeToString,
+            ortoo_dot_v1_dot_enode__pop__pb2.ReplayStoredResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -62,6 +62,10 @@ class EnodeServiceStub:
     """Checks a parked transaction again, from the beginning."""
     WatchHalves: _aio.UnaryStreamMultiCallable[_enode_deferred_pb2.WatchHalvesRequest, _enode_deferred_pb2.WatchHalvesResponse]
     """Transactions that are due to be checked, for groups that have a producer at the caller; goes on for ever."""
+    SendBackMessages: _aio.UnaryUnaryMultiCallable[_enode_pop_pb2.SendBackMessagesRequest, _enode_pop_pb2.SendBackMessagesResponse]
+    """Copies messages to a group's retry topic, to be delivered later, or to its dead-letter topic."""
+    ReplayStored: _aio.UnaryUnaryMultiCallable[_enode_pop_pb2.ReplayStoredRequest, _enode_pop_pb2.ReplayStoredResponse]
+    """Sends dead letters again, each once."""
     DescribeStore: _aio.UnaryUnaryMultiCallable[_enode_pb2.DescribeStoreRequest, _enode_pb2.DescribeStoreResponse]
     """The store as a whole: sizes, positions, health."""
 
@@ -237,6 +241,22 @@ class EnodeServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_enode_deferred_pb2.WatchHalvesRequest, _abc.AsyncIterator[_enode_deferred_pb2.WatchHalvesResponse]],
     ) -> _abc.AsyncIterator[_enode_deferred_pb2.WatchHalvesResponse]:
         """Transactions that are due to be checked, for groups that have a producer at the caller; goes on for ever."""
+
+    @_abc_1.abstractmethod
+    def SendBackMessages(
+        self,
+        request: _enode_pop_pb2.SendBackMessagesRequest,
+        context: _aio.ServicerContext[_enode_pop_pb2.SendBackMessagesRequest, _abc.Awaitable[_enode_pop_pb2.SendBackMessagesResponse]],
+    ) -> _abc.Awaitable[_enode_pop_pb2.SendBackMessagesResponse]:
+        """Copies messages to a group's retry topic, to be delivered later, or to its dead-letter topic."""
+
+    @_abc_1.abstractmethod
+    def ReplayStored(
+        self,
+        request: _enode_pop_pb2.ReplayStoredRequest,
+        context: _aio.ServicerContext[_enode_pop_pb2.ReplayStoredRequest, _abc.Awaitable[_enode_pop_pb2.ReplayStoredResponse]],
+    ) -> _abc.Awaitable[_enode_pop_pb2.ReplayStoredResponse]:
+        """Sends dead letters again, each once."""
 
     @_abc_1.abstractmethod
     def DescribeStore(

@@ -35,6 +35,7 @@ class PopQueuesRequest(_message.Message):
     CLIENT_ID_FIELD_NUMBER: _builtins.int
     ATTEMPT_ID_FIELD_NUMBER: _builtins.int
     RULES_FIELD_NUMBER: _builtins.int
+    PEEK_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.int
     """The topic."""
     group: _builtins.str
@@ -51,6 +52,8 @@ class PopQueuesRequest(_message.Message):
     """The consumer's name, for people."""
     attempt_id: _builtins.str
     """A pop with the same id gets the same messages again; empty = no matter."""
+    peek: _builtins.bool
+    """Only look: no lease, no attempt, also messages that consumers have. An empty group looks at the oldest messages."""
     @_builtins.property
     def queue_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Which queues."""
@@ -72,10 +75,11 @@ class PopQueuesRequest(_message.Message):
         client_id: _builtins.str = ...,
         attempt_id: _builtins.str = ...,
         rules: Global___PopRules | None = ...,
+        peek: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["rules", b"rules"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt_id", b"attempt_id", "bytes_max", b"bytes_max", "client_id", b"client_id", "group", b"group", "invisible_ms", b"invisible_ms", "messages_max", b"messages_max", "queue_ids", b"queue_ids", "rules", b"rules", "topic_id", b"topic_id", "wait_ms", b"wait_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt_id", b"attempt_id", "bytes_max", b"bytes_max", "client_id", b"client_id", "group", b"group", "invisible_ms", b"invisible_ms", "messages_max", b"messages_max", "peek", b"peek", "queue_ids", b"queue_ids", "rules", b"rules", "topic_id", b"topic_id", "wait_ms", b"wait_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -432,3 +436,147 @@ class StaleOffset(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___StaleOffset: _TypeAlias = StaleOffset  # noqa: Y015
+
+@_typing.final
+class SendBackMessagesRequest(_message.Message):
+    """Messages that a group consumes by offsets and could not process."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_FIELD_NUMBER: _builtins.int
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    QUEUE_ID_FIELD_NUMBER: _builtins.int
+    OFFSETS_FIELD_NUMBER: _builtins.int
+    RETRY_TOPIC_ID_FIELD_NUMBER: _builtins.int
+    DELAYS_MS_FIELD_NUMBER: _builtins.int
+    PARK_FIELD_NUMBER: _builtins.int
+    RULES_FIELD_NUMBER: _builtins.int
+    group: _builtins.str
+    """The group."""
+    topic_id: _builtins.int
+    """Where they lie."""
+    queue_id: _builtins.int
+    """Which queue of it."""
+    retry_topic_id: _builtins.int
+    """The group's retry topic."""
+    park: _builtins.bool
+    """Park them now."""
+    @_builtins.property
+    def offsets(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Which messages."""
+
+    @_builtins.property
+    def delays_ms(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """How long after the first, second, … delivery they come again, milliseconds."""
+
+    @_builtins.property
+    def rules(self) -> Global___PopRules:
+        """After so many deliveries they are parked; the group's dead-letter topic."""
+
+    def __init__(
+        self,
+        *,
+        group: _builtins.str = ...,
+        topic_id: _builtins.int = ...,
+        queue_id: _builtins.int = ...,
+        offsets: _abc.Iterable[_builtins.int] | None = ...,
+        retry_topic_id: _builtins.int = ...,
+        delays_ms: _abc.Iterable[_builtins.int] | None = ...,
+        park: _builtins.bool = ...,
+        rules: Global___PopRules | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["rules", b"rules"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["delays_ms", b"delays_ms", "group", b"group", "offsets", b"offsets", "park", b"park", "queue_id", b"queue_id", "retry_topic_id", b"retry_topic_id", "rules", b"rules", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SendBackMessagesRequest: _TypeAlias = SendBackMessagesRequest  # noqa: Y015
+
+@_typing.final
+class SendBackMessagesResponse(_message.Message):
+    """The copies are stored."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MESSAGE_IDS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def message_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Message ids, in the order of the offsets asked."""
+
+    def __init__(
+        self,
+        *,
+        message_ids: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message_ids", b"message_ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SendBackMessagesResponse: _TypeAlias = SendBackMessagesResponse  # noqa: Y015
+
+@_typing.final
+class ReplayStoredRequest(_message.Message):
+    """Dead letters to send again."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DEAD_LETTER_TOPIC_ID_FIELD_NUMBER: _builtins.int
+    GROUP_FIELD_NUMBER: _builtins.int
+    RANGES_FIELD_NUMBER: _builtins.int
+    TARGET_TOPIC_ID_FIELD_NUMBER: _builtins.int
+    DRY_RUN_FIELD_NUMBER: _builtins.int
+    dead_letter_topic_id: _builtins.int
+    """The dead-letter topic."""
+    group: _builtins.str
+    """The group."""
+    target_topic_id: _builtins.int
+    """Where to."""
+    dry_run: _builtins.bool
+    """Only tell which would be sent."""
+    @_builtins.property
+    def ranges(self) -> _containers.RepeatedCompositeFieldContainer[Global___OffsetRange]:
+        """Which of them; those that were sent again are passed over."""
+
+    def __init__(
+        self,
+        *,
+        dead_letter_topic_id: _builtins.int = ...,
+        group: _builtins.str = ...,
+        ranges: _abc.Iterable[Global___OffsetRange] | None = ...,
+        target_topic_id: _builtins.int = ...,
+        dry_run: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dead_letter_topic_id", b"dead_letter_topic_id", "dry_run", b"dry_run", "group", b"group", "ranges", b"ranges", "target_topic_id", b"target_topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReplayStoredRequest: _TypeAlias = ReplayStoredRequest  # noqa: Y015
+
+@_typing.final
+class ReplayStoredResponse(_message.Message):
+    """They are sent, and the dead letters are marked in the same write."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RANGES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def ranges(self) -> _containers.RepeatedCompositeFieldContainer[Global___OffsetRange]:
+        """Which ones were sent, or would be."""
+
+    def __init__(
+        self,
+        *,
+        ranges: _abc.Iterable[Global___OffsetRange] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ranges", b"ranges"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReplayStoredResponse: _TypeAlias = ReplayStoredResponse  # noqa: Y015

@@ -23,6 +23,7 @@ from ortoo.enode.deferred.moves import TimerMoves
 from ortoo.enode.deferred.transactions import Transactions
 from ortoo.enode.disk import Disk, RealDisk
 from ortoo.enode.pops.desk import PopDesk
+from ortoo.enode.pops.sending_back import SendingBack
 from ortoo.enode.registration import registration
 from ortoo.enode.rpc import service
 from ortoo.enode.rpc.streams import Streams
@@ -48,6 +49,7 @@ class RunningEnode(Running):
     topics: TopicCopies
     intake: Intake
     pops: PopDesk
+    sending: SendingBack
 
 
 @contextlib.asynccontextmanager
@@ -84,7 +86,8 @@ async def open_enode(
         transactions = Transactions(store, background, settings.check_schedule, clock=clock)
         store.before_retention(HALF_TOPIC_ID, transactions.rescue)
         intake = Intake(store, delays, transactions)
-        handlers = service.EnodeService(store, topics, intake, pops)
+        sending = SendingBack(store, intake, clock)
+        handlers = service.EnodeService(store, topics, intake, pops, sending)
         server = GrpcServer(
             settings.listen_address,
             [(service.NAME, lambda grpc_server: service.add_to_server(handlers, grpc_server))],
@@ -130,6 +133,7 @@ async def open_enode(
             topics,
             intake,
             pops,
+            sending,
             reload=lambda new: listed_again(name_servers, new.namesrv_address),
         )
 

@@ -22,6 +22,7 @@ from ortoo.snode.client_locks import ClientLocks
 from ortoo.snode.client_sessions import ClientSessions
 from ortoo.snode.close_reason import CloseReason
 from ortoo.snode.consumer_groups import ConsumerGroups
+from ortoo.snode.dead_letters import DeadLetters
 from ortoo.snode.delayed import Delayed
 from ortoo.snode.directory import Directory
 from ortoo.snode.directory_watch import DirectoryWatch
@@ -50,10 +51,11 @@ from ortoo.snode.queue_locks import ASK_AGAIN_S, QueueLocks
 from ortoo.snode.reading import Reading
 from ortoo.snode.rocketmq.gateway import make_gateway
 from ortoo.snode.rocketmq.route import endpoints_of
-from ortoo.snode.rpc import admin, consumer, producer, rocketmq, session
+from ortoo.snode.rpc import admin, consumer, dead_letter, producer, rocketmq, session
 from ortoo.snode.rpc.admin_groups import GroupParts
 from ortoo.snode.rpc.interception import Interception
 from ortoo.snode.rpc.long_calls import LongCalls
+from ortoo.snode.sending_back import SendingBack
 from ortoo.snode.sessions import Sessions
 from ortoo.snode.settings import Settings
 from ortoo.snode.shared_membership import SharedMembership
@@ -61,6 +63,7 @@ from ortoo.snode.telemetry import register
 from ortoo.snode.topic_arrival import TopicArrival
 from ortoo.snode.transactions import Transactions
 from ortoo.v1.admin_pb2_grpc import add_AdminServiceServicer_to_server
+from ortoo.v1.dead_letter_pb2_grpc import add_DeadLetterServiceServicer_to_server
 from ortoo.v1.session_pb2_grpc import add_SessionServiceServicer_to_server
 
 PRESENCE_SWEEP_S = 10.0
@@ -170,6 +173,7 @@ async def open_snode(
             background,
             long_calls,
             popping,
+            SendingBack(watch, enodes, group_settings, group_topics),
             here=Member("", "", settings.name, incarnation),
         )
         connecting = session.SessionService(clients, background)
@@ -212,12 +216,19 @@ async def open_snode(
             randomness=randomness,
         )
         messaging = rocketmq.MessagingService(gateway)
+        looking_after = dead_letter.DeadLetterService(
+            DeadLetters(watch, enodes, group_topics, reading, clock), long_calls
+        )
         server = GrpcServer(
             settings.listen_address,
             [
                 (producer.NAME, lambda grpc_server: producer.add_to_server(producing, grpc_server)),
                 (consumer.NAME, lambda grpc_server: consumer.add_to_server(consuming, grpc_server)),
                 (session.NAME, lambda grpc_server: add_SessionServiceServicer_to_server(connecting, grpc_server)),
+                (
+                    dead_letter.NAME,
+                    lambda grpc_server: add_DeadLetterServiceServicer_to_server(looking_after, grpc_server),
+                ),
                 (admin.NAME, lambda grpc_server: add_AdminServiceServicer_to_server(operating, grpc_server)),
                 (rocketmq.NAME, lambda grpc_server: add_MessagingServiceServicer_to_server(messaging, grpc_server)),
             ],

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from ortoo.common.background import Background
 from ortoo.common.clock import Clock
-from ortoo.common.pop import LeasePart, Popped, PopWish, Stale, Verdict
+from ortoo.common.pop import LeasePart, Popped, PopWish, ReplayWish, SendBackWish, Stale, Verdict
 from ortoo.common.sealed_batch import SealedBatch
 
 
@@ -246,6 +246,15 @@ class EnodeLink(Protocol):
 
     async def settle(self, topic_id: int, group: str, parts: Sequence[LeasePart], verdict: Verdict) -> list[Stale]:
         """Say what becomes of leased messages; returns those that their lease has no more."""
+
+    async def peek(self, wish: PopWish) -> Popped:
+        """What a pop would bring, and what consumers have; changes nothing."""
+
+    async def send_back(self, wish: SendBackWish) -> list[str]:
+        """Copy messages to a group's retry topic; returns their ids."""
+
+    async def replay(self, wish: ReplayWish) -> list[tuple[int, int]]:
+        """Send dead letters again; returns the ranges that were sent now, or would be."""
 
 
 class Links(Protocol):

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from ortoo.common.errors import AlreadyExists
+from ortoo.common.errors import AlreadyExists, NotFound
 from ortoo.common.logs import get_logger
 from ortoo.snode.directory import Directory
 from ortoo.snode.name_server import NameServer
@@ -38,6 +38,13 @@ class GroupTopics:
         """The id of a topic that has a queue on this enode; 0 if it does not exist, or not there."""
         topic = self._directory.find_topic(name)
         return topic.topic_id if topic is not None and topic.placement(enode) is not None else 0
+
+    async def find(self, name: str) -> Topic | None:
+        """A group's topic; None if there is none yet."""
+        try:
+            return await self._arrival.topic(name)
+        except NotFound:
+            return None
 
     async def ensure(self, name: str, enode: str) -> int:
         """The id of a topic with a queue on this enode, made if there is none. Errors: Unavailable, Invalid."""

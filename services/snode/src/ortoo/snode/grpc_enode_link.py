@@ -19,7 +19,7 @@ from ortoo.common.bulk_field import Bulky
 from ortoo.common.clock import Clock
 from ortoo.common.errors import Unavailable
 from ortoo.common.grpc_channels import Channels
-from ortoo.common.pop import LeasePart, Popped, PopWish, Stale, Verdict
+from ortoo.common.pop import LeasePart, Popped, PopWish, ReplayWish, SendBackWish, Stale, Verdict
 from ortoo.common.sealed_batch import SealedBatch
 from ortoo.common.status import error_of, rpc_errors
 from ortoo.snode.enode_link import (
@@ -40,7 +40,7 @@ from ortoo.snode.enode_link import (
     StoredBatch,
     VerdictSource,
 )
-from ortoo.snode.pop_wire import popped_of, settlement_to, wish_to
+from ortoo.snode.pop_wire import popped_of, replay_to, send_back_to, settlement_to, wish_to
 from ortoo.snode.request_stream import RequestStream
 from ortoo.snode.wire import batch_of, batch_to, envelope_to
 from ortoo.v1 import enode_deferred_pb2, enode_pb2
@@ -349,6 +349,24 @@ class GrpcEnodeLink:
         with rpc_errors(self._peer):
             answer = await self._stub.SettlePopped(request, timeout=self._timeout_s)
         return [Stale(one.queue_id, one.offset) for one in answer.stale]
+
+    async def peek(self, wish: PopWish) -> Popped:
+        """What a pop would bring, and what consumers have."""
+        with rpc_errors(self._peer):
+            answer = await self._stub.PopQueues(wish_to(wish, peek=True), timeout=self._timeout_s)
+        return popped_of(answer)
+
+    async def send_back(self, wish: SendBackWish) -> list[str]:
+        """Copy messages to a group's retry topic."""
+        with rpc_errors(self._peer):
+            answer = await self._stub.SendBackMessages(send_back_to(wish), timeout=self._timeout_s)
+        return list(answer.message_ids)
+
+    async def replay(self, wish: ReplayWish) -> list[tuple[int, int]]:
+        """Send dead letters again."""
+        with rpc_errors(self._peer):
+            answer = await self._stub.ReplayStored(replay_to(wish), timeout=self._timeout_s)
+        return [(one.first_offset, one.count) for one in answer.ranges]
 
 
 def _wish(wish: LockWish) -> enode_pb2.LockWish:

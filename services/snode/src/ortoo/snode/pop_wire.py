@@ -2,12 +2,23 @@
 
 from collections.abc import Sequence
 
-from ortoo.common.pop import Finish, LeasePart, Popped, PoppedBatch, PopRules, PopWish, Renew, Verdict
+from ortoo.common.pop import (
+    Finish,
+    LeasePart,
+    Popped,
+    PoppedBatch,
+    PopRules,
+    PopWish,
+    Renew,
+    ReplayWish,
+    SendBackWish,
+    Verdict,
+)
 from ortoo.snode.wire import batch_of
 from ortoo.v1 import enode_pop_pb2 as pb
 
 
-def wish_to(wish: PopWish) -> pb.PopQueuesRequest:
+def wish_to(wish: PopWish, *, peek: bool = False) -> pb.PopQueuesRequest:
     """A pop, written."""
     return pb.PopQueuesRequest(
         topic_id=wish.topic_id,
@@ -20,6 +31,7 @@ def wish_to(wish: PopWish) -> pb.PopQueuesRequest:
         client_id=wish.consumer,
         attempt_id=wish.attempt_id,
         rules=_rules(wish.rules),
+        peek=peek,
     )
 
 
@@ -59,6 +71,31 @@ def settlement_to(topic_id: int, group: str, parts: Sequence[LeasePart], verdict
             )
         )
     return request
+
+
+def send_back_to(wish: SendBackWish) -> pb.SendBackMessagesRequest:
+    """Messages to give back by offset, written."""
+    return pb.SendBackMessagesRequest(
+        group=wish.group,
+        topic_id=wish.topic_id,
+        queue_id=wish.queue_id,
+        offsets=wish.offsets,
+        retry_topic_id=wish.retry_topic_id,
+        delays_ms=wish.delays_ms,
+        park=wish.park,
+        rules=_rules(wish.rules),
+    )
+
+
+def replay_to(wish: ReplayWish) -> pb.ReplayStoredRequest:
+    """Dead letters to send again, written."""
+    return pb.ReplayStoredRequest(
+        dead_letter_topic_id=wish.dead_letter_topic_id,
+        group=wish.group,
+        ranges=[pb.OffsetRange(first_offset=first, count=count) for first, count in wish.ranges],
+        target_topic_id=wish.target_topic_id,
+        dry_run=wish.dry_run,
+    )
 
 
 def _part(part: LeasePart) -> pb.LeasePart:

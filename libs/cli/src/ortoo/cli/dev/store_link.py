@@ -8,7 +8,7 @@ from typing import Self
 from ortoo.common.background import Background
 from ortoo.common.clock import Clock
 from ortoo.common.errors import Overloaded, Unavailable
-from ortoo.common.pop import LeasePart, Popped, PopWish, Stale, Verdict
+from ortoo.common.pop import LeasePart, Popped, PopWish, ReplayWish, SendBackWish, Stale, Verdict
 from ortoo.common.sealed_batch import SealedBatch
 from ortoo.enode.app import RunningEnode
 from ortoo.enode.deferred.check_watchers import Watcher
@@ -87,6 +87,7 @@ class StoreLink:
         self._topics = enode.topics
         self._intake = enode.intake
         self._pops = enode.pops
+        self._sending = enode.sending
         self._background = background
         self._clock = clock
         self._bytes_max = in_flight_bytes_max
@@ -293,6 +294,21 @@ class StoreLink:
         """Say what becomes of leased messages."""
         await self._topics.arrival(topic_id)
         return await self._pops.settle(topic_id, group, parts, verdict)
+
+    async def peek(self, wish: PopWish) -> Popped:
+        """What a pop would bring, and what consumers have."""
+        await self._topics.arrival(wish.topic_id, max(wish.queue_ids, default=0))
+        return await self._pops.peek(wish)
+
+    async def send_back(self, wish: SendBackWish) -> list[str]:
+        """Copy messages to a group's retry topic."""
+        await self._topics.arrival(wish.topic_id, wish.queue_id)
+        return await self._sending.send_back(wish)
+
+    async def replay(self, wish: ReplayWish) -> list[tuple[int, int]]:
+        """Send dead letters again."""
+        await self._topics.arrival(wish.target_topic_id)
+        return await self._sending.replay(wish)
 
 
 def _half(half: HalfOpen) -> OpenHalf:

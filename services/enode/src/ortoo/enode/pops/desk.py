@@ -10,7 +10,8 @@ from ortoo.enode.pops.parking import PARK_LEASE_MS, REASON_ATTEMPTS, RETRY_DELAY
 from ortoo.enode.pops.reading import PopReading
 from ortoo.enode.pops.settling import Settling
 from ortoo.enode.state.pop_changes import PopLeased
-from ortoo.enode.state.pop_line import PopLine
+from ortoo.enode.state.pop_line import SCANNED_MAX, PopLine
+from ortoo.enode.state.spans import Spans
 from ortoo.enode.store import Store
 
 Rows = Sequence[tuple[int, int, int]]
@@ -56,6 +57,29 @@ class PopDesk:
             await group.room.wait(deadline_s)
             if self._lines.is_closed:
                 return popped
+
+    async def peek(self, wish: PopWish) -> Popped:
+        """What a group would get next, what consumers have included; without a group what is oldest. Changes nothing.
+
+        Errors: NotFound, DataLoss.
+        """
+        popped = Popped()
+        room = wish.messages_max
+        for queue_id in wish.queue_ids:
+            stored = self._store.queue_range(wish.topic_id, queue_id)
+            spans = Spans(stored.begin_offset)
+            if wish.group:
+                spans = self._lines.of(wish.topic_id, wish.group).spans(queue_id) or spans
+            at = max(spans.floor, stored.begin_offset)
+            for piece in list(spans.unfinished(at, min(stored.end_offset, at + SCANNED_MAX))):
+                count = min(room, piece.end - piece.first)
+                popped.batches += await self._reading.look(
+                    wish.topic_id, queue_id, piece.first, count, piece.hold.attempt if piece.hold else 0
+                )
+                room -= count
+                if room <= 0:
+                    return popped
+        return popped
 
     async def settle(self, topic_id: int, group_name: str, parts: Iterable[LeasePart], verdict: Verdict) -> list[Stale]:
         """Say what becomes of leased messages. Returns, when it is durable, those that their lease has no more.

@@ -12,6 +12,7 @@ from ortoo.enode.state.changes import Change, OffsetsCommitted, TopicGone
 from ortoo.enode.state.pop_changes import PopFinished, PopSpans
 from ortoo.enode.state.pop_line import OPENING_SHIFT, PopLine
 from ortoo.enode.state.pops import FinishReason, PopQueue
+from ortoo.enode.state.spans import Spans
 from ortoo.enode.store import Store
 
 ATTEMPTS_REMEMBERED = 1_000
@@ -72,6 +73,14 @@ class GroupLines:
             lost = PopFinished(self.topic_id, self.name, queue_id, reason, ((first, count),))
             await self._store.engine.note([lost])
         return line
+
+    def spans(self, queue_id: int) -> Spans | None:
+        """What the group has finished and holds in a queue; None if it never was there."""
+        line = self._lines.get(queue_id)
+        if line is not None:
+            return line.spans
+        known = self._known(queue_id)
+        return known.spans if known is not None else None
 
     def use(self, rules: PopRules) -> None:
         """Pop as `rules` say from now on."""

@@ -78,7 +78,7 @@ def _copy(opened: OpenedBatch, origin: Origin, letter: DeadLetter, now_ms: int) 
         "DLQ_ORIGIN_OFFSET": str(letter.offset),
         "DLQ_ORIGIN_QUEUE_ID": str(origin.queue_id),
         "DLQ_ORIGIN_STORED_AT_MS": str(opened.stored.stored_at_ms),
-        "DLQ_ORIGIN_TOPIC": message.properties.get("DLQ_ORIGIN_TOPIC", origin.topic),
+        "DLQ_ORIGIN_TOPIC": message.properties.get("RETRY_TOPIC", origin.topic),
         "DLQ_PARKED_AT_MS": str(now_ms),
         "DLQ_REASON": letter.reason,
     }

@@ -75,3 +75,15 @@ class PopReading:
             lost = PopFinished(group.topic_id, group.name, queue_id, int(FinishReason.LOST), ((offset, end - offset),))
             await self._store.engine.note([lost])
             return None
+
+    async def look(self, topic_id: int, queue_id: int, first: int, count: int, attempt: int) -> list[PoppedBatch]:
+        """Messages as they are, for nobody."""
+        batches: list[PoppedBatch] = []
+        at, end = first, first + count
+        while at < end:
+            opened = await self._opened.holding(topic_id, queue_id, at)
+            offsets = tuple(range(at, min(end, opened.end_offset)))
+            batch, attempts = opened.sealed(offsets), (attempt,) * len(offsets)
+            batches.append(PoppedBatch(queue_id, 0, opened.stored.stored_at_ms, batch, offsets, attempts))
+            at = offsets[-1] + 1
+        return batches

@@ -4,8 +4,20 @@ from collections.abc import Iterable
 
 from ortoo.common.errors import Invalid
 from ortoo.common.names import check_group_name
-from ortoo.common.pop import Finish, GiveBack, LeasePart, PoppedBatch, PopRules, PopWish, Renew, Verdict
+from ortoo.common.pop import (
+    Finish,
+    GiveBack,
+    LeasePart,
+    PoppedBatch,
+    PopRules,
+    PopWish,
+    Renew,
+    ReplayWish,
+    SendBackWish,
+    Verdict,
+)
 from ortoo.enode.pops.desk import PopDesk
+from ortoo.enode.pops.sending_back import SendingBack
 from ortoo.v1 import enode_pop_pb2 as pb
 from ortoo.v1 import record_pb2
 
@@ -19,12 +31,13 @@ MESSAGES_SETTLED_MAX = 65_536
 
 async def pop_queues(desk: PopDesk, request: pb.PopQueuesRequest) -> pb.PopQueuesResponse:
     """Lease messages, or wait for some."""
-    check_group_name(request.group)
     _check("messages_max", request.messages_max, MESSAGES_MAX)
-    _check("invisible_ms", request.invisible_ms, INVISIBLE_MS_MAX)
+    if not request.peek:
+        check_group_name(request.group)
+        _check("invisible_ms", request.invisible_ms, INVISIBLE_MS_MAX)
     if not request.queue_ids:
         raise Invalid("no queue is named", field="queue_ids")
-    popped = await desk.pop(
+    popped = await (desk.peek if request.peek else desk.pop)(
         PopWish(
             request.topic_id,
             request.group,
@@ -52,6 +65,33 @@ async def settle_popped(desk: PopDesk, request: pb.SettlePoppedRequest) -> pb.Se
     _check("parts", sum(count for part in parts for _, count in part.ranges), MESSAGES_SETTLED_MAX)
     stale = await desk.settle(request.topic_id, request.group, parts, _verdict(request))
     return pb.SettlePoppedResponse(stale=[pb.StaleOffset(queue_id=one.queue_id, offset=one.offset) for one in stale])
+
+
+async def send_back(sending: SendingBack, request: pb.SendBackMessagesRequest) -> pb.SendBackMessagesResponse:
+    """Copy messages to the group's retry topic."""
+    check_group_name(request.group)
+    _check("offsets", len(request.offsets), MESSAGES_MAX)
+    wish = SendBackWish(
+        request.group,
+        request.topic_id,
+        request.queue_id,
+        tuple(request.offsets),
+        request.retry_topic_id,
+        tuple(request.delays_ms),
+        request.park,
+        rules_of(request.rules),
+    )
+    return pb.SendBackMessagesResponse(message_ids=await sending.send_back(wish))
+
+
+async def replay_stored(sending: SendingBack, request: pb.ReplayStoredRequest) -> pb.ReplayStoredResponse:
+    """Send dead letters again."""
+    check_group_name(request.group)
+    ranges = tuple((one.first_offset, one.count) for one in request.ranges)
+    _check("ranges", sum(count for _, count in ranges), MESSAGES_SETTLED_MAX)
+    wish = ReplayWish(request.dead_letter_topic_id, request.group, ranges, request.target_topic_id, request.dry_run)
+    sent = await sending.replay(wish)
+    return pb.ReplayStoredResponse(ranges=[pb.OffsetRange(first_offset=first, count=count) for first, count in sent])
 
 
 def rules_of(rules: pb.PopRules) -> PopRules:

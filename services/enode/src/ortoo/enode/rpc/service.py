@@ -8,6 +8,7 @@ from ortoo.common.bulk_field import Bulky
 from ortoo.common.grpc_errors import Context
 from ortoo.enode.deferred.intake import Intake
 from ortoo.enode.pops.desk import PopDesk
+from ortoo.enode.pops.sending_back import SendingBack
 from ortoo.enode.rpc.append import AppendStream
 from ortoo.enode.rpc.attach import AttachedSnodes, AttachStream
 from ortoo.enode.rpc.delayed import list_delayed, recall_delayed
@@ -17,7 +18,7 @@ from ortoo.enode.rpc.find import find_messages
 from ortoo.enode.rpc.halves import CheckStream, list_halves, settle_half, store_half
 from ortoo.enode.rpc.locks import query_locks, release_locks, take_locks
 from ortoo.enode.rpc.offsets import commit_offsets, find_offset, query_offset_groups, query_offsets
-from ortoo.enode.rpc.pop import pop_queues, settle_popped
+from ortoo.enode.rpc.pop import pop_queues, replay_stored, send_back, settle_popped
 from ortoo.enode.rpc.streams import Streams
 from ortoo.enode.store import Store
 from ortoo.enode.topic_copies import TopicCopies
@@ -32,11 +33,12 @@ NAME = "ortoo.v1.EnodeService"
 class EnodeService(EnodeServiceServicer):
     """The storage of one enode, for snodes."""
 
-    def __init__(self, store: Store, topics: TopicCopies, intake: Intake, pops: PopDesk) -> None:
+    def __init__(self, store: Store, topics: TopicCopies, intake: Intake, pops: PopDesk, sending: SendingBack) -> None:
         self._store = store
         self._topics = topics
         self._intake = intake
         self._pops = pops
+        self._sending = sending
         self.attached = AttachedSnodes(store)
         self.streams: Streams
 
@@ -139,6 +141,20 @@ class EnodeService(EnodeServiceServicer):
         stream = CheckStream(self._intake.transactions, request.producer_groups)
         async for answer in self.streams.run("checks", stream, _no_more()):
             yield answer
+
+    async def SendBackMessages(
+        self, request: enode_pop_pb2.SendBackMessagesRequest, context: Context
+    ) -> enode_pop_pb2.SendBackMessagesResponse:
+        """Copy messages to a group's retry topic."""
+        await self._topics.arrival(request.topic_id, request.queue_id)
+        return await send_back(self._sending, request)
+
+    async def ReplayStored(
+        self, request: enode_pop_pb2.ReplayStoredRequest, context: Context
+    ) -> enode_pop_pb2.ReplayStoredResponse:
+        """Send dead letters again."""
+        await self._topics.arrival(request.target_topic_id)
+        return await replay_stored(self._sending, request)
 
     async def DescribeStore(self, request: pb.DescribeStoreRequest, context: Context) -> pb.DescribeStoreResponse:
         """The store as a whole."""

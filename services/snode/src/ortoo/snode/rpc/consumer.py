@@ -9,7 +9,7 @@ import grpc
 from ortoo.common import bulk_calls
 from ortoo.common.background import Background
 from ortoo.common.bulk_field import Bulky
-from ortoo.common.errors import Invalid, OrtooError, Unsupported
+from ortoo.common.errors import Invalid, OrtooError
 from ortoo.common.names import check_group_name
 from ortoo.common.status import failure_of
 from ortoo.snode.client_locks import ClientLocks
@@ -26,7 +26,9 @@ from ortoo.snode.rpc.long_calls import LongCalls
 from ortoo.snode.rpc.members import member_to
 from ortoo.snode.rpc.pulls import locks_to, offset_to, offsets_of, pull_of, pulled_to, refused_to
 from ortoo.snode.rpc.push import PushCall
+from ortoo.snode.rpc.send_back import send_back
 from ortoo.snode.selection import Selected
+from ortoo.snode.sending_back import SendingBack
 from ortoo.snode.sessions import Sessions
 from ortoo.snode.wire import batch_to, queue_of, queue_to
 from ortoo.v1 import consumer_pb2, consumer_pb2_grpc, pop_pb2, pull_pb2
@@ -49,6 +51,7 @@ class ConsumerService(consumer_pb2_grpc.ConsumerServiceServicer):
         background: Background,
         long_calls: LongCalls,
         popping: Popping,
+        sending_back: SendingBack,
         *,
         here: Member,
     ) -> None:
@@ -63,6 +66,7 @@ class ConsumerService(consumer_pb2_grpc.ConsumerServiceServicer):
         self._background = background
         self._long_calls = long_calls
         self._popping = popping
+        self._sending_back = sending_back
 
     async def Push(  # type: ignore[override]  # see bulk_calls
         self, request_iterator: AsyncIterator[consumer_pb2.PushRequest], context: Context
@@ -193,7 +197,7 @@ class ConsumerService(consumer_pb2_grpc.ConsumerServiceServicer):
 
     async def SendBack(self, request: pull_pb2.SendBackRequest, context: Context) -> pull_pb2.SendBackResponse:
         """Give messages back that could not be processed."""
-        raise Unsupported("this snode does not serve retries: handle the message again, or publish it anew")
+        return await send_back(self._sending_back, request)
 
 
 def add_to_server(service: ConsumerService, server: Any) -> None:

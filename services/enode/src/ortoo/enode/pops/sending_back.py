@@ -1,0 +1,143 @@
+"""Messages that come again as copies: those a group gave back by offset, and dead letters that are sent again."""
+
+import asyncio
+from collections.abc import Sequence
+
+from ortoo.common.clock import Clock
+from ortoo.common.errors import NotFound, OutOfRange
+from ortoo.common.message import Message
+from ortoo.common.message_id import message_id_text
+from ortoo.common.pop import ReplayWish, SendBackWish, merged
+from ortoo.common.record_batch import cut, encode
+from ortoo.enode.deferred.intake import Intake
+from ortoo.enode.pops.opened import OpenedBatch, OpenedBatches
+from ortoo.enode.pops.parking import REASON_ASKED, REASON_ATTEMPTS, DeadLetter, Origin, parked_copies
+from ortoo.enode.state.pop_changes import PopFinished
+from ortoo.enode.state.pops import FinishReason
+from ortoo.enode.state.spans import Spans
+from ortoo.enode.store import Store
+
+REPLAY_PREFIX = "%REPLAY%"
+"""Under this group name it is kept which dead letters of a group were sent again."""
+DELIVERIES = "RECONSUME_TIMES"
+ORIGIN_ID = "ORIGIN_MESSAGE_ID"
+ORIGIN_TOPIC = "RETRY_TOPIC"
+
+
+class SendingBack:
+    """Copies within one store."""
+
+    def __init__(self, store: Store, intake: Intake, clock: Clock) -> None:
+        """Read from `store`, write through `intake`, which delays what comes later."""
+        self._store = store
+        self._intake = intake
+        self._clock = clock
+        self._opened = OpenedBatches(store)
+        self._replaying = asyncio.Lock()
+
+    async def send_back(self, wish: SendBackWish) -> list[str]:
+        """Store copies for the group, each after its back-off, or parked; returns their ids when all are durable.
+
+        Errors: NotFound, OutOfRange, Overloaded, Unavailable.
+        """
+        ids = []
+        for offset in wish.offsets:
+            opened = await self._opened.holding(wish.topic_id, wish.queue_id, offset)
+            message = opened.view.message(offset - opened.first_offset)
+            made = message_id_text(wish.topic_id, self._store.enode, wish.queue_id, offset)
+            ids.append(message.message_id or made)
+            delivered = int(message.properties.get(DELIVERIES, "0")) + 1
+            if wish.park or 0 < wish.rules.attempts_max <= delivered:
+                await self._park(wish, opened, offset, delivered)
+                continue
+            copy = self._again(message, ids[-1], wish.topic_id, delivered)
+            delay_ms = wish.delays_ms[min(delivered, len(wish.delays_ms)) - 1] if wish.delays_ms else 0
+            now_ms = self._clock.now_ms()
+            if delay_ms > 0:
+                copy = copy.replace(deliver_at_ms=now_ms + delay_ms)
+            await self._intake.append(wish.retry_topic_id, 0, encode([copy], now_ms=now_ms))
+        return ids
+
+    async def replay(self, wish: ReplayWish) -> list[tuple[int, int]]:
+        """Send dead letters again, each once: the copy and the mark that it was sent are one write.
+
+        Returns the ranges that were sent now, or would be. Errors: NotFound, Overloaded, Unavailable.
+        """
+        name = self._store.topic_name(wish.target_topic_id)
+        if self._store.queue_range(wish.target_topic_id, 0).end_offset < 0:
+            raise NotFound(f"topic {name} has no queue here", field="to_topic")
+        async with self._replaying:
+            spans = self._sent(wish)
+            open_ones = [
+                (piece.first, piece.end - piece.first)
+                for first, count in wish.ranges
+                for piece in spans.unfinished(first, first + count)
+            ]
+            if not wish.dry_run:
+                for first, count in open_ones:
+                    await self._send_range(wish, first, first + count)
+        return open_ones
+
+    async def _send_range(self, wish: ReplayWish, first: int, end: int) -> None:
+        at = first
+        while at < end:
+            try:
+                opened = await self._opened.holding(wish.dead_letter_topic_id, 0, at)
+            except OutOfRange as error:
+                at = max(at + 1, error.begin_offset)  # retention took it
+                continue
+            stop = min(end, opened.end_offset)
+            offsets = list(range(at, stop))
+            copies = [_replayed(opened.view.message(offset - opened.first_offset)) for offset in offsets]
+            by_queue: dict[int, list[int]] = {}
+            for index, copy in enumerate(copies):
+                by_queue.setdefault(self._queue(wish.target_topic_id, copy, offsets[index]), []).append(index)
+            for queue_id, indices in by_queue.items():
+                await self._send(wish, queue_id, [(offsets[index], copies[index]) for index in indices])
+            at = stop
+
+    async def _send(self, wish: ReplayWish, queue_id: int, letters: Sequence[tuple[int, Message]]) -> None:
+        now_ms, at = self._clock.now_ms(), 0
+        for part in cut([copy for _, copy in letters]):
+            sent = letters[at : at + len(part)]
+            at += len(part)
+            ranges = tuple(merged((offset, 1) for offset, _ in sent))
+            reason = int(FinishReason.REPLAYED)
+            marked = PopFinished(wish.dead_letter_topic_id, REPLAY_PREFIX + wish.group, 0, reason, ranges)
+            await self._store.append(wish.target_topic_id, queue_id, encode(part, now_ms=now_ms), consumes=(marked,))
+
+    def _sent(self, wish: ReplayWish) -> Spans:
+        known = self._store.engine.state.pops.get((wish.dead_letter_topic_id, REPLAY_PREFIX + wish.group, 0))
+        return known.spans if known is not None else Spans(0)
+
+    def _queue(self, topic_id: int, message: Message, offset: int) -> int:
+        count = len(self._store.describe_queues(topic_id))
+        group = message.message_group
+        return (sum(group.encode()) if group else offset) % count
+
+    async def _park(self, wish: SendBackWish, opened: OpenedBatch, offset: int, delivered: int) -> None:
+        origin = Origin(
+            self._store.enode, wish.topic_id, self._store.topic_name(wish.topic_id), wish.group, wish.queue_id
+        )
+        reason = REASON_ASKED if wish.park else REASON_ATTEMPTS
+        letter = DeadLetter(offset, delivered, reason)
+        for batch, _ in parked_copies(opened, origin, [letter], self._clock.now_ms()):
+            await self._store.append(wish.rules.dead_letter_topic_id, 0, batch)
+
+    def _again(self, message: Message, message_id: str, topic_id: int, delivered: int) -> Message:
+        properties = {
+            **message.properties,
+            ORIGIN_TOPIC: message.properties.get(ORIGIN_TOPIC, self._store.topic_name(topic_id)),
+            ORIGIN_ID: message.properties.get(ORIGIN_ID, message_id),
+            DELIVERIES: str(delivered),
+        }
+        return message.replace(message_id=message_id, properties=properties, deliver_at_ms=None, priority=None)
+
+
+def _replayed(letter: Message) -> Message:
+    """The message as it was, and where it came from."""
+    properties = {name: value for name, value in letter.properties.items() if not name.startswith("DLQ_")}
+    properties.pop(DELIVERIES, None)
+    properties[ORIGIN_TOPIC] = letter.properties.get("DLQ_ORIGIN_TOPIC", "")
+    properties[ORIGIN_ID] = letter.message_id or ""
+    return letter.replace(properties=properties)

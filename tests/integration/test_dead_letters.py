@@ -1,0 +1,170 @@
+"""Dead letters: looked at, sent again once, also when that is broken off; and looking without taking."""
+
+import asyncio
+import hashlib
+import json
+from pathlib import Path
+
+from ortoo.client import Client, Message, PoppedMessage, PopSettings, Sql, connect
+from ortoo.common.clock import SystemClock
+from ortoo.testing.cluster import Cluster, open_cluster
+from ortoo.testing.command import run as run_command
+from ortoo.v1 import pull_pb2, topic_pb2
+from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
+
+CLOCK = SystemClock()
+
+
+async def park(mq: Client, count: int, topic: str = "jobs", group: str = "g") -> None:
+    """Send messages and park them all."""
+    async with mq.producer(topic) as producer:
+        await (
+            await producer.send_many(
+                [Message(b"%d" % n, properties={"parity": "odd" if n % 2 else "even"}) for n in range(count)]
+            )
+        )
+    async with mq.pop_consumer(group, topic, settings=PopSettings(messages_max=512)) as consumer:
+        left = count
+        while left:
+            messages = await consumer.pop()
+            await asyncio.gather(*[message.park("it was not right") for message in messages])
+            left -= len(messages)
+
+
+async def drained(mq: Client, topic: str = "jobs", group: str = "g") -> list[PoppedMessage]:
+    """Pop and acknowledge everything there is."""
+    found: list[PoppedMessage] = []
+    async with mq.pop_consumer(group, topic, settings=PopSettings(messages_max=1024)) as consumer:
+        while messages := await consumer.pop(wait_ms=300):
+            await asyncio.gather(*[message.ack() for message in messages])
+            found += messages
+    return found
+
+
+def store_hash(cluster: Cluster) -> str:
+    """Of every byte of the enode's log."""
+    digest = hashlib.sha256()
+    for path in sorted((cluster.folder / "enode-0").glob("*.seg")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+async def test_dead_letters_tell_why_and_are_sent_again_once(tmp_path: Path) -> None:
+    """A dry run stores nothing; a condition chooses; the second run finds nothing left of what it chose."""
+    async with open_cluster(tmp_path) as cluster, connect(cluster.address) as mq:
+        await cluster.create_topic("jobs", queues=2)
+        await park(mq, 40)
+        letters = [letter async for letter in mq.admin.dead_letters("g")]
+        assert len(letters) == 40
+        assert {(one.reason, one.attempts, one.error, one.origin_queue.topic) for one in letters} == {
+            ("asked", 1, "it was not right", "jobs")
+        }
+        assert not any(name.startswith("DLQ_") for one in letters for name in one.message.properties)
+        await CLOCK.sleep(0.3)  # the mark of an idle log is written
+        before = store_hash(cluster)
+        odd = Sql("parity = 'odd'")
+        dry = [one async for one in mq.admin.replay_dead_letters("g", odd, dry_run=True)][-1]
+        assert (dry.replayed_messages, dry.done) == (20, True)
+        assert store_hash(cluster) == before
+        first = [one async for one in mq.admin.replay_dead_letters("g", odd)][-1]
+        again = [one async for one in mq.admin.replay_dead_letters("g", odd)][-1]
+        assert (first.replayed_messages, again.replayed_messages, again.skipped_messages) == (20, 0, 20)
+        found = await drained(mq)
+        assert sorted(int(one.body) for one in found) == list(range(1, 40, 2))
+        assert {(one.topic, one.attempt) for one in found} == {("jobs", 1)}
+        assert [one.replayed async for one in mq.admin.dead_letters("g")] == [False] * 20
+        rest = [one async for one in mq.admin.replay_dead_letters("g")][-1]
+        assert (rest.replayed_messages, rest.skipped_messages) == (20, 20)
+
+
+async def test_a_replay_that_is_broken_off_goes_on_where_it_was(tmp_path: Path) -> None:
+    """Each letter once, over a restart of the enode in between."""
+    async with open_cluster(tmp_path) as cluster, connect(cluster.address) as mq:
+        await cluster.create_topic("jobs", queues=1)
+        await park(mq, 300)
+        async for progress in mq.admin.replay_dead_letters("g", messages_per_s=400):
+            if progress.replayed_messages >= 100:
+                break
+        await cluster.close("enode-0")
+        await cluster.open_enode("enode-0")
+        done = [one async for one in mq.admin.replay_dead_letters("g")][-1]
+        assert 0 < done.replayed_messages < 300
+        assert done.replayed_messages + done.skipped_messages == 300
+        assert sorted(int(one.body) for one in await drained(mq)) == list(range(300))
+
+
+async def test_replay_to_another_topic_at_most_so_many(tmp_path: Path) -> None:
+    """For every group of that topic to see."""
+    async with open_cluster(tmp_path) as cluster, connect(cluster.address) as mq:
+        await cluster.create_topic("jobs", queues=1)
+        await cluster.create_topic("again", queues=2)
+        await park(mq, 10)
+        done = [one async for one in mq.admin.replay_dead_letters("g", to_topic="again", messages_max=4)][-1]
+        assert done.replayed_messages == 4
+        assert len(await drained(mq, "again", "other")) == 4
+
+
+async def test_peeking_takes_nothing_and_shows_what_others_have(tmp_path: Path) -> None:
+    """No lease, no attempt."""
+    async with open_cluster(tmp_path) as cluster, connect(cluster.address) as mq:
+        await cluster.create_topic("jobs", queues=1)
+        async with mq.producer("jobs") as producer:
+            await (await producer.send_many([b"a", b"b", b"c"]))
+        async with mq.pop_consumer("g", "jobs") as consumer:
+            first, second = await consumer.pop(2)
+            await first.ack()
+            for _ in range(2):
+                peeked = await mq.admin.peek("jobs", "g")
+                assert [(one.message.body, one.attempts) for one in peeked] == [(b"b", 1), (b"c", 0)]
+            assert [one.message.body for one in await mq.admin.peek("jobs", messages_max=1)] == [b"a"]
+            [third] = await consumer.pop()
+            assert (third.body, third.attempt) == (b"c", 1)
+            await second.ack()
+
+
+async def test_the_command_shows_and_sends_dead_letters_again(tmp_path: Path) -> None:
+    """`ortoo dlq list|show|replay` and `ortoo peek`."""
+    async with open_cluster(tmp_path) as cluster, connect(cluster.address) as mq:
+        await cluster.create_topic("jobs", queues=1)
+        await park(mq, 3)
+
+        async def run(*words: str) -> str:
+            outcome = await run_command(("ortoo", *words), cluster.address)
+            assert outcome.exit_code == 0, outcome.error
+            return outcome.out
+
+        lines = (await run("dlq", "list", "g", "--json")).splitlines()
+        assert [json.loads(line)["body"] for line in lines] == ["0", "1", "2"]
+        chosen = json.loads(lines[1])["message_id"]
+        assert json.loads(await run("dlq", "show", "g", chosen, "--json"))["error"] == "it was not right"
+        assert "1 messages would be sent" in await run("dlq", "replay", "g", "--where", "parity = 'odd'", "--dry-run")
+        assert "3 messages sent again" in await run("dlq", "replay", "g")
+        assert "it was not right" not in await run("dlq", "list", "g")
+        assert len((await run("peek", "%RETRY%g", "--json")).splitlines()) == 3
+
+
+async def test_messages_given_back_by_offset_come_again_later_with_their_count(tmp_path: Path) -> None:
+    """E-170, E-171, E-172, E-173: one copy in %RETRY%, not before its level's time; parked at the end or when asked."""
+    async with open_cluster(tmp_path) as cluster, connect(cluster.address) as mq:
+        await cluster.create_topic("jobs", queues=1)
+        async with mq.producer("jobs") as producer:
+            receipt = await producer.send(Message(b"a", properties={"k": "v"}))
+        stub = ConsumerServiceStub(cluster.channels.to(cluster.address))
+        place = topic_pb2.Queue(topic="jobs", enode="enode-0", queue_id=0)
+        began_s = CLOCK.monotonic_s()
+        request = pull_pb2.SendBackRequest(group="g", queue=place, offsets=[0], delay_level=1)
+        answer = await stub.SendBack(request)
+        assert list(answer.message_ids) == [receipt.message_id]
+        async with mq.pop_consumer("g", "%RETRY%g") as consumer:
+            [copy] = await consumer.pop()
+            assert CLOCK.monotonic_s() - began_s >= 1.0
+            assert (copy.body, copy.topic, copy.properties["k"]) == (b"a", "jobs", "v")
+            assert copy.properties["ORIGIN_MESSAGE_ID"] == receipt.message_id
+            assert copy.properties["RECONSUME_TIMES"] == "1"
+            again = topic_pb2.Queue(topic="%RETRY%g", enode="enode-0", queue_id=0)
+            await stub.SendBack(pull_pb2.SendBackRequest(group="g", queue=again, offsets=[0], attempts_max=2))
+            await stub.SendBack(pull_pb2.SendBackRequest(group="g", queue=place, offsets=[0], delay_level=-1))
+            await copy.ack()
+            assert await consumer.pop(wait_ms=500) == []
+        letters = [one async for one in mq.admin.dead_letters("g")]
+        assert [(one.reason, one.attempts) for one in letters] == [("attempts", 2), ("asked", 1)]
