@@ -8,7 +8,7 @@ from typing import Self
 from ortoo.common.background import Background
 from ortoo.common.clock import Clock
 from ortoo.common.errors import Overloaded, Unavailable
-from ortoo.common.pop import LeasePart, Popped, PopWish, ReplayWish, SendBackWish, Stale, Verdict
+from ortoo.common.pop import GiveBack, LeasePart, Popped, PopWish, ReplayWish, SendBackWish, Stale, Verdict
 from ortoo.common.sealed_batch import SealedBatch
 from ortoo.enode.app import RunningEnode
 from ortoo.enode.deferred.check_watchers import Watcher
@@ -293,6 +293,8 @@ class StoreLink:
     async def settle(self, topic_id: int, group: str, parts: Sequence[LeasePart], verdict: Verdict) -> list[Stale]:
         """Say what becomes of leased messages."""
         await self._topics.arrival(topic_id)
+        if isinstance(verdict, GiveBack) and verdict.rules.dead_letter_topic_id:
+            await self._topics.arrival(verdict.rules.dead_letter_topic_id)
         return await self._pops.settle(topic_id, group, parts, verdict)
 
     async def peek(self, wish: PopWish) -> Popped:
@@ -303,6 +305,8 @@ class StoreLink:
     async def send_back(self, wish: SendBackWish) -> list[str]:
         """Copy messages to a group's retry topic."""
         await self._topics.arrival(wish.topic_id, wish.queue_id)
+        await self._topics.arrival(wish.retry_topic_id)
+        await self._topics.arrival(wish.rules.dead_letter_topic_id)
         return await self._sending.send_back(wish)
 
     async def replay(self, wish: ReplayWish) -> list[tuple[int, int]]:

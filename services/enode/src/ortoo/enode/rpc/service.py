@@ -108,6 +108,8 @@ class EnodeService(EnodeServiceServicer):
     ) -> enode_pop_pb2.SettlePoppedResponse:
         """Say what becomes of leased messages."""
         await self._topics.arrival(request.topic_id, max((part.queue_id for part in request.parts), default=0))
+        if letters_id := request.give_back.rules.dead_letter_topic_id:
+            await self._topics.arrival(letters_id)
         return await settle_popped(self._pops, request)
 
     async def StoreHalf(self, request: deferred_pb.StoreHalfRequest, context: Context) -> deferred_pb.StoreHalfResponse:
@@ -147,6 +149,8 @@ class EnodeService(EnodeServiceServicer):
     ) -> enode_pop_pb2.SendBackMessagesResponse:
         """Copy messages to a group's retry topic."""
         await self._topics.arrival(request.topic_id, request.queue_id)
+        await self._topics.arrival(request.retry_topic_id)
+        await self._topics.arrival(request.rules.dead_letter_topic_id)
         return await send_back(self._sending, request)
 
     async def ReplayStored(
