@@ -1,0 +1,152 @@
+"""A store that a producer talks to without a network: the enode's own rules on idempotence, and faults by order."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager
+from enum import Enum
+from typing import Any
+from unittest import mock
+
+from ortoo.client.connection import Connection
+from ortoo.client.parcel import Parcel
+from ortoo.client.place import Queue
+from ortoo.client.producer import Producer, ProducerSettings
+from ortoo.client.routes import Route
+from ortoo.common.clock import SystemClock
+from ortoo.common.errors import OrtooError, Overloaded, Unavailable
+from ortoo.common.randomness import Randomness
+from ortoo.common.record_view import open_batch
+from ortoo.common.retry import Backoff
+from ortoo.enode.state.changes import WindowBatch
+from ortoo.enode.state.dedup import Duplicate, Sequencer, Windows
+
+TOPIC_ID = 7
+
+
+class Fault(Enum):
+    """What happens to one batch on its way."""
+
+    NONE = "stored and answered"
+    ANSWER_LOST = "stored, then the stream breaks"
+    LOST = "not stored, then the stream breaks"
+    REFUSED = "not stored, the answer says to slow down"
+    AWAY = "not stored, the answer says that the enode is away"
+    SILENT = "stored, and answered with the next batch"
+
+
+class SimulatedStore:
+    """What the queues hold, and the rules of an enode for producers that send again."""
+
+    def __init__(self, faults: Iterable[Fault] = ()) -> None:
+        """Meet the batches with these faults, one each, and with none after them."""
+        self.queues: dict[Queue, list[bytes]] = {}
+        self.sends = 0
+        self.is_away = asyncio.Event()
+        """Set = nothing is answered."""
+        self._faults: Iterator[Fault] = iter(faults)
+        self._windows = Windows()
+        self._sequencer = Sequencer(self._windows, idle_ms=1 << 40)
+
+    def next_fault(self) -> Fault:
+        """What happens to the batch that comes now."""
+        self.sends += 1
+        return next(self._faults, Fault.NONE)
+
+    def store(self, parcel: Parcel) -> int:
+        """Store a batch, or find it again; its first offset. Errors: a gap, an unknown producer."""
+        batch = parcel.batch
+        key = (TOPIC_ID, parcel.queue.queue_id, batch.producer_id)
+        decision = self._sequencer.decide(key, batch.first_sequence, batch.count, batch.records_crc32c, 0)
+        if isinstance(decision, Duplicate):
+            return decision.batch.first_offset
+        stored = self.queues.setdefault(parcel.queue, [])
+        first_offset = len(stored)
+        stored += open_batch(batch).bodies()
+        window = WindowBatch(batch.first_sequence, batch.count, first_offset, 0, batch.records_crc32c)
+        self._sequencer.accepted(key, window)
+        self._windows.add(key, window)
+        self._sequencer.settle(key)
+        return first_offset
+
+    def call(self, _: object, __: str, answered: Any, *, clock: object) -> "SimulatedCall":
+        """In the place of ProduceCall."""
+        return SimulatedCall(self, answered)
+
+
+class SimulatedCall:
+    """One stream to the store."""
+
+    def __init__(self, store: SimulatedStore, answered: Any) -> None:
+        self.has_heard = False
+        self._store = store
+        self._answered = answered
+        self._unsent: deque[Parcel] = deque()
+        self._wake = asyncio.Event()
+
+    def send(self, parcel: Parcel) -> None:
+        """Send a batch after those before it."""
+        self._unsent.append(parcel)
+        self._wake.set()
+
+    async def run(self) -> OrtooError:
+        """Answer until a fault breaks the stream."""
+        owed: list[Parcel] = []
+        while True:
+            while self._unsent and not self._store.is_away.is_set():
+                await SystemClock().sleep(0)
+                parcel = self._unsent.popleft()
+                fault = self._store.next_fault()
+                if fault is Fault.LOST:
+                    return Unavailable("the stream broke")
+                if fault is Fault.REFUSED:
+                    self._answered(parcel, Overloaded("slow down"))
+                    continue
+                if fault is Fault.AWAY:
+                    self._answered(parcel, Unavailable("the enode is away"))
+                    continue
+                try:
+                    parcel.first_offset = self._store.store(parcel)
+                except OrtooError as error:
+                    self._answered(parcel, error)
+                    continue
+                if fault is Fault.ANSWER_LOST:
+                    return Unavailable("the stream broke")
+                owed.append(parcel)
+                if fault is Fault.SILENT and self._unsent:
+                    continue
+                for one in owed:
+                    self.has_heard = True
+                    self._answered(one, None)
+                owed.clear()
+            self._wake.clear()
+            await self._wake.wait()
+
+
+class NoNetwork(Connection):
+    """A connection that nothing travels over."""
+
+    def channel(self) -> Any:
+        """Nothing."""
+        return None
+
+
+@asynccontextmanager
+async def producer_to(
+    store: SimulatedStore, *, queue_count: int = 3, route: Route | None = None, **settings: Any
+) -> AsyncIterator[Producer]:
+    """A real producer whose streams end in `store`; it retries at once."""
+    queues = tuple(Queue("t", "enode-0", number) for number in range(queue_count))
+    chosen = route or Route(TOPIC_ID, queues, queues, queues)
+    connection = NoNetwork(["localhost:1"], clock=SystemClock(), randomness=Randomness(1))
+    connection.backoff = Backoff(first_s=0.0)
+
+    async def query_route(*_: object) -> Route:
+        return chosen
+
+    with (
+        mock.patch("ortoo.client.producer.ProduceCall", store.call),
+        mock.patch("ortoo.client.producer.query_route", query_route),
+    ):
+        async with Producer(connection, "t", ProducerSettings(**({"linger_ms": 0.0} | settings))) as producer:
+            yield producer
