@@ -84,6 +84,10 @@ crash: $(READY)  ## Stop the store at 2,500 points, damage it in 500 places, 5,0
 	@$(PY) -m ortoo.testing.full_disk || test $$? -eq 77
 	@$(PYTEST) -m crash tests/e2e
 
+demo-spark: $(SPARK_READY) $(DEMO_READY)  ## The flights through the broker into a lake, reports about them, and United's back
+	@libs/spark/find_java.sh 'the demo and all else that runs Spark'
+	@$(PY) -m ortoo.spark.demo
+
 spark-setup: $(SPARK_READY)  ## Add pyspark and what the pipeline needs to .venv; finds or installs Java 17
 
 spark-tests: $(SPARK_READY)

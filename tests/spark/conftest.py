@@ -11,6 +11,13 @@ from tests.spark.session import Broker, broker_of, java_found, spark_session
 pytest.importorskip("pyspark", reason="pyspark is not installed: make spark-setup")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A JVM on a busy machine is slow to start, and the first test that needs it pays for that."""
+    for item in items:
+        if "tests/spark/" in item.nodeid and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(400))
+
+
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """Two enodes, a snode and a name server."""

@@ -21,6 +21,10 @@ class OrtooDataSource(DataSource):
     def schema(self) -> str:
         """The columns of a read, in Spark's DDL."""
         options = self._read_options(streaming=False, for_schema=True)
+        if options.view != "messages":
+            from ortoo.spark import views
+
+            return views.ddl(options.view)
         return columns.ddl(options.columns, body_as_text=options.body_format == "utf8", value_ddl=options.value_ddl)
 
     def reader(self, schema: Any) -> Any:
@@ -28,6 +32,10 @@ class OrtooDataSource(DataSource):
         from ortoo.spark.reading.batch_read import batch_reader
 
         options = self._read_options(streaming=False)
+        if options.view != "messages":
+            from ortoo.spark import views
+
+            return views.ViewReader(options, schema)
         return batch_reader(options, schema)
 
     def streamReader(self, schema: Any) -> Any:  # noqa: N802 - Spark's name

@@ -2,11 +2,19 @@
 
 from collections.abc import Mapping
 
-from ortoo.client import Queue
+from ortoo.client import NotFound, Queue
 from ortoo.common.status import error_of
 from ortoo.spark.link import Link
 from ortoo.v1 import pull_pb2, topic_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
+
+
+def ensure_group(link: Link, group: str) -> None:
+    """Create a group unless it is there, so that operators see it among the others."""
+    try:
+        link.run(link.admin.describe_group(group))
+    except NotFound:
+        link.run(link.admin.put_group(group))
 
 
 def commit_group(link: Link, group: str, offsets: Mapping[Queue, int]) -> None:

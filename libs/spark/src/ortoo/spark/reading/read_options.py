@@ -78,7 +78,7 @@ def parse(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     """Read and check the options. Errors: Invalid, naming the option and what was expected."""
     take = OptionReader(options, KNOWN)
     view = take.choice("view", "messages", "messages", "groups", "deliveries")
-    topics, pattern, assigned = _topics(take, required=view != "groups")
+    topics, pattern, assigned = _topics(take, required=view == "messages")
     body_format = take.choice("bodyFormat", "binary", "binary", "utf8", "json")
     value_ddl = take.text("valueSchema") or None
     if body_format == "json" and value_ddl is None:

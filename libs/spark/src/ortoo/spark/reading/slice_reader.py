@@ -6,11 +6,11 @@ from typing import Any
 import pyarrow as pa
 
 from ortoo.client import Queue, ReceivedBatch
-from ortoo.common.errors import NotFound, OrtooError, OutOfRange, Unavailable
+from ortoo.common.errors import DataLoss, NotFound, OrtooError, OutOfRange, Unavailable
 from ortoo.common.logs import get_logger
 from ortoo.spark.link import Link
 from ortoo.spark.reading.arrow_batch import BatchDecoder
-from ortoo.spark.reading.data_loss import readable
+from ortoo.spark.reading.data_loss import Loss, readable
 from ortoo.spark.reading.planning import Slice
 from ortoo.spark.reading.topic_state import Range
 from ortoo.v1 import consumer_pb2
@@ -45,39 +45,69 @@ def read_arrow(
 
 def read_slice(link: Link, part: Slice, *, on_data_loss: str, timeout_ms: int) -> Iterator[ReceivedBatch]:
     """The batches of one slice, all of it: a read that breaks goes on where it was until the time is over."""
-    at, end, recreated = part.begin, part.end, False
+    rest = _Rest(link, part, on_data_loss)
     deadline_s = link.clock.monotonic_s() + timeout_ms / 1000
-    while at < end:
+    while rest.begin < rest.end:
+        problem: OrtooError = OutOfRange(f"reading stopped before {rest.end}")
         try:
-            for received in link.fetch(part.queue, at, end):
-                if part.topic_id and received.topic_id != part.topic_id:
-                    recreated = True
+            for received in link.fetch(part.queue, rest.begin, rest.end):
+                if part.topic_id not in (0, received.topic_id):
+                    rest.recreated = True
                     break
-                at = received.next_offset
+                rest.begin = received.next_offset
                 deadline_s = link.clock.monotonic_s() + timeout_ms / 1000
                 yield received
-            if at >= end:
-                return
-            problem: OrtooError = OutOfRange(f"reading stopped at {at}, before {end}")
-        except (OutOfRange, NotFound, Unavailable) as error:
+        except OrtooError as error:
             problem = error
-        try:
-            if not isinstance(problem, Unavailable):
-                held = _held(link, part.queue)
-                rest = readable(part.queue, Range(at, end), held, on_data_loss, recreated=recreated)
-                for loss in rest.losses:
-                    _log.warning("messages are lost", what=str(loss))
-                if rest.losses:
-                    at, end = rest.begin, rest.end
-                    continue
-        except Unavailable as error:
-            problem = error
+        if rest.begin >= rest.end or rest.go_on_after(problem):
+            continue
         if link.clock.monotonic_s() > deadline_s:
             raise Unavailable(
                 f"queue {part.queue.queue_id} of {part.queue.topic} on {part.queue.enode} could not be read at offset "
-                f"{at} for {timeout_ms / 1000:.0f} s: {problem}; the option fetchTimeoutMs says how long to try"
+                f"{rest.begin} for {timeout_ms / 1000:.0f} s: {problem}; the option fetchTimeoutMs says how long to try"
             )
         link.sleep(_RETRY_S)
+
+
+class _Rest:
+    """What is left of a slice."""
+
+    def __init__(self, link: Link, part: Slice, policy: str) -> None:
+        self.begin, self.end = part.begin, part.end
+        self.recreated = False
+        self._link = link
+        self._queue = part.queue
+        self._policy = policy
+
+    def go_on_after(self, problem: OrtooError) -> bool:
+        """Move behind what is lost; False if nothing is lost and trying again is all that can be done.
+
+        Errors: DataLoss as the policy says; the problem itself when it is of another kind.
+        """
+        if isinstance(problem, DataLoss):
+            # Bytes that cannot be read any more: the error says where reading can go on.
+            if self._policy == "fail" or problem.end_offset <= self.begin:
+                raise problem
+            self._lost(Loss(self._queue, self.begin, min(problem.end_offset, self.end), str(problem)))
+            self.begin = min(problem.end_offset, self.end)
+            return True
+        if isinstance(problem, Unavailable):
+            return False
+        if not isinstance(problem, OutOfRange | NotFound):
+            raise problem
+        try:
+            held = _held(self._link, self._queue)
+        except Unavailable:
+            return False
+        part = readable(self._queue, Range(self.begin, self.end), held, self._policy, recreated=self.recreated)
+        for loss in part.losses:
+            self._lost(loss)
+        self.begin, self.end = part.begin, part.end
+        return bool(part.losses)
+
+    @staticmethod
+    def _lost(loss: Loss) -> None:
+        _log.warning("messages are lost", what=str(loss))
 
 
 def _held(link: Link, queue: Queue) -> Range | None:

@@ -19,7 +19,7 @@ from ortoo.spark.offsets import Offsets
 from ortoo.spark.reading.batch_read import MessageTask, TaskReader
 from ortoo.spark.reading.bounds import start_offsets
 from ortoo.spark.reading.data_loss import readable
-from ortoo.spark.reading.group_offsets import commit_group
+from ortoo.spark.reading.group_offsets import commit_group, ensure_group
 from ortoo.spark.reading.limits import limited
 from ortoo.spark.reading.message_size import MessageSize
 from ortoo.spark.reading.planning import plan
@@ -45,6 +45,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._cached: tuple[float, TopicState] | None = None
         self._waiting_since_s: float | None = None
         self._size = MessageSize()
+        self._group_is_there = False
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Where a new query starts. The same answer however often it is asked."""
@@ -120,6 +121,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """A batch is done: tell the consumer group that only shows progress, if one is named."""
         if self._options.consumer_group:
             try:
+                if not self._group_is_there:
+                    ensure_group(self._link(), self._options.consumer_group)
+                    self._group_is_there = True
                 commit_group(self._link(), self._options.consumer_group, Offsets.of_json(end).queues)
             except OrtooError as error:
                 _log.warning("the group's offsets are not moved", group=self._options.consumer_group, why=str(error))

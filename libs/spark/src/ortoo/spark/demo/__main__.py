@@ -1,0 +1,111 @@
+"""`make demo-spark`: every flight of 2013 through a broker into a lake; United's flights back into a topic."""
+
+import argparse
+import os
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ortoo.cli.demo import flights
+from ortoo.client import OrtooError, ProducerSettings, blocking
+from ortoo.common.clock import SystemClock
+from ortoo.common.logs import configure
+from ortoo.spark import register
+from ortoo.spark.demo.broker import broker
+from ortoo.spark.demo.delays import delays
+from ortoo.spark.lake.table import Lake
+from ortoo.spark.pipeline.archive import archive
+from ortoo.spark.pipeline.compact import compact
+from ortoo.spark.pipeline.page import text_table
+from ortoo.spark.pipeline.progress import Say
+from ortoo.spark.pipeline.replay import replay
+from ortoo.spark.pipeline.session import session
+from ortoo.spark.pipeline.settings import (
+    ArchiveSettings,
+    LakeSettings,
+    PipelineSettings,
+    ReplaySettings,
+    SparkSettings,
+)
+from ortoo.spark.pipeline.trace import trace
+
+_CONF = ("spark.driver.memory=768m", "spark.sql.shuffle.partitions=4", "spark.driver.host=127.0.0.1")
+
+
+def main() -> int:
+    """Run the demo; the exit code is 0 when every count is right and 1 otherwise."""
+    parser = argparse.ArgumentParser(prog="ortoo spark demo", description=__doc__)
+    parser.add_argument("--data-dir", type=Path, help="keep the store, the lake and the reports here")
+    arguments = parser.parse_args()
+    configure(level="error")
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    clock = SystemClock()
+    began_s = clock.monotonic_s()
+
+    def say(text: str) -> None:
+        print(f"[{clock.monotonic_s() - began_s:6.1f} s] {text}", flush=True)
+
+    with tempfile.TemporaryDirectory(prefix="ortoo-spark-demo-") as temporary:
+        folder: Path = arguments.data_dir or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            return 0 if _run(folder.resolve(), say) else 1
+        except OrtooError as error:
+            print(f"error: {error}", file=sys.stderr)
+            return 1
+
+
+def _run(folder: Path, say: Say) -> bool:
+    with broker(folder / "store") as address:
+        settings = PipelineSettings(
+            address=address,
+            lake=LakeSettings(str(folder / "lake")),
+            archive=ArchiveSettings(topics=("flights",), max_offsets_per_trigger=100_000, consumer_group="archive"),
+            replay=ReplaySettings(topic="united", where=f"tag = '{flights.UNITED}'", create_queue_count=4, tasks=2),
+            spark=SparkSettings("local[2]", _CONF),
+        )
+        with session(settings.spark) as spark:
+            say("Spark is up")
+            _send(address, say)
+            return _pipeline(spark, settings, say)
+
+
+def _send(address: str, say: Say) -> None:
+    with blocking.connect(address) as mq:
+        mq.admin.create_topic("flights", queue_count=4)
+        with mq.producer("flights", ProducerSettings(batch_bytes_max=512 << 10)) as producer:
+            sent = len(producer.send_many(flights.messages(flights.data_file())))
+    say(f"sent {sent:,} flights; each is durable")
+
+
+def _pipeline(spark: Any, settings: PipelineSettings, say: Say) -> bool:
+    lake = Lake(settings.lake.path, settings.lake.format)
+    outcome = archive(spark, settings, say, once=True)
+    compact(replace(settings, compact=replace(settings.compact, open_days=0)), say)
+    trace(spark, settings, say)
+    messages = lake.read(spark)
+    table = delays(spark, messages, settings.output("reports", ""))
+    for line in text_table(table):
+        say(line)
+    for _ in range(2):
+        replay(spark, settings, say)
+    register(spark)
+    source = spark.read.format("ortoo").options(address=settings.address, columns="offset")
+    counts = {
+        "flights in the topic": (source.option("subscribe", "flights").load().count(), flights.FLIGHTS),
+        "flights in the lake": (messages.count(), flights.FLIGHTS),
+        "flights in the report": (sum(int(str(row[1])) for row in table.rows), flights.FLIGHTS),
+        "United's flights in the lake": (messages.where(settings.replay.where).count(), flights.UNITED_FLIGHTS),
+        "United's flights replayed": (source.option("subscribe", "united").load().count(), flights.UNITED_FLIGHTS),
+    }
+    for what, (found, expected) in counts.items():
+        say(f"{what:30} {found:>9,}  {'as expected' if found == expected else f'EXPECTED {expected:,}'}")
+    right = outcome is not None and outcome.right and all(found == expected for found, expected in counts.values())
+    say("every flight is where it belongs, once" if right else "something is wrong")
+    return right
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,124 @@
+"""The settings of the jobs: one TOML file, one table a job, unknown names are errors."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ortoo.common.errors import Invalid
+
+
+@dataclass(frozen=True)
+class LakeSettings:
+    """Where messages are kept."""
+
+    path: str = ""
+    format: str = "delta"
+    """delta or parquet."""
+
+
+@dataclass(frozen=True)
+class ArchiveSettings:
+    """Topics into the lake."""
+
+    topics: tuple[str, ...] = ()
+    pattern: str = ""
+    starting_offsets: str = "earliest"
+    columns: tuple[str, ...] = ()
+    """What is kept; everything when empty."""
+    checkpoint_path: str = ""
+    """Where the query keeps its place; beside the lake when empty."""
+    max_offsets_per_trigger: int = 500_000
+    interval_s: float = 10.0
+    """How often a continuous run takes a batch."""
+    consumer_group: str = ""
+    """A group that shows how far the archive is."""
+    fail_on_data_loss: bool = True
+
+
+@dataclass(frozen=True)
+class CompactSettings:
+    """Few large files instead of many small ones."""
+
+    open_days: int = 1
+    """So many of the newest dates are left alone."""
+    target_bytes: int = 128 << 20
+    vacuum_hours: int = 0
+    """Remove files that no version younger than this needs; 0 = leave them."""
+
+
+@dataclass(frozen=True)
+class ReplaySettings:
+    """The lake into a topic."""
+
+    topic: str = ""
+    where: str = ""
+    """A condition in SQL over the lake's columns."""
+    job_id: str = ""
+    """The same id again adds nothing again."""
+    create_queue_count: int = 0
+    """Create the topic with so many queues unless it is there; 0 = it must be there."""
+    max_rate_per_second: int = 0
+    tasks: int = 4
+    mark_property: str = "x-replayed-from"
+    """A property that says where each message was: topic/enode/queue/offset; empty = none."""
+    dry_run: bool = False
+
+
+@dataclass(frozen=True)
+class TraceSettings:
+    """How long messages took, and how many were tried again or given up."""
+
+    output_path: str = ""
+    where: str = ""
+    bucket: str = "1 hour"
+    """One row for each topic and so long a time."""
+
+
+@dataclass(frozen=True)
+class LagSettings:
+    """How far groups are behind."""
+
+    output_path: str = ""
+    groups: tuple[str, ...] = ()
+    """All when empty."""
+    interval_s: float = 60.0
+
+
+@dataclass(frozen=True)
+class SparkSettings:
+    """The session that jobs run in, unless `spark-submit` made one."""
+
+    master: str = ""
+    """Such as local[2]; empty = as spark-submit says, or local[*]."""
+    conf: tuple[str, ...] = ()
+    """Such as "spark.executor.memory=2g"."""
+
+
+@dataclass(frozen=True)
+class PipelineSettings:
+    """One pipeline: a cluster, a lake, and what the jobs do with them."""
+
+    address: str = "localhost:8081"
+    lake: LakeSettings = field(default_factory=LakeSettings)
+    archive: ArchiveSettings = field(default_factory=ArchiveSettings)
+    compact: CompactSettings = field(default_factory=CompactSettings)
+    replay: ReplaySettings = field(default_factory=ReplaySettings)
+    trace: TraceSettings = field(default_factory=TraceSettings)
+    lag: LagSettings = field(default_factory=LagSettings)
+    spark: SparkSettings = field(default_factory=SparkSettings)
+
+    @property
+    def checkpoint(self) -> Path:
+        """Where the archive's query keeps its place."""
+        return Path(self.archive.checkpoint_path or f"{self.lake.path.rstrip('/')}_checkpoint")
+
+    def need_lake(self) -> None:
+        """Errors: Invalid when the settings do not say where the lake is."""
+        if not self.lake.path:
+            raise Invalid("where is the lake? Set `path` in the table [lake]", field="lake.path")
+
+    def output(self, job: str, given: str) -> Path:
+        """Where a job puts its reports: where it is told to, or beside the lake."""
+        self.need_lake() if not given else None
+        folder = Path(given or f"{self.lake.path.rstrip('/')}_{job}")
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder

@@ -1,0 +1,196 @@
+"""The jobs: archive, compact, replay, trace and lag, resumed, repeated and checked."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="pyspark is not installed: make spark-setup")
+
+from ortoo.client import ConsumerSettings, Queue
+from ortoo.spark.lake.table import Lake
+from ortoo.spark.offsets import Offsets
+from ortoo.spark.pipeline.archive import archive, check
+from ortoo.spark.pipeline.compact import compact, count_by_date
+from ortoo.spark.pipeline.lag import lag
+from ortoo.spark.pipeline.reconciliation import QueueCount, reconcile
+from ortoo.spark.pipeline.replay import replay
+from ortoo.spark.pipeline.settings import (
+    ArchiveSettings,
+    CompactSettings,
+    LakeSettings,
+    PipelineSettings,
+    ReplaySettings,
+)
+from ortoo.spark.pipeline.trace import trace
+from tests.spark.sending import numbered, send, varied
+from tests.spark.session import Broker
+
+FORMATS = pytest.mark.parametrize("lake_format", ["delta", "parquet"])
+
+
+@pytest.fixture
+def settings(broker: Broker, topic: str, folder: Path, request: pytest.FixtureRequest) -> PipelineSettings:
+    """A lake beside the test, of the format that the test asks for."""
+    kind = getattr(request.node, "callspec", None)
+    lake_format = kind.params.get("lake_format", "delta") if kind else "delta"
+    return PipelineSettings(
+        address=broker.address,
+        lake=LakeSettings(str(folder / "lake"), lake_format),
+        archive=ArchiveSettings(topics=(topic,), max_offsets_per_trigger=400, consumer_group=f"archive-{topic}"[:100]),
+        compact=CompactSettings(open_days=0),
+        replay=ReplaySettings(topic=f"{topic[:90]}-back", where="`offset` % 2 = 0", create_queue_count=2, tasks=2),
+    )
+
+
+def bodies(frame: Any) -> list[bytes]:
+    """All bodies of a frame, sorted."""
+    return sorted(bytes(row.body) for row in frame.select("body").collect())
+
+
+def lose_commit(settings: PipelineSettings) -> None:
+    """Make Spark believe that it died after the sink's commit and before its own."""
+    commits = settings.checkpoint / "commits"
+    newest = max(commits.glob("[0-9]*"), key=lambda file: int(file.name))
+    newest.unlink()
+    (commits / f".{newest.name}.crc").unlink(missing_ok=True)
+
+
+@FORMATS
+def test_an_archive_holds_every_message_once_however_often_it_is_run(
+    spark: Any, broker: Broker, topic: str, settings: PipelineSettings, lake_format: str
+) -> None:
+    """Check 7 and 16: runs go on where the last one ended; a batch that comes again adds nothing."""
+    said: list[str] = []
+    lake = Lake(settings.lake.path, lake_format)
+    sent = 0
+    for count in (900, 500):
+        send(broker, topic, numbered(count, sent))
+        sent += count
+        outcome = archive(spark, settings, said.append, once=True)
+        assert outcome is not None
+        assert (outcome.right, outcome.rows) == (True, sent)
+    lose_commit(settings)
+    outcome = archive(spark, settings, said.append, once=True)
+    assert outcome is not None
+    assert (outcome.right, outcome.rows) == (True, sent)
+    assert bodies(lake.read(spark)) == sorted(b"%d" % n for n in range(sent))
+    assert any("batch 1: 400 rows" in line for line in said), said
+    assert any("reconciled: 1,400 rows from 8 queues" in line for line in said)
+    report = json.loads((Path(f"{settings.lake.path}_reports") / "reconciliation.json").read_text())
+    assert report["right"] is True
+    assert broker.client.admin.lag(settings.archive.consumer_group, topic).lag_messages == 0
+
+
+@FORMATS
+def test_an_archive_that_is_compacted_and_replayed_is_the_same_again(
+    spark: Any, broker: Broker, topic: str, settings: PipelineSettings, lake_format: str
+) -> None:
+    """Check 16: archive, compact, replay to a new topic, archive that: equal bodies; the same job adds nothing."""
+    send(broker, topic, varied(1_200))
+    said: list[str] = []
+    archive(spark, settings, said.append, once=True)
+    lake = Lake(settings.lake.path, lake_format)
+    before = bodies(lake.read(spark))
+    compact(settings, said.append)
+    assert set(count_by_date(lake.file_paths()).values()) == {1}
+    assert bodies(lake.read(spark)) == before
+    outcome = check(spark, settings, said.append)
+    assert outcome is not None
+    assert outcome.right
+
+    count = replay(spark, replace(settings, replay=replace(settings.replay, dry_run=True)), said.append)
+    assert replay(spark, settings, said.append) == count
+    assert replay(spark, settings, said.append) == count
+    again = replace(
+        settings,
+        lake=LakeSettings(f"{settings.lake.path}-back", lake_format),
+        archive=ArchiveSettings(topics=(settings.replay.topic,)),
+    )
+    outcome = archive(spark, again, said.append, once=True)
+    assert outcome is not None
+    assert (outcome.right, outcome.rows) == (True, count)
+    back = Lake(again.lake.path, lake_format).read(spark)
+    assert bodies(back) == bodies(lake.read(spark).where("`offset` % 2 = 0"))
+    row = back.first()
+    assert row.properties["x-replayed-from"].startswith(f"{topic}/enode-")
+    by_group = back.where("message_group is not null").orderBy("enode", "queue_id", "offset").collect()
+    places: dict[str, list[int]] = {}
+    for row in by_group:
+        places.setdefault(row.message_group, []).append(int(row.properties["x-replayed-from"].rpartition("/")[2]))
+    assert all(offsets == sorted(offsets) for offsets in places.values())
+
+
+def test_reports_are_pages_with_pictures(
+    spark: Any, broker: Broker, topic: str, settings: PipelineSettings, folder: Path
+) -> None:
+    """Trace and lag write what a person would look at, and tables for programs."""
+    send(broker, topic, numbered(300))
+    said: list[str] = []
+    archive(spark, settings, said.append, once=True)
+    (row,) = trace(spark, settings, said.append)
+    assert (row.topic, row.messages) == (topic, 300)
+    assert 0 <= row.p50 <= row.p99 <= row.slowest
+    with broker.client.consumer("slow", topic, ConsumerSettings(from_first=True)) as consumer:
+        for message in consumer:
+            consumer.ack(message)
+            break
+    lag(settings, said.append)
+    moments = {(m.group, m.topic): m for m in lag(settings, said.append)}
+    assert moments["slow", topic].lag < 300
+    assert moments[settings.archive.consumer_group, topic].lag == 0
+    reports = Path(f"{settings.lake.path}_reports")
+    for name in ("trace.html", "trace.png", "trace.csv", "lag.html", "lag.png", "lag.csv"):
+        assert (reports / name).stat().st_size > 100, name
+    assert topic in (reports / "trace.html").read_text()
+
+
+def test_views_show_groups_and_deliveries(spark: Any, broker: Broker, topic: str) -> None:
+    """Lag per group and queue, and queues of retries and dead letters, as tables."""
+    send(broker, topic, numbered(10))
+    with broker.client.consumer(f"g-{topic}", topic, ConsumerSettings(from_first=True)) as consumer:
+        for batch in consumer.batches():
+            consumer.ack(batch)
+            break
+    source = spark.read.format("ortoo").options(address=broker.address)
+    groups = source.option("view", "groups").option("groups", f"g-{topic}").option("subscribe", topic).load()
+    rows = groups.collect()
+    assert {(row.group, row.topic) for row in rows} == {(f"g-{topic}", topic)}
+    assert sum(row.end_offset for row in rows) == 10
+    deliveries = spark.read.format("ortoo").options(address=broker.address, view="deliveries").load()
+    assert set(deliveries.columns) >= {"group", "state", "messages"}
+    assert deliveries.where("messages < 0").count() == 0
+
+
+def test_differences_are_counted_queue_by_queue() -> None:
+    """What is missing and what is there twice is told apart, even when the numbers cancel out."""
+    a, b = Queue("t", "e", 0), Queue("t", "e", 1)
+    start, end = Offsets({a: 10, b: 0}), Offsets({a: 20, b: 5})
+    held = {a: QueueCount(10, 8, 10, 19), b: QueueCount(5, 5, 0, 4)}
+    outcome = reconcile(start, end, held)
+    assert not outcome.right
+    assert [(check.missing, check.duplicates) for check in outcome.checks] == [(2, 2), (0, 0)]
+    assert next(iter(outcome.lines())).startswith("DIFFERENT: queue 0 of t on e, offsets 10 to 20: 2 missing, 2 dup")
+
+
+@pytest.mark.parametrize(
+    ("job", "text", "code", "said"),
+    [
+        ("lag", 'addres = "x"', 2, "did you mean address"),
+        ("archive", "", 2, "where is the lake"),
+        ("lag", 'address = "127.0.0.1:1"\n[lag]\noutput_path = "FOLDER"', 1, "no answer from 127.0.0.1:1"),
+    ],
+)
+def test_exit_codes_tell_wrong_settings_from_failures(folder: Path, job: str, text: str, code: int, said: str) -> None:
+    """0 done, 1 failed, 2 wrong settings, 3 different; the reason is one line."""
+    config = folder / "pipeline.toml"
+    config.write_text(text.replace("FOLDER", str(folder)))
+    command = [sys.executable, "-m", "ortoo.spark.pipeline", job, "--config", str(config), "--once"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+    assert done.returncode == code, done.stderr
+    assert said in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
