@@ -4,7 +4,7 @@ import pytest
 
 from ortoo.testing.crash_points import enumerate_points
 from ortoo.testing.store_model import Broken
-from tests.unit.testing.planted_bugs import BUGS, Plant
+from tests.contract.planted_bugs import BUGS, Plant
 
 POINTS_MAX = 1500
 
