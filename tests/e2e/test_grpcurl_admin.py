@@ -1,0 +1,95 @@
+"""Everything an operator does can be done with grpcurl alone: every method of AdminService, used once."""
+
+from pathlib import Path
+from typing import Any
+
+from ortoo.client import ConsumerSettings, connect
+from ortoo.testing import grpcurl
+from ortoo.testing.cluster import open_cluster
+from ortoo.v1 import admin_pb2
+
+SERVICE = admin_pb2.DESCRIPTOR.services_by_name["AdminService"]
+TOPIC, GROUP, CLIENT, PULLER = "orders", "stable", "test-client", "test-puller"
+FLOW_RULE = {"unit": "FLOW_UNIT_REQUESTS", "method": "ortoo.v1.ProducerService/Publish", "per_second": 1000}
+QUEUE = {"topic": TOPIC, "enode": "enode-0", "queue_id": 0}
+
+# Method to (request, what the answer must contain), in an order in which they make sense.
+CALLS: dict[str, tuple[dict[str, Any], str]] = {
+    "ListTopics": ({}, TOPIC),
+    "DescribeTopic": ({"name": TOPIC}, "end_offset"),
+    "UpdateTopic": ({"name": TOPIC, "read_queue_count": 5}, "read_queue_count"),
+    "PutGroup": ({"group": {"name": "another", "consume_enabled": True}}, "another"),
+    "UpdateGroup": ({"name": "another", "slow_consumer_threshold_messages": 7}, "7"),
+    "DescribeGroup": ({"name": "another"}, "another"),
+    "ListGroups": ({}, GROUP),
+    "Tail": ({"topic": TOPIC, "from_first": True, "messages_max": 1}, "two fresh horses"),
+    "FindMessages": ({"topic": TOPIC, "key": "order-1"}, "two fresh horses"),
+    "DescribeLag": ({"group": GROUP, "topic": TOPIC}, "committed_offset"),
+    "ListDelayedMessages": ({"topic": TOPIC}, "{"),
+    "ListTransactions": ({"topic": TOPIC}, "{"),
+    "DescribeCluster": ({}, "enode-0"),
+    "ListClients": ({}, CLIENT),
+    "DescribeClient": ({"client_id": CLIENT}, CLIENT),
+    "CallClient": ({"client_id": PULLER, "command": {"describe_running": {}}}, "{"),
+    "ListConsumers": ({"group": GROUP}, CLIENT),
+    "ListTopicGroups": ({"topic": TOPIC}, GROUP),
+    "ResetOffsets": ({"group": GROUP, "topic": TOPIC, "offset": "0", "force": True}, "{"),
+    "CloneOffsets": ({"from_group": GROUP, "to_group": "another", "topic": TOPIC}, "{"),
+    "DescribeFlowControl": ({}, "{"),
+    "UpdateFlowControl": (
+        {"rules": [FLOW_RULE]},
+        "1000",
+    ),
+    "PutUser": ({"user": {"access_key": "operator", "enabled": True}, "secret_key": "0123456789abcdef"}, "operator"),
+    "ListUsers": ({}, "operator"),
+    "DeleteUser": ({"access_key": "operator"}, "{"),
+    "DeleteGroup": ({"name": "another"}, "{"),
+    "CreateTopic": ({"name": "new"}, "topic_id"),
+    "DeleteTopic": ({"name": "new"}, "{"),
+}
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "ResumeTransaction": ({"transaction_id": "no-such-transaction"}, "transaction"),
+}
+"""Methods that need what only an accident makes: they answer with a reason."""
+
+
+def test_every_method_is_used() -> None:
+    """A new method of AdminService needs a call here."""
+    assert sorted([*CALLS, *REFUSED]) == sorted(method.name for method in SERVICE.methods)
+
+
+async def test_every_admin_method_works_by_grpcurl(tmp_path: Path) -> None:
+    """Each answers with JSON that a person can read; no method needs a client library."""
+    async with open_cluster(tmp_path) as cluster:
+
+        async def call(method: str, request: dict[str, Any]) -> grpcurl.Answer:
+            return await grpcurl.call(cluster.address, f"{SERVICE.full_name}/{method}", request)
+
+        created = await call("CreateTopic", {"name": TOPIC, "read_queue_count": 4})
+        assert created.exit_code == 0, created.error
+        message = {"body": "dHdvIGZyZXNoIGhvcnNlcw==", "keys": ["order-1"]}
+        sent = await grpcurl.call(
+            cluster.address,
+            "ortoo.v1.ProducerService/Publish",
+            {"topic": TOPIC, "messages": [message], "queue": QUEUE},
+        )
+        assert sent.exit_code == 0, sent.error
+        settings = ConsumerSettings(from_first=True, client_id=CLIENT)
+        async with (
+            connect(cluster.address, client_id=PULLER) as mq,
+            mq.consumer(GROUP, TOPIC, settings) as consumer,
+            mq.pull_consumer("pullers", TOPIC),
+        ):
+            async for received in consumer:
+                received.ack()
+                break
+            wrong = []
+            for method, (request, wanted) in CALLS.items():
+                answer = await call(method, request)
+                if answer.exit_code or wanted not in answer.out:
+                    wrong.append((method, answer.error or answer.out))
+            for method, (request, reason) in REFUSED.items():
+                answer = await call(method, request)
+                if not answer.exit_code or reason not in answer.error:
+                    wrong.append((method, answer.error or answer.out))
+        assert wrong == []
