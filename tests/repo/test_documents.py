@@ -79,10 +79,16 @@ def guarantees(tree: Tree) -> dict[str, str]:
     return {cells[0].strip(): cells[-1].strip() for cells in rows}
 
 
-def missing_tests(tree: Tree) -> list[str]:
-    """Tests that the table of guarantees names and that are not there."""
+def compatibilities(tree: Tree) -> dict[str, str]:
+    """Each feature's last column in docs/compatibility.md: the test that checks it."""
+    rows = [line.strip("|").split("|") for line in tree.lines("docs/compatibility.md") if re.search(r"\| yes \|", line)]
+    return {cells[0].strip(): cells[-1].strip() for cells in rows}
+
+
+def missing_tests(tree: Tree, table: dict[str, str] | None = None) -> list[str]:
+    """Tests that a table, first that of the guarantees, names and that are not there."""
     missing = []
-    for guarantee, cell in guarantees(tree).items():
+    for guarantee, cell in (guarantees(tree) if table is None else table).items():
         named = re.findall(r"`(tests/[\w/.]+)::(\w+)`", cell)
         if not named and not cell.startswith(NOT_YET):
             missing.append(f"{guarantee}: neither a test nor '{NOT_YET}'")
@@ -158,6 +164,12 @@ def test_every_guarantee_names_its_test_or_says_not_yet(tree: Tree) -> None:
     """G1 to G13 are all in docs/guarantees.md, and every test named there exists."""
     assert tuple(guarantees(tree)) == GUARANTEES
     assert missing_tests(tree) == []
+
+
+def test_every_feature_of_rocketmqs_clients_names_its_test(tree: Tree) -> None:
+    """What docs/compatibility.md calls working is tested by what it names, for both clients."""
+    assert len(compatibilities(tree)) > 20
+    assert missing_tests(tree, compatibilities(tree)) == []
 
 
 def test_the_rule_on_guarantees_fires(tmp_path: Path) -> None:
