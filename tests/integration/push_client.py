@@ -28,13 +28,13 @@ class PushClient:
         channel = running.cluster.channels.to(running.cluster.address_of(snode))
         self.call: Any = ConsumerServiceStub(channel).Push()
         self._credit = (messages, size_bytes)
-        self._open = consumer_pb2.OpenSession(
-            group=group,
-            client_id=client_id,
-            subscriptions=[consumer_pb2.Subscription(topic=topic, tag_expression=tags)],
-            start_from=consumer_pb2.START_FROM_FIRST if from_first else consumer_pb2.START_FROM_LAST,
-            **how,
-        )
+        opening: dict[str, Any] = {
+            "group": group,
+            "client_id": client_id,
+            "subscriptions": [consumer_pb2.Subscription(topic=topic, tag_expression=tags)],
+            "start_from": consumer_pb2.START_FROM_FIRST if from_first else consumer_pb2.START_FROM_LAST,
+        }
+        self._open = consumer_pb2.OpenSession(**(opening | how))
         self.others: list[Any] = []
         self.closed = False
 

@@ -8,7 +8,7 @@ from typing import Any
 from ortoo.common.record_batch import encode_bodies
 from ortoo.snode.wire import batch_to
 from ortoo.testing.cluster import Cluster, open_cluster
-from ortoo.v1 import namesrv_pb2, producer_pb2, record_pb2, topic_pb2
+from ortoo.v1 import namesrv_pb2, producer_pb2, pull_pb2, record_pb2, topic_pb2
 from ortoo.v1.admin_pb2_grpc import AdminServiceStub
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
 from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
@@ -28,6 +28,23 @@ class Snode:
         """Create a topic through the snode."""
         request = namesrv_pb2.CreateTopicRequest(name=name, read_queue_count=queues)
         return (await self.admin.CreateTopic(request)).topic
+
+    async def create_topic(self, name: str, **how: Any) -> None:
+        """Create a topic with these fields of the request."""
+        await self.admin.CreateTopic(namesrv_pb2.CreateTopicRequest(name=name, **how))
+
+    async def route(self, topic: str) -> producer_pb2.QueryRouteResponse:
+        """The topic's queues."""
+        answer: producer_pb2.QueryRouteResponse = await self.producer.QueryRoute(
+            producer_pb2.QueryRouteRequest(topic=topic)
+        )
+        return answer
+
+    async def until_subscribed(self, group: str, topic: str, queues: int) -> None:
+        """Wait until a group has an offset in so many queues: what is stored from then on is its own."""
+        request = pull_pb2.QueryConsumerOffsetsRequest(group=group, topic=topic)
+        while sum(one.offset >= 0 for one in (await self.consumer.QueryOffsets(request)).offsets) < queues:
+            await self.cluster.clock.sleep(0.01)
 
     async def publish(self, topic: str, *bodies: bytes, **fields: Any) -> list[producer_pb2.Receipt]:
         """Send messages with one call; `queue` says where."""

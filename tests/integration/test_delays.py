@@ -28,7 +28,7 @@ async def delivered(enode: RunningEnode, queue_id: int, count: int) -> list[Mess
 
 
 async def test_a_message_comes_at_its_time_and_not_before(tmp_path: Path) -> None:
-    """Times from the past to a year ahead: delivered in their order as the wall clock passes them, unchanged (G6)."""
+    """E-079: from the past to a year ahead: delivered in their order as the wall clock passes them, unchanged (G6)."""
     clock = SteppedClock()
     async with open_lone_enode(tmp_path, topic(7), clock=clock) as enode:
         running, now_ms = enode.running, clock.now_ms()

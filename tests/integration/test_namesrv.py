@@ -120,7 +120,7 @@ async def test_watch_tells_changes_in_order_and_ends_at_the_stop(tmp_path: Path)
 
 
 async def test_lease_that_is_not_renewed_is_told_as_dead(tmp_path: Path) -> None:
-    """After 15 s without a heartbeat the watchers learn it, and nothing new is placed there."""
+    """E-023, E-024: after 15 s without a heartbeat watchers learn it, and nothing new is placed there."""
     clock = SteppedClock()
     async with namesrv(tmp_path, clock) as stub:
         watch = aiter(stub.WatchRoutes(pb.WatchRoutesRequest()))

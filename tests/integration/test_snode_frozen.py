@@ -12,8 +12,9 @@ import pytest
 from ortoo.common.clock import SystemClock
 from ortoo.common.grpc_channels import Channels
 from ortoo.testing.processes import process_cluster
-from ortoo.v1 import failure_pb2, namesrv_pb2, producer_pb2, record_pb2
+from ortoo.v1 import failure_pb2, namesrv_pb2, producer_pb2, pull_pb2, record_pb2
 from ortoo.v1.admin_pb2_grpc import AdminServiceStub
+from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
 from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
 from tests.integration.snode_calls import batch_request, queue
 
@@ -59,3 +60,42 @@ async def unanswered(producer: ProducerServiceStub, enode: str) -> None:
     batches = [batch_request(n, queue("t", enode=enode), [b"x"]) for n in range(5)]
     async for answer in producer.Produce(iter(batches)):
         assert answer.failure.kind == failure_pb2.FAILURE_KIND_UNAVAILABLE
+
+
+async def test_frozen_enode_lets_no_consumer_wait_in_silence(tmp_path: Path) -> None:
+    """Pulls, locks, commits and questions about offsets are answered within the limit as well (E-241)."""
+    async with process_cluster(tmp_path) as roles, Channels() as channels, asyncio.timeout(60):
+        channel = channels.to(roles.snode.address)
+        consumer = ConsumerServiceStub(channel)
+        await AdminServiceStub(channel).CreateTopic(namesrv_pb2.CreateTopicRequest(name="t", read_queue_count=1))
+        place = queue("t")
+        offset = pull_pb2.ConsumerOffset(queue=place, offset=0)
+        commit = pull_pb2.CommitConsumerOffsetsRequest(group="g", offsets=[offset])
+        await consumer.CommitOffsets(commit)
+
+        async def pull() -> None:
+            with pytest.raises(grpc.aio.AioRpcError) as error:
+                await consumer.Pull(pull_pb2.PullRequest(group="g", queue=place))
+            assert error.value.code() is grpc.StatusCode.UNAVAILABLE
+
+        async def lock() -> None:
+            request = pull_pb2.LockQueuesRequest(group="g", client_id="a", queues=[place])
+            [refused] = (await consumer.LockQueues(request)).refused
+            assert refused.failure.kind == failure_pb2.FAILURE_KIND_UNAVAILABLE
+
+        async def store() -> None:
+            with pytest.raises(grpc.aio.AioRpcError) as error:
+                await consumer.CommitOffsets(commit)
+            assert error.value.code() is grpc.StatusCode.UNAVAILABLE
+
+        async def ask() -> None:
+            request = pull_pb2.QueryConsumerOffsetsRequest(group="g", queues=[place])
+            [refused] = (await consumer.QueryOffsets(request)).refused
+            assert refused.failure.kind == failure_pb2.FAILURE_KIND_UNAVAILABLE
+
+        roles.enode.freeze()
+        try:
+            took_s = await asyncio.gather(*map(elapsed_s, (pull(), lock(), store(), ask())))
+            assert max(took_s) < 4.5
+        finally:
+            roles.enode.thaw()

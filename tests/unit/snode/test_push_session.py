@@ -89,7 +89,7 @@ async def test_a_queue_comes_in_order_without_gaps() -> None:
 
 
 async def test_without_credit_nothing_is_read_or_sent() -> None:
-    """A session that grants one message gets one batch; the next comes with the next credit (G13)."""
+    """E-088: a session that grants one message gets one batch; the next comes with the next credit (G13)."""
     async with bench() as it:
         await it.store(0, b"a", b"b")
         await it.store(0, b"c")

@@ -143,7 +143,7 @@ async def test_silence_is_an_error_after_the_limit() -> None:
 
 
 async def test_bytes_in_flight_are_bounded() -> None:
-    """Beyond the bound a request is Overloaded at once; one that is alone always goes."""
+    """E-248: beyond the bound a request is Overloaded at once; one that is alone always goes."""
     far, clock = Far(), VirtualClock()
     stream = stream_to(far, clock)
     async with asyncio.timeout(10), Background("test") as background:
