@@ -82,6 +82,7 @@ crash: $(READY)  ## Stop the store at 2,500 points, damage it in 500 places, 5,0
 	@$(PY) -m ortoo.testing.pop_schedule --steps 1000000
 	@ORTOO_EXAMPLES=5000 $(PYTEST) tests/property/test_store_model.py
 	@$(PY) -m ortoo.testing.full_disk || test $$? -eq 77
+	@$(PY) -m ortoo.testing.timer_run
 	@$(PYTEST) -m crash tests/e2e
 
 demo-spark: $(SPARK_READY) $(DEMO_READY)  ## The flights through the broker into a lake, reports about them, and United's back

@@ -1,0 +1,69 @@
+"""G6: a delayed message is never visible before its time; a recalled one never; both survive a crash."""
+
+import pytest
+
+from ortoo.common.errors import NotFound, OrtooError
+from ortoo.common.randomness import Randomness
+from ortoo.common.record_batch import Message, encode
+from tests.contract.deferred_store import DeferredStore
+from tests.contract.one_store import QUEUES, TOPIC
+
+DAY_MS = 86_400_000
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_none_is_early_lost_or_twice_whatever_the_power_does(seed: int) -> None:
+    """G6: sends, recalls, deliveries and power cuts at any moment; in the end each came once, recalled ones never."""
+    chance, one = Randomness(seed), DeferredStore()
+    await one.open()
+    due: dict[bytes, int] = {}
+    timers: dict[bytes, tuple[int, int]] = {}
+    recalled: set[bytes] = set()
+    for step in range(60):
+        action = chance.below(10)
+        if action < 5:
+            now_ms = one.clock.now_ms()
+            times = [now_ms + chance.below(20_000 if chance.below(4) else 300 * DAY_MS) for _ in range(1 + action)]
+            bodies = [b"%d-%d" % (step, row) for row in range(len(times))]
+            messages = [Message(body, deliver_at_ms=at) for body, at in zip(bodies, times, strict=True)]
+            first = (await one.delays.append(TOPIC, step % QUEUES, encode(messages, now_ms=now_ms))).first_offset
+            due |= zip(bodies, times, strict=True)
+            timers |= {body: (first + row, times[row]) for row, body in enumerate(bodies)}
+        elif action < 7 and timers:
+            body = sorted(timers)[chance.below(len(timers))]
+            try:
+                await one.delays.recall(TOPIC, *timers[body])
+                recalled.add(body)
+            except OrtooError:
+                assert due[body] <= one.clock.now_ms() or body in recalled
+        elif action == 7:
+            await one.crash(seed * 1000 + step)
+        else:
+            await one.clock.pass_time(chance.below(4_000) / 1000)
+    for step_s in (30, 200 * 86_400, 200 * 86_400):
+        one.clock.advance(step_s)
+        await one.clock.pass_time(2)
+    seen = await one.visible()
+    assert sorted(body for body, _ in seen) == sorted(set(due) - recalled)
+    assert all(due[body] <= stored_at_ms for body, stored_at_ms in seen)
+    assert one.store.timers.live == 0
+    await one.halt()
+    await one.store.close()
+
+
+async def test_an_acknowledged_recall_survives_a_power_cut() -> None:
+    """G6: what was recalled stays recalled; what was not comes, also when the power goes while it is delivered."""
+    one = DeferredStore()
+    await one.open()
+    at_ms = one.clock.now_ms() + 5_000
+    await one.delays.append(TOPIC, 0, encode([Message(b"a", deliver_at_ms=at_ms)] * 2, now_ms=1))
+    await one.delays.recall(TOPIC, 1, at_ms)
+    await one.crash(1)
+    with pytest.raises(NotFound):
+        await one.delays.recall(TOPIC, 1, at_ms)
+    one.clock.advance(5.001)
+    await one.crash(2)
+    await one.clock.pass_time(1)
+    assert [body for body, _ in await one.visible()] == [b"a"]
+    await one.halt()
+    await one.store.close()

@@ -1,0 +1,77 @@
+"""G7: a transactional message is visible if and only if it was committed; an open one is checked, then parked."""
+
+import pytest
+
+from ortoo.common.errors import Conflict, NotFound
+from ortoo.common.randomness import Randomness
+from ortoo.common.record_batch import Message, encode
+from ortoo.enode.deferred.check_watchers import DueCheck, Watcher
+from ortoo.enode.state.half_changes import Source, Verdict
+from tests.contract.deferred_store import DeferredStore
+from tests.contract.one_store import QUEUES, TOPIC
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_the_first_verdict_is_final_whatever_the_power_does(seed: int) -> None:
+    """G7: transactions are begun, ended and asked about with power cuts between; each ends as it was first told to."""
+    chance, one = Randomness(seed), DeferredStore()
+    await one.open()
+    numbers: dict[bytes, int] = {}
+    verdicts: dict[bytes, Verdict] = {}
+    for step in range(60):
+        action, body = chance.below(8), b"%d" % step
+        if action < 4:
+            half = await one.transactions.begin(
+                TOPIC, step % QUEUES, encode([Message(body)], now_ms=1), producer_group="p"
+            )
+            numbers[body] = half.number
+        elif action < 6 and numbers:
+            body = sorted(numbers)[chance.below(len(numbers))]
+            verdict = Verdict(1 + chance.below(2))
+            if verdicts.setdefault(body, verdict) == verdict:
+                await one.transactions.end(TOPIC, numbers[body], verdict, Source.PRODUCER)
+            else:
+                with pytest.raises(Conflict):
+                    await one.transactions.end(TOPIC, numbers[body], verdict, Source.OPERATOR)
+        elif action == 6:
+            await one.crash(seed * 1000 + step)
+        else:
+            await one.clock.pass_time(chance.below(1_500) / 1000)
+    await one.crash(seed)
+    await one.clock.pass_time(20)
+    committed = {body for body, verdict in verdicts.items() if verdict is Verdict.COMMITTED}
+    assert sorted(body for body, _ in await one.visible()) == sorted(committed)
+    assert {half.number for half in one.transactions.listed(parked_only=True)} == {
+        numbers[body] for body in numbers.keys() - verdicts.keys()
+    }
+    assert len(one.transactions.listed()) == len(numbers) - len(verdicts)
+    await one.halt()
+    await one.store.close()
+
+
+async def test_an_open_transaction_is_asked_about_then_parked_and_asked_about_again() -> None:
+    """G7: three checks, ever further apart; none after that, also after a power cut, until it is resumed."""
+    one = DeferredStore()
+    await one.open()
+    half = await one.transactions.begin(TOPIC, 0, encode([Message(b"x")], now_ms=1), producer_group="p")
+    asked: list[DueCheck] = []
+    for seconds, count in ((0.9, 0), (0.2, 1), (1.0, 2), (2.0, 3), (4.0, 3)):
+        one.transactions.watchers.add(Watcher(["p"], asked.append))
+        await one.clock.pass_time(seconds)
+        assert len(asked) == count
+        await one.crash(count)
+    assert [it.half.checks for it in asked] == [1, 2, 3]
+    assert [it.number for it in one.transactions.listed(parked_only=True)] == [half.number]
+    one.transactions.watchers.add(Watcher(["p"], asked.append))
+    await one.clock.pass_time(60)
+    assert len(asked) == 3
+    await one.transactions.resume(TOPIC, half.number)
+    await one.clock.pass_time(0.1)
+    assert len(asked) == 4
+    await one.transactions.end(TOPIC, half.number, Verdict.ROLLED_BACK, Source.CHECK)
+    await one.clock.pass_time(60)
+    assert len(asked) == 4
+    with pytest.raises(NotFound):
+        await one.transactions.end(TOPIC, half.number + 1, Verdict.ROLLED_BACK, Source.CHECK)
+    await one.halt()
+    await one.store.close()
