@@ -55,7 +55,7 @@ class RecordBatchView:
             self.body(at),
             tags[at] if tags else None,  # type: ignore[arg-type]
             keys[at] if keys else (),  # type: ignore[arg-type]
-            RareFields(*[values[at] for values in self._rare_columns()]),  # type: ignore[arg-type]
+            self._rare(at),
         )
 
     def messages(self, rows: Iterable[int] | None = None) -> list[Message]:
@@ -123,6 +123,13 @@ class RecordBatchView:
         if not -self.count <= row < self.count:
             raise IndexError(f"row {row} of a batch of {self.count}")
         return row % self.count
+
+    def _rare(self, at: int) -> RareFields:
+        known = self._columns
+        if not known.keys() >= _RARE_NAMES:
+            for name in _RARE_NAMES:
+                self._column(name)
+        return RareFields._make([known[name][at] if known[name] else default for name, default in _RARE])
 
     def _rare_columns(self) -> list[Sequence[object]]:
         return [self._column(name) or [default] * self.count for name, default in _RARE]
@@ -213,5 +220,6 @@ _READERS: dict[str, Callable[[memoryview, int, str], list[object]]] = {
     "trace_context": reader.texts,  # type: ignore[dict-item]
 }
 _RARE = tuple((name, RareFields._field_defaults[name]) for name in RareFields._fields)
+_RARE_NAMES = frozenset(RareFields._fields)
 _all = partial(deque[object], maxlen=0)
 """Exhausts an iterator, as fast as Python can."""

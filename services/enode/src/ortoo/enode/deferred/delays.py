@@ -32,14 +32,17 @@ from ortoo.enode.deferred.waiting_messages import read_waiting
 from ortoo.enode.state.changes import Change
 from ortoo.enode.state.timer_bucket import Hold, Rows
 from ortoo.enode.state.timer_changes import TimerEnd, TimersDone, TimersSet
+from ortoo.enode.state.timers import NEAR_MS
 from ortoo.enode.store import FlushMode, Store
 
 DELAY_MAX_MS = 366 * 86_400_000
 """How far ahead a message may be delayed."""
 TIMERS_MAX = 10_000_000
 """How many delayed messages an enode keeps."""
-AHEAD_MS = 2_000
-"""How long before their time messages are brought into memory."""
+AHEAD_MS = 12_000
+"""How long before their time messages are brought into memory, when there is room."""
+AHEAD_MIN_MS = 3_000
+"""When so little is left of that, the next ones are read."""
 STAGED_MAX = 32_768
 STAGED_BYTES_MAX = 16 << 20
 TAKEN_AT_ONCE = 4_096
@@ -84,6 +87,10 @@ class Delays:
         self._nap: asyncio.Task[None] | None = None
         self._nap_until_ms = 0
         self._in_trouble = False
+        self._read_until_ms = 0
+        """Everything due before this was taken, as far as it was known then."""
+        self._is_reading_ahead = self._is_reading_new = False
+        self._look_again_s = 0.0
         self.delivered = 0
         """How many messages were delivered."""
 
@@ -116,7 +123,9 @@ class Delays:
 
         deferral = Deferral(DELAYED_TOPIC_ID, changes, first_ms, last_ms)
         appended = await self._store.append(topic_id, queue_id, batch, flush_mode=flush_mode, deferral=deferral)
-        self._wake(first_ms)
+        if first_ms < self._clock.now_ms() + AHEAD_MIN_MS:
+            self._look_again_s = 0.0
+            self._wake(first_ms - AHEAD_MIN_MS)
         return appended
 
     async def recall(self, topic_id: int, timer_id: int, deliver_at_ms: int) -> None:
@@ -151,11 +160,8 @@ class Delays:
             now_ms = self._clock.now_ms()
             self._timers.advance(now_ms)
             try:
-                await self._stage(now_ms)
+                self._look_ahead(now_ms)
                 self._deliver(self._clock.now_ms())
-            except OrtooError as error:
-                _log.warning("delayed messages cannot be delivered now; trying on", reason=str(error))
-                self._in_trouble = True
             except Exception:
                 _log.exception("delivering delayed messages met a defect")
                 self._in_trouble = True
@@ -168,9 +174,9 @@ class Delays:
             await self._clock.sleep(TROUBLE_S)
             return
         now_ms = self._clock.now_ms()
-        next_ms = min(self._heap[0][0] if self._heap else now_ms + 3_600_000, self._timers.next_near_ms())
-        limit_s = LOOK_S if self._heap or self._timers.live else 1.0
-        wait_s = min(max((next_ms - now_ms) / 1000, TICK_S), limit_s)
+        limit_s = LOOK_S if self._timers.live else 1.0
+        next_s = (self._heap[0][0] - now_ms) / 1000 if self._heap else limit_s
+        wait_s = min(max(next_s, TICK_S), limit_s)
         self._nap_until_ms = now_ms + int(wait_s * 1000)
         self._nap = self._background.spawn("nap", self._clock.sleep(wait_s))
         with contextlib.suppress(asyncio.CancelledError):
@@ -186,21 +192,53 @@ class Delays:
 
     # bringing messages into memory
 
-    async def _stage(self, now_ms: int) -> None:
-        """Read the messages that are due soon; when memory is full of later ones, at least those due now."""
-        while True:
-            room = STAGED_MAX - len(self._heap)
-            if room > 0 and self._staged_bytes < STAGED_BYTES_MAX:
-                rows = self._timers.take(now_ms + AHEAD_MS, min(room, TAKEN_AT_ONCE))
-            elif not self._heap or self._heap[0][0] > now_ms:
-                rows = self._timers.take(now_ms, 256)
-            else:
-                return
-            if not len(rows):
-                return
+    def _look_ahead(self, now_ms: int) -> None:
+        """See to it that messages are in memory when they are due, without holding up those that are due now.
+
+        Reading a batch costs about the same for one of its messages as for all, so it is done seldom and far ahead. In
+        between, a look at the next moments finds what is new there.
+        """
+        has_room = len(self._heap) <= STAGED_MAX // 2 and self._staged_bytes <= STAGED_BYTES_MAX // 2
+        if has_room and not self._is_reading_ahead and now_ms + AHEAD_MIN_MS >= self._read_until_ms:
+            until_ms, room = now_ms + AHEAD_MS, STAGED_MAX - len(self._heap)
+            rows = self._timers.take(until_ms, room)
+            if len(rows) == room:
+                until_ms = int(rows["deliver_at_ms"].max()) // NEAR_MS * NEAR_MS
+            self._read_until_ms = until_ms
+            self._is_reading_ahead = bool(len(rows))
+            if len(rows):
+                self._background.spawn("read ahead", self._bring_in(rows, is_ahead=True))
+        if self._is_reading_new or self._clock.monotonic_s() < self._look_again_s:
+            return
+        self._look_again_s = self._clock.monotonic_s() + LOOK_S
+        if has_room:
+            rows = self._timers.take(now_ms + AHEAD_MIN_MS, TAKEN_AT_ONCE)
+        elif not self._heap or self._heap[0][0] > now_ms:
+            rows = self._timers.take(now_ms, TAKEN_AT_ONCE)
+        else:
+            return
+        self._is_reading_new = bool(len(rows))
+        if len(rows):
+            self._background.spawn("read new", self._bring_in(rows, is_ahead=False))
+
+    async def _bring_in(self, rows: Rows, *, is_ahead: bool) -> None:
+        """Read messages into memory; what cannot be read now is tried again."""
+        try:
             await self._read(rows[np.argsort(rows["place"], kind="stable")])
-            if self._heap and self._heap[0][0] <= self._clock.now_ms():
-                return
+        except OrtooError as error:
+            _log.warning("delayed messages cannot be read now; trying on", reason=str(error))
+            self._in_trouble = True
+        except Exception:
+            _log.exception("reading delayed messages met a defect")
+            self._in_trouble = True
+        finally:
+            if is_ahead:
+                self._is_reading_ahead = False
+            else:
+                self._is_reading_new = False
+            if self._in_trouble:
+                self._read_until_ms = 0
+            self._wake(0)
 
     async def _read(self, rows: Rows) -> None:
         done = 0

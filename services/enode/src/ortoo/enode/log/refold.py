@@ -8,7 +8,7 @@ from ortoo.enode.log.frame import HEADER_BYTES, BadHeader, Flag, FrameHeader, Ki
 from ortoo.enode.log.queue_index import SliceAt
 from ortoo.enode.log.scan import Hole, walk
 from ortoo.enode.log.segment import Segment
-from ortoo.enode.state.changes import Change, OffsetsSkipped, decode_changes
+from ortoo.enode.state.changes import OffsetsSkipped, decode_changes
 from ortoo.enode.state.fold import State
 
 MESSAGES_PER_HOLE_BYTE = 4096 / 192
@@ -82,15 +82,14 @@ class Refold:
     def _load_checkpoint(self, slices: list[SliceAt]) -> int:
         """Start from the newest checkpoint whose frames are whole; return the position to fold from."""
         while parts := newest_complete(slices):
-            changes: list[Change] = []
+            state = State()
             for part in parts:
                 body = self._checkpoint_body(part)
                 if body is None:
                     break
-                changes.extend(decode_changes(decode_slice(body).changes))
+                state.apply_all(decode_changes(decode_slice(body).changes))
             else:
-                for change in changes:
-                    self.state.apply(change)
+                self.state = state
                 return parts[-1].fold_from
             slices = [one for one in slices if one.checkpoint_id != parts[0].checkpoint_id]
         begin = self._segments[0].base if self._segments else 0

@@ -49,9 +49,14 @@ class TimerBucket:
         """All rows, the dead ones too, by id; a view that must not outlive the next change."""
         return np.frombuffer(self._data, ROW)
 
-    def live_rows(self) -> Rows:
-        """A copy of the timers that are."""
-        table = self.table
+    @property
+    def rows(self) -> int:
+        """How many rows the table has, the dead ones too."""
+        return len(self._data) // ROW.itemsize
+
+    def live_rows(self, start: int = 0, stop: int | None = None) -> Rows:
+        """A copy of the timers that are, of all rows or of those from `start` to `stop`."""
+        table = self.table[start:stop]
         rows: Rows = table[table["deliver_at_ms"] != NEVER_MS]
         return rows
 

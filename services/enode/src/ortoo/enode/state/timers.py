@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ortoo.enode.state.changes import Change, TopicGone
-from ortoo.enode.state.timer_bucket import NEVER_MS, ROW, Hold, Int64s, Rows, TimerBucket
+from ortoo.enode.state.timer_bucket import ROW, Hold, Int64s, Rows, TimerBucket
 from ortoo.enode.state.timer_changes import TimerEnd, TimerRows, TimersDone, TimersSet
 
 NEAR_MS = 1_000
@@ -17,6 +17,7 @@ NEAR_MS = 1_000
 FAR_MS = 600_000
 """How much time a bucket of far timers holds; a far bucket is taken apart this long before its time."""
 ROWS_PER_CHANGE = 1_024
+ROWS_AT_ONCE = 65_536
 
 CHECKPOINT_ROW = np.dtype(
     [("topic_id", "<u8"), ("queue_id", "<u4"), ("timer_id", "<i8"), ("place", "<i8"), ("deliver_at_ms", "<i8")]
@@ -141,7 +142,10 @@ class Timers:
         for key in sorted(key for key in self._far if key * FAR_MS < until_ms):
             bucket = self._far.pop(key)
             self.live -= bucket.live
-            self._put(bucket.live_rows())
+            for start in range(0, bucket.rows, ROWS_AT_ONCE):
+                rows = bucket.live_rows(start, start + ROWS_AT_ONCE)
+                if len(rows):
+                    self._put(rows)
 
     def take(self, until_ms: int, limit: int) -> Rows:
         """Timers due before or at a time, the earliest seconds first, at most `limit`; they count as staged then.
@@ -158,10 +162,6 @@ class Timers:
                 if limit <= 0:
                     break
         return np.concatenate(parts) if parts else np.zeros(0, ROW)
-
-    def next_near_ms(self) -> int:
-        """A time before which no near timer is due; NEVER_MS without one."""
-        return min(self._near, default=NEVER_MS // NEAR_MS) * NEAR_MS
 
     def destination_of(self, number: int) -> Destination | None:
         """The queue that a row's `destination` means; None when its topic is gone."""
