@@ -375,6 +375,6 @@ class _Lane:
 
 
 _CHUNK_MESSAGES = 1024
-_PROMPT_BATCHES = 4
+_PROMPT_BATCHES = 2
 """With fewer batches under way, the next one does not wait for company."""
 _ROUTE_DOUBT_S = 1.0
