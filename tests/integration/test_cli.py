@@ -91,3 +91,35 @@ async def test_dev_keeps_its_data_over_a_clean_stop(tmp_path: Path) -> None:
     async with command.dev_process(tmp_path) as dev:
         [shown] = await _json(dev, "tail", "t", "-n", "1")
         assert shown["body"] == "kept"
+
+
+async def test_groups_and_clients_are_shown_and_moved(dev: DevProcess) -> None:
+    """Members, lag in all topics of a group, queues of a client, a reset, a changed group and a changed topic."""
+    await _json(dev, "topic", "create", "t", "--queues", "1")
+    settings = ortoo.PullSettings(from_first=True)
+    async with ortoo.connect(dev.address, client_id="worker") as mq:
+        async with mq.producer("t") as producer:
+            await (await producer.send_many([b"1", b"2", b"3"]))
+        async with mq.pull_consumer("readers", "t", settings) as consumer:
+            batch = await consumer.poll(15_000)
+            assert batch is not None
+            batch.ack()
+            await consumer.commit()
+            [described] = await _json(dev, "group", "describe", "readers")
+            assert described["members"][0]["client_id"] == "worker"  # type: ignore[index]
+            [behind] = await _json(dev, "lag", "readers")
+            assert behind["t"]["lag_messages"] == 3 - len(batch)  # type: ignore[index]
+            shown = await command.run(["ortoo", "clients", "worker"], dev.address)
+            assert "python" in shown.out
+            assert "readers" in shown.out
+            [listed] = await _json(dev, "clients", "--group", "readers")
+            assert [it["client_id"] for it in listed] == ["worker"]  # type: ignore[index]
+        [moved] = await _json(dev, "reset-offset", "readers", "t", "--to", "begin")
+        assert moved[0]["offset"] == 0  # type: ignore[index]
+    [changed] = await _json(dev, "group", "update", "readers", "--slow-messages", "7")
+    assert changed["slow_consumer_threshold_messages"] == 7
+    [grown] = await _json(dev, "topic", "update", "t", "--queues", "2")
+    assert grown["placements"][0]["read_queue_count"] == 2  # type: ignore[index]
+    wrong = await command.run(["ortoo", "reset-offset", "readers", "t", "--to", "yesterday"], dev.address)
+    assert (wrong.exit_code, wrong.out) == (1, "")
+    assert "2026-01-31T12:00:00Z" in wrong.error

@@ -1,9 +1,11 @@
-"""`ortoo group ...`, `ortoo lag` and `ortoo cluster`."""
+"""`ortoo group ...`, `ortoo lag`, `ortoo reset-offset` and `ortoo cluster`."""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
 
 from ortoo.cli.output import print_json, print_table
-from ortoo.client import connect
+from ortoo.client import GroupLag, Invalid, QueueOffset, connect
 
 
 async def show_all(addresses: Sequence[str], *, as_json: bool) -> None:
@@ -16,13 +18,91 @@ async def show_all(addresses: Sequence[str], *, as_json: bool) -> None:
         print_table(("GROUP", "MAY CONSUME"), [(g.name, "yes" if g.consume_enabled else "no") for g in groups])
 
 
-async def lag(addresses: Sequence[str], group: str, topic: str, *, as_json: bool) -> None:
-    """Print how far a group is behind."""
+async def describe(addresses: Sequence[str], group: str, *, as_json: bool) -> None:
+    """Print a group's settings, its members, and how far it is."""
     async with connect(addresses) as mq:
-        behind = await mq.admin.lag(group, topic)
+        found = await mq.admin.groups.describe(group)
     if as_json:
-        print_json(behind)
+        print_json(found)
         return
+    it = found.group
+    print(
+        f"{group}: {'may consume' if it.consume_enabled else 'may not consume'}; slow when more than "
+        f"{it.slow_consumer_threshold_messages} messages behind and silent for {it.slow_consumer_grace_ms} ms"
+    )
+    print_table(
+        ("MEMBER", "SNODE", "LANGUAGE", "HOW", "TOPICS"),
+        [(m.client_id, m.snode, m.language, _how(m.pushed, m.broadcast), ",".join(m.topics)) for m in found.members],
+    )
+    for progress in found.progress:
+        print(f"{progress.topic}: {progress.lag_messages} messages behind")
+
+
+async def update(addresses: Sequence[str], group: str, *, as_json: bool, **changes: Any) -> None:
+    """Change a group and say so."""
+    async with connect(addresses) as mq:
+        changed = await mq.admin.groups.update(group, **changes)
+    if as_json:
+        print_json(changed)
+    else:
+        print(f"changed group {changed.name}")
+
+
+async def delete(addresses: Sequence[str], group: str, *, as_json: bool) -> None:
+    """Delete a group and say so."""
+    async with connect(addresses) as mq:
+        await mq.admin.delete_group(group)
+    if as_json:
+        print_json({"deleted": group})
+    else:
+        print(f"deleted group {group}")
+
+
+async def clone(addresses: Sequence[str], group: str, to: str, topic: str, *, as_json: bool) -> None:
+    """Copy offsets and print them."""
+    async with connect(addresses) as mq:
+        _print_offsets(await mq.admin.groups.clone_offsets(group, to, topic), as_json=as_json)
+
+
+async def reset(addresses: Sequence[str], group: str, topic: str, to: str, *, force: bool, as_json: bool) -> None:
+    """Move offsets and print where the group goes on."""
+    async with connect(addresses) as mq:
+        moved = await mq.admin.groups.reset_offsets(group, topic, **_target(to), force=force)
+    _print_offsets(moved, as_json=as_json)
+
+
+async def lag(addresses: Sequence[str], group: str, topic: str | None, *, as_json: bool) -> None:
+    """Print how far a group is behind in a topic, or in all that its members want."""
+    async with connect(addresses) as mq:
+        if topic is not None:
+            topics = [topic]
+        else:
+            topics = [it.topic for it in (await mq.admin.groups.describe(group)).progress]
+            if not topics:
+                raise Invalid(f"{group} has no member that wants a topic now; name the topic", field="topic")
+        behind = {name: await mq.admin.lag(group, name) for name in topics}
+    if as_json:
+        print_json(behind[topic] if topic is not None else behind)
+        return
+    for name, one in behind.items():
+        _print_lag(group, name, one)
+
+
+async def cluster(addresses: Sequence[str], *, as_json: bool) -> None:
+    """Print the cluster's processes."""
+    async with connect(addresses) as mq:
+        found = await mq.admin.describe_cluster()
+    if as_json:
+        print_json(found)
+        return
+    processes = [("enode", item) for item in found.enodes] + [("snode", item) for item in found.snodes]
+    print_table(
+        ("ROLE", "NAME", "ADDRESS", "STATE"),
+        [(role, item.name, item.address, "alive" if item.alive else "away") for role, item in processes],
+    )
+
+
+def _print_lag(group: str, topic: str, behind: GroupLag) -> None:
     print(f"{group} is {behind.lag_messages} messages behind in {topic}")
     print_table(
         ("ENODE", "QUEUE", "COMMITTED", "END", "LAG"),
@@ -39,15 +119,32 @@ async def lag(addresses: Sequence[str], group: str, topic: str, *, as_json: bool
     )
 
 
-async def cluster(addresses: Sequence[str], *, as_json: bool) -> None:
-    """Print the cluster's processes."""
-    async with connect(addresses) as mq:
-        found = await mq.admin.describe_cluster()
+def _print_offsets(offsets: Sequence[QueueOffset], *, as_json: bool) -> None:
     if as_json:
-        print_json(found)
+        print_json(offsets)
         return
-    processes = [("enode", item) for item in found.enodes] + [("snode", item) for item in found.snodes]
     print_table(
-        ("ROLE", "NAME", "ADDRESS", "STATE"),
-        [(role, item.name, item.address, "alive" if item.alive else "away") for role, item in processes],
+        ("ENODE", "QUEUE", "OFFSET"),
+        [(it.queue.enode, it.queue.queue_id, it.offset if it.offset >= 0 else "none") for it in offsets],
     )
+
+
+def _target(to: str) -> dict[str, Any]:
+    """Where `--to` points. Errors: Invalid."""
+    if to == "begin":
+        return {"offset": 0}
+    if to == "end":
+        return {"time_ms": -1}
+    if to.isdigit():
+        return {"offset": int(to)}
+    try:
+        at = datetime.fromisoformat(to)
+    except ValueError:
+        raise Invalid(
+            f"{to!r}; expected begin, end, an offset, or a time such as 2026-01-31T12:00:00Z", field="--to"
+        ) from None
+    return {"time_ms": int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)}
+
+
+def _how(pushed: bool, broadcast: bool) -> str:
+    return ("push" if pushed else "pull") + (", broadcast" if broadcast else "")

@@ -1,22 +1,21 @@
 """The `ortoo` command. Parts that cost time to import are imported by the commands that need them."""
 
 import sys
-from collections.abc import Coroutine
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-DEFAULT_ADDRESS = "localhost:8081"
+from ortoo.cli.group_commands import add_to
+from ortoo.cli.options import DEFAULT_ADDRESS, Address, AsJson, GroupName, TopicName, run, several
 
 app = typer.Typer(
     help="Ortoo, a message queue.", no_args_is_help=True, add_completion=True, pretty_exceptions_enable=False
 )
 topic_app = typer.Typer(help="Create, show and delete topics.", no_args_is_help=True)
-group_app = typer.Typer(help="Show consumer groups.", no_args_is_help=True)
 message_app = typer.Typer(help="Find single messages.", no_args_is_help=True)
 app.add_typer(topic_app, name="topic")
-app.add_typer(group_app, name="group")
+add_to(app)
 app.add_typer(message_app, name="message")
 delay_app = typer.Typer(help="Show and cancel messages that wait for their time.", no_args_is_help=True)
 app.add_typer(delay_app, name="delay")
@@ -26,11 +25,7 @@ app.add_typer(tx_app, name="tx")
 dlq_app = typer.Typer(help="Show dead letters and send them again.", no_args_is_help=True)
 app.add_typer(dlq_app, name="dlq")
 
-Address = Annotated[str, typer.Option(envvar="ORTOO_ADDRESS", help="host:port of a snode; several with commas.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
-GroupName = Annotated[str, typer.Argument(help="The group's name.")]
 Where = Annotated[str, typer.Option(help="SQL over properties, such as \"DLQ_REASON = 'attempts'\".")]
-TopicName = Annotated[str, typer.Argument(help="The topic's name.")]
 
 
 @app.command()
@@ -41,9 +36,9 @@ def dev(
     ] = "127.0.0.1:8081",
 ) -> None:
     """Run a whole cluster in this process, for development."""
-    from ortoo.cli.dev.run import run
+    from ortoo.cli.dev.run import run as run_cluster
 
-    run(data_dir, listen_address)
+    run_cluster(data_dir, listen_address)
 
 
 @topic_app.command("create")
@@ -62,7 +57,7 @@ def topic_create(
     """Create a topic."""
     from ortoo.cli import topics
 
-    _run(topics.create(_several(address), name, queues, message_type, as_json=as_json))
+    run(topics.create(several(address), name, queues, message_type, as_json=as_json))
 
 
 @topic_app.command("list")
@@ -70,7 +65,7 @@ def topic_list(address: Address = DEFAULT_ADDRESS, as_json: AsJson = False) -> N
     """Show all topics."""
     from ortoo.cli import topics
 
-    _run(topics.show_all(_several(address), as_json=as_json))
+    run(topics.show_all(several(address), as_json=as_json))
 
 
 @topic_app.command("describe")
@@ -78,7 +73,33 @@ def topic_describe(name: TopicName, address: Address = DEFAULT_ADDRESS, as_json:
     """Show a topic and what its queues hold."""
     from ortoo.cli import topics
 
-    _run(topics.describe(_several(address), name, as_json=as_json))
+    run(topics.describe(several(address), name, as_json=as_json))
+
+
+@topic_app.command("update")
+def topic_update(
+    name: TopicName,
+    queues: Annotated[int, typer.Option(min=0, help="Queues to read and write on each enode; never fewer.")] = 0,
+    write_queues: Annotated[int, typer.Option(min=0, help="Queues to write; fewer let the others run dry.")] = 0,
+    permission: Annotated[str, typer.Option(help="read_write, read_only, write_only or none.")] = "",
+    enode: Annotated[list[str] | None, typer.Option(help="An enode to add; several times.")] = None,
+    address: Address = DEFAULT_ADDRESS,
+    as_json: AsJson = False,
+) -> None:
+    """Change a topic; what is not given stays."""
+    from ortoo.cli import topics
+
+    run(
+        topics.update(
+            several(address),
+            name,
+            queues=queues,
+            write_queues=write_queues,
+            permission=permission,
+            enodes=enode or [],
+            as_json=as_json,
+        )
+    )
 
 
 @topic_app.command("delete")
@@ -86,7 +107,7 @@ def topic_delete(name: TopicName, address: Address = DEFAULT_ADDRESS, as_json: A
     """Delete a topic and its messages."""
     from ortoo.cli import topics
 
-    _run(topics.delete(_several(address), name, as_json=as_json))
+    run(topics.delete(several(address), name, as_json=as_json))
 
 
 @app.command()
@@ -106,9 +127,9 @@ def send(
     """Send a message, or every line of standard input."""
     from ortoo.cli import messages
 
-    _run(
+    run(
         messages.send(
-            _several(address),
+            several(address),
             topic,
             None if body == "-" else body,
             tag=tag,
@@ -136,9 +157,9 @@ def tail(
     from ortoo.cli import messages
 
     wanted = messages.wanted(tags, sql)
-    _run(
+    run(
         messages.tail(
-            _several(address),
+            several(address),
             topic,
             from_first=from_first,
             count=count,
@@ -159,7 +180,7 @@ def message_get(
     """Show one message."""
     from ortoo.cli import message_search
 
-    _run(message_search.get(_several(address), topic, message_id, as_json=as_json))
+    run(message_search.get(several(address), topic, message_id, as_json=as_json))
 
 
 @message_app.command("find")
@@ -175,9 +196,9 @@ def message_find(
     """Show the messages with a key, the newest first."""
     from ortoo.cli import message_search
 
-    _run(
+    run(
         message_search.find(
-            _several(address), topic, key, begin_ms=begin_ms, end_ms=end_ms, count=count, as_json=as_json
+            several(address), topic, key, begin_ms=begin_ms, end_ms=end_ms, count=count, as_json=as_json
         )
     )
 
@@ -192,7 +213,7 @@ def delay_list(
     """Show the delayed messages of a topic, the next first."""
     from ortoo.cli import delays
 
-    _run(delays.show(_several(address), topic, limit=limit, as_json=as_json))
+    run(delays.show(several(address), topic, limit=limit, as_json=as_json))
 
 
 @delay_app.command("cancel")
@@ -204,7 +225,7 @@ def delay_cancel(
     """Forget delayed messages: they will never be delivered."""
     from ortoo.cli import delays
 
-    _run(delays.cancel(_several(address), handles, as_json=as_json))
+    run(delays.cancel(several(address), handles, as_json=as_json))
 
 
 TransactionIds = Annotated[list[str], typer.Argument(help="As `tx list` prints them.")]
@@ -222,9 +243,7 @@ def tx_list(
     """Show open transactions, the oldest first."""
     from ortoo.cli import transactions
 
-    _run(
-        transactions.show(_several(address), topic=topic, group=group, parked_only=parked, limit=limit, as_json=as_json)
-    )
+    run(transactions.show(several(address), topic=topic, group=group, parked_only=parked, limit=limit, as_json=as_json))
 
 
 @tx_app.command("commit")
@@ -233,7 +252,7 @@ def tx_commit(transaction_ids: TransactionIds, address: Address = DEFAULT_ADDRES
     from ortoo.cli import transactions
     from ortoo.client import Verdict
 
-    _run(transactions.end(_several(address), transaction_ids, Verdict.COMMIT, as_json=as_json))
+    run(transactions.end(several(address), transaction_ids, Verdict.COMMIT, as_json=as_json))
 
 
 @tx_app.command("rollback")
@@ -242,7 +261,7 @@ def tx_rollback(transaction_ids: TransactionIds, address: Address = DEFAULT_ADDR
     from ortoo.cli import transactions
     from ortoo.client import Verdict
 
-    _run(transactions.end(_several(address), transaction_ids, Verdict.ROLL_BACK, as_json=as_json))
+    run(transactions.end(several(address), transaction_ids, Verdict.ROLL_BACK, as_json=as_json))
 
 
 @tx_app.command("resume")
@@ -250,7 +269,7 @@ def tx_resume(transaction_ids: TransactionIds, address: Address = DEFAULT_ADDRES
     """Ask the producers about parked transactions again."""
     from ortoo.cli import transactions
 
-    _run(transactions.resume(_several(address), transaction_ids, as_json=as_json))
+    run(transactions.resume(several(address), transaction_ids, as_json=as_json))
 
 
 @app.command()
@@ -264,7 +283,7 @@ def peek(
     """Show the next messages of a topic without taking them."""
     from ortoo.cli import dead_letters
 
-    _run(dead_letters.peek(_several(address), topic, group, count=count, as_json=as_json))
+    run(dead_letters.peek(several(address), topic, group, count=count, as_json=as_json))
 
 
 @dlq_app.command("list")
@@ -279,9 +298,9 @@ def dlq_list(
     """Show the dead letters of a group, oldest first."""
     from ortoo.cli import dead_letters
 
-    _run(
+    run(
         dead_letters.show_all(
-            _several(address), group, where=where, count=count, with_replayed=everything, as_json=as_json
+            several(address), group, where=where, count=count, with_replayed=everything, as_json=as_json
         )
     )
 
@@ -296,7 +315,7 @@ def dlq_show(
     """Show everything about one dead letter."""
     from ortoo.cli import dead_letters
 
-    _run(dead_letters.show(_several(address), group, message_id, as_json=as_json))
+    run(dead_letters.show(several(address), group, message_id, as_json=as_json))
 
 
 @dlq_app.command("replay")
@@ -313,9 +332,9 @@ def dlq_replay(
     """Send dead letters again, each once. Broken off and called again, it goes on where it was."""
     from ortoo.cli import dead_letters
 
-    _run(
+    run(
         dead_letters.replay(
-            _several(address),
+            several(address),
             group,
             where=where,
             to_topic=to_topic,
@@ -327,33 +346,12 @@ def dlq_replay(
     )
 
 
-@group_app.command("list")
-def group_list(address: Address = DEFAULT_ADDRESS, as_json: AsJson = False) -> None:
-    """Show all consumer groups."""
-    from ortoo.cli import groups
-
-    _run(groups.show_all(_several(address), as_json=as_json))
-
-
-@app.command()
-def lag(
-    group: Annotated[str, typer.Argument(help="The group's name.")],
-    topic: TopicName,
-    address: Address = DEFAULT_ADDRESS,
-    as_json: AsJson = False,
-) -> None:
-    """Show how far a group is behind in a topic."""
-    from ortoo.cli import groups
-
-    _run(groups.lag(_several(address), group, topic, as_json=as_json))
-
-
 @app.command()
 def cluster(address: Address = DEFAULT_ADDRESS, as_json: AsJson = False) -> None:
     """Show the cluster's processes."""
     from ortoo.cli import groups
 
-    _run(groups.cluster(_several(address), as_json=as_json))
+    run(groups.cluster(several(address), as_json=as_json))
 
 
 def main() -> None:
@@ -371,58 +369,3 @@ def main() -> None:
             sys.exit(0)
         print(f"error: {error.filename or 'the system'}: {error.strerror}", file=sys.stderr)
         sys.exit(1)
-
-
-def _several(address: str) -> list[str]:
-    return [part.strip() for part in address.split(",") if part.strip()]
-
-
-@app.command()
-def doctor(
-    address: Address = DEFAULT_ADDRESS,
-    topic: Annotated[str, typer.Option(help="Look at this topic too.")] = "",
-    group: Annotated[str, typer.Option(help="Look at this group too; with --topic at its lag.")] = "",
-    as_json: AsJson = False,
-) -> None:
-    """Say what is wrong, why, and what to do; within two seconds. Exit code 1 if something is."""
-    from ortoo.cli.doctor.run import diagnose
-
-    _run(diagnose(_several(address), topic, group, as_json=as_json))
-
-
-@app.command()
-def top(
-    interval_s: Annotated[float, typer.Option("--interval", min=0.2, help="Seconds between two looks.")] = 1.0,
-    count: Annotated[int, typer.Option("-n", min=0, help="Stop after so many looks; 0 = never.")] = 0,
-    address: Address = DEFAULT_ADDRESS,
-    as_json: AsJson = False,
-) -> None:
-    """Show topics, groups and processes as they change. Ctrl-C ends it."""
-    from ortoo.cli.top import watch
-
-    _run(watch(_several(address), interval_s, count, as_json=as_json))
-
-
-@app.callback()
-def before(
-    explain: Annotated[
-        bool, typer.Option("--explain", help="Print each call as the grpcurl command that does the same.")
-    ] = False,
-) -> None:
-    """Ortoo, a message queue."""
-    if explain:
-        from ortoo.client.connection import explained_to
-
-        explained_to.set(lambda command: print(f"# {command}", file=sys.stderr))
-
-
-def _run(work: Coroutine[Any, Any, None]) -> None:
-    import asyncio
-
-    from ortoo.common.logs import configure
-
-    configure(level="error")
-    try:
-        asyncio.run(work)
-    except KeyboardInterrupt:
-        sys.exit(130)

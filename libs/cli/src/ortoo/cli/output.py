@@ -53,4 +53,6 @@ def _plain(value: Any) -> Any:
         return dataclasses.asdict(value)
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _plain(item) for name, item in value.items()}
     return value

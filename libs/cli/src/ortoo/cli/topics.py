@@ -41,6 +41,31 @@ async def describe(addresses: Sequence[str], name: str, *, as_json: bool) -> Non
     )
 
 
+async def update(
+    addresses: Sequence[str],
+    name: str,
+    *,
+    queues: int,
+    write_queues: int,
+    permission: str,
+    enodes: Sequence[str],
+    as_json: bool,
+) -> None:
+    """Change a topic and say what it is now."""
+    async with connect(addresses) as mq:
+        topic = await mq.admin.update_topic(
+            name,
+            read_queue_count=queues,
+            write_queue_count=write_queues or queues,
+            permission=permission,
+            add_enodes=enodes,
+        )
+    if as_json:
+        print_json(topic)
+    else:
+        print(f"{topic.name} has {_queue_count(topic)} queues, {topic.permission}")
+
+
 async def delete(addresses: Sequence[str], name: str, *, as_json: bool) -> None:
     """Delete a topic and say so."""
     async with connect(addresses) as mq:

@@ -28,6 +28,17 @@ from ortoo.client.descriptions import (
 )
 from ortoo.client.filters import Filter, Sql
 from ortoo.client.flow_control import FlowLimits
+from ortoo.client.group_admin import GroupAdmin
+from ortoo.client.group_descriptions import (
+    ClientDescription,
+    ClientInfo,
+    ClientQueue,
+    DirectResult,
+    GroupDescription,
+    MemberInfo,
+    QueueOffset,
+    TopicProgress,
+)
 from ortoo.client.handling import Handling, RetryLater
 from ortoo.client.losses import LostMessages
 from ortoo.client.parcel import Sending, Sendings
@@ -64,6 +75,9 @@ __all__ = [
     "AllocationStrategy",
     "AlreadyExists",
     "Client",
+    "ClientDescription",
+    "ClientInfo",
+    "ClientQueue",
     "ClusterInfo",
     "Codec",
     "Conflict",
@@ -72,17 +86,21 @@ __all__ = [
     "DataLoss",
     "DeadLetter",
     "DelayedMessage",
+    "DirectResult",
     "Fenced",
     "Filter",
     "FlowLimits",
     "Forbidden",
     "FoundMessages",
+    "GroupAdmin",
+    "GroupDescription",
     "GroupInfo",
     "GroupLag",
     "Handling",
     "Internal",
     "Invalid",
     "LostMessages",
+    "MemberInfo",
     "Message",
     "NotFound",
     "OpenTransaction",
@@ -103,6 +121,7 @@ __all__ = [
     "Queue",
     "QueueInfo",
     "QueueLag",
+    "QueueOffset",
     "Receipt",
     "ReceivedBatch",
     "ReceivedMessage",
@@ -115,6 +134,7 @@ __all__ = [
     "TopicDescription",
     "TopicInfo",
     "TopicPlacement",
+    "TopicProgress",
     "Transaction",
     "TransactionCheck",
     "TransactionalProducer",

@@ -23,6 +23,7 @@ from ortoo.client.descriptions import (
     TopicPlacement,
 )
 from ortoo.client.filters import Filter, Sql, expressions
+from ortoo.client.group_admin import GroupAdmin, group_info
 from ortoo.client.place import Queue
 from ortoo.client.tailing import coming, newest
 from ortoo.client.transactions import Verdict, end_transaction
@@ -49,6 +50,8 @@ class Admin:
 
     def __init__(self, connection: Connection) -> None:
         """`Client.admin` is the way in."""
+        self.groups = GroupAdmin(connection)
+        """What concerns groups and clients."""
         self._connection = connection
 
     async def create_topic(
@@ -97,6 +100,25 @@ class Admin:
             ),
         )
 
+    async def update_topic(
+        self,
+        name: str,
+        *,
+        read_queue_count: int = 0,
+        write_queue_count: int = 0,
+        permission: str = "",
+        add_enodes: Sequence[str] = (),
+    ) -> TopicInfo:
+        """Change a topic; 0 and empty leave as it is. Queues to read never get fewer. Errors: Invalid, NotFound."""
+        request = namesrv_pb2.UpdateTopicRequest(
+            name=name,
+            read_queue_count=_count(read_queue_count, "read_queue_count"),
+            write_queue_count=_count(write_queue_count, "write_queue_count"),
+            permission=_permission(permission) if permission else topic_pb2.PERMISSION_UNSPECIFIED,
+            add_enodes=add_enodes,
+        )
+        return _topic((await self._call("UpdateTopic", request)).topic)
+
     async def delete_topic(self, name: str) -> None:
         """Delete a topic and its messages. Errors: NotFound."""
         await self._call("DeleteTopic", namesrv_pb2.DeleteTopicRequest(name=name))
@@ -104,7 +126,7 @@ class Admin:
     async def list_groups(self) -> list[GroupInfo]:
         """All groups, by name."""
         answer = await self._call("ListGroups", namesrv_pb2.ListGroupsRequest())
-        return [_group(group) for group in answer.groups]
+        return [group_info(group) for group in answer.groups]
 
     async def describe_group(self, name: str) -> GroupInfo:
         """One group. Errors: NotFound."""
@@ -128,7 +150,7 @@ class Admin:
             slow_consumer_threshold_messages=_count(slow_consumer_threshold_messages, "threshold"),
             slow_consumer_grace_ms=_count(slow_consumer_grace_ms, "grace") or None,
         )
-        return _group((await self._call("PutGroup", namesrv_pb2.PutGroupRequest(group=group))).group)
+        return group_info((await self._call("PutGroup", namesrv_pb2.PutGroupRequest(group=group))).group)
 
     async def delete_group(self, name: str) -> None:
         """Delete a group. Errors: NotFound."""
@@ -340,16 +362,6 @@ def _topic(topic: topic_pb2.Topic) -> TopicInfo:
         tuple(TopicPlacement(p.enode, p.read_queue_count, p.write_queue_count) for p in topic.placements),
         topic.created_at_ms,
         _MESSAGE_TYPE_NAMES.get(topic.message_type, "unknown"),
-    )
-
-
-def _group(group: topic_pb2.Group) -> GroupInfo:
-    return GroupInfo(
-        group.name,
-        group.consume_enabled,
-        group.slow_consumer_threshold_messages,
-        group.slow_consumer_grace_ms,
-        group.created_at_ms,
     )
 
 

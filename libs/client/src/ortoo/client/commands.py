@@ -73,13 +73,17 @@ async def _consume(
     result: session_pb2.CommandResult,
 ) -> None:
     began_s = connection.clock.monotonic_s()
-    consumed = result.consumed
+    consumed = session_pb2.ConsumeResult()
     try:
         consumed.orderly = await member.consume_directly(_received(wish, connection))
         consumed.succeeded = True
+    except Unsupported as error:
+        result.failure.CopyFrom(failure_of(error))
+        return
     except Exception as error:
         consumed.error = f"{type(error).__name__}: {error}"
     consumed.duration_ms = round((connection.clock.monotonic_s() - began_s) * 1000)
+    result.consumed.CopyFrom(consumed)
 
 
 def _received(wish: session_pb2.ConsumeMessage, connection: Connection) -> ReceivedMessage:

@@ -1,0 +1,138 @@
+"""An operator's calls about groups and clients, seen by a consumer of this library."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from ortoo.client import Client, NotFound, OrtooError, PullConsumer, ReceivedMessage, RetryLater, Unsupported, connect
+from ortoo.testing.cluster import Cluster, open_cluster
+from tests.integration.pull_group import PROMPT, beside, only_queue, send, until
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+    """One of each role, with the topic one of one queue; a test that hangs ends."""
+    async with asyncio.timeout(60), open_cluster(tmp_path) as opened:
+        await opened.create_topic("one", queues=1)
+        yield opened
+
+
+@pytest.fixture
+async def mq(cluster: Cluster) -> AsyncIterator[Client]:
+    """The operator."""
+    async with connect(cluster.address) as opened:
+        yield opened
+
+
+async def take(consumer: PullConsumer, count: int) -> list[int]:
+    """The next so many offsets, acknowledged."""
+    offsets: list[int] = []
+    while len(offsets) < count:
+        batch = await consumer.poll(15_000)
+        assert batch is not None
+        offsets += batch.offsets
+        batch.ack()
+    return offsets
+
+
+async def test_a_group_goes_back_at_once_and_forward_only_when_forced(cluster: Cluster, mq: Client) -> None:
+    """E-191: the consumer that is connected goes on where it was sent; the answer lists every queue."""
+    await send(mq, range(20), "one")
+    queue = await only_queue(mq, "one")
+    async with connect(cluster.address, client_id="a") as own, own.pull_consumer("g", "one", PROMPT) as consumer:
+        assert await take(consumer, 20) == list(range(20))
+        await consumer.commit()
+        (moved,) = await mq.admin.groups.reset_offsets("g", "one", offset=5)
+        assert (moved.queue, moved.offset) == (queue, 5)
+        assert await take(consumer, 15) == list(range(5, 20))
+        await consumer.commit()
+        (moved,) = await mq.admin.groups.reset_offsets("g", "one", time_ms=0)
+        assert moved.offset == 0
+        assert (await take(consumer, 20))[0] == 0
+    (moved,) = await mq.admin.groups.reset_offsets("g", "one", offset=3)
+    (moved,) = await mq.admin.groups.reset_offsets("g", "one", time_ms=-1)
+    assert moved.offset == 3
+    (moved,) = await mq.admin.groups.reset_offsets("g", "one", time_ms=-1, force=True)
+    assert moved.offset == 20
+
+
+async def test_resets_that_cannot_be_are_named(mq: Client) -> None:
+    """E-192: a topic that is not there, a group without offsets, no target and two targets."""
+    with pytest.raises(NotFound):
+        await mq.admin.groups.reset_offsets("g", "nowhere", offset=0)
+    for wrong in ({}, {"offset": 1, "time_ms": 1}):
+        with pytest.raises(OrtooError, match="one of"):
+            await mq.admin.groups.reset_offsets("g", "one", **wrong)  # type: ignore[arg-type]
+
+
+async def test_a_clone_has_the_offsets_of_its_source(cluster: Cluster, mq: Client) -> None:
+    """E-114: the new group begins where the other one is."""
+    await send(mq, range(10), "one")
+    async with mq.pull_consumer("g", "one", PROMPT) as consumer:
+        await take(consumer, 10)
+    await send(mq, range(3), "one")
+    (copied,) = await mq.admin.groups.clone_offsets("g", "copy", "one")
+    assert copied.offset == 10
+    async with mq.pull_consumer("copy", "one", PROMPT) as consumer:
+        assert await take(consumer, 3) == [10, 11, 12]
+
+
+async def test_a_client_says_what_it_does(cluster: Cluster, mq: Client) -> None:
+    """E-193, E-195: its queues and offsets as it sees them, its stacks; who is not connected is named."""
+    await send(mq, range(10), "one")
+    queue = await only_queue(mq, "one")
+    async with connect(cluster.address, client_id="a") as own, own.pull_consumer("g", "one", PROMPT) as consumer:
+        batch = await consumer.poll(15_000)
+        assert batch is not None
+        batch[0].ack()
+        told = await mq.admin.groups.describe_client("a", "g")
+        (item,) = told.queues
+        assert (item.group, item.queue, item.offset, item.next_offset) == ("g", queue, 1, 10)
+        assert (item.held_messages, item.locked, told.failure) == (9, True, "")
+        assert told.properties["language"] == "python"
+        assert "task member of g:balance" in await mq.admin.groups.print_stack("a")
+        assert [it.client_id for it in await mq.admin.groups.clients("g")] == ["a"]
+        (member,) = (await mq.admin.groups.describe("g")).members
+        assert (member.client_id, member.topics, member.pushed) == ("a", ("one",), False)
+        assert await mq.admin.groups.of_topic("one") == ["g"]
+        with pytest.raises(Unsupported, match="no handler"):
+            await mq.admin.groups.consume_directly("a", "g", queue, 3, b"x")
+    with pytest.raises(NotFound):
+        await mq.admin.groups.describe_client("a", "g")
+    with pytest.raises(NotFound):
+        await mq.admin.groups.consumers("g")
+
+
+async def test_one_message_is_processed_directly(cluster: Cluster, mq: Client) -> None:
+    """E-157: the handler runs on it at once, and its outcome and duration come back; no offset moves."""
+    queue = await only_queue(mq, "one")
+    seen: list[tuple[int, bytes]] = []
+
+    async def handle(message: ReceivedMessage) -> None:
+        seen.append((message.offset, message.body))
+        if message.body == b"bad":
+            raise RetryLater
+
+    async with connect(cluster.address, client_id="a") as own, own.pull_consumer("g", "one", PROMPT) as consumer:
+        running = beside(consumer.run_in_order(handle))
+        await until(lambda: consumer.queues == (queue,))
+        good = await mq.admin.groups.consume_directly("a", "g", queue, 42, b"good")
+        bad = await mq.admin.groups.consume_directly("a", "g", queue, 43, b"bad")
+        assert (good.succeeded, good.error, good.orderly) == (True, "", True)
+        assert bad.succeeded is False
+        assert "RetryLater" in bad.error
+        assert seen == [(42, b"good"), (43, b"bad")]
+        assert consumer.position(queue) == 0
+        running.cancel()
+
+
+async def test_a_topic_grows(mq: Client) -> None:
+    """Queues are added, and taken from producers alone; consumers share the new ones."""
+    changed = await mq.admin.update_topic("one", read_queue_count=3, write_queue_count=2)
+    (placement,) = changed.placements
+    assert (placement.read_queue_count, placement.write_queue_count) == (3, 2)
+    assert (await mq.admin.update_topic("one", permission="read_only")).permission == "read_only"
+    with pytest.raises(OrtooError):
+        await mq.admin.update_topic("one", read_queue_count=1)
