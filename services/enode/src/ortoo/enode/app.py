@@ -17,6 +17,7 @@ from ortoo.common.randomness import Randomness
 from ortoo.common.service import Running
 from ortoo.common.system_topics import DELAYED_TOPIC_ID, HALF_TOPIC_ID
 from ortoo.common.telemetry import Telemetry
+from ortoo.common.tracing import open_tracing
 from ortoo.enode.deferred.delays import Delays
 from ortoo.enode.deferred.intake import Intake
 from ortoo.enode.deferred.moves import TimerMoves
@@ -31,6 +32,7 @@ from ortoo.enode.settings import Settings
 from ortoo.enode.store import Store
 from ortoo.enode.telemetry import register
 from ortoo.enode.topic_copies import TopicCopies, watch_topics
+from ortoo.enode.traces import traced_intake
 from ortoo.v1 import topic_pb2
 
 SWITCH_INTERVAL_S = 0.0001
@@ -87,7 +89,9 @@ async def open_enode(
         store.before_retention(HALF_TOPIC_ID, transactions.rescue)
         intake = Intake(store, delays, transactions)
         sending = SendingBack(store, intake, clock)
-        handlers = service.EnodeService(store, topics, intake, pops, sending)
+        tracing = await parts.enter_async_context(open_tracing("enode", settings.name, settings.trace_endpoint))
+        taking = intake if tracing is None else traced_intake(intake, tracing, settings.name)
+        handlers = service.EnodeService(store, topics, taking, pops, sending)
         server = GrpcServer(
             settings.listen_address,
             [(service.NAME, lambda grpc_server: service.add_to_server(handlers, grpc_server))],

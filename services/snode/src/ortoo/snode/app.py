@@ -16,6 +16,7 @@ from ortoo.common.randomness import Randomness
 from ortoo.common.service import Running
 from ortoo.common.telemetry import Telemetry
 from ortoo.common.tls_listener import TlsListener
+from ortoo.common.tracing import open_tracing
 from ortoo.snode.attachments import Attachments
 from ortoo.snode.client_directory import ClientDirectory
 from ortoo.snode.client_locks import ClientLocks
@@ -61,6 +62,7 @@ from ortoo.snode.settings import Settings
 from ortoo.snode.shared_membership import SharedMembership
 from ortoo.snode.telemetry import register
 from ortoo.snode.topic_arrival import TopicArrival
+from ortoo.snode.traces import PushTraces, TracedLinks
 from ortoo.snode.transactions import Transactions
 from ortoo.v1.admin_pb2_grpc import add_AdminServiceServicer_to_server
 from ortoo.v1.dead_letter_pb2_grpc import add_DeadLetterServiceServicer_to_server
@@ -97,17 +99,16 @@ async def open_snode(
         name_server = NameServer(name_servers, channels)
         watch = DirectoryWatch(directory, name_server, clock=clock, randomness=randomness)
         timeout_s = settings.enode_timeout_ms / 1000
-        enodes = EnodeLinks(
-            directory,
-            await parts.enter_async_context(
-                links(
-                    background=background,
-                    clock=clock,
-                    timeout_s=timeout_s,
-                    in_flight_bytes_max=settings.enode_in_flight_bytes,
-                )
-            ),
+        tracing = await parts.enter_async_context(open_tracing("snode", settings.name, settings.trace_endpoint))
+        opened = await parts.enter_async_context(
+            links(
+                background=background,
+                clock=clock,
+                timeout_s=timeout_s,
+                in_flight_bytes_max=settings.enode_in_flight_bytes,
+            )
         )
+        enodes = EnodeLinks(directory, opened if tracing is None else TracedLinks(opened, tracing))
         incarnation = randomness.id_text()
         membership: LocalMembership | SharedMembership = LocalMembership(clock)
         if settings.redis_url:
@@ -139,6 +140,8 @@ async def open_snode(
         )
         group_settings = GroupSettings(directory, name_server, auto_create=settings.auto_create_groups)
         push_parts = PushParts(directory, enodes, offsets, groups, locks, background, clock, randomness)
+        if tracing is not None:
+            push_parts.traffic.traces = PushTraces(tracing)
         sessions = Sessions(push_parts, watch, group_settings, clock=clock, expiry_s=settings.session_expiry_s)
         clients = ClientSessions(
             groups,

@@ -171,6 +171,8 @@ class PushSession:
         if not feeder.cursor.acknowledge(offset, generation, self._parts.clock.monotonic_s()):
             return
         self._granted.set()
+        if (traces := self._parts.traffic.traces) is not None:
+            traces.acknowledged(self.group, queue, offset)
         if self._plan.broadcast:
             self._outbox.acknowledged(queue, offset, feeder.generation)
             return
@@ -216,6 +218,8 @@ class PushSession:
         self._credit.charge(delivery.messages, delivery.size_bytes)
         if delivery.messages:
             self._parts.traffic.pushed(delivery.queue.topic, self.group, delivery.messages, delivery.size_bytes)
+        if (traces := self._parts.traffic.traces) is not None:
+            traces.pushed(self.group, delivery)
         if delivery.loss is not None:
             self._parts.traffic.lost(delivery.queue.topic, self.group, delivery.next_offset - delivery.first_offset)
         self._outbox.deliver(delivery)

@@ -66,6 +66,8 @@ class Settings:
     """How long running calls may go on after a stop was asked for."""
     metrics_address: str = ""
     """host:port where Prometheus scrapes (/metrics, /healthz, /readyz). Empty = nowhere."""
+    trace_endpoint: str = ""
+    """http://host:port of an OTLP/gRPC receiver of spans of messages with a sampled trace context. Empty = none."""
     log_level: str = "info"
     """debug, info, warning or error."""
 

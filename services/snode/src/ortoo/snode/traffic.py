@@ -2,12 +2,16 @@
 
 from collections.abc import Callable
 
+from ortoo.snode.traces import PushTraces
+
 
 class Traffic:
     """Running totals; those of deleted topics are dropped when somebody reads."""
 
     def __init__(self) -> None:
         """Nothing went through yet."""
+        self.traces: PushTraces | None = None
+        """Spans of deliveries, when tracing is on."""
         self.pushed_totals: dict[tuple[str, str], list[int]] = {}
         """(topic, group) to [messages, bytes, batches] delivered in push sessions."""
         self.lost_totals: dict[tuple[str, str], int] = {}
