@@ -112,3 +112,15 @@ async def test_a_snode_that_wants_a_lock_hears_when_it_is_free(tmp_path: Path, m
         first.cancel()
         assert [one.queue_id for one in (await second.read()).freed] == [1]
         assert await take(enode, "b", 0, 1, incarnation="two") == [2, 2]
+
+
+async def test_a_queue_that_is_not_there_fails_alone(tmp_path: Path) -> None:
+    """Of wishes that came together those for known queues are granted."""
+    async with open_lone_enode(tmp_path, topic(TOPIC)) as enode:
+        wishes = [
+            enode_pb2.LockWish(group="g", topic_id=topic_id, queue_id=0, owner="a", session_id="a")
+            for topic_id in (TOPIC + 1, TOPIC)
+        ]
+        answers = (await enode.stub.TakeLocks(enode_pb2.TakeLocksRequest(wishes=wishes))).answers
+        assert [one.HasField("failure") for one in answers] == [True, False]
+        assert answers[1].generation == 1

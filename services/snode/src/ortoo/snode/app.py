@@ -60,7 +60,7 @@ from ortoo.snode.sending_back import SendingBack
 from ortoo.snode.sessions import Sessions
 from ortoo.snode.settings import Settings
 from ortoo.snode.shared_membership import SharedMembership
-from ortoo.snode.telemetry import register
+from ortoo.snode.telemetry import register, register_clients
 from ortoo.snode.topic_arrival import TopicArrival
 from ortoo.snode.traces import PushTraces, TracedLinks
 from ortoo.snode.transactions import Transactions
@@ -111,6 +111,7 @@ async def open_snode(
         enodes = EnodeLinks(directory, opened if tracing is None else TracedLinks(opened, tracing))
         incarnation = randomness.id_text()
         membership: LocalMembership | SharedMembership = LocalMembership(clock)
+        store: MembershipStore | None = None
         if settings.redis_url:
             membership = SharedMembership(incarnation, clock)
             store = MembershipStore(
@@ -259,6 +260,7 @@ async def open_snode(
         background.every("checks", CHECKS_INTERVAL_S, transactions.look, clock=clock)
         background.every("attachments", ATTACH_INTERVAL_S, attachments.look, clock=clock)
         register(telemetry.metrics, directory, sessions, push_parts.traffic)
+        register_clients(telemetry.metrics, clients, flow, store.connected.is_set if store is not None else None)
         await parts.enter_async_context(telemetry.open(ready=lambda: server.serving))
         await parts.enter_async_context(server)
         gateway.routing.own = endpoints_of(settings.advertised_address or server.address)

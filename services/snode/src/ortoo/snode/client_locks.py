@@ -46,7 +46,10 @@ class ClientLocks:
             except OrtooError as error:
                 found |= {queue: LockedQueue(queue, LockAnswer(0), explained(error)) for queue in wanted}
             else:
-                found |= {queue: LockedQueue(queue, one) for queue, one in zip(wanted, answers, strict=True)}
+                found |= {
+                    queue: LockedQueue(queue, one, explained(one.error) if one.error is not None else None)
+                    for queue, one in zip(wanted, answers, strict=True)
+                }
         return [found[queue] for queue in dict.fromkeys(queues)]
 
     async def release(

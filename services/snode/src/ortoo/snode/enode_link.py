@@ -9,6 +9,7 @@ from typing import Protocol
 
 from ortoo.common.background import Background
 from ortoo.common.clock import Clock
+from ortoo.common.errors import OrtooError
 from ortoo.common.pop import LeasePart, Popped, PopWish, ReplayWish, SendBackWish, Stale, Verdict
 from ortoo.common.sealed_batch import SealedBatch
 
@@ -91,11 +92,12 @@ class LockWish:
 
 @dataclass(frozen=True, slots=True)
 class LockAnswer:
-    """The lock's generation; 0 = somebody else owns it for so long."""
+    """The lock's generation; 0 = somebody else owns it for so long, or it cannot be had at all."""
 
     generation: int
     owner: str = ""
     remaining_ms: int = 0
+    error: OrtooError | None = None
 
 
 LockKey = tuple[str, int, int]

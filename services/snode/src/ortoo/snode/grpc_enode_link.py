@@ -215,7 +215,15 @@ class GrpcEnodeLink:
         request = enode_pb2.TakeLocksRequest(incarnation=incarnation, wishes=map(_wish, wishes))
         with rpc_errors(self._peer):
             answer = await self._stub.TakeLocks(request, timeout=self._timeout_s)
-        return [LockAnswer(one.generation, one.owner, one.remaining_ms) for one in answer.answers]
+        return [
+            LockAnswer(
+                one.generation,
+                one.owner,
+                one.remaining_ms,
+                error_of(one.failure) if one.HasField("failure") else None,
+            )
+            for one in answer.answers
+        ]
 
     async def release_locks(self, wishes: Sequence[LockWish]) -> list[bool]:
         """Give locks back."""

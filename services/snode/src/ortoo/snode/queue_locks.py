@@ -55,6 +55,8 @@ class QueueLocks:
                 answer = await self._take(enode, wish)
                 if answer.generation:
                     return answer.generation
+                if answer.error is not None:
+                    raise answer.error
                 if answer.owner == wish.owner:
                     raise Fenced("a newer session of this client has the queue")
                 await news.wait()

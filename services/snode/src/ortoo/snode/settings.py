@@ -55,7 +55,7 @@ class Settings:
     auto_create_groups: bool = True
     """Whether a group that a consumer names and that does not exist is created."""
     flow_control_file: str = ""
-    """A file with limits on requests (docs/operations.md); it is read again when it changes. Empty = no limits."""
+    """A file with limits on requests, read again when it changes (docs/operations/consumers.md). Empty = no limits."""
     interceptors: str = ""
     """What else is called around every call: `module:attribute`, several separated by `;`."""
     sweep_interval_s: float = 0.5

@@ -1,9 +1,12 @@
 """The snode's metrics: who is connected, what went through, who was evicted."""
 
 from collections import Counter
+from collections.abc import Callable
 
 from ortoo.common.metrics import Metrics
+from ortoo.snode.client_sessions import ClientSessions
 from ortoo.snode.directory import Directory
+from ortoo.snode.flow_control import FlowControl
 from ortoo.snode.sessions import Sessions
 from ortoo.snode.traffic import Traffic
 
@@ -24,6 +27,29 @@ def register(metrics: Metrics, directory: Directory, sessions: Sessions, traffic
     metrics.gauge(
         "ortoo_directory_version", "The version of this snode's copy of the directory.", lambda: directory.version
     )
+
+
+def register_clients(
+    metrics: Metrics, clients: ClientSessions, flow: FlowControl, shares_membership: Callable[[], bool] | None
+) -> None:
+    """Name what is read of sessions and limits; `shares_membership` says whether the shared store answers, if any."""
+    metrics.gauge("ortoo_client_sessions", "Open sessions of clients.", lambda: len(clients.all()))
+    metrics.counter("ortoo_client_ids_changed_total", "Sessions that took another client id.", lambda: clients.renamed)
+    metrics.counter(
+        "ortoo_flow_control_refused_total",
+        "Calls that a limit has refused or made wait.",
+        lambda: {
+            (rule.unit.name.lower(), rule.method, rule.topic): refused
+            for rule, refused in zip(flow.rules, flow.refused, strict=True)
+        },
+        labels=("unit", "method", "topic"),
+    )
+    if shares_membership is not None:
+        metrics.gauge(
+            "ortoo_membership_store_up",
+            "1 while the shared membership store answers.",
+            lambda: int(shares_membership()),
+        )
 
 
 def _register_pushes(metrics: Metrics, directory: Directory, traffic: Traffic) -> None:

@@ -4,6 +4,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ortoo.common.errors import OutOfRange
 from ortoo.common.record_batch import encode
 from ortoo.common.record_view import RecordBatchView, open_batch
 from ortoo.common.sealed_batch import SealedBatch
@@ -59,6 +60,13 @@ class OpenedBatches:
                 self._by_place.move_to_end((*queue, first))
                 return found
         fetched = await self._store.fetch(topic_id, queue_id, offset, bytes_max=1)
+        if not fetched.batches:
+            raise OutOfRange(
+                f"offset {offset} is not stored yet; the queue ends there",
+                begin_offset=offset,
+                end_offset=fetched.end_offset,
+                field="offset",
+            )
         stored = fetched.batches[0]
         opened = OpenedBatch(stored, open_batch(stored.batch))
         self._keep((*queue, stored.first_offset), opened)

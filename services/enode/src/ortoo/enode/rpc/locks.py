@@ -1,11 +1,14 @@
 """TakeLocks, ReleaseLocks and QueryLocks."""
 
+import asyncio
 from collections.abc import Iterable
 
-from ortoo.common.errors import Invalid
+from ortoo.common.errors import Invalid, OrtooError
 from ortoo.common.names import check_group_name
+from ortoo.common.status import failure_of
 from ortoo.enode.state.lock_table import LIFETIME_S, Granted, Key, Refused, Wish
 from ortoo.enode.store import Store
+from ortoo.enode.topic_copies import TopicCopies
 from ortoo.v1 import enode_pb2
 
 WISHES_MAX = 10_000
@@ -13,14 +16,40 @@ WISHES_MAX = 10_000
 TEXT_LENGTH_MAX = 1024
 
 
-async def take_locks(store: Store, request: enode_pb2.TakeLocksRequest) -> enode_pb2.TakeLocksResponse:
-    """Decide each wish; what is granted is durable then."""
-    wishes = [
+async def take_locks(
+    store: Store, topics: TopicCopies, request: enode_pb2.TakeLocksRequest
+) -> enode_pb2.TakeLocksResponse:
+    """Decide each wish; what is granted is durable then. A queue that is not here fails by itself."""
+    wishes = _checked(request.wishes)
+    failures = await _missing(topics, wishes)
+    wanted = [
         Wish(_key(wish), wish.owner or wish.session_id, wish.session_id, request.incarnation, wish.resume)
-        for wish in _checked(request.wishes)
+        for wish in wishes
+        if (wish.topic_id, wish.queue_id) not in failures
     ]
-    answers = await store.locks.take(wishes)
-    return enode_pb2.TakeLocksResponse(answers=map(_answer, answers), lifetime_ms=int(LIFETIME_S * 1000))
+    granted = iter(await store.locks.take(wanted))
+    return enode_pb2.TakeLocksResponse(
+        answers=[
+            enode_pb2.LockAnswer(failure=failure_of(failure))
+            if (failure := failures.get((wish.topic_id, wish.queue_id))) is not None
+            else _answer(next(granted))
+            for wish in wishes
+        ],
+        lifetime_ms=int(LIFETIME_S * 1000),
+    )
+
+
+async def _missing(topics: TopicCopies, wishes: Iterable[enode_pb2.LockWish]) -> dict[tuple[int, int], OrtooError]:
+    """(topic id, queue id) of those that are not here, after waiting a moment for all of them together."""
+    lacking = sorted({(wish.topic_id, wish.queue_id) for wish in wishes if topics.lacks(wish.topic_id, wish.queue_id)})
+    answers = await asyncio.gather(*(topics.arrival(*one) for one in lacking), return_exceptions=True)
+    found: dict[tuple[int, int], OrtooError] = {}
+    for one, answer in zip(lacking, answers, strict=True):
+        if isinstance(answer, OrtooError):
+            found[one] = answer
+        elif answer is not None:
+            raise answer
+    return found
 
 
 async def release_locks(store: Store, request: enode_pb2.ReleaseLocksRequest) -> enode_pb2.ReleaseLocksResponse:

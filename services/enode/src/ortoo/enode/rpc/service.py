@@ -166,9 +166,7 @@ class EnodeService(EnodeServiceServicer):
 
     async def TakeLocks(self, request: pb.TakeLocksRequest, context: Context) -> pb.TakeLocksResponse:
         """Take or renew queue locks."""
-        for wish in request.wishes:
-            await self._topics.arrival(wish.topic_id, wish.queue_id)
-        return await take_locks(self._store, request)
+        return await take_locks(self._store, self._topics, request)
 
     async def ReleaseLocks(self, request: pb.ReleaseLocksRequest, context: Context) -> pb.ReleaseLocksResponse:
         """Give queue locks back."""
