@@ -1,9 +1,10 @@
 """One pull consumer against a real cluster: messages, offsets, corrections, limits."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from threading import Barrier, current_thread
+from unittest import mock
 
 import pytest
 
@@ -14,10 +15,12 @@ from ortoo.client import (
     Handling,
     Invalid,
     Message,
+    NotFound,
     PullStatus,
     Queue,
     ReceivedMessage,
     RetryLater,
+    Unavailable,
     blocking,
     connect,
 )
@@ -261,44 +264,103 @@ async def test_handlers_run_beside_one_another(mq: Client) -> None:
     assert (await mq.admin.lag("g", "t")).lag_messages == 0
 
 
-async def test_a_failed_message_comes_again_and_holds_the_offset_until_it_is_done(mq: Client) -> None:
-    """E-148: those behind it are processed, the stored offset stays before it; here it comes again by itself."""
+async def test_the_offset_stays_before_the_first_message_that_is_not_done(mq: Client) -> None:
+    """E-148: nine of ten are processed, the stored offset is that of the one that is not."""
     queue = await only_queue(mq, "one")
     await send(mq, range(10), "one")
-    tries: list[int] = []
+    stuck = asyncio.Event()
 
     async def handle(message: ReceivedMessage) -> None:
-        tries.append(message.offset)
-        if message.offset == 4 and tries.count(4) < 3:
-            raise RetryLater
         if message.offset == 4:
-            assert set(range(10)) <= set(tries)
+            await stuck.wait()
 
     async with mq.pull_consumer("g", "one", PROMPT) as consumer:
-        task = beside(consumer.run(handle, Handling(retry_delay_ms=500)))
+        running = beside(consumer.run(handle))
 
         async def is_stored(offset: int) -> bool:
             return await stored_offset(mq, "g", queue) == offset
 
         await until(lambda: is_stored(4))
+        stuck.set()
         await until(lambda: is_stored(10))
-        task.cancel()
-    assert sorted(tries) == sorted([*range(10), 4, 4])
+        running.cancel()
 
 
-async def test_a_batch_handler_says_how_many_it_processed(mq: Client) -> None:
-    """E-149: of four messages two are done; the other two come again."""
+async def test_a_failed_message_comes_again_once_and_by_itself(mq: Client) -> None:
+    """E-171, E-174, E-170: it was given back, comes after its delay by the group's own topic, and says so."""
+    await send(mq, range(10), "one")
+    seen: list[tuple[bytes, int, str, str]] = []
+
+    async def handle(message: ReceivedMessage) -> None:
+        seen.append((message.body, message.attempt, message.topic, message.origin_topic))
+        if message.body == b"4" and message.attempt == 1:
+            raise RetryLater(delay_level=1)
+
+    async with mq.pull_consumer("g", "one", PROMPT) as consumer:
+        running = beside(consumer.run(handle))
+        await until(lambda: len(seen) == 11)
+        assert seen[-1] == (b"4", 2, "%RETRY%g", "one")
+        assert {queue.topic for queue in consumer.queues} == {"one", "%RETRY%g"}
+        running.cancel()
+    assert (await mq.admin.lag("g", "one")).lag_messages == 0
+    assert (await mq.admin.lag("g", "%RETRY%g")).lag_messages == 0
+
+
+async def test_a_message_may_be_parked_at_once(mq: Client) -> None:
+    """E-173: level -1 puts it among the dead letters; it does not come again."""
+    await send(mq, [b"bad"], "one")
+
+    async def handle(message: ReceivedMessage) -> None:
+        raise RetryLater(delay_level=-1)
+
+    async def is_parked() -> bool:
+        try:
+            letters = [it.message.body async for it in mq.admin.tail("%DLQ%g", from_first=True, follow=False)]
+        except NotFound:
+            return False
+        return letters == [b"bad"]
+
+    async with mq.pull_consumer("g", "one", PROMPT) as consumer:
+        running = beside(consumer.run(handle))
+        await until(is_parked)
+        running.cancel()
+
+
+async def test_a_message_whose_handler_does_not_return_is_given_back(mq: Client) -> None:
+    """E-175: after the timeout its offset does not hold the others' any more."""
+    queue = await only_queue(mq, "one")
+    await send(mq, range(3), "one")
+
+    async def handle(message: ReceivedMessage) -> None:
+        if message.offset == 0:
+            await asyncio.Event().wait()
+
+    async def is_stored() -> bool:
+        return await stored_offset(mq, "g", queue) == 3
+
+    async with mq.pull_consumer("g", "one", PROMPT) as consumer:
+        running = beside(consumer.run(handle, Handling(timeout_ms=300)))
+        await until(is_stored)
+        running.cancel()
+
+
+async def test_a_message_that_cannot_be_given_back_comes_again_here(mq: Client) -> None:
+    """E-149: of four messages two are done; the other two stay with this consumer and come again after a pause."""
     await send(mq, range(4), "one")
     calls: list[list[int]] = []
 
-    async def handle(messages: object) -> int:
-        calls.append([it.offset for it in messages])  # type: ignore[attr-defined]
+    async def handle(messages: Sequence[ReceivedMessage]) -> int:
+        calls.append([it.offset for it in messages])
         return 2
 
-    async with mq.pull_consumer("g", "one", PROMPT) as consumer:
-        task = beside(consumer.run_batches(handle, Handling(batch_messages_max=4, retry_delay_ms=50)))
-        await until(lambda: len(calls) == 2)
-        task.cancel()
+    async def refuse(*_: object) -> list[str]:
+        raise Unavailable("not now")
+
+    with mock.patch("ortoo.client.handling.send_back", refuse):
+        async with mq.pull_consumer("g", "one", PROMPT) as consumer:
+            running = beside(consumer.run_batches(handle, Handling(batch_messages_max=4, retry_delay_ms=50)))
+            await until(lambda: len(calls) == 2)
+            running.cancel()
     assert calls == [[0, 1, 2, 3], [2, 3]]
 
 

@@ -15,7 +15,7 @@ LAST, FIRST, TIME = StartRule(), StartRule(from_first=True), StartRule(from_time
         (TIME, "t", 40),
         (LAST, "%RETRY%g", 10),
         (FIRST, "%RETRY%g", 10),
-        (TIME, "%RETRY%g", 90),
+        (TIME, "%RETRY%g", 10),
     ],
 )
 def test_without_a_stored_offset_the_rule_decides(rule: StartRule, topic: str, expected: int) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from ortoo.client.connection import Connection
@@ -20,6 +21,7 @@ from ortoo.client.queue_starts import start_offsets
 from ortoo.client.received import ReceivedMessage
 from ortoo.client.routes import readable_queues
 from ortoo.client.session import Registration, RunningQueue, Session, query_view
+from ortoo.client.start_point import RETRY_PREFIX
 from ortoo.common.background import Background
 from ortoo.common.errors import Invalid, NotFound, OrtooError, Unsupported
 from ortoo.common.logs import get_logger
@@ -162,6 +164,9 @@ class GroupMember:
         """Want these topics from now on. Errors: Invalid for a consumer with assigned queues."""
         if not self._is_member:
             raise Invalid("this consumer has assigned queues and is in no group; make one with topics", field="topics")
+        retries = RETRY_PREFIX + self.group
+        if retries in self._registration.topics:
+            topics = {**topics, retries: "*"}
         version = max(self._registration.version + 1, self._clock.now_ms())
         self._registration = replace(self._registration, topics=dict(topics), version=version)
         for owned in self._owned.values():
@@ -275,6 +280,11 @@ class GroupMember:
         await self._clock.sleep(self.settings.lock_retry_ms / 1000)
         self._unbalanced.set()
 
+    def look_at_retries(self) -> None:
+        """A message was given back: if that was the group's first, its topic is new."""
+        if RETRY_PREFIX + self.group not in self._registration.topics:
+            self._unbalanced.set()
+
     async def _look_again(self) -> None:
         """Ask who the members are, in case nobody said that they changed."""
         try:
@@ -300,6 +310,7 @@ class GroupMember:
         self.rebalances += 1
         if self.failure is not None:
             return True
+        await self._want_retries()
         shares = await self._shares()
         now_s = self._clock.monotonic_s()
         pulled = {it.queue: now_s if it.is_suspended else it.pulled_at_s for it in self.queues}
@@ -311,6 +322,16 @@ class GroupMember:
         taken = await self._take(wanted)
         self._spread_limits()
         return settled and taken and len(wanted) == len(change.take)
+
+    async def _want_retries(self) -> None:
+        """Take part in what the group gave back, as soon as there is a topic of it."""
+        retries = RETRY_PREFIX + self.group
+        topics = self._registration.topics
+        if self._locks is None or self._view is None or retries in topics:
+            return
+        with suppress(NotFound):
+            if await readable_queues(self._connection, retries):
+                self.subscribe({**topics, retries: "*"})
 
     def _topics(self) -> set[str]:
         return set(self._registration.topics) if self._is_member else {queue.topic for queue in self._assigned}

@@ -154,6 +154,7 @@ class Handlers:
             except OrtooError as error:
                 _log.warning("a failed message stays here", offset=messages[0].offset, reason=str(error))
                 return False
+            self._member.look_at_retries()
         _acknowledge(messages)
         return True
 

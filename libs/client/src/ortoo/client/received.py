@@ -176,6 +176,17 @@ class MessageFields:
         return self._batch.queue.topic
 
     @property
+    def origin_topic(self) -> str:
+        """The topic it was sent to; another than `topic` for a message that the group gave back."""
+        return self.properties.get("RETRY_TOPIC", self.topic)
+
+    @property
+    def attempt(self) -> int:
+        """Which delivery to the group this is, 1 for the first, as far as messages given back tell."""
+        times = self.properties.get("RECONSUME_TIMES", "0")
+        return int(times) + 1 if times.isdigit() else 1
+
+    @property
     def offset(self) -> int:
         """Its number in the queue."""
         return self._batch.offset(self._index)

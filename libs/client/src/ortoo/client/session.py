@@ -16,7 +16,7 @@ from ortoo.client.received import ReceivedMessage
 from ortoo.client.start_point import StartRule
 from ortoo.common.allocation import AllocationStrategy
 from ortoo.common.background import Background
-from ortoo.common.errors import Conflict, OrtooError
+from ortoo.common.errors import Conflict, NotFound, OrtooError
 from ortoo.common.logs import get_logger
 from ortoo.common.status import error_of
 from ortoo.v1 import consumer_pb2, pull_pb2, session_pb2
@@ -214,7 +214,8 @@ class Session:
             return
         if answer.HasField("failure"):
             error = error_of(answer.failure)
-            if error.retriable:
+            if error.retriable or (joined.answered.done() and isinstance(error, NotFound)):
+                _log.warning("a registration was not taken; saying it again", group=answer.group, reason=str(error))
                 self._background.spawn("register again", self._register_later(joined))
             elif joined.answered.done():
                 self._groups.pop(answer.group)

@@ -21,12 +21,11 @@ class StartRule:
     ) -> int:
         """The first offset to consume; a stored one always wins, and None = there is none.
 
-        A queue of failed messages begins at its first message, so that none is skipped; by time it begins at its end,
-        because its messages have the time of their failure. `at_time` is the offset at the rule's time.
+        A queue of messages that the group gave back begins at its first message whatever the rule, so that none is
+        lost. `at_time` is the offset at the rule's time.
         """
         if committed is not None:
             return committed
-        is_retry = topic.startswith(RETRY_PREFIX)
-        if self.from_time_ms is not None:
-            return end_offset if is_retry or at_time is None else at_time
-        return begin_offset if self.from_first or is_retry else end_offset
+        if self.from_first or topic.startswith(RETRY_PREFIX):
+            return begin_offset
+        return end_offset if at_time is None or self.from_time_ms is None else at_time
