@@ -1,0 +1,135 @@
+"""How fast Spark reads and writes topics, against rows that lie in its workers already."""
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from bench import processes, report
+from ortoo.client import Message, ProducerSettings, connect
+
+METHOD = (
+    "three processes (default, durable) and Spark local[2] here; each path is run in turn, the median of the "
+    "runs counts; baseline: the same rows as Arrow batches from inside the worker; sink: Spark's noop"
+)
+SLIM = "topic,queue_id,offset,stored_at,body"
+TOPIC = "bench"
+
+
+async def measure(arguments: argparse.Namespace) -> report.Figures:
+    """Fill a topic, start Spark, and time each path in turn."""
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    with tempfile.TemporaryDirectory(prefix="ortoo-bench-spark-") as folder:
+        async with processes.cluster() as cluster:
+            await _fill(cluster.address, arguments.rows, arguments.body_bytes)
+            from ortoo.spark.pipeline.session import session
+            from ortoo.spark.pipeline.settings import SparkSettings
+
+            conf = (f"spark.driver.memory={arguments.memory}", "spark.driver.host=127.0.0.1")
+            with session(SparkSettings("local[2]", conf)) as spark:
+                return _timed(spark, cluster.address, arguments, Path(folder))
+
+
+async def _fill(address: str, rows: int, body_bytes: int) -> None:
+    body = os.urandom(body_bytes)
+    async with connect(address) as mq:
+        await mq.admin.create_topic(TOPIC, queue_count=4)
+        await mq.admin.create_topic("target", queue_count=4)
+        async with mq.producer(TOPIC, ProducerSettings()) as producer:
+            await (
+                await producer.send_many(
+                    Message(body, "tag", (f"key-{n}",), properties={"region": "west", "n": str(n)}) for n in range(rows)
+                )
+            )
+
+
+def _timed(spark: Any, address: str, arguments: argparse.Namespace, folder: Path) -> report.Figures:
+    from bench.spark_sources import Generator, RowByRow
+
+    spark.dataSource.register(Generator)
+    spark.dataSource.register(RowByRow)
+    rows, tuple_rows = arguments.rows, max(arguments.rows // 8, 1)
+
+    def noop(frame: Any) -> None:
+        frame.write.format("noop").mode("overwrite").save()
+
+    def ours(names: str, kind: str = "ortoo", **options: object) -> Any:
+        given = {"address": address, "subscribe": TOPIC, "columns": names} | options
+        return spark.read.format(kind).options(**{name: value for name, value in given.items() if value}).load()
+
+    def generated(names: str) -> Any:
+        source = spark.read.format("bench-generator").options(rows=rows, tasks=4, bodyBytes=arguments.body_bytes)
+        return (source.option("columns", names) if names else source).load()
+
+    def some(names: str) -> Any:
+        return ours(names, "bench-tuples", endingOffsets=_first(address, tuple_rows))
+
+    def written() -> None:
+        frame = ours("tag,keys,body,born_at")
+        frame.write.format("ortoo").options(address=address, topic="target").mode("append").save()
+
+    def streamed() -> None:
+        _stream(spark, address, folder / str(time.monotonic_ns()))
+
+    paths: dict[str, tuple[Callable[[], Any], int]] = {
+        "generator_slim": (lambda: noop(generated(SLIM)), rows),
+        "read_slim": (lambda: noop(ours(SLIM)), rows),
+        "generator_full": (lambda: noop(generated("")), rows),
+        "read_full": (lambda: noop(ours("")), rows),
+        "tuples_slim": (lambda: noop(some(SLIM)), tuple_rows),
+        "tuples_full": (lambda: noop(some("")), tuple_rows),
+        "write": (written, rows),
+        "stream_slim": (streamed, rows),
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in paths}
+    for turn in range(arguments.runs + 1):
+        for name, (run, _) in paths.items():
+            began_s = time.perf_counter()
+            run()
+            if turn:  # the first turn warms workers and the JVM up
+                seconds[name].append(time.perf_counter() - began_s)
+    speed = {name: round(count / median(seconds[name])) for name, (_, count) in paths.items()}
+    return {
+        "rows": rows,
+        "body_bytes": arguments.body_bytes,
+        "rows_per_second": speed,
+        "slim_to_generator": report.ratio(speed["read_slim"], speed["generator_slim"]),
+        "full_to_generator": report.ratio(speed["read_full"], speed["generator_full"]),
+        "slim_to_tuples": report.ratio(speed["read_slim"], speed["tuples_slim"]),
+        "full_to_tuples": report.ratio(speed["read_full"], speed["tuples_full"]),
+    }
+
+
+def _first(address: str, rows: int) -> str:
+    """Ends of the queues so that about so many rows are read, as an option."""
+    import json
+
+    from ortoo.spark.link import link_to
+    from ortoo.spark.reading.limits import limited
+
+    link = link_to((address,))
+    described = link.run(link.admin.describe_topic(TOPIC)).queues
+    ends = limited({i.queue: 0 for i in described}, {i.queue: i.end_offset for i in described}, rows)
+    tree: dict[str, dict[str, dict[str, int]]] = {TOPIC: {}}
+    for queue, end in ends.items():
+        tree[TOPIC].setdefault(queue.enode, {})[str(queue.queue_id)] = end
+    return json.dumps(tree)
+
+
+def _stream(spark: Any, address: str, checkpoint: Path) -> None:
+    source = spark.readStream.format("ortoo").options(
+        address=address, subscribe=TOPIC, columns=SLIM, startingOffsets="earliest", maxOffsetsPerTrigger=200_000
+    )
+    query = source.load().writeStream.format("noop").option("checkpointLocation", str(checkpoint))
+    query.trigger(availableNow=True).start().awaitTermination()
+
+
+if __name__ == "__main__":
+    report.main("spark", METHOD, measure, rows=1_000_000, body_bytes=200, runs=3, memory="1g")

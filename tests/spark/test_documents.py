@@ -1,0 +1,94 @@
+"""The documents about Spark say what is true: every option is in them, and the tutorial runs as it stands."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark", reason="pyspark is not installed: make spark-setup")
+
+from ortoo.client import Message
+from ortoo.common.settings import load
+from ortoo.spark.columns import COLUMNS
+from ortoo.spark.pipeline.settings import PipelineSettings
+from ortoo.spark.reading.read_options import KNOWN as READ_OPTIONS
+from ortoo.spark.writing.write_options import COLUMNS as SINK_COLUMNS
+from ortoo.spark.writing.write_options import KNOWN as WRITE_OPTIONS
+from tests.repo.tree import ROOT
+from tests.spark.session import Broker, java_found
+
+DOCS = ROOT / "docs/spark"
+TUTORIAL = (DOCS / "tutorial.md").read_text()
+
+
+def blocks(language: str) -> list[str]:
+    """The tutorial's blocks in one language, in order."""
+    return re.findall(rf"```{language}\n(.*?)```", TUTORIAL, re.S)
+
+
+def named(page: str, heading: str) -> set[str]:
+    """What the first column of the tables under a heading names."""
+    section = (DOCS / page).read_text().split(f"## {heading}\n")[1].split("\n## ")[0]
+    cells = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    return {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
+
+
+def test_every_option_and_column_is_described() -> None:
+    """The tables of the documents and of the code name the same things."""
+    assert named("reading.md", "Options") == set(READ_OPTIONS)
+    assert named("reading.md", "Columns") == {column.name for column in COLUMNS}
+    assert named("writing.md", "Options") == set(WRITE_OPTIONS)
+    assert named("writing.md", "Columns") == set(SINK_COLUMNS)
+
+
+def test_the_settings_in_the_documents_are_the_settings_there_are(folder: Path) -> None:
+    """The long example has every setting with its default, the tutorial's and the manifest's are accepted."""
+    page = (DOCS / "pipeline.md").read_text()
+    example = re.findall(r"```toml\n(.*?)```", page, re.S)[0]
+    file = folder / "pipeline.toml"
+    file.write_text(example)
+    loaded = load(PipelineSettings, environ_prefix="X_", environ={}, file=file)
+    assert set(loaded.origins.values()) == {"file"} | ({"default"} if "default" in loaded.origins.values() else set())
+    unsaid = {name for name, origin in loaded.origins.items() if origin == "default"}
+    assert unsaid == {"archive.pattern"}
+    manifest = (ROOT / "deploy/k8s/spark/config.yaml").read_text().split("pipeline.toml: |\n")[1]
+    for text in (blocks("toml")[0], "\n".join(line.removeprefix("    ") for line in manifest.splitlines())):
+        file.write_text(text)
+        load(PipelineSettings, environ_prefix="X_", environ={}, file=file)
+
+
+@pytest.mark.skipif(not java_found(), reason="Java 17 is not installed")
+def test_the_tutorial_runs_as_it_stands(broker: Broker, folder: Path) -> None:
+    """Its programs and commands do what the text says, against a broker of this test."""
+    broker.client.admin.create_topic("orders")
+    with broker.client.producer("orders") as producer:
+        texts = ('{"id": %d, "shop": "shop-%d", "euros": %d}' % (n, n % 3, n * 7 % 50) for n in range(1, 201))  # noqa: UP031
+        producer.send_many([Message(text.encode()) for text in texts])
+    broker.client.admin.create_topic("large-orders")
+    environ = os.environ | {
+        "ORTOO_ADDRESS": broker.address,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "ORTOO_PIPELINE_SPARK_MASTER": "local[2]",
+    }
+    (folder / "orders.py").write_text("\n".join(blocks("python")))
+    (folder / "pipeline.toml").write_text(blocks("toml")[0].replace("localhost:8081", broker.address))
+
+    def run(*command: str) -> str:
+        done = subprocess.run(
+            command, cwd=folder, env=environ, capture_output=True, text=True, timeout=300, check=False
+        )
+        assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr[-3000:]}"
+        return done.stdout
+
+    said = run(sys.executable, "orders.py")
+    assert "orders: 200" in said
+    assert "large orders: " in said
+    jobs = [line.split() for line in blocks("bash")[-1].splitlines() if line.startswith("ortoo-pipeline")]
+    outputs = [run(*words) for words in jobs]
+    assert "reconciled: 200 rows" in outputs[0]
+    assert "the same job again adds nothing" in outputs[2]
+    assert "archive" in outputs[3]
