@@ -1,0 +1,116 @@
+"""Reading while the broker restarts, is away, or has nothing new; and what clients of another protocol sent."""
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="pyspark is not installed: make spark-setup")
+
+from pyspark.sql.types import LongType, StructField, StructType
+
+from ortoo.client import Message, Unavailable
+from ortoo.common.clock import SystemClock
+from ortoo.spark.reading import read_options, stream_read, topic_state
+from ortoo.spark.reading.batch_read import BatchReader
+from ortoo.spark.reading.stream_read import StreamReader
+from tests.official.client import official
+from tests.spark.sending import send
+from tests.spark.session import Broker
+
+OFFSET = StructType([StructField("offset", LongType())])
+
+
+def reader_of(broker: Broker, topic: str, **options: str) -> BatchReader:
+    """A batch reader without Spark."""
+    given = {"address": broker.address, "subscribe": topic} | options
+    return BatchReader(read_options.parse(given, streaming=False), OFFSET)
+
+
+def large(count: int) -> list[Message]:
+    """Messages that fill several batches."""
+    return [Message(b"%d " % number + b"x" * 4_000) for number in range(count)]
+
+
+def test_a_restart_in_the_middle_of_a_read_costs_nothing_but_time(broker: Broker, topic: str) -> None:
+    """Check 9: an enode is killed and started again while it is read; each row comes once, without an error."""
+    send(broker, topic, large(4_000))
+    reader = reader_of(broker, topic)
+    rows = 0
+    for number, task in enumerate(reader.partitions()):
+        for at, batch in enumerate(reader.read(task)):
+            rows += len(batch)
+            if at == 0 and number < 2:
+                broker.run(broker.cluster.enodes[number].restart())
+    assert rows == 4_000
+
+
+def test_a_broker_that_stays_away_is_an_error_that_says_what_to_do(broker: Broker, topic: str) -> None:
+    """Check 9: after the time that the option allows, the task fails and names queue, offset and option."""
+    send(broker, topic, large(200))
+    reader = reader_of(broker, topic, fetchTimeoutMs="500ms")
+    tasks = reader.partitions()
+    away = broker.cluster.enodes[0]
+    broker.run(away.stop())
+    try:
+        with pytest.raises(Unavailable, match=r"on enode-0 could not be read at offset .* fetchTimeoutMs"):
+            for task in tasks:
+                list(reader.read(task))
+    finally:
+        broker.run(away.start())
+        broker.run(broker.cluster.until_alive())
+    assert sum(len(batch) for task in tasks for batch in reader.read(task)) == 200
+
+
+def test_an_idle_query_asks_the_broker_seldom(broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check 8: Spark would ask a hundred times a second for something new; the broker is asked under 15 times."""
+    calls = []
+    asked = topic_state.current_state
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        calls.append(arguments)
+        return asked(*arguments, **options)
+
+    monkeypatch.setattr(stream_read, "current_state", counted)
+    given = {"address": broker.address, "subscribe": topic}
+    reader = StreamReader(read_options.parse(given, streaming=True), OFFSET)
+    at = reader.initialOffset()
+    reader.latestOffset(at, None)
+    clock = SystemClock()
+    began_s, polls = clock.monotonic_s(), 0
+    while clock.monotonic_s() - began_s < 2.0:
+        assert reader.latestOffset(at, None) == at
+        polls += 1
+    assert polls < 20
+    assert len(calls) / 2 < 15
+
+
+def test_what_the_official_client_of_another_language_sent_is_read(spark: Any, broker: Broker, topic: str) -> None:
+    """A Node.js producer of RocketMQ's protocol to Spark: all columns right."""
+
+    async def produce() -> list[str]:
+        async with official("node", broker.address) as client:
+            await client("producer", name="p", topics=[topic])
+            plain = await client("send", name="p", topic=topic, body=b"plain")
+            full = await client(
+                "send",
+                name="p",
+                topic=topic,
+                body=bytes(range(256)),
+                tag="red",
+                keys=["k1", "k2"],
+                properties={"colour": "rouge", "größe": "12"},
+                message_group="customer-7",
+            )
+            return [str(plain["message_id"]), str(full["message_id"])]
+
+    plain, full = broker.run(produce())
+    frame = spark.read.format("ortoo").options(address=broker.address, subscribe=topic).load()
+    rows = {row.message_id: row for row in frame.collect()}
+    assert set(rows) == {plain, full}
+    assert (bytes(rows[plain].body), rows[plain].tag, rows[plain]["keys"]) == (b"plain", None, [])
+    row = rows[full]
+    assert (bytes(row.body), row.tag, sorted(row["keys"])) == (bytes(range(256)), "red", ["k1", "k2"])
+    assert row.properties == {"colour": "rouge", "größe": "12"}
+    assert (row.message_group, row.topic) == ("customer-7", topic)
+    assert row.born_at is not None
+    assert row.born_at <= row.stored_at
