@@ -68,7 +68,7 @@ manifests: deploy-tools  ## Write the dashboard, and render the chart into deplo
 
 wheels: $(READY)  ## Put every package that the image needs into build/wheels
 	@mkdir -p build/wheels
-	@$(PIP) download --dest build/wheels -c constraints.txt hatchling editables $$($(PY) -m tests.deploy.requirements)
+	@$(PIP) download --dest build/wheels -c constraints.txt hatchling editables async-timeout $$($(PY) -m tests.deploy.requirements)
 
 image-check: $(READY)  ## Build the image and run all three roles from it (needs buildah, podman, runc, mmdebstrap)
 	@$(PYTEST) -m image tests/deploy

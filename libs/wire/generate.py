@@ -11,7 +11,7 @@ from grpc_tools import protoc
 ROOT = Path(__file__).resolve().parents[2]
 PROTOS = ROOT / "protos"
 OUTPUT = ROOT / "libs/wire/src"
-PACKAGES = ("apache/rocketmq/v2", "ortoo/v1")
+PACKAGES = ("apache/rocketmq/v2", "ortoo/keda", "ortoo/v1")
 
 
 def generate(output: Path) -> None:

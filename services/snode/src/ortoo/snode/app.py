@@ -17,6 +17,7 @@ from ortoo.common.service import Running
 from ortoo.common.telemetry import Telemetry
 from ortoo.common.tls_listener import TlsListener
 from ortoo.common.tracing import open_tracing
+from ortoo.keda.externalscaler_pb2_grpc import add_ExternalScalerServicer_to_server
 from ortoo.snode.attachments import Attachments
 from ortoo.snode.client_directory import ClientDirectory
 from ortoo.snode.client_locks import ClientLocks
@@ -56,6 +57,9 @@ from ortoo.snode.rpc import admin, consumer, dead_letter, producer, rocketmq, se
 from ortoo.snode.rpc.admin_groups import GroupParts
 from ortoo.snode.rpc.interception import Interception
 from ortoo.snode.rpc.long_calls import LongCalls
+from ortoo.snode.rpc.scaler import NAME as SCALER
+from ortoo.snode.rpc.scaler import ExternalScaler
+from ortoo.snode.scaling import Scaling
 from ortoo.snode.sending_back import SendingBack
 from ortoo.snode.sessions import Sessions
 from ortoo.snode.settings import Settings
@@ -223,6 +227,7 @@ async def open_snode(
         looking_after = dead_letter.DeadLetterService(
             DeadLetters(watch, enodes, group_topics, reading, clock), long_calls
         )
+        scaler = ExternalScaler(Scaling(lag, watch, enodes, clock), long_calls, clock)
         server = GrpcServer(
             settings.listen_address,
             [
@@ -234,6 +239,7 @@ async def open_snode(
                     lambda grpc_server: add_DeadLetterServiceServicer_to_server(looking_after, grpc_server),
                 ),
                 (admin.NAME, lambda grpc_server: add_AdminServiceServicer_to_server(operating, grpc_server)),
+                (SCALER, lambda grpc_server: add_ExternalScalerServicer_to_server(scaler, grpc_server)),
                 (rocketmq.NAME, lambda grpc_server: add_MessagingServiceServicer_to_server(messaging, grpc_server)),
             ],
             outermost=[telemetry.calls],
