@@ -4,7 +4,7 @@ import pytest
 
 from ortoo.common.errors import Fenced
 from ortoo.common.randomness import Randomness
-from ortoo.enode.state.lock_table import DETACHED_S, LIFETIME_S, RESTART_S, Granted, LockTable, Refused, Wish
+from ortoo.enode.state.lock_table import BOUND_S, DETACHED_S, LIFETIME_S, RESTART_S, Granted, LockTable, Refused, Wish
 from ortoo.enode.state.locks import Lock
 
 KEY = (1, "g", 0)
@@ -79,12 +79,21 @@ def test_bound_locks_live_as_long_as_their_snode_is_attached() -> None:
     table.attached("i", 0.0)
     take(table, wish("a", incarnation="i"))
     table.attached("i", 300.0)
-    assert isinstance(take(table, wish("b", incarnation="j"), 359.0), Refused)
-    table.detached("i", 359.0)
-    assert take(table, wish("b", incarnation="j"), 359.5) == Refused("a", DETACHED_S - 0.5)
-    assert table.freed(359.5) == {}
-    assert table.freed(359.0 + DETACHED_S) == {"j": [KEY]}
-    assert isinstance(take(table, wish("b", incarnation="j"), 359.0 + DETACHED_S), Granted)
+    assert take(table, wish("b", incarnation="j"), 319.0) == Refused("a", BOUND_S - 19.0)
+    table.detached("i", 319.0)
+    assert take(table, wish("b", incarnation="j"), 319.5) == Refused("a", DETACHED_S - 0.5)
+    assert table.freed(319.5) == {}
+    assert table.freed(319.0 + DETACHED_S) == {"j": [KEY]}
+    assert isinstance(take(table, wish("b", incarnation="j"), 319.0 + DETACHED_S), Granted)
+
+
+def test_a_snode_that_is_silent_loses_its_locks() -> None:
+    """A frozen one, whose connection stays open, keeps its queues for 20 s and no longer."""
+    table = LockTable((), 0.0)
+    table.attached("i", 0.0)
+    take(table, wish("a", incarnation="i"))
+    assert isinstance(take(table, wish("b", incarnation="j"), BOUND_S - 0.1), Refused)
+    assert take(table, wish("b", incarnation="j"), BOUND_S) == Granted(2, is_news=True)
 
 
 def test_after_a_restart_bound_locks_wait_a_moment_for_their_snode() -> None:

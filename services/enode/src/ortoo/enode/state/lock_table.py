@@ -13,6 +13,8 @@ from ortoo.enode.state.locks import Lock
 
 LIFETIME_S = 60.0
 """How long a lock lives without renewal; owners trust it half as long."""
+BOUND_S = 20.0
+"""How long bound locks live without a word of their snode, which speaks every 5 s."""
 DETACHED_S = 2.0
 """How long bound locks outlive the connection of their snode: time to come back after a short break."""
 RESTART_S = 5.0
@@ -153,7 +155,7 @@ class LockTable:
             return renewed_s + LIFETIME_S - now_s
         heard_s = self._heard_s.get(lock.incarnation)
         if heard_s is not None:
-            return heard_s + LIFETIME_S - now_s
+            return heard_s + BOUND_S - now_s
         ended_s = self._ends_s.get(lock.incarnation)
         if ended_s is not None:
             return ended_s - now_s
