@@ -20,7 +20,7 @@ BENCHES = {
     "unary": ["--seconds", "5"],
     "catch_up": [],
     "scale_queues": ["--seconds", "3"],
-    "scale_log": ["--seconds", "4"],
+    "scale_log": ["--seconds", "3"],
     "cold_start": ["--rounds", "5"],
     "memory": ["--seconds", "15"],
     "filters": [],
