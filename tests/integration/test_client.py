@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ortoo.client import AlreadyExists, ConsumerSettings, Invalid, Message, NotFound, Sql, blocking, connect
+from ortoo.client import AlreadyExists, Consumer, ConsumerSettings, Invalid, Message, NotFound, Sql, blocking, connect
 from ortoo.testing.cluster import Cluster, open_cluster
 
 EVERYTHING = ConsumerSettings(from_first=True)
@@ -180,3 +180,31 @@ async def test_the_lag_of_a_group_that_is_not_there_is_refused(cluster: Cluster)
             await mq.admin.lag("typo", "t")
         await mq.admin.put_group("young")
         assert (await mq.admin.lag("young", "t")).queues[0].committed_offset == -1
+
+
+async def test_a_pushed_broadcast_goes_on_from_its_own_file(cluster: Cluster, tmp_path: Path) -> None:
+    """E-112: two members each get all messages; what came while they were away comes when they are back."""
+
+    async def take(consumer: Consumer, count: int) -> set[bytes]:
+        found: set[bytes] = set()
+        async for batch in consumer.batches():
+            found |= set(batch.bodies())
+            batch.ack()
+            if len(found) >= count:
+                break
+        return found
+
+    def settings(name: str) -> ConsumerSettings:
+        return ConsumerSettings(broadcast=True, offsets_folder=tmp_path / "offsets", client_id=name)
+
+    first, later = [b"%d" % n for n in range(20)], [b"later %d" % n for n in range(20)]
+    async with asyncio.timeout(40), connect(cluster.address) as mq, mq.producer("t") as producer:
+        async with mq.consumer("g", "t", settings("a")) as a, mq.consumer("g", "t", settings("b")) as b:
+            while min(len(a.queues), len(b.queues)) < 4:
+                await cluster.clock.sleep(0.01)
+            await (await producer.send_many(first))
+            assert await take(a, 20) == await take(b, 20) == set(first)
+        await (await producer.send_many(later))
+        for name in ("a", "b"):
+            async with mq.consumer("g", "t", settings(name)) as consumer:
+                assert await take(consumer, 20) == set(later)

@@ -2,22 +2,27 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from ortoo.client.broadcast_offsets import BroadcastOffsets
 from ortoo.client.connection import Connection
 from ortoo.client.filters import Filter, Topics, wanted_topics
 from ortoo.client.losses import Losses, LostMessages
+from ortoo.client.offset_file import OffsetFile, offset_path
 from ortoo.client.place import Queue
 from ortoo.client.push_call import opening, subscription
 from ortoo.client.push_member import PushMember
 from ortoo.client.received import ReceivedBatch, ReceivedMessage
+from ortoo.client.start_point import StartRule
 from ortoo.common.allocation import AllocationStrategy
 from ortoo.common.background import Background
 from ortoo.common.logs import get_logger
 
 Handler = Callable[[ReceivedMessage], Awaitable[None]]
+_KEEP_INTERVAL_S = 5.0
 _log = get_logger("consumer")
 
 
@@ -44,6 +49,10 @@ class ConsumerSettings:
     on_loss: Callable[[LostMessages], None] | None = None
     """Called with messages that will not come because they are damaged where they are stored. They are logged anyway,
     and the group's offset moves on behind them."""
+    broadcast: bool = False
+    """Every member gets every message and keeps its offsets in a file of its own."""
+    offsets_folder: Path = field(default_factory=lambda: Path.home() / ".ortoo" / "offsets")
+    """With `broadcast`: where that file lies, under the client's id; choose one that stays the same."""
     client_id: str = ""
     """The consumer's name for people; empty = made of host and process."""
 
@@ -62,22 +71,31 @@ class Consumer:
         self._clock = connection.clock
         self._settings = settings
         self._background = Background(f"consumer {group}")
+        self._kept: BroadcastOffsets | None = None
+        client_id = settings.client_id or connection.new_client_id()
+        if settings.broadcast:
+            client_id = settings.client_id or connection.client_id
+            file = OffsetFile(offset_path(settings.offsets_folder, client_id, group))
+            rule = StartRule(settings.from_first, settings.from_time_ms)
+            self._kept = BroadcastOffsets(connection, file, rule)
         self._member = PushMember(
             connection,
             opening(
                 group,
                 topics,
-                client_id=settings.client_id or connection.new_client_id(),
+                client_id=client_id,
                 room=connection.room,
                 from_first=settings.from_first,
                 from_time_ms=settings.from_time_ms,
                 strategy=settings.strategy,
                 configured_queues=settings.configured_queues,
                 rooms=settings.rooms,
+                broadcast=settings.broadcast,
             ),
             Losses(settings.on_loss),
             messages_max=settings.unfinished_messages_max,
             bytes_max=settings.unfinished_bytes_max,
+            broadcast=self._kept,
         )
 
     @property
@@ -94,12 +112,16 @@ class Consumer:
         await self._background.__aenter__()
         self._background.spawn("session", self._member.keep_session())
         self._background.every("acks", self._settings.ack_interval_ms / 1000, self._say_progress, clock=self._clock)
+        if self._kept is not None:
+            self._background.every("offsets", _KEEP_INTERVAL_S, self._kept.persist, clock=self._clock)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self._member.leave()
+        if self._kept is not None:
+            await self._kept.persist()
         await self._background.__aexit__(kind, error, traceback)
 
     def subscribe(self, topics: Topics) -> None:

@@ -121,6 +121,7 @@ def opening(
     strategy: AllocationStrategy,
     configured_queues: Sequence[Queue],
     rooms: Sequence[str],
+    broadcast: bool = False,
 ) -> consumer_pb2.OpenSession:
     """The first request of a session."""
     return consumer_pb2.OpenSession(
@@ -133,6 +134,7 @@ def opening(
         strategy=strategy.value,  # type: ignore[arg-type]
         configured_queues=map(wire_queue, configured_queues),
         rooms=rooms,
+        message_model=consumer_pb2.MESSAGE_MODEL_BROADCAST if broadcast else consumer_pb2.MESSAGE_MODEL_CLUSTERING,
         client_version=client_version(),
         language=LANGUAGE,
     )

@@ -5,11 +5,12 @@ from collections import deque
 from collections.abc import Sequence
 from functools import partial
 
+from ortoo.client.broadcast_offsets import BroadcastOffsets
 from ortoo.client.connection import Connection
 from ortoo.client.losses import Losses, LostMessages
 from ortoo.client.place import Queue
 from ortoo.client.progress import BatchProgress, QueueProgress
-from ortoo.client.push_call import Acknowledgement, PushCall, received_batch
+from ortoo.client.push_call import Acknowledgement, PushCall, received_batch, wire_queue
 from ortoo.client.received import ReceivedBatch
 from ortoo.common.errors import OrtooError
 from ortoo.common.logs import get_logger
@@ -30,6 +31,7 @@ class PushMember:
         *,
         messages_max: int,
         bytes_max: int,
+        broadcast: BroadcastOffsets | None = None,
     ) -> None:
         """Join as `opening` says; at most so many delivered messages and bytes wait to be acknowledged."""
         self.queues: tuple[Queue, ...] = ()
@@ -39,6 +41,7 @@ class PushMember:
         self.losses = losses
         self._connection = connection
         self._opening = opening
+        self._broadcast = broadcast
         self._messages_max = messages_max
         self._bytes_max = bytes_max
         self._call: PushCall | None = None
@@ -81,6 +84,9 @@ class PushMember:
         ]
         if news:
             call.acknowledge(news)
+            if self._broadcast is not None:
+                for item in news:
+                    self._broadcast.done(item.queue, item.offset)
         if self._freed_messages or self._freed_bytes:
             call.grant(self._freed_messages, self._freed_bytes)
             self._freed_messages = self._freed_bytes = 0
@@ -91,6 +97,10 @@ class PushMember:
         attempt = 0
         while not self.leaving:
             address = connection.address
+            if self._broadcast is not None and not await self._is_placed(self._broadcast):
+                attempt += 1
+                await connection.clock.sleep(connection.backoff.delay_s(attempt, connection.randomness))
+                continue
             self._session_number += 1
             call = self._call = PushCall(connection.channel(), address, self, clock=connection.clock)
             self._freed_messages = self._freed_bytes = 0
@@ -127,6 +137,22 @@ class PushMember:
             except TimeoutError:
                 _log.warning("the snode did not say goodbye", address=self._connection.address)
         self._arrived.set()
+
+    async def _is_placed(self, offsets: BroadcastOffsets) -> bool:
+        """Whether it is known where each queue goes on; otherwise look again, unless it is over."""
+        try:
+            starts = await offsets.starts([it.topic for it in self._opening.subscriptions])
+        except OrtooError as error:
+            if not error.retriable:
+                self.failure, self.leaving = error, True
+                self._arrived.set()
+            _log.warning("it is not known where a broadcast goes on", reason=str(error))
+            return False
+        del self._opening.start_offsets[:]
+        self._opening.start_offsets.extend(
+            consumer_pb2.QueueStart(queue=wire_queue(queue), offset=offset) for queue, offset in starts.items()
+        )
+        return True
 
     # what the server says
 
