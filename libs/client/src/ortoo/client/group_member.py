@@ -10,6 +10,7 @@ from ortoo.client.connection import Connection
 from ortoo.client.filters import Filter
 from ortoo.client.flow_control import HoldCounts
 from ortoo.client.group_view import GroupView, allocated, change_of
+from ortoo.client.handover import Handover
 from ortoo.client.offset_file import OffsetFile, offset_path
 from ortoo.client.offset_store import LocalOffsets, OffsetStore, RemoteOffsets
 from ortoo.client.place import Queue
@@ -26,7 +27,7 @@ from ortoo.common.background import Background
 from ortoo.common.errors import Invalid, NotFound, OrtooError, Unsupported
 from ortoo.common.logs import get_logger
 
-DRAIN_LOOK_S = 0.02
+LEAVE_TIMEOUT_S = 10.0
 _log = get_logger("consumer")
 
 
@@ -88,8 +89,9 @@ class GroupMember:
             self._locks = QueueLocks(connection, session, group, settings.lock_trust_ms / 1000)
         self._store: OffsetStore
         self._owned: dict[Queue, _Owned] = {}
-        self._leaving: dict[Queue, tuple[ProcessQueue, bool]] = {}
-        """Queues that handlers are not done with, and whether their locks are still ours."""
+        self._handover: Handover
+        self._locked_by = ""
+        """The session that asked for the locks last; they end with it unless another one renews them."""
         self._suspended: set[Queue] = set()
         self._all_suspended = False
         self._unbalanced = asyncio.Event()
@@ -99,6 +101,7 @@ class GroupMember:
     async def join(self) -> None:
         """Join the group. Errors: what the server refuses it with; DataLoss for a damaged file of offsets."""
         self._store = self._new_store()
+        self._handover = Handover(self._store, self._locks, self._clock, wait_ms=self.settings.leave_wait_ms)
         await self._background.__aenter__()
         try:
             if self._is_member:
@@ -118,9 +121,13 @@ class GroupMember:
         for queue in list(self._owned):
             self._begin_to_drop(queue)
         await self._background.__aexit__(None, None, None)
-        await self._settle(patient=False)
-        if self._locks is not None:
-            await self._locks.give_back(self._locks.held)  # those that were taken and not begun
+        try:
+            async with asyncio.timeout(LEAVE_TIMEOUT_S):
+                await self._handover.settle(patient=False)
+                if self._locks is not None:
+                    await self._locks.give_back(self._locks.held)  # those that were taken and not begun
+        except TimeoutError:
+            _log.warning("the last offsets may not be stored: nobody answers", group=self.group)
         if self._is_member:
             self._session.leave(self.group)
         self.arrived.set()
@@ -310,6 +317,9 @@ class GroupMember:
         self.rebalances += 1
         if self.failure is not None:
             return True
+        if self._session.session_id not in ("", self._locked_by):
+            self._locked_by = self._session.session_id
+            await self._renew_locks()
         await self._want_retries()
         shares = await self._shares()
         now_s = self._clock.monotonic_s()
@@ -317,8 +327,8 @@ class GroupMember:
         change = change_of(pulled, shares, self._topics(), now_s)
         for queue in change.drop:
             self._begin_to_drop(queue)
-        settled = await self._settle(patient=self.in_order)
-        wanted = [queue for queue in change.take if queue not in self._leaving]
+        settled = await self._handover.settle(patient=self.in_order)
+        wanted = [queue for queue in change.take if queue not in self._handover]
         taken = await self._take(wanted)
         self._spread_limits()
         return settled and taken and len(wanted) == len(change.take)
@@ -407,8 +417,7 @@ class GroupMember:
         owned = self._owned.pop(queue)
         owned.task.cancel()
         self._store.table.update(queue, owned.queue.commit_offset, increase_only=owned.epoch == owned.queue.epoch)
-        owned.queue.drop()
-        self._leaving[queue] = (owned.queue, True)
+        self._handover.begin(owned.queue, ours=True)
         self.arrived.set()
 
     def _lost(self, queue: ProcessQueue) -> None:
@@ -418,42 +427,16 @@ class GroupMember:
             return
         del self._owned[queue.queue]
         owned.task.cancel()
-        queue.drop()
-        self._leaving[queue.queue] = (queue, False)
+        self._handover.begin(queue, ours=False)
         self._store.table.forget(queue.queue)
         if self._locks is not None:
             self._locks.lost(queue.queue)
         self._unbalanced.set()
 
-    async def _settle(self, *, patient: bool) -> bool:
-        """Give back what handlers are done with; whether nothing is left to give back.
-
-        They get a while to finish. After it a queue that is processed in any order goes all the same; `patient` keeps
-        it, with its lock, until they are done.
-        """
-        deadline_s = self._clock.monotonic_s() + self.settings.leave_wait_ms / 1000
-        while any(it.running for it, _ in self._leaving.values()) and self._clock.monotonic_s() < deadline_s:
-            await self._clock.sleep(DRAIN_LOOK_S)
-        done = {queue: ours for queue, (it, ours) in self._leaving.items() if not (patient and it.running)}
-        ours = [queue for queue, is_ours in done.items() if is_ours]
-        for queue in ours:
-            self._store.table.update(queue, self._leaving[queue][0].commit_offset, increase_only=True)
-        try:
-            await self._store.persist(ours)
-        except OrtooError as error:
-            _log.warning("the last offsets were not stored", group=self.group, reason=str(error))
-        for queue in done:
-            del self._leaving[queue]
-            self._store.table.forget(queue)
-        if self._locks is not None:
-            await self._locks.give_back(ours)
-        return not self._leaving
-
     async def _renew_locks(self) -> None:
         if self._locks is None:
             return
-        kept = [queue for queue, (_, ours) in self._leaving.items() if ours]
-        held = await self._locks.take([*self._owned, *kept])
+        held = await self._locks.take([*self._owned, *self._handover.locked])
         for queue, owned in list(self._owned.items()):
             if queue not in held or self._locks.generation(queue) != owned.queue.generation:
                 _log.warning("a queue lock was lost", queue=str(queue))
