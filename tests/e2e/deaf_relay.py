@@ -15,7 +15,8 @@ class DeafRelay:
     def __init__(self, target: str) -> None:
         """`target` is the server's host:port."""
         self.deaf = False
-        self.swallowed_bytes = 0
+        self.swallowed = asyncio.Event()
+        """Set when something that the server said was thrown away."""
         self.address = ""
         self._host, _, port = target.rpartition(":")
         self._port = int(port)
@@ -40,7 +41,7 @@ class DeafRelay:
         with contextlib.suppress(ConnectionError):
             while data := await reader.read(READ_BYTES):
                 if answers and self.deaf:
-                    self.swallowed_bytes += len(data)
+                    self.swallowed.set()
                     continue
                 writer.write(data)
                 await writer.drain()
