@@ -1,8 +1,11 @@
 """A store in memory with delayed messages and transactions at work, which can lose its power at any moment."""
 
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 
 from ortoo.common.background import Background
+from ortoo.common.randomness import Randomness
 from ortoo.common.record_batch import open_batch
 from ortoo.common.system_topics import DELAYED_TOPIC_ID, HALF_TOPIC_ID
 from ortoo.enode.deferred.delays import Delays
@@ -10,6 +13,9 @@ from ortoo.enode.deferred.moves import TimerMoves
 from ortoo.enode.deferred.transactions import Transactions
 from ortoo.enode.state.check_schedule import CheckSchedule
 from ortoo.enode.store import Store
+from ortoo.testing.faulty_disk import FaultyDisk
+from ortoo.testing.memory_disk import MemoryDisk
+from ortoo.testing.virtual_clock import VirtualClock
 from tests.contract.one_store import QUEUES, TOPIC, OneStore
 
 
@@ -49,3 +55,35 @@ class DeferredStore(OneStore):
                 found += [(it, one.stored_at_ms) for one in fetched.batches for it in open_batch(one.batch).bodies()]
                 offset = fetched.next_offset
         return found
+
+
+Said = list[tuple[int, str, bytes]]
+"""What was acknowledged: after how many operations of the disk, what it was, and of which message."""
+
+
+async def power_cuts(
+    workload: Callable[[DeferredStore, Callable[[str, bytes], None]], Awaitable[None]], *, points: int
+) -> AsyncIterator[tuple[set[tuple[str, bytes]], Counter[bytes], DeferredStore]]:
+    """Run a workload once, then cut the power at so many points of it, wherever the disk was; open what is left.
+
+    Of each: what was acknowledged before, how often each body is visible after some time, and the store.
+    """
+    memory = MemoryDisk(record=True)
+    one = DeferredStore(disk=FaultyDisk(memory))
+    await one.open()
+    said: Said = []
+    begin = len(memory.operations)
+    await workload(one, lambda what, body: said.append((len(memory.operations), what, body)))
+    await one.halt()
+    operations = list(memory.operations)
+    for number in range(points):
+        point = begin + (len(operations) - begin) * number // (points - 1)
+        left = MemoryDisk.replayed(operations[:point]).crashed(Randomness(number))
+        again = DeferredStore(clock=VirtualClock(one.clock.now_ms() + 60_000), disk=FaultyDisk(left))
+        await again.open()
+        await again.clock.pass_time(1)
+        seen = Counter(body for body, _ in await again.visible())
+        yield {(what, body) for at, what, body in said if at <= point}, seen, again
+        await again.halt()
+        await again.store.close()
+    await one.store.close()

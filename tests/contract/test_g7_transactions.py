@@ -1,5 +1,7 @@
 """G7: a transactional message is visible if and only if it was committed; an open one is checked, then parked."""
 
+from collections.abc import Callable
+
 import pytest
 
 from ortoo.common.errors import Conflict, NotFound
@@ -7,7 +9,7 @@ from ortoo.common.randomness import Randomness
 from ortoo.common.record_batch import Message, encode
 from ortoo.enode.deferred.check_watchers import DueCheck, Watcher
 from ortoo.enode.state.half_changes import Source, Verdict
-from tests.contract.deferred_store import DeferredStore
+from tests.contract.deferred_store import DeferredStore, power_cuts
 from tests.contract.one_store import QUEUES, TOPIC
 
 
@@ -75,3 +77,35 @@ async def test_an_open_transaction_is_asked_about_then_parked_and_asked_about_ag
         await one.transactions.end(TOPIC, half.number + 1, Verdict.ROLLED_BACK, Source.CHECK)
     await one.halt()
     await one.store.close()
+
+
+async def begin_and_end(one: DeferredStore, said: Callable[[str, bytes], None]) -> None:
+    """Transactions that are committed, rolled back and left alone in turn."""
+    for number in range(12):
+        body = b"%d" % number
+        half = await one.transactions.begin(
+            TOPIC, number % QUEUES, encode([Message(body)] * 2, now_ms=1), producer_group="p"
+        )
+        said("begun", body)
+        if number % 3:
+            said("ending", body)
+            verdict = Verdict(number % 3)
+            await one.transactions.end(TOPIC, half.number, verdict, Source.PRODUCER)
+            said(verdict.name, body)
+
+
+async def test_a_commit_and_its_messages_cannot_be_torn_apart() -> None:
+    """G7: the power cut at any operation of the disk: all messages of a commit or none, and none stays open as well."""
+    async for said, seen, one in power_cuts(begin_and_end, points=80):
+        assert set(seen.values()) <= {2}
+        still_open = {b"%d" % (half.number // 2) for half in one.transactions.listed()}
+        assert not still_open & seen.keys()
+        for what, body in said:
+            if what == Verdict.COMMITTED.name:
+                assert body in seen
+            elif what == Verdict.ROLLED_BACK.name or (what == "begun" and ("ending", body) not in said):
+                assert body not in seen
+        ended = {body for what, body in said if what in Verdict.__members__}
+        unsure = {body for what, body in said if what == "ending"} - ended
+        begun = {body for what, body in said if what == "begun"}
+        assert begun - ended - unsure <= still_open

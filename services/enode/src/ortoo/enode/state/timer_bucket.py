@@ -9,6 +9,8 @@ ROW = np.dtype(
     [("deliver_at_ms", "<i8"), ("timer_id", "<i8"), ("place", "<i8"), ("destination", "<u4"), ("hold", "u1")]
 )
 """One timer; `destination` is a number that `Timers` gives to a queue."""
+_COLUMNS = ("deliver_at_ms", "place", "destination", "hold")
+_TABLE = np.dtype([(name, ROW[name]) for name in _COLUMNS])
 Rows = NDArray[np.void]
 Int64s = NDArray[np.int64]
 NEVER_MS = (1 << 63) - 1
@@ -33,70 +35,68 @@ class Hold(enum.IntEnum):
 
 
 class TimerBucket:
-    """A growing table of timers. Dead ones stay until there are many of them."""
+    """A growing table of timers. Dead ones stay until there are many of them.
 
-    __slots__ = ("_data", "_last_id", "live")
+    Ids lie apart from the rest, one after another: finding a timer takes a binary search, however many there are.
+    """
+
+    __slots__ = ("_data", "_ids", "_last_id", "live")
 
     def __init__(self) -> None:
         """No timers."""
+        self._ids = bytearray()
         self._data = bytearray()
         self._last_id = -1
         self.live = 0
         """How many timers there are."""
 
     @property
-    def table(self) -> Rows:
-        """All rows, the dead ones too, by id; a view that must not outlive the next change."""
-        return np.frombuffer(self._data, ROW)
-
-    @property
     def rows(self) -> int:
         """How many rows the table has, the dead ones too."""
-        return len(self._data) // ROW.itemsize
+        return len(self._ids) // 8
 
     def live_rows(self, start: int = 0, stop: int | None = None) -> Rows:
         """A copy of the timers that are, of all rows or of those from `start` to `stop`."""
-        table = self.table[start:stop]
-        rows: Rows = table[table["deliver_at_ms"] != NEVER_MS]
-        return rows
+        table, ids = self._table[start:stop], self._known[start:stop]
+        return _joined(table, ids, np.flatnonzero(table["deliver_at_ms"] != NEVER_MS))
 
     def put(self, rows: Rows) -> None:
         """Add timers, in the order of their ids; those that are here already get their new place."""
         if int(rows["timer_id"][0]) > self._last_id:
-            self._data += rows.tobytes()
-            self.live += len(rows)
+            self._append(rows)
         else:
             known, found = self._find(rows["timer_id"])
-            table = self.table
-            table["place"][known] = rows["place"][found]
-            del table
+            self._table["place"][known] = rows["place"][found]
             rows = rows[~found]
             if not len(rows):
                 return
-            merged = np.concatenate([self.table, rows])
-            merged = merged[np.argsort(merged["timer_id"], kind="stable")]
-            self._data = bytearray(merged.tobytes())
-            self.live += len(rows)
+            all_rows = _joined(self._table, self._known, np.arange(self.rows))
+            merged = np.concatenate([all_rows, rows])
+            self._ids, self._data = bytearray(), bytearray()
+            live, self.live = self.live, 0
+            self._append(merged[np.argsort(merged["timer_id"], kind="stable")])
+            self.live = live + len(rows)
         self._last_id = max(self._last_id, int(rows["timer_id"][-1]))
 
     def end(self, ids: Int64s) -> int:
         """Forget timers; those that are not here are passed over. Returns how many were."""
         at, _ = self._find(ids)
-        table = self.table
+        table = self._table
         at = at[table["deliver_at_ms"][at] != NEVER_MS]
         table["deliver_at_ms"][at] = NEVER_MS
         self.live -= len(at)
-        rows = len(table)
         del table
-        if rows > _COMPACT_MIN and self.live < rows // 2:
-            self._data = bytearray(self.live_rows().tobytes())
+        if self.rows > _COMPACT_MIN and self.live < self.rows // 2:
+            rows = self.live_rows()
+            self._ids, self._data, self.live = bytearray(), bytearray(), 0
+            self._append(rows)
         return len(at)
 
     def holds(self, ids: Int64s) -> NDArray[np.uint8]:
         """What is being done with each of these timers; 255 = it is no more."""
         result = np.full(len(ids), 255, np.uint8)
         at, found = self._find(ids)
-        table = self.table
+        table = self._table
         alive = table["deliver_at_ms"][at] != NEVER_MS
         result[np.flatnonzero(found)[alive]] = table["hold"][at[alive]]
         return result
@@ -104,18 +104,44 @@ class TimerBucket:
     def hold(self, ids: Int64s, hold: Hold) -> None:
         """Note what is being done with timers."""
         at, _ = self._find(ids)
-        self.table["hold"][at] = hold
+        self._table["hold"][at] = hold
 
     def due(self, until_ms: int, limit: int) -> Rows:
         """Free timers due before or at a time, a copy of at most so many."""
-        table = self.table
+        table = self._table
         at = np.flatnonzero((table["deliver_at_ms"] <= until_ms) & (table["hold"] == Hold.FREE))
-        return table[at[:limit]]
+        return _joined(table, self._known, at[:limit])
+
+    @property
+    def _table(self) -> Rows:
+        """All columns but the ids; a view that must not outlive the next change."""
+        return np.frombuffer(self._data, _TABLE)
+
+    @property
+    def _known(self) -> Int64s:
+        """All ids, those of the dead ones too, rising; a view that must not outlive the next change."""
+        return np.frombuffer(self._ids, "<i8")
+
+    def _append(self, rows: Rows) -> None:
+        table = np.empty(len(rows), _TABLE)
+        for name in _COLUMNS:
+            table[name] = rows[name]
+        self._ids += rows["timer_id"].tobytes()
+        self._data += table.tobytes()
+        self.live += len(rows)
 
     def _find(self, ids: Int64s) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
         """Where the rows of those ids are that are here, and which of `ids` these are."""
-        known = np.ascontiguousarray(self.table["timer_id"])
+        known = self._known
         at = np.searchsorted(known, ids)
         found = at < len(known)
         found[found] = known[at[found]] == ids[found]
         return at[found], found
+
+
+def _joined(table: Rows, ids: Int64s, at: NDArray[np.intp]) -> Rows:
+    rows: Rows = np.empty(len(at), ROW)
+    rows["timer_id"] = ids[at]
+    for name in _COLUMNS:
+        rows[name] = table[name][at]
+    return rows
