@@ -2,8 +2,9 @@
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,13 +20,19 @@ from ortoo.client import (
     blocking,
     connect,
 )
+from ortoo.common.background import Background
+from ortoo.common.clock import SystemClock
 from ortoo.common.record_batch import encode, open_batch
 from ortoo.enode.state.half_changes import Source
 from ortoo.enode.state.half_changes import Verdict as StoreVerdict
 from ortoo.testing.cluster import Cluster, open_cluster
 from ortoo.testing.lone_enode import SMALL_STORE, open_lone_enode, topic
 
-QUICK = {"transaction_check_after_ms": 200, "transaction_check_interval_ms": 50, "transaction_checks_max": 6}
+QUICK: dict[str, Any] = {
+    "transaction_check_after_ms": 200,
+    "transaction_check_interval_ms": 50,
+    "transaction_checks_max": 6,
+}
 
 
 @pytest.fixture
@@ -148,6 +155,28 @@ async def test_a_lost_answer_begins_no_second_transaction(tmp_path: Path) -> Non
         both = await asyncio.gather(*(transactions.begin(7, 0, batch, producer_group="p", key=5) for _ in range(2)))
         assert both[0] == both[1] == await transactions.begin(7, 0, batch, producer_group="p", key=5)
         assert len(transactions.listed()) == 1
+
+
+async def test_what_was_accepted_is_followed_up_when_the_caller_goes_away(tmp_path: Path) -> None:
+    """A producer that dies in the middle of a call leaves a transaction that is checked, or a verdict that is final."""
+    async with open_lone_enode(tmp_path, topic(7), **QUICK) as enode, asyncio.timeout(20):
+        transactions = enode.running.intake.transactions
+        batch = encode([Message(b"x")], now_ms=1)
+        await cut_short(transactions.begin(7, 0, batch, producer_group="p"))
+        half = await transactions.begin(7, 0, batch, producer_group="p")
+        await cut_short(transactions.end(7, half.number, StoreVerdict.COMMITTED, Source.PRODUCER))
+        with pytest.raises(Conflict):
+            await transactions.end(7, half.number, StoreVerdict.ROLLED_BACK, Source.OPERATOR)
+        while not (listed := transactions.listed(parked_only=True)):
+            await SystemClock().sleep(0.02)
+        assert [one.number for one in listed] == [half.number - 1]
+
+
+async def cut_short(call: Coroutine[Any, Any, Any]) -> None:
+    """Begin a call and go away before its answer."""
+    async with Background("caller") as background:
+        background.spawn("call", call)
+        await SystemClock().sleep(0)
 
 
 async def test_verdicts_survive_restarts_and_retention(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from ortoo.common.sealed_batch import SealedBatch
 from ortoo.common.system_topics import DELAYED_TOPIC_ID
 from ortoo.enode.answers import Appended
 from ortoo.enode.deferral import Deferral
+from ortoo.enode.deferred.kept_work import kept
 from ortoo.enode.deferred.waiting_messages import read_waiting
 from ortoo.enode.state.changes import Change
 from ortoo.enode.state.timer_bucket import Hold, Rows
@@ -143,11 +144,15 @@ class Delays:
         if before not in (Hold.FREE, Hold.STAGED, Hold.UNREADABLE):
             raise NotFound("no such message waits: it was delivered or recalled", field="recall_handle")
         self._timers.hold(times, ids, Hold.RECALLING)
-        try:
-            await self._store.change(TimersDone(TimerEnd.RECALLED, times.tobytes(), ids.tobytes()))
-        except OrtooError:
-            self._timers.hold(times, ids, Hold(before))
-            raise
+
+        async def forget() -> None:
+            try:
+                await self._store.change(TimersDone(TimerEnd.RECALLED, times.tobytes(), ids.tobytes()))
+            except OrtooError:
+                self._timers.hold(times, ids, Hold(before))
+                raise
+
+        await kept(self._background, "recall", forget())
 
     def listed(self, topic_id: int, from_ms: int, limit: int) -> list[DelayedMessage]:
         """The delayed messages of a topic from a time on, by time."""

@@ -18,6 +18,7 @@ from ortoo.common.sealed_batch import SealedBatch
 from ortoo.common.system_topics import HALF_TOPIC_ID
 from ortoo.enode.deferral import Deferral
 from ortoo.enode.deferred.check_watchers import CheckWatchers, DueCheck
+from ortoo.enode.deferred.kept_work import kept
 from ortoo.enode.state.changes import Change
 from ortoo.enode.state.check_schedule import CheckSchedule
 from ortoo.enode.state.half_changes import HalfEnded, HalfOpen, Source, Verdict
@@ -87,13 +88,17 @@ class Transactions:
 
         plain = replace(batch, producer_id=0, first_sequence=0)
         done = self._beginning[key] = asyncio.Event()
-        try:
-            await self._store.append(topic_id, queue_id, plain, deferral=Deferral(HALF_TOPIC_ID, changes))
-        finally:
-            self._beginning.pop(key, None)
-            done.set()
-        self._watch(begun[0])
-        return begun[0]
+
+        async def store() -> HalfOpen:
+            try:
+                await self._store.append(topic_id, queue_id, plain, deferral=Deferral(HALF_TOPIC_ID, changes))
+            finally:
+                self._beginning.pop(key, None)
+                done.set()
+            self._watch(begun[0])
+            return begun[0]
+
+        return await kept(self._background, "begin", store())
 
     async def end(self, topic_id: int, number: int, verdict: Verdict, source: Source) -> None:
         """Commit or roll back; when this returns it is final. Saying the same again does nothing.
@@ -113,12 +118,9 @@ class Transactions:
             return
         if half is None or half.topic_id != topic_id:
             raise NotFound("no such transaction: it ended long ago, or never was", field="transaction_id")
-        done = self._ending[number] = asyncio.Event()
-        try:
-            await self._end(half, HalfEnded(number, topic_id, verdict, source, self._clock.now_ms()))
-        finally:
-            del self._ending[number]
-            done.set()
+        ended = HalfEnded(number, topic_id, verdict, source, self._clock.now_ms())
+        self._ending[number] = asyncio.Event()
+        await kept(self._background, "end", self._end(half, ended))
 
     def listed(
         self, *, topic_id: int = 0, producer_group: str = "", parked_only: bool = False, limit: int = 100
@@ -137,7 +139,7 @@ class Transactions:
             raise NotFound("no such transaction is open", field="transaction_id")
         if not half.parked:
             raise Conflict("the transaction is not parked: its producers are being asked", field="transaction_id")
-        await self._put(self._schedule.resumed(half, self._clock.now_ms()))
+        await kept(self._background, "resume", self._put(self._schedule.resumed(half, self._clock.now_ms())))
 
     async def rescue(self, end_place: int) -> bool:
         """Store every open transaction again that lies below a place; False when one is just ending."""
@@ -170,11 +172,14 @@ class Transactions:
 
     async def _end(self, half: HalfOpen, ended: HalfEnded) -> None:
         topic = self._store.topic(half.topic_id)
-        if ended.verdict != Verdict.COMMITTED or topic is None:
-            await self._store.change(ended)
-            return
-        batch = await self._read(half)
-        await self._store.append(half.topic_id, half.queue_id % topic.queue_count, batch, consumes=(ended,))
+        try:
+            if ended.verdict != Verdict.COMMITTED or topic is None:
+                await self._store.change(ended)
+                return
+            batch = await self._read(half)
+            await self._store.append(half.topic_id, half.queue_id % topic.queue_count, batch, consumes=(ended,))
+        finally:
+            self._ending.pop(half.number).set()
 
     async def _read(self, half: HalfOpen) -> SealedBatch:
         stored = (await self._store.read_deferred(HALF_TOPIC_ID, half.place, bytes_max=1))[0]
