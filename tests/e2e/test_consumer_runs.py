@@ -12,7 +12,7 @@ from tests.e2e.store_away import store_away
 
 @pytest.mark.timeout(180)
 async def test_members_of_a_killed_snode_go_on_at_the_other(tmp_path: Path) -> None:
-    """E-106, E-240, E-044: after `kill -9` every queue has one owner within 5 s, nothing is lost, offsets stay."""
+    """E-106, E-240, E-044, G10: after `kill -9` every queue has one owner within 5 s, nothing is lost, offsets stay."""
     assert (await lose_snode(tmp_path, count=10)).faults == []
 
 
@@ -32,6 +32,6 @@ async def test_clients_come_and_go_and_every_queue_ends_with_one_owner(tmp_path:
 
 @pytest.mark.timeout(180)
 async def test_a_frozen_member_is_evicted_and_finds_its_way_back(tmp_path: Path) -> None:
-    """E-083, E-084, E-087: it is evicted by the rule, loses nothing, and acknowledged messages do not come again."""
+    """E-083, E-084, E-087, G13: it is evicted, loses nothing, and acknowledged messages do not come again."""
     seen = await slow_member(tmp_path, rate=1_500, seconds=4)
     assert (seen.missing, seen.early_duplicates, seen.resumed) == (0, 0, True)

@@ -17,6 +17,8 @@ class Call:
     request: Any
     """The message as it came; None for a call whose requests are a stream."""
     peer: str
+    bulk_bytes: int = 0
+    """What came beside the message: the bytes of its batch."""
 
     @property
     def topic(self) -> str:
@@ -32,7 +34,7 @@ class Call:
     @property
     def size_bytes(self) -> int:
         """The size of the request."""
-        return int(self.request.ByteSize()) if self.request is not None else 0
+        return self.bulk_bytes + (int(self.request.ByteSize()) if self.request is not None else 0)
 
 
 class Interceptor(Protocol):

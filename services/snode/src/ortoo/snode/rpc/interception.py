@@ -7,6 +7,7 @@ from typing import Any
 
 import grpc
 
+from ortoo.common.bulk_field import Bulky
 from ortoo.common.grpc_errors import Context
 from ortoo.snode.interception import Call, Chain
 
@@ -86,7 +87,8 @@ class Interception(grpc.aio.ServerInterceptor):
 
     async def _each(self, requests: AsyncIterator[Any], stream: Call) -> AsyncIterator[Any]:
         async for request in requests:
-            call = dataclasses.replace(stream, request=request)
+            message, bulks = request if isinstance(request, Bulky) else (request, ())
+            call = dataclasses.replace(stream, request=message, bulk_bytes=sum(map(len, bulks)))
             await self._chain.before(call)
             yield request
             await self._chain.after(call)

@@ -1,0 +1,57 @@
+"""Queue locks are in the log: whoever was granted one still has it after any restart, under the same generation."""
+
+from dataclasses import replace
+
+import pytest
+
+from ortoo.common.errors import Fenced
+from ortoo.enode.state.lock_table import Granted, Refused, Wish
+from ortoo.testing.disk_image import KEEP_NOTHING
+from tests.contract.one_store import SETTINGS, TOPIC, OneStore
+
+
+def wish(queue_id: int, owner: str) -> Wish:
+    """A wish for the lock of one queue."""
+    return Wish((TOPIC, "g", queue_id), owner, f"session of {owner}")
+
+
+async def test_granted_locks_survive_stops_and_power_cuts() -> None:
+    """E-127, E-131: an owner that was told so is the owner after it, whatever was not flushed; others are refused."""
+    one = OneStore()
+    await one.open()
+    owners: dict[int, tuple[str, int]] = {}
+    for number in range(30):
+        queue_id, owner = number % 3, "abc"[number // 3 % 3]
+        before = owners.get(queue_id)
+        if before is not None:
+            assert await one.store.locks.release([((TOPIC, "g", queue_id), f"session of {before[0]}")]) == [True]
+        [answer] = await one.store.locks.take([wish(queue_id, owner)])
+        assert isinstance(answer, Granted)
+        assert before is None or answer.generation > before[1]
+        owners[queue_id] = (owner, answer.generation)
+        if number % 4 == 3:
+            store = await (one.crash(number, KEEP_NOTHING) if number % 8 == 3 else one.restart())
+            for held, (name, generation) in owners.items():
+                assert isinstance((await store.locks.take([wish(held, "stranger")]))[0], Refused)
+                assert (await store.locks.take([wish(held, name)]))[0] == Granted(generation, is_news=False)
+    await one.store.close()
+
+
+async def test_a_reset_is_whole_or_not_at_all() -> None:
+    """E-191: after a power cut the offset and the generation that fences the owner off are both there."""
+    one = OneStore(settings=replace(SETTINGS, retention_bytes=20_000, retention_interval_ms=1000))
+    store = await one.open()
+    [granted] = await store.locks.take([wish(0, "a")])
+    assert isinstance(granted, Granted)
+    await store.commit_offsets(TOPIC, "g", {0: 9}, granted.generation)
+    await store.reset_offsets(TOPIC, "g", {0: 4})
+    for number in range(100):
+        await one.append(b"%d " % number * 200)
+        if number % 10 == 0:
+            await one.clock.pass_time(3)
+    store = await one.crash(1, KEEP_NOTHING)
+    assert store.query_offsets(TOPIC, "g") == {0: 4}
+    with pytest.raises(Fenced):
+        await store.commit_offsets(TOPIC, "g", {0: 9}, granted.generation)
+    assert (await store.locks.take([wish(0, "a")]))[0] == Granted(granted.generation + 1, is_news=False)
+    await one.store.close()
