@@ -6,7 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from ortoo.client import Client, NotFound, OrtooError, PullConsumer, ReceivedMessage, RetryLater, Unsupported, connect
+from ortoo.client import (
+    Client,
+    ConsumerSettings,
+    NotFound,
+    OrtooError,
+    PullConsumer,
+    ReceivedMessage,
+    RetryLater,
+    Unsupported,
+    blocking,
+    connect,
+)
 from ortoo.testing.cluster import Cluster, open_cluster
 from tests.integration.pull_group import PROMPT, beside, only_queue, send, until
 
@@ -136,3 +147,32 @@ async def test_a_topic_grows(mq: Client) -> None:
     assert (await mq.admin.update_topic("one", permission="read_only")).permission == "read_only"
     with pytest.raises(OrtooError):
         await mq.admin.update_topic("one", read_queue_count=1)
+
+
+async def test_the_blocking_calls_do_the_same(cluster: Cluster, mq: Client) -> None:
+    """Groups and clients are described, changed and moved, and a pushed handler runs in threads, without a loop."""
+    await send(mq, range(10), "one")
+
+    def use() -> tuple[list[bytes], int, int, list[str]]:
+        with blocking.connect(cluster.address, client_id="me") as own:
+            seen: list[bytes] = []
+            with own.consumer("g", "one", ConsumerSettings(from_first=True)) as consumer:
+
+                def handle(message: ReceivedMessage) -> None:
+                    seen.append(message.body)
+                    if len(seen) == 10:
+                        consumer.stop()
+
+                consumer.run(handle)
+            threshold = own.admin.groups.update("g", slow_consumer_threshold_messages=9)
+            (moved,) = own.admin.groups.reset_offsets("g", "one", offset=2)
+            own.admin.update_topic("one", read_queue_count=2)
+            described = own.admin.groups.describe("g")
+            clients = [it.client_id for it in own.admin.groups.clients()]
+            assert described.group.slow_consumer_threshold_messages == threshold.slow_consumer_threshold_messages
+            return seen, threshold.slow_consumer_threshold_messages, moved.offset, clients
+
+    seen, threshold, offset, clients = await asyncio.to_thread(use)
+    assert seen == [b"%d" % n for n in range(10)]
+    assert (threshold, offset) == (9, 2)
+    assert "me" not in clients, "a client that only pushes and asks has no session of its own"

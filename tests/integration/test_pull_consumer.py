@@ -326,6 +326,28 @@ async def test_a_message_may_be_parked_at_once(mq: Client) -> None:
         running.cancel()
 
 
+async def test_after_its_attempts_a_message_is_parked(mq: Client) -> None:
+    """E-172: with two attempts it is tried twice, then it is a dead letter and comes no more (G9)."""
+    await send(mq, [b"bad"], "one")
+    attempts: list[int] = []
+
+    async def handle(message: ReceivedMessage) -> None:
+        attempts.append(message.attempt)
+        raise RetryLater(delay_level=1)
+
+    async def is_parked() -> bool:
+        try:
+            return [it.message.body async for it in mq.admin.tail("%DLQ%g", from_first=True, follow=False)] == [b"bad"]
+        except NotFound:
+            return False
+
+    async with mq.pull_consumer("g", "one", PROMPT) as consumer:
+        running = beside(consumer.run(handle, Handling(attempts_max=2)))
+        await until(is_parked)
+        running.cancel()
+    assert attempts == [1, 2]
+
+
 async def test_a_message_whose_handler_does_not_return_is_given_back(mq: Client) -> None:
     """E-175: after the timeout its offset does not hold the others' any more."""
     queue = await only_queue(mq, "one")

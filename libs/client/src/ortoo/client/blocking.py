@@ -16,6 +16,7 @@ from contextlib import contextmanager
 
 from ortoo.client import client as asynchronous
 from ortoo.client.admin import Admin as AsyncAdmin
+from ortoo.client.blocking_groups import GroupAdmin
 from ortoo.client.blocking_pull import PullConsumer
 from ortoo.client.consumer import Consumer as AsyncConsumer
 from ortoo.client.consumer import ConsumerSettings
@@ -31,6 +32,7 @@ from ortoo.client.descriptions import (
     TopicInfo,
 )
 from ortoo.client.filters import Filter, Topics
+from ortoo.client.handler_threads import HandlerThreads, in_threads
 from ortoo.client.loop_thread import LoopThread
 from ortoo.client.place import Queue, Receipt
 from ortoo.client.pop_consumer import PopConsumer as AsyncPopConsumer
@@ -45,7 +47,7 @@ from ortoo.client.transactions import TransactionalProducer as AsyncTransactiona
 from ortoo.client.transactions import TransactionCheck, Verdict
 from ortoo.common.message import Message
 
-__all__ = ["Admin", "Client", "Consumer", "Producer", "PullConsumer", "TransactionalProducer", "connect"]
+__all__ = ["Admin", "Client", "Consumer", "GroupAdmin", "Producer", "PullConsumer", "TransactionalProducer", "connect"]
 
 
 class Producer:
@@ -96,6 +98,7 @@ class Consumer:
         """`Client.consumer` is the way in."""
         self._thread = thread
         self._consumer = consumer
+        self._handlers = HandlerThreads(thread)
 
     def __iter__(self) -> Iterator[ReceivedMessage]:
         """Messages, in order within each queue."""
@@ -113,6 +116,16 @@ class Consumer:
     def ack(self, received: ReceivedMessage | ReceivedBatch) -> None:
         """A message, or a whole batch, is processed."""
         self._thread.soon(received.ack)
+
+    def run(self, handler: Callable[[ReceivedMessage], None], *, concurrency: int = 1) -> None:
+        """Give each message to `handler`, in so many threads, and acknowledge it when it returns; until `stop`."""
+        self._handlers.run(
+            concurrency, lambda pool: self._consumer.run(in_threads(pool, handler), concurrency=concurrency)
+        )
+
+    def stop(self) -> None:
+        """Let `run` return; call it from another thread, or from a handler."""
+        self._handlers.stop()
 
 
 class PopConsumer:
@@ -154,6 +167,8 @@ class Admin:
         """`Client.admin` is the way in."""
         self._thread = thread
         self._admin = admin
+        self.groups = GroupAdmin(thread, admin.groups)
+        """What concerns groups and clients."""
 
     def create_topic(self, name: str, *, queue_count: int = 0, permission: str = "read_write") -> TopicInfo:
         """Create a topic with so many queues on each enode; 0 = 4."""
@@ -166,6 +181,26 @@ class Admin:
     def describe_topic(self, name: str) -> TopicDescription:
         """One topic with what its queues hold."""
         return self._thread.wait(self._admin.describe_topic(name))
+
+    def update_topic(
+        self,
+        name: str,
+        *,
+        read_queue_count: int = 0,
+        write_queue_count: int = 0,
+        permission: str = "",
+        add_enodes: Sequence[str] = (),
+    ) -> TopicInfo:
+        """Change a topic; 0 and empty leave as it is."""
+        return self._thread.wait(
+            self._admin.update_topic(
+                name,
+                read_queue_count=read_queue_count,
+                write_queue_count=write_queue_count,
+                permission=permission,
+                add_enodes=add_enodes,
+            )
+        )
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic and its messages."""

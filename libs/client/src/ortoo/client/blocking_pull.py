@@ -1,12 +1,10 @@
 """The pull consumer for programs without an event loop."""
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from ortoo.client.filters import Filter, Topics
+from ortoo.client.handler_threads import HandlerThreads, in_threads
 from ortoo.client.handling import Handling
 from ortoo.client.loop_thread import LoopThread
 from ortoo.client.place import Queue
@@ -26,7 +24,7 @@ class PullConsumer:
         """`Client.pull_consumer` is the way in."""
         self._thread = thread
         self._consumer = consumer
-        self._running: asyncio.Task[None] | None = None
+        self._handlers = HandlerThreads(thread)
 
     @property
     def queues(self) -> tuple[Queue, ...]:
@@ -69,20 +67,24 @@ class PullConsumer:
     def run(self, handler: Handler, handling: Handling | None = None) -> None:
         """Give each message to `handler`, in many threads, and acknowledge it when it returns; until `stop`."""
         chosen = handling or Handling()
-        self._run(chosen, lambda pool: self._consumer.run(_in_threads(pool, handler), chosen))
+        self._handlers.run(chosen.concurrency, lambda pool: self._consumer.run(in_threads(pool, handler), chosen))
 
     def run_batches(self, handler: BatchHandler, handling: Handling) -> None:
         """As `run`, with several messages of a queue at once; the handler returns how many are processed."""
-        self._run(handling, lambda pool: self._consumer.run_batches(_in_threads(pool, handler), handling))
+        self._handlers.run(
+            handling.concurrency, lambda pool: self._consumer.run_batches(in_threads(pool, handler), handling)
+        )
 
     def run_in_order(self, handler: Handler, handling: Handling | None = None) -> None:
         """Give the messages of each queue to `handler` one after another, in threads; until `stop`."""
         chosen = handling or Handling()
-        self._run(chosen, lambda pool: self._consumer.run_in_order(_in_threads(pool, handler), chosen))
+        self._handlers.run(
+            chosen.concurrency, lambda pool: self._consumer.run_in_order(in_threads(pool, handler), chosen)
+        )
 
     def stop(self) -> None:
         """Let `run` return; call it from another thread, or from a handler."""
-        self._thread.soon(self._stop)
+        self._handlers.stop()
 
     def position(self, queue: Queue) -> int:
         """The next offset that will be pulled."""
@@ -125,23 +127,3 @@ class PullConsumer:
             return work()
 
         return self._thread.wait(do())
-
-    def _run(self, handling: Handling, work: Callable[[ThreadPoolExecutor], Awaitable[None]]) -> None:
-        async def until_stopped() -> None:
-            self._running = asyncio.current_task()
-            with suppress(asyncio.CancelledError):
-                await work(pool)
-
-        with ThreadPoolExecutor(handling.concurrency, thread_name_prefix="ortoo-handler") as pool:
-            self._thread.wait(until_stopped())
-
-    def _stop(self) -> None:
-        if self._running is not None:
-            self._running.cancel()
-
-
-def _in_threads(pool: ThreadPoolExecutor, handler: Callable[..., T]) -> Callable[..., Awaitable[T]]:
-    async def handle(received: object) -> T:
-        return await asyncio.get_running_loop().run_in_executor(pool, handler, received)
-
-    return handle
