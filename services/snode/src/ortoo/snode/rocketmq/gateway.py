@@ -2,18 +2,8 @@
 
 from dataclasses import dataclass
 
-from ortoo.common.background import Background
-from ortoo.common.clock import Clock
-from ortoo.common.randomness import Randomness
-from ortoo.snode.delayed import Delayed
-from ortoo.snode.directory import Directory
-from ortoo.snode.directory_watch import DirectoryWatch
-from ortoo.snode.enode_links import EnodeLinks
-from ortoo.snode.name_server import NameServer
-from ortoo.snode.offsets import Offsets
-from ortoo.snode.popping import Popping
-from ortoo.snode.publisher import Publisher
-from ortoo.snode.reading import Reading
+from ortoo.snode.ground import Ground
+from ortoo.snode.parts import Parts
 from ortoo.snode.rocketmq.authentication import Authentication
 from ortoo.snode.rocketmq.caller import Caller, Context, caller_of, headers_of
 from ortoo.snode.rocketmq.clients import Clients
@@ -29,7 +19,6 @@ from ortoo.snode.rocketmq.settling import Settling
 from ortoo.snode.rocketmq.starting import Starting
 from ortoo.snode.rocketmq.telemetry import Telemetry
 from ortoo.snode.rocketmq.transacting import Transacting
-from ortoo.snode.transactions import Transactions
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,40 +50,25 @@ class Gateway:
         self.clients.end_streams()
 
 
-def make_gateway(
-    directory: Directory,
-    watch: DirectoryWatch,
-    name_server: NameServer,
-    links: EnodeLinks,
-    offsets: Offsets,
-    publisher: Publisher,
-    popping: Popping,
-    reading: Reading,
-    delayed: Delayed,
-    transactions: Transactions,
-    background: Background,
-    *,
-    advertised_address: str,
-    authenticates: bool,
-    clock: Clock,
-    randomness: Randomness,
-) -> Gateway:
+def make_gateway(ground: Ground, parts: Parts) -> Gateway:
     """Put the parts together."""
-    clients, results = Clients(), Results(randomness)
-    leases = Leases(popping, clock)
-    transacting = Transacting(transactions, clients)
+    settings, directory, watch, clock = ground.settings, ground.directory, ground.watch, ground.clock
+    clients, results = Clients(), Results(ground.randomness)
+    leases = Leases(parts.popping, clock)
+    transacting = Transacting(parts.transactions, clients)
+    starting = Starting(watch, parts.reading)
     return Gateway(
         clients,
-        Authentication(name_server, clock, enabled=authenticates),
-        Routing(watch, advertised_address),
+        Authentication(ground.name_server, clock, enabled=settings.rocketmq_signatures_required),
+        Routing(watch, settings.rocketmq_advertised_address),
         Presence(clients, leases, transacting, clock),
-        Sending(watch, publisher, transacting, clients, clock),
+        Sending(watch, parts.publisher, transacting, clients, clock),
         transacting,
-        Receiving(directory, popping, clients, leases, Starting(watch, reading), clock),
-        Settling(directory, popping, leases),
-        Recalling(watch, delayed),
-        QueueOffsets(watch, links, offsets),
+        Receiving(directory, parts.popping, clients, leases, starting, clock),
+        Settling(directory, parts.popping, leases),
+        Recalling(watch, parts.delayed),
+        QueueOffsets(watch, ground.enodes, parts.offsets),
         leases,
-        Telemetry(clients, directory, results, transacting, background, clock),
+        Telemetry(clients, directory, results, transacting, ground.background, clock),
         results,
     )
