@@ -48,14 +48,21 @@ class Driver:
     def ends_within(self, seconds: float) -> int | None:
         """Its exit code, or None if it still runs after so long."""
         try:
-            return self.process.wait(seconds)
+            code = self.process.wait(seconds)
         except subprocess.TimeoutExpired:
             return None
+        self._close()
+        return code
 
     def kill(self) -> None:
         """End the driver and its JVM without warning; its workers notice and end by themselves."""
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
+        self._close()
+
+    def _close(self) -> None:
+        assert self.process.stdout is not None
+        self.process.stdout.close()
         self.log.close()
 
     def worker_ids(self) -> list[int]:

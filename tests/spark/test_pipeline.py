@@ -80,6 +80,7 @@ def test_an_archive_holds_every_message_once_however_often_it_is_run(
     assert (outcome.right, outcome.rows) == (True, sent)
     assert bodies(lake.read(spark)) == sorted(b"%d" % n for n in range(sent))
     assert any("batch 1: 400 rows" in line for line in said), said
+    assert said[3].endswith("lag 0"), said
     assert any("reconciled: 1,400 rows from 8 queues" in line for line in said)
     report = json.loads((Path(f"{settings.lake.path}_reports") / "reconciliation.json").read_text())
     assert report["right"] is True

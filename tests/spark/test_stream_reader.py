@@ -76,6 +76,17 @@ def test_the_first_batch_of_a_query_is_empty_and_fixes_the_start(broker: Broker,
     assert sorted(map(int, rows(again, start, end))) == list(range(40, 100))
 
 
+def test_a_query_that_died_in_its_first_batch_goes_on_in_the_same_run(broker: Broker, topic: str) -> None:
+    """Check 6: the empty first batch is repeated, and what is there is read then, also under AvailableNow."""
+    send(broker, topic, numbered(30))
+    start = begun(reader_of(broker, topic, startingOffsets="earliest"))
+    again = reader_of(broker, topic, startingOffsets="earliest")
+    again.prepareForTriggerAvailableNow()
+    assert again.partitions(again.initialOffset(), start) == []
+    end = again.latestOffset(start, EVERYTHING)
+    assert sorted(map(int, rows(again, start, end))) == list(range(30))
+
+
 def test_limits_are_kept_exactly_and_everything_is_read_once(broker: Broker, topic: str) -> None:
     """Check 6: no batch is larger than maxOffsetsPerTrigger, and together they are everything."""
     send(broker, topic, numbered(5_000))

@@ -91,6 +91,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Any]:
         """The tasks of a batch: the same ones when the batch is repeated. Errors: DataLoss, as the policy says."""
+        self._pinned = True  # a batch that was planned before is repeated: the start is in the checkpoint already
         begin, stop = Offsets.of_json(start), Offsets.of_json(end)
         wanted: dict[Queue, Range] = {}
         for queue, offset in stop.queues.items():
