@@ -55,6 +55,8 @@ TICK_S = 0.01
 LOOK_S = 0.1
 """How often the wall clock is looked at while a message is due soon."""
 TROUBLE_S = 0.2
+PAUSE_S = 0.002
+"""Reading ahead takes its time, so that what is due now does not wait for it."""
 _PATH = "batch.records.deliver_at_ms"
 _log = get_logger("delays")
 
@@ -229,7 +231,7 @@ class Delays:
     async def _bring_in(self, rows: Rows, *, is_ahead: bool) -> None:
         """Read messages into memory; what cannot be read now is tried again."""
         try:
-            await self._read(rows[np.argsort(rows["place"], kind="stable")])
+            await self._read(rows[np.argsort(rows["place"], kind="stable")], PAUSE_S if is_ahead else 0.0)
         except OrtooError as error:
             _log.warning("delayed messages cannot be read now; trying on", reason=str(error))
             self._in_trouble = True
@@ -245,10 +247,11 @@ class Delays:
                 self._read_until_ms = 0
             self._wake(0)
 
-    async def _read(self, rows: Rows) -> None:
-        done = 0
+    async def _read(self, rows: Rows, pause_s: float) -> None:
+        done, places = 0, rows["place"].tolist()
         try:
-            async for start, end, messages in read_waiting(self._store, DELAYED_TOPIC_ID, rows["place"].tolist()):
+            parts = read_waiting(self._store, DELAYED_TOPIC_ID, places, clock=self._clock, pause_s=pause_s)
+            async for start, end, messages in parts:
                 done = end
                 if messages is None:
                     self._note(rows[start:end], Hold.UNREADABLE)

@@ -54,7 +54,9 @@ class TimerMoves:
         self._timers.hold(times, ids, Hold.MOVING)
         try:
             by_queue: dict[int, list[tuple[int, Message]]] = {}
-            async for start, end, messages in read_waiting(self._store, DELAYED_TOPIC_ID, rows["place"].tolist()):
+            async for start, end, messages in read_waiting(
+                self._store, DELAYED_TOPIC_ID, rows["place"].tolist(), clock=self._clock
+            ):
                 if messages is None:
                     await self._lose(times[start:end], ids[start:end])
                     continue

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import numpy as np
 
+from ortoo.common.clock import Clock
 from ortoo.common.errors import DataLoss, OutOfRange
 from ortoo.common.logs import get_logger
 from ortoo.common.message import Message
@@ -15,9 +16,11 @@ _log = get_logger("deferred")
 
 
 async def read_waiting(
-    store: Store, system_topic_id: int, places: Sequence[int]
+    store: Store, system_topic_id: int, places: Sequence[int], *, clock: Clock, pause_s: float = 0.0
 ) -> AsyncIterator[tuple[int, int, list[Message] | None]]:
     """The messages at `places`, which rise: parts (from, to, messages), or None for one whose bytes are damaged.
+
+    Between two batches it pauses, so that a long read holds up nobody.
 
     Errors: Unavailable when the disk cannot be read now.
     """
@@ -36,3 +39,4 @@ async def read_waiting(
                 rows = [place - one.first_offset for place in places[at:end]]
                 yield at, end, open_batch(one.batch).messages(rows)
                 at = end
+                await clock.sleep(pause_s)  # a batch in memory comes without a wait: let others have a turn
