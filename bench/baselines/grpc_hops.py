@@ -132,5 +132,11 @@ async def stream_blobs(channel: grpc.aio.Channel, blob_bytes: int, seconds: floa
     }
 
 
+async def streamed(seconds: float) -> dict[str, float]:
+    """1 MiB blobs over hops of their own, 16 unanswered."""
+    async with hops() as channel:
+        return await stream_blobs(channel, 1 << 20, seconds, 16)
+
+
 if __name__ == "__main__":
     asyncio.run(_serve(sys.argv[1], sys.argv[2]))
