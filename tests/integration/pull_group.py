@@ -42,6 +42,11 @@ async def only_queue(mq: Client, topic: str) -> Queue:
     return item.queue
 
 
+async def stored_offset(mq: Client, group: str, queue: Queue) -> int | None:
+    """What a group has stored for a queue."""
+    return await mq.pull_consumer(group).committed(queue)
+
+
 def beside(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
     """Do something meanwhile; the test cancels it."""
     return asyncio.get_running_loop().create_task(work)

@@ -1,10 +1,9 @@
 """One pull consumer against a real cluster: messages, offsets, corrections, limits."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from pathlib import Path
 from threading import Barrier, current_thread
-from unittest import mock
 
 import pytest
 
@@ -12,21 +11,17 @@ from ortoo.client import (
     Client,
     Conflict,
     FlowLimits,
-    Handling,
     Invalid,
     Message,
-    NotFound,
     PullStatus,
-    Queue,
     ReceivedMessage,
     RetryLater,
-    Unavailable,
     blocking,
     connect,
 )
 from ortoo.common.clock import SystemClock
 from ortoo.testing.cluster import Cluster, open_cluster
-from tests.integration.pull_group import PROMPT, beside, only_queue, prompt, send, until
+from tests.integration.pull_group import PROMPT, beside, only_queue, prompt, send, stored_offset, until
 
 
 @pytest.fixture
@@ -43,10 +38,6 @@ async def mq(cluster: Cluster) -> AsyncIterator[Client]:
     """A client; a test that hangs ends."""
     async with asyncio.timeout(60), connect(cluster.address) as opened:
         yield opened
-
-
-async def stored_offset(mq: Client, group: str, queue: Queue) -> int | None:
-    return await mq.pull_consumer(group).committed(queue)
 
 
 async def test_what_was_sent_is_pulled_and_acknowledged(mq: Client) -> None:
@@ -284,106 +275,6 @@ async def test_the_offset_stays_before_the_first_message_that_is_not_done(mq: Cl
         stuck.set()
         await until(lambda: is_stored(10))
         running.cancel()
-
-
-async def test_a_failed_message_comes_again_once_and_by_itself(mq: Client) -> None:
-    """E-171, E-174, E-170: it was given back, comes after its delay by the group's own topic, and says so."""
-    await send(mq, range(10), "one")
-    seen: list[tuple[bytes, int, str, str]] = []
-
-    async def handle(message: ReceivedMessage) -> None:
-        seen.append((message.body, message.attempt, message.topic, message.origin_topic))
-        if message.body == b"4" and message.attempt == 1:
-            raise RetryLater(delay_level=1)
-
-    async with mq.pull_consumer("g", "one", PROMPT) as consumer:
-        running = beside(consumer.run(handle))
-        await until(lambda: len(seen) == 11)
-        assert seen[-1] == (b"4", 2, "%RETRY%g", "one")
-        assert {queue.topic for queue in consumer.queues} == {"one", "%RETRY%g"}
-        running.cancel()
-    assert (await mq.admin.lag("g", "one")).lag_messages == 0
-    assert (await mq.admin.lag("g", "%RETRY%g")).lag_messages == 0
-
-
-async def test_a_message_may_be_parked_at_once(mq: Client) -> None:
-    """E-173: level -1 puts it among the dead letters; it does not come again."""
-    await send(mq, [b"bad"], "one")
-
-    async def handle(message: ReceivedMessage) -> None:
-        raise RetryLater(delay_level=-1)
-
-    async def is_parked() -> bool:
-        try:
-            letters = [it.message.body async for it in mq.admin.tail("%DLQ%g", from_first=True, follow=False)]
-        except NotFound:
-            return False
-        return letters == [b"bad"]
-
-    async with mq.pull_consumer("g", "one", PROMPT) as consumer:
-        running = beside(consumer.run(handle))
-        await until(is_parked)
-        running.cancel()
-
-
-async def test_after_its_attempts_a_message_is_parked(mq: Client) -> None:
-    """E-172: with two attempts it is tried twice, then it is a dead letter and comes no more (G9)."""
-    await send(mq, [b"bad"], "one")
-    attempts: list[int] = []
-
-    async def handle(message: ReceivedMessage) -> None:
-        attempts.append(message.attempt)
-        raise RetryLater(delay_level=1)
-
-    async def is_parked() -> bool:
-        try:
-            return [it.message.body async for it in mq.admin.tail("%DLQ%g", from_first=True, follow=False)] == [b"bad"]
-        except NotFound:
-            return False
-
-    async with mq.pull_consumer("g", "one", PROMPT) as consumer:
-        running = beside(consumer.run(handle, Handling(attempts_max=2)))
-        await until(is_parked)
-        running.cancel()
-    assert attempts == [1, 2]
-
-
-async def test_a_message_whose_handler_does_not_return_is_given_back(mq: Client) -> None:
-    """E-175: after the timeout its offset does not hold the others' any more."""
-    queue = await only_queue(mq, "one")
-    await send(mq, range(3), "one")
-
-    async def handle(message: ReceivedMessage) -> None:
-        if message.offset == 0:
-            await asyncio.Event().wait()
-
-    async def is_stored() -> bool:
-        return await stored_offset(mq, "g", queue) == 3
-
-    async with mq.pull_consumer("g", "one", PROMPT) as consumer:
-        running = beside(consumer.run(handle, Handling(timeout_ms=300)))
-        await until(is_stored)
-        running.cancel()
-
-
-async def test_a_message_that_cannot_be_given_back_comes_again_here(mq: Client) -> None:
-    """E-149: of four messages two are done; the other two stay with this consumer and come again after a pause."""
-    await send(mq, range(4), "one")
-    calls: list[list[int]] = []
-
-    async def handle(messages: Sequence[ReceivedMessage]) -> int:
-        calls.append([it.offset for it in messages])
-        return 2
-
-    async def refuse(*_: object) -> list[str]:
-        raise Unavailable("not now")
-
-    with mock.patch("ortoo.client.handling.send_back", refuse):
-        async with mq.pull_consumer("g", "one", PROMPT) as consumer:
-            running = beside(consumer.run_batches(handle, Handling(batch_messages_max=4, retry_delay_ms=50)))
-            await until(lambda: len(calls) == 2)
-            running.cancel()
-    assert calls == [[0, 1, 2, 3], [2, 3]]
 
 
 async def test_in_order_a_failure_blocks_its_queue_until_it_is_done(mq: Client) -> None:
