@@ -110,6 +110,7 @@ protos-check: $(READY)  ## Lint protos/ and compare libs/wire with it
 docs: $(READY)  ## Regenerate what documents are generated: the decisions' list, the client's public names
 	@$(PY) -m tests.repo.adr_index docs/adr
 	@$(PY) -m tests.repo.client_api docs/client-api.md
+	@$(PY) -m tests.repo.settings_page docs/reference/settings.md
 	@$(PY) -m tests.repo.features docs/features.md
 	@$(PY) -m bench.table
 

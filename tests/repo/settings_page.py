@@ -1,0 +1,80 @@
+"""Writes the page of all settings from the classes that define them: `make docs`."""
+
+import ast
+import dataclasses
+import enum
+import inspect
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+from ortoo.enode.settings import Settings as EnodeSettings
+from ortoo.namesrv.settings import Settings as NamesrvSettings
+from ortoo.snode.settings import Settings as SnodeSettings
+
+ROLES: dict[str, tuple[str, type]] = {
+    "namesrv": ("Name server", NamesrvSettings),
+    "enode": ("Enode", EnodeSettings),
+    "snode": ("Snode", SnodeSettings),
+}
+HIDDEN = {"store.enode", "store.cluster"}
+HEAD = (
+    "# Settings\n\nMade from the code by `make docs`. Each setting can be given in the file that `-c` names, or by "
+    "environment: `store.flush_mode` of an enode is `[store] flush_mode` in the file and "
+    "`ORTOO_ENODE_STORE_FLUSH_MODE` in the environment. `-p` prints what is in force and where it comes from; see "
+    "[processes](../operations/processes.md).\n"
+)
+
+
+def described(cls: Any) -> dict[str, str]:
+    """Field name to the text below it."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
+    assert isinstance(tree, ast.ClassDef)
+    found = {}
+    for field, text in zip(tree.body, tree.body[1:], strict=False):
+        if (
+            isinstance(field, ast.AnnAssign)
+            and isinstance(field.target, ast.Name)
+            and isinstance(text, ast.Expr)
+            and isinstance(text.value, ast.Constant)
+        ):
+            found[field.target.id] = " ".join(str(text.value.value).split())
+    return found
+
+
+def rows(settings: Any, prefix: str = "") -> list[tuple[str, str, str]]:
+    """(name, default, description) of every setting, nested ones last."""
+    texts = described(type(settings))
+    plain, nested = [], []
+    for field in dataclasses.fields(settings):
+        name, value = prefix + field.name, getattr(settings, field.name)
+        if dataclasses.is_dataclass(value):
+            nested += rows(value, name + ".")
+        elif name not in HIDDEN:
+            plain.append((name, shown(value), texts.get(field.name, "")))
+    return plain + nested
+
+
+def shown(value: Any) -> str:
+    """A default as it is written in TOML."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, enum.Enum):
+        value = value.value
+    return f"{value:,}".replace(",", "_") if isinstance(value, int) else str(value)
+
+
+def page() -> str:
+    """The whole page."""
+    parts = [HEAD]
+    for title, cls in ROLES.values():
+        parts.append(f"## {title}\n\n| setting | default | what |\n|---|---|---|")
+        for name, default, text in rows(cls()):
+            parts.append(f"| `{name}` | {f'`{default}`' if default else ''} | {text.replace('|', chr(92) + '|')} |")
+        parts.append("")
+    return "\n".join(parts)
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(page(), encoding="utf-8")
