@@ -16,7 +16,7 @@ ROW = re.compile(r"^\| (E-\d{3}) \| (.*?) \| (\w+) \| (.*?) \|$", re.M)
 CITED = re.compile(r"\bE-\d{3}\b")
 STATES = ("yes", "otherwise", "partly", "no")
 RANGES = (
-    (13, 13),
+    (1, 13),
     (20, 29),
     (40, 60),
     (70, 88),
