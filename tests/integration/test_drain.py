@@ -33,6 +33,7 @@ async def test_readiness_goes_red_before_anything_ends(tmp_path: Path) -> None:
                     receipt = await producer.send(b"during")
                 assert receipt.offset >= 0
                 assert not stopping.done()
+            watch.cancel()
             await stopping
 
 

@@ -143,6 +143,7 @@ async def test_two_name_servers_share_one_directory(tmp_path: Path, database: Po
         news = await watch.read()
         assert isinstance(news, pb.WatchRoutesResponse)
         assert [group.name for group in news.groups] == ["g"]
+        watch.cancel()
 
 
 async def test_database_away_is_told_and_forgotten(tmp_path: Path, database: Postgres) -> None:

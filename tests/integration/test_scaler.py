@@ -23,7 +23,8 @@ async def test_scaler_follows_the_lag_from_zero_and_back(tmp_path: Path) -> None
         about = pb.ScaledObjectRef(name="o", namespace="n", scalerMetadata=METADATA)
         async with connect(cluster.address) as mq:
             await mq.admin.create_topic("t")
-            watch = aiter(scaler.StreamIsActive(about))
+            call = scaler.StreamIsActive(about)
+            watch = aiter(call)
             assert (await scaler.IsActive(about)).result is False
             assert (await anext(watch)).result is False
             async with mq.producer("t") as producer:
@@ -52,6 +53,7 @@ async def test_scaler_follows_the_lag_from_zero_and_back(tmp_path: Path) -> None
                         break
             assert (await anext(watch)).result is False
             assert (await value("lag"), await value("oldest-age-seconds")) == (0, 0)
+            call.cancel()
 
 
 @pytest.mark.parametrize(
