@@ -54,12 +54,12 @@ class Outcome:
         """Deliveries beyond the first of each message."""
         return sum(self.received.values()) - len(self.received)
 
-    def faults(self) -> list[str]:
-        """Promises that were broken."""
+    def faults(self, send_max_s: float = SEND_MAX_S) -> list[str]:
+        """Promises that were broken; on a machine that does much else at once, sends may be given more time."""
         found = [f"a send failed: {text}" for text in self.failed[:5]]
         if self.lost:
             found.append(f"{self.lost} messages are lost")
-        if self.slowest_s > SEND_MAX_S:
+        if self.slowest_s > send_max_s:
             found.append(f"a send took {self.slowest_s:.2f} s while {self.slowest_during} restarted")
         found += [f"{name} ended with {code}" for name, code in self.exit_codes.items() if code]
         return found

