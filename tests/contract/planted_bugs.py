@@ -212,7 +212,7 @@ BUGS: dict[Plant, str] = {
     acknowledged_before_the_flush: "is lost",
     stale_snapshot: "the state's|is lost|expected one of",
     cut_too_early: "is lost|expected one of",
-    torn_frame_accepted: "DataLoss|instead of|ValueError",
+    torn_frame_accepted: "DataLoss|instead of|ValueError|damage is reported",
     durable_below_too_high: "damage is reported|DataLoss",
     dedup_windows_forgotten: "the state's windows|producer|although sequence",
     offsets_left_out: "the state's offsets",

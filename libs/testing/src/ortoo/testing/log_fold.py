@@ -28,9 +28,12 @@ from ortoo.enode.state.changes import (
     encode_changes,
 )
 from ortoo.enode.state.fold import State
+from ortoo.enode.state.pop_changes import PopFinished, PopLeased, PopReturned, PopSpans
 from ortoo.testing.disk_image import Operation, Write
 
 WINDOW_BATCHES = 5
+FLOOR = -1
+FINISHED = "finished"
 _POSITION_AT = 8
 
 Frame = tuple[FrameHeader, bytes]
@@ -44,6 +47,8 @@ class Folded:
     offsets: dict[tuple[int, str, int], tuple[int, int]] = field(default_factory=dict)
     ends: dict[tuple[int, int], int] = field(default_factory=dict)
     windows: dict[tuple[int, int, int], list[tuple[int, int, int, int]]] = field(default_factory=dict)
+    pops: dict[tuple[int, str, int], dict[int, object]] = field(default_factory=dict)
+    """(topic id, group, queue id) to, of each offset above the floor, what became of it; at FLOOR the floor itself."""
 
     def of_known_topics(self) -> "Folded":
         """Without what belongs to topics that do not exist: nobody can ask for it."""
@@ -52,6 +57,7 @@ class Folded:
             {key: value for key, value in self.offsets.items() if key[0] in self.topics},
             {key: value for key, value in self.ends.items() if key[0] in self.topics and value},
             {key: value for key, value in self.windows.items() if key[0] in self.topics},
+            {key: value for key, value in self.pops.items() if key[0] in self.topics},
         )
 
 
@@ -115,10 +121,13 @@ def _apply(state: Folded, change: Change) -> None:
         state.offsets = {key: value for key, value in state.offsets.items() if key[0] != gone}
         state.ends = {key: value for key, value in state.ends.items() if key[0] != gone}
         state.windows = {key: value for key, value in state.windows.items() if key[0] != gone}
+        state.pops = {key: value for key, value in state.pops.items() if key[0] != gone}
     elif isinstance(change, OffsetsCommitted):
         for queue_id, offset in change.offsets:
             place = (change.topic_id, change.group, queue_id)
             state.offsets[place] = (offset, change.generation or state.offsets.get(place, (0, 0))[1])
+            if place in state.pops:
+                state.pops[place] = {FLOOR: offset}
     elif isinstance(change, OffsetRows):
         for queue_id, offset, generation in change.rows:
             state.offsets[change.topic_id, change.group, queue_id] = (offset, generation)
@@ -128,3 +137,34 @@ def _apply(state: Folded, change: Change) -> None:
         ]
     elif isinstance(change, QueueEnds):
         state.ends[change.topic_id, change.queue_id] = change.end_offset
+    elif isinstance(change, PopLeased | PopReturned | PopFinished | PopSpans):
+        _apply_pop(state, change)
+
+
+def _apply_pop(state: Folded, change: PopLeased | PopReturned | PopFinished | PopSpans) -> None:
+    """One entry an offset: what is finished stays finished, and the floor moves over it."""
+    place = (change.topic_id, change.group, change.queue_id)
+    begin = state.offsets.get(place, (0, 0))[0]
+    if isinstance(change, PopSpans) and change.is_first:
+        state.pops[place] = {FLOOR: change.floor}
+    queue = state.pops.setdefault(place, {FLOOR: begin})
+    news: list[tuple[int, int, object]] = []
+    if isinstance(change, PopFinished):
+        news = [(first, count, FINISHED) for first, count in change.ranges]
+    elif isinstance(change, PopSpans):
+        news = [(first, count, tuple(hold) if hold[0] else FINISHED) for first, count, *hold in change.rows]
+    else:
+        phase = 1 if isinstance(change, PopLeased) else 2
+        hold = (change.number, change.until_ms, change.duration_ms)
+        news = [(first, count, (phase, attempt, *hold)) for first, count, attempt in change.rows]
+    floor = queue[FLOOR]
+    assert isinstance(floor, int)
+    for first, count, what in news:
+        for offset in range(max(first, floor), first + count):
+            if queue.get(offset) != FINISHED:
+                queue[offset] = what
+    while queue.get(floor) == FINISHED:
+        del queue[floor]
+        floor += 1
+    queue[FLOOR] = floor
+    state.offsets[place] = (floor, state.offsets.get(place, (0, 0))[1])

@@ -1,7 +1,7 @@
 """A mixed workload on one store, decided by a seed, written down as it goes.
 
 Messages on fifty queues, plain, in mode `async`, and from producers that send again, leave gaps and reuse sequences;
-offsets, also backwards; topics that grow, go and come back; retention; pauses; clean restarts.
+offsets, also backwards; pops; topics that grow, go and come back; retention; pauses; clean restarts.
 """
 
 import asyncio
@@ -13,7 +13,8 @@ from ortoo.common.errors import OrtooError, Unavailable
 from ortoo.common.randomness import Randomness
 from ortoo.common.sealed_batch import SealedBatch, crc32c
 from ortoo.enode.disk import Disk
-from ortoo.enode.state.changes import OffsetsCommitted
+from ortoo.enode.state.changes import Change, OffsetsCommitted
+from ortoo.enode.state.pop_changes import PopFinished, PopLeased, PopReturned
 from ortoo.enode.store import FlushMode, Store, StoreSettings, TopicCopy
 from ortoo.testing.memory_disk import MemoryDisk
 from ortoo.testing.store_model import Broken, History, Sent, Wish
@@ -27,6 +28,7 @@ SETTINGS = StoreSettings(
 )  # fmt: skip
 TOPICS = {11: ("orders", 20), 12: ("payments", 20), 13: ("visits", 10)}
 GROUPS = ("billing", "search", "audit")
+POPPERS = "poppers"
 PRODUCERS = 3
 NEEDED = (".seg", "identity")
 """Files that are no caches."""
@@ -54,9 +56,12 @@ class Workload:
         self._clock = clock
         self._seed = seed
         self._chance = Randomness(seed)
+        self._pop_chance = Randomness(seed + 1_000_000)
         self._serial = 0
+        self._leases = 0
         self._next_topic_id = 1000 + seed * 100
         self._producers: dict[Producer, list[Sent]] = {}
+        self._popped: dict[tuple[int, str, int], int] = {}
         self._store: Store
 
     @property
@@ -118,7 +123,7 @@ class Workload:
                 work.append(self._send(*self._queue(), self._batch(), FlushMode.ASYNC))
                 work.append(self._send_with_commit())
             elif kind < 8:
-                work.append(self._commit())
+                work += (self._commit(), self._pop())
             else:
                 work.append(self._send_in_sequence())
         await asyncio.gather(*work)
@@ -230,6 +235,31 @@ class Workload:
         await self._store.commit_offsets(topic_id, group, offsets)
         for wish in wishes:
             wish.answered_at = self.moment
+
+    async def _pop(self) -> None:
+        """Lease messages, give one back, finish the later half before the earlier one."""
+        topics = self._store.topics()
+        topic = topics[self._pop_chance.below(len(topics))]
+        topic_id, queue_id = topic.topic_id, self._pop_chance.below(topic.queue_count)
+        key = (topic_id, POPPERS, queue_id)
+        if key not in self._popped:
+            self._popped[key] = self._store.query_offsets(topic_id, POPPERS).get(queue_id, 0)
+            self.history.offsets.setdefault(key, []).append(Wish(self._popped[key], self.moment))
+        at, count = self._popped[key], 1 + self._pop_chance.below(6)
+        middle = at + count // 2
+        self._popped[key] = at + count
+        self._leases += 1
+        place = (topic_id, POPPERS, queue_id)
+        until_ms, number = self._clock.now_ms() + 1000, (self._store.engine.appender.store_open << 40) + self._leases
+        await self._store.engine.note([PopLeased(*place, number, until_ms, 1000, ((at, count, 1),))])
+        wish = Wish(at + count, self.moment)
+        self.history.offsets[key].append(wish)
+        changes: list[Change] = [PopFinished(*place, 1, ((middle, at + count - middle),))]
+        if middle > at:
+            changes.insert(0, PopReturned(*place, number, until_ms, 1000, ((at, 1, 1),)))
+            changes.append(PopFinished(*place, 1, ((at, middle - at),)))
+        await self._store.engine.store(changes)
+        wish.answered_at = self.moment
 
     async def _change_topics(self) -> None:
         passing = [one for one in self._store.topics() if one.topic_id >= 1000]
