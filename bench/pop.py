@@ -56,7 +56,8 @@ async def _popped(mq: Client, group: str, size: int, messages: int) -> float:
         async def work() -> None:
             nonlocal left
             while left > 0:
-                left -= await _pop_and_acknowledge(consumer)
+                count = await _pop_and_acknowledge(consumer)
+                left -= count
 
         await asyncio.gather(*[work() for _ in range(WORKERS)])
     return messages / (time.perf_counter() - started)
