@@ -42,6 +42,8 @@ def opened() -> OpenedBatch:
         ("paid = TRUE", [3]),
         ("paid", [3]),
         ("paid IS NOT TRUE", [0, 1, 2, 4, 5]),
+        ("amount IS TRUE", []),
+        ("NOT (amount IS TRUE)", [0, 1, 2, 3, 4, 5]),
         ("order.id = 'o''1'", [5]),
         ("\"order.id\" LIKE 'o_1'", [5]),
         ("region LIKE 'E%'", [0, 2, 5]),

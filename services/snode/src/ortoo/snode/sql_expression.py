@@ -92,6 +92,14 @@ class Truth:
 
 
 @dataclass(frozen=True, slots=True)
+class IsTruth:
+    """Whether the property is "true", or is "false"; never unknown, so that what is neither gives false."""
+
+    of: Property
+    what: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Constant:
     """True, False or unknown for every message."""
 
@@ -119,7 +127,7 @@ class AnyOf:
     parts: tuple["Condition", ...]
 
 
-Condition = Comparison | IsNull | OneOf | Like | Truth | Constant | Not | AllOf | AnyOf
+Condition = Comparison | IsNull | OneOf | Like | Truth | IsTruth | Constant | Not | AllOf | AnyOf
 
 
 def parse(expression: str, field: str = "sql_expression") -> Condition:
@@ -267,8 +275,7 @@ class _Reader:
         if what is None:
             return IsNull(of)
         if isinstance(what, bool):
-            known = Not(IsNull(of))
-            return AllOf((known, Truth(of) if what else Not(Truth(of))))
+            return IsTruth(of, what)
         raise self._refusal(node, "needs NULL, TRUE or FALSE behind IS")
 
     def _like(self, node: "Expression", depth: int) -> Condition:

@@ -27,6 +27,7 @@ from ortoo.snode.sql_expression import (
     Condition,
     Constant,
     IsNull,
+    IsTruth,
     Like,
     Not,
     OneOf,
@@ -95,6 +96,10 @@ class _Evaluation:
             return _known(values.one_of(condition.texts), values.present)
         if isinstance(condition, Truth):
             return _truth(values)
+        if isinstance(condition, IsTruth):
+            truth = _truth(values)
+            hits = truth.true if condition.what else truth.false
+            return Verdict(hits, ~hits)
         return _known(_like(condition, values), values.present)
 
     def _comparison(self, condition: Comparison) -> Verdict:
