@@ -16,6 +16,8 @@ from rocketmq import (
     ConsumeResult,
     Credentials,
     FilterExpression,
+    LitePushConsumer,
+    LiteSimpleConsumer,
     Message,
     MessageListener,
     Producer,
@@ -25,6 +27,7 @@ from rocketmq import (
     TransactionResolution,
 )
 from rocketmq.grpc_protocol import FilterType
+from rocketmq.v5.exception import LiteSubscriptionQuotaExceededException
 
 logging.disable(logging.CRITICAL)
 VERDICTS = {"commit": TransactionResolution.COMMIT, "rollback": TransactionResolution.ROLLBACK}
@@ -48,6 +51,7 @@ def plain(message):
         "keys": sorted(message.keys),
         "properties": dict(message.properties),
         "message_group": message.message_group or None,
+        "lite_topic": message.lite_topic or None,
         "priority": message.priority or None,
         "attempt": message.delivery_attempt,
         "corrupted": message.corrupted,
@@ -108,6 +112,8 @@ class Driver:
             message.message_group = ask["message_group"]
         if ask.get("delay_s"):
             message.delivery_timestamp = int(time.time()) + ask["delay_s"]
+        if ask.get("lite_topic"):
+            message.lite_topic = ask["lite_topic"]
         if ask.get("priority"):
             message.priority = ask["priority"]
         transaction = self.transactions.get(ask.get("transaction"))
@@ -138,6 +144,30 @@ class Driver:
         client = SimpleConsumer(self.configuration(ask), ask["group"], wanted, ask.get("await_s", 5))
         client.startup()
         self.clients[ask["name"]] = client
+
+    def lite_push(self, ask):
+        listener = Listener(ask["name"], ask.get("failures", 0), ask.get("busy_s", 0))
+        client = LitePushConsumer(self.configuration(ask), ask["group"], ask["topic"], listener)
+        client.startup()
+        self.clients[ask["name"]] = client
+
+    def lite_simple(self, ask):
+        client = LiteSimpleConsumer(ask["topic"], self.configuration(ask), ask["group"], ask.get("await_s", 5))
+        client.startup()
+        self.clients[ask["name"]] = client
+
+    def subscribe_lite(self, ask):
+        for patience in range(50, -1, -1):
+            try:
+                self.clients[ask["name"]].subscribe_lite(ask["lite_topic"])
+                return
+            except LiteSubscriptionQuotaExceededException:
+                if not patience:  # the quota is 0 until the settings have arrived
+                    raise
+                threading.Event().wait(0.1)
+
+    def unsubscribe_lite(self, ask):
+        self.clients[ask["name"]].unsubscribe_lite(ask["lite_topic"])
 
     def receive(self, ask):
         messages = self.clients[ask["name"]].receive(ask["count"], ask["invisible_s"]) or []

@@ -2,7 +2,7 @@
 'use strict';
 
 const readline = require('node:readline');
-const { Producer, PushConsumer, SimpleConsumer, ConsumeResult, FilterExpression } = require('rocketmq-client-nodejs');
+const { LitePushConsumerImpl, Producer, PushConsumer, SimpleConsumer, ConsumeResult, FilterExpression } = require('rocketmq-client-nodejs');
 const { TransactionResolution, FilterType } = require('rocketmq-client-nodejs/proto/apache/rocketmq/v2/definition_pb');
 
 const endpoints = process.argv[2];
@@ -22,6 +22,7 @@ const plain = view => ({
   keys: [...view.keys].sort(),
   properties: Object.fromEntries(view.properties),
   message_group: view.messageGroup || null,
+  lite_topic: view.liteTopic || null,
   priority: view.priority || null,
   attempt: view.deliveryAttempt,
   corrupted: view.corrupted || false,
@@ -62,6 +63,7 @@ const commands = {
       keys: ask.keys || [],
       properties: new Map(Object.entries(ask.properties || {})),
       messageGroup: ask.message_group,
+      liteTopic: ask.lite_topic,
       priority: ask.priority,
       ...(ask.delay_s ? { deliveryTimestamp: new Date(Date.now() + ask.delay_s * 1000) } : {}),
     }, transactions.get(ask.transaction));
@@ -101,6 +103,24 @@ const commands = {
     await client.startup();
     clients.set(ask.name, client);
   },
+  async lite_push(ask) {
+    const client = new LitePushConsumerImpl({
+      ...base(ask),
+      consumerGroup: ask.group,
+      bindTopic: ask.topic,
+      messageListener: {
+        async consume(view) {
+          const failed = (view.deliveryAttempt || 1) <= (ask.failures || 0);
+          say({ event: 'message', consumer: ask.name, failed, ...plain(view) });
+          return failed ? ConsumeResult.FAILURE : ConsumeResult.SUCCESS;
+        },
+      },
+    });
+    await client.startup();
+    clients.set(ask.name, client);
+  },
+  async subscribe_lite(ask) { await clients.get(ask.name).subscribeLite(ask.lite_topic); },
+  async unsubscribe_lite(ask) { await clients.get(ask.name).unsubscribeLite(ask.lite_topic); },
   async receive(ask) {
     const views = await clients.get(ask.name).receive(ask.count, ask.invisible_s * 1000);
     views.forEach(view => received.set(view.messageId, view));

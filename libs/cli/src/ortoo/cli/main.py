@@ -48,7 +48,7 @@ def topic_create(
     message_type: Annotated[
         str,
         typer.Option(
-            "--type", help="What RocketMQ's clients may send: any, normal, fifo, delay, transaction, priority."
+            "--type", help="What RocketMQ's clients may send: any, normal, fifo, delay, transaction, priority, lite."
         ),
     ] = "any",
     address: Address = DEFAULT_ADDRESS,

@@ -41,6 +41,7 @@ _MESSAGE_TYPES = {
     "delay": topic_pb2.MESSAGE_TYPE_DELAY,
     "transaction": topic_pb2.MESSAGE_TYPE_TRANSACTION,
     "priority": topic_pb2.MESSAGE_TYPE_PRIORITY,
+    "lite": topic_pb2.MESSAGE_TYPE_LITE,
 }
 _MESSAGE_TYPE_NAMES = {number: name for name, number in _MESSAGE_TYPES.items()}
 
@@ -65,7 +66,8 @@ class Admin:
     ) -> TopicInfo:
         """Create a topic with so many queues on each enode (0 = 4), on the named enodes or on all that are alive.
 
-        `message_type` is what RocketMQ's clients may send to it: any, normal, fifo, delay, transaction or priority.
+        `message_type` is what RocketMQ's clients may send to it: any, normal, fifo, delay, transaction, priority
+        or lite.
         Errors: Invalid; AlreadyExists when it is there, unless only a lost answer made this call ask twice.
         """
         request = namesrv_pb2.CreateTopicRequest(

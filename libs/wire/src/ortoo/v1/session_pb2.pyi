@@ -481,6 +481,7 @@ class Command(_message.Message):
     DESCRIBE_RUNNING_FIELD_NUMBER: _builtins.int
     PRINT_STACK_FIELD_NUMBER: _builtins.int
     CONSUME_MESSAGE_FIELD_NUMBER: _builtins.int
+    RECONNECT_FIELD_NUMBER: _builtins.int
     command_id: _builtins.str
     """Made by the server."""
     timeout_ms: _builtins.int
@@ -501,6 +502,10 @@ class Command(_message.Message):
     def consume_message(self) -> Global___ConsumeMessage:
         """Run the consumer's handler on one message."""
 
+    @_builtins.property
+    def reconnect(self) -> Global___Reconnect:
+        """Connect anew. Only clients of RocketMQ's protocol know it; the empty result says that they were told."""
+
     def __init__(
         self,
         *,
@@ -510,12 +515,13 @@ class Command(_message.Message):
         describe_running: Global___DescribeRunning | None = ...,
         print_stack: Global___PrintStack | None = ...,
         consume_message: Global___ConsumeMessage | None = ...,
+        reconnect: Global___Reconnect | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["check_transaction", b"check_transaction", "command", b"command", "consume_message", b"consume_message", "describe_running", b"describe_running", "print_stack", b"print_stack"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["check_transaction", b"check_transaction", "command", b"command", "consume_message", b"consume_message", "describe_running", b"describe_running", "print_stack", b"print_stack", "reconnect", b"reconnect"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["check_transaction", b"check_transaction", "command", b"command", "command_id", b"command_id", "consume_message", b"consume_message", "describe_running", b"describe_running", "print_stack", b"print_stack", "timeout_ms", b"timeout_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["check_transaction", b"check_transaction", "command", b"command", "command_id", b"command_id", "consume_message", b"consume_message", "describe_running", b"describe_running", "print_stack", b"print_stack", "reconnect", b"reconnect", "timeout_ms", b"timeout_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_command: _TypeAlias = _typing.Literal["check_transaction", "describe_running", "print_stack", "consume_message"]  # noqa: Y015
+    _WhichOneofReturnType_command: _TypeAlias = _typing.Literal["check_transaction", "describe_running", "print_stack", "consume_message", "reconnect"]  # noqa: Y015
     _WhichOneofArgType_command: _TypeAlias = _typing.Literal["command", b"command"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_command) -> _WhichOneofReturnType_command | None: ...
 
@@ -597,6 +603,23 @@ class PrintStack(_message.Message):
 Global___PrintStack: _TypeAlias = PrintStack  # noqa: Y015
 
 @_typing.final
+class Reconnect(_message.Message):
+    """Asks a client to close its connections and to open them again."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Reconnect: _TypeAlias = Reconnect  # noqa: Y015
+
+@_typing.final
 class ConsumeMessage(_message.Message):
     """Asks a consumer to handle one message at once."""
 
@@ -622,7 +645,7 @@ class ConsumeMessage(_message.Message):
 
     @_builtins.property
     def message(self) -> _record_pb2.Message:
-        """The message."""
+        """The message. A client of RocketMQ's protocol needs none: the stored one with this id is looked up."""
 
     def __init__(
         self,

@@ -37,6 +37,8 @@ class _MessageTypeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_MessageTy
     """To be seen once it is committed."""
     MESSAGE_TYPE_PRIORITY: _MessageType.ValueType  # 5
     """To overtake less urgent ones."""
+    MESSAGE_TYPE_LITE: _MessageType.ValueType  # 6
+    """To be delivered in the order of its lite topic; the topic is the parent of lite topics."""
 
 class MessageType(_MessageType, metaclass=_MessageTypeEnumTypeWrapper):
     """What a message asks of the queue."""
@@ -53,6 +55,8 @@ MESSAGE_TYPE_TRANSACTION: MessageType.ValueType  # 4
 """To be seen once it is committed."""
 MESSAGE_TYPE_PRIORITY: MessageType.ValueType  # 5
 """To overtake less urgent ones."""
+MESSAGE_TYPE_LITE: MessageType.ValueType  # 6
+"""To be delivered in the order of its lite topic; the topic is the parent of lite topics."""
 Global___MessageType: _TypeAlias = MessageType  # noqa: Y015
 
 class _Permission:

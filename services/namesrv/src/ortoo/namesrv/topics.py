@@ -34,6 +34,7 @@ class MessageType(enum.IntEnum):
     DELAY = 3
     TRANSACTION = 4
     PRIORITY = 5
+    LITE = 6
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,12 @@
 """The name server as the snode sees it: one stub, several addresses, errors that name it."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 from ortoo.common.errors import AlreadyExists, Forbidden, NotFound, OrtooError, Unavailable
 from ortoo.common.grpc_channels import Channels
 from ortoo.common.name_servers import NameServers
 from ortoo.common.status import rpc_errors
-from ortoo.snode.routes import Group, RouteChange, Topic
+from ortoo.snode.routes import Group, MessageType, RouteChange, Topic
 from ortoo.snode.wire import change_of, group_of, group_to, topic_of
 from ortoo.v1 import namesrv_pb2, topic_pb2
 from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
@@ -49,9 +49,21 @@ class NameServer:
             answer = await self.stub.GetTopic(namesrv_pb2.GetTopicRequest(name=name), timeout=CALL_TIMEOUT_S)
         return topic_of(answer.topic)
 
-    async def create_topic(self, name: str, *, queue_count: int) -> Topic:
-        """Create a topic on all enodes. Errors: AlreadyExists, Invalid, Unavailable."""
-        request = namesrv_pb2.CreateTopicRequest(name=name, read_queue_count=queue_count)
+    async def create_topic(
+        self,
+        name: str,
+        *,
+        queue_count: int,
+        enodes: Sequence[str] = (),
+        message_type: MessageType = MessageType.UNSPECIFIED,
+    ) -> Topic:
+        """Create a topic on these enodes, or on all. Errors: AlreadyExists, Invalid, Unavailable."""
+        request = namesrv_pb2.CreateTopicRequest(
+            name=name,
+            read_queue_count=queue_count,
+            enodes=enodes,
+            message_type=message_type.value,  # type: ignore[arg-type]
+        )
         with rpc_errors(self.peer):
             answer = await self.stub.CreateTopic(request, timeout=CALL_TIMEOUT_S)
         return topic_of(answer.topic)

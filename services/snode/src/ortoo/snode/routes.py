@@ -27,6 +27,8 @@ class MessageType(enum.IntEnum):
     DELAY = 3
     TRANSACTION = 4
     PRIORITY = 5
+    LITE = 6
+    """Of a topic: the parent of lite topics."""
 
 
 class Queue(NamedTuple):

@@ -16,6 +16,7 @@ from ortoo.snode.rocketmq.gateway import Gateway, make_gateway
 from ortoo.snode.rpc import admin, consumer, dead_letter, producer, rocketmq, scaler, session
 from ortoo.snode.rpc.admin_groups import GroupParts
 from ortoo.snode.rpc.long_calls import LongCalls
+from ortoo.snode.rpc.rocketmq_commands import RocketmqCommands
 from ortoo.snode.scaling import Scaling
 from ortoo.snode.sending_back import SendingBack
 from ortoo.v1.admin_pb2_grpc import add_AdminServiceServicer_to_server
@@ -47,7 +48,7 @@ class Services:
 def make_services(ground: Ground, parts: Parts) -> Services:
     """Put a service before each group of parts."""
     directory, watch, enodes, background = ground.directory, ground.watch, ground.enodes, ground.background
-    long_calls = LongCalls()
+    long_calls, search, gateway = LongCalls(), MessageSearch(watch, enodes), make_gateway(ground, parts)
     producing = producer.ProducerService(
         directory, watch, enodes, parts.publisher, parts.delayed, parts.transactions, long_calls, background
     )
@@ -69,7 +70,7 @@ def make_services(ground: Ground, parts: Parts) -> Services:
         ground.name_server,
         parts.arrival,
         parts.reading,
-        MessageSearch(watch, enodes),
+        search,
         parts.lag,
         parts.delayed,
         parts.transactions,
@@ -83,6 +84,7 @@ def make_services(ground: Ground, parts: Parts) -> Services:
             parts.flow,
             parts.flow_file,
             ground.channels,
+            RocketmqCommands(gateway.commanding, search),
         ),
         ground.clock,
     )
@@ -91,7 +93,6 @@ def make_services(ground: Ground, parts: Parts) -> Services:
         DeadLetters(watch, enodes, parts.group_topics, parts.reading, ground.clock), long_calls
     )
     scaling = scaler.ExternalScaler(Scaling(parts.lag, watch, enodes, ground.clock), long_calls, ground.clock)
-    gateway = make_gateway(ground, parts)
     messaging = rocketmq.MessagingService(gateway)
     added: list[tuple[str, AddServicer]] = [
         (producer.NAME, lambda server: producer.add_to_server(producing, server)),

@@ -7,11 +7,17 @@ from ortoo.snode.parts import Parts
 from ortoo.snode.rocketmq.authentication import Authentication
 from ortoo.snode.rocketmq.caller import Caller, Context, caller_of, headers_of
 from ortoo.snode.rocketmq.clients import Clients
+from ortoo.snode.rocketmq.commanding import Commanding
 from ortoo.snode.rocketmq.leases import Leases
+from ortoo.snode.rocketmq.lite import LiteSync
+from ortoo.snode.rocketmq.lite_popping import LitePopping
+from ortoo.snode.rocketmq.lite_subscriptions import LiteSubscriptions
+from ortoo.snode.rocketmq.lite_topics import LiteTopics
 from ortoo.snode.rocketmq.offsets import QueueOffsets
 from ortoo.snode.rocketmq.presence import Presence
 from ortoo.snode.rocketmq.recalling import Recalling
 from ortoo.snode.rocketmq.receiving import Receiving
+from ortoo.snode.rocketmq.registration import Registration
 from ortoo.snode.rocketmq.results import Results
 from ortoo.snode.rocketmq.routing import Routing
 from ortoo.snode.rocketmq.sending import Sending
@@ -37,7 +43,8 @@ class Gateway:
     offsets: QueueOffsets
     leases: Leases
     telemetry: Telemetry
-    results: Results
+    commanding: Commanding
+    lite: LiteSync
 
     async def admit(self, context: Context) -> Caller:
         """Who calls, once the signature is checked. Errors: Refused."""
@@ -57,18 +64,28 @@ def make_gateway(ground: Ground, parts: Parts) -> Gateway:
     leases = Leases(parts.popping, clock)
     transacting = Transacting(parts.transactions, clients)
     starting = Starting(watch, parts.reading)
+    registration = Registration(
+        ground.membership,
+        snode=settings.name,
+        incarnation=ground.incarnation,
+        clock=clock,
+        randomness=ground.randomness,
+    )
+    lite_topics, lite_subscriptions = LiteTopics(directory, ground.name_server, parts.arrival), LiteSubscriptions()
+    lite_popping = LitePopping(parts.popping, lite_topics, ground.background, clock)
     return Gateway(
         clients,
         Authentication(ground.name_server, clock, enabled=settings.rocketmq_signatures_required),
         Routing(watch, settings.rocketmq_advertised_address),
-        Presence(clients, leases, transacting, clock),
-        Sending(watch, parts.publisher, transacting, clients, clock),
+        Presence(clients, leases, transacting, registration, lite_subscriptions, clock),
+        Sending(watch, parts.publisher, transacting, lite_topics, clients, clock),
         transacting,
-        Receiving(directory, parts.popping, clients, leases, starting, clock),
+        Receiving(directory, parts.popping, clients, leases, starting, lite_popping, lite_subscriptions, clock),
         Settling(directory, parts.popping, leases),
         Recalling(watch, parts.delayed),
         QueueOffsets(watch, ground.enodes, parts.offsets),
         leases,
-        Telemetry(clients, directory, results, transacting, ground.background, clock),
-        results,
+        Telemetry(clients, directory, results, transacting, registration, ground.background, clock),
+        Commanding(clients, results, clock),
+        LiteSync(watch, lite_subscriptions, lite_topics, clock),
     )

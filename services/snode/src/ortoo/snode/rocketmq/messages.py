@@ -12,10 +12,12 @@ from ortoo.common.errors import Invalid
 from ortoo.common.message import BODY_AS_IS, BODY_BYTES_MAX, BODY_GZIP, Message
 from ortoo.common.text_rules import PROPERTIES_MAX, TEXT_BYTES_MAX
 from ortoo.snode.rocketmq.codes import Refused
+from ortoo.snode.rocketmq.lite_names import check_lite_topic
 from ortoo.snode.rocketmq.reserved import RESERVED_PROPERTIES
 
 DELAY_MS_MAX = 366 * 86_400_000
 RECOVERY_S_MAX = 3600
+LITE_GROUP_LENGTH = 63
 _BODY_ENCODINGS = {Encoding.ENCODING_UNSPECIFIED: BODY_AS_IS, Encoding.IDENTITY: BODY_AS_IS, Encoding.GZIP: BODY_GZIP}
 
 
@@ -27,6 +29,7 @@ class Sent:
     message_type: MessageType.ValueType
     recovery_s: int | None = None
     """When an undecided transaction is first asked for; None = the group's default."""
+    lite_topic: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,7 @@ class Delivery:
     receipt_handle: str = ""
     invisible_ms: int = 0
     is_transaction: bool = False
+    lite_topic: str = ""
 
 
 def sent_of(sent: definition_pb2.Message, at: int, now_ms: int, peer: str) -> Sent:
@@ -63,7 +67,7 @@ def sent_of(sent: definition_pb2.Message, at: int, now_ms: int, peer: str) -> Se
         sent.body,
         system.tag if system.HasField("tag") else None,
         tuple(system.keys),
-        message_group=system.message_group if system.HasField("message_group") else None,
+        message_group=_message_group(system, kind),
         properties=dict(sent.user_properties),
         message_id=system.message_id,
         born_at_ms=timestamp_ms(system.born_timestamp) if system.HasField("born_timestamp") else now_ms,
@@ -79,7 +83,7 @@ def sent_of(sent: definition_pb2.Message, at: int, now_ms: int, peer: str) -> Se
         recovery_s = system.orphaned_transaction_recovery_duration.seconds
         if not 0 <= recovery_s <= RECOVERY_S_MAX:
             raise Refused(Code.BAD_REQUEST, f"messages[{at}]: recovery after {recovery_s} s; at most {RECOVERY_S_MAX}")
-    return Sent(message, kind, recovery_s)
+    return Sent(message, kind, recovery_s, system.lite_topic if kind == MessageType.LITE else "")
 
 
 def delivered(message: Message, to: Delivery, namespace: str = "") -> definition_pb2.Message:
@@ -100,7 +104,9 @@ def delivered(message: Message, to: Delivery, namespace: str = "") -> definition
     )
     if message.tag is not None:
         gone_by.tag = message.tag
-    if message.message_group is not None:
+    if to.lite_topic:
+        gone_by.lite_topic = to.lite_topic
+    elif message.message_group is not None:
         gone_by.message_group = message.message_group
     if message.deliver_at_ms is not None:
         gone_by.delivery_timestamp.CopyFrom(timestamp(message.deliver_at_ms))
@@ -170,11 +176,21 @@ def _type_of(sent: definition_pb2.Message, at: int) -> MessageType.ValueType:
 def _delivered_type(message: Message, to: Delivery) -> MessageType.ValueType:
     if to.is_transaction:
         return MessageType.TRANSACTION
+    if to.lite_topic:
+        return MessageType.LITE
     if message.deliver_at_ms is not None:
         return MessageType.DELAY
     if message.message_group is not None:
         return MessageType.FIFO
     return MessageType.PRIORITY if message.priority is not None else MessageType.NORMAL
+
+
+def _message_group(system: definition_pb2.SystemProperties, kind: MessageType.ValueType) -> str | None:
+    """The messages of a lite topic are one message group: so they come one after another."""
+    if kind == MessageType.LITE:
+        # Longer names of lite topics than of message groups are allowed; one topic holds one group anyway.
+        return check_lite_topic(system.lite_topic)[:LITE_GROUP_LENGTH]
+    return system.message_group if system.HasField("message_group") else None
 
 
 def _check_sizes(sent: definition_pb2.Message, at: int) -> None:

@@ -11,7 +11,9 @@ from ortoo.snode.rocketmq.caller import Caller
 from ortoo.snode.rocketmq.clients import Clients
 from ortoo.snode.rocketmq.codes import ok
 from ortoo.snode.rocketmq.leases import Leases
+from ortoo.snode.rocketmq.lite_subscriptions import LiteSubscriptions
 from ortoo.snode.rocketmq.names import group_name
+from ortoo.snode.rocketmq.registration import Registration
 from ortoo.snode.rocketmq.settings_reply import CONSUMER_TYPES
 from ortoo.snode.rocketmq.transacting import Transacting
 
@@ -19,9 +21,19 @@ from ortoo.snode.rocketmq.transacting import Transacting
 class Presence:
     """Heartbeat and NotifyClientTermination."""
 
-    def __init__(self, clients: Clients, leases: Leases, transacting: Transacting, clock: Clock) -> None:
+    def __init__(
+        self,
+        clients: Clients,
+        leases: Leases,
+        transacting: Transacting,
+        registration: Registration,
+        lite_subscriptions: LiteSubscriptions,
+        clock: Clock,
+    ) -> None:
         self._clients = clients
         self._transacting = transacting
+        self._registration = registration
+        self._lite_subscriptions = lite_subscriptions
         self._leases = leases
         self._clock = clock
 
@@ -38,13 +50,17 @@ class Presence:
         )
         client.client_type = request.client_type
         client.group = group or client.group
+        self._registration.register(client)
         return HeartbeatResponse(status=ok())
 
     async def leave(self, caller: Caller, request: NotifyClientTerminationRequest) -> NotifyClientTerminationResponse:
         """A client goes; one that is not known may go as well. Errors: Refused."""
         if request.HasField("group") and request.group.name:
             group_name(request.group)
-        self._clients.leave(caller.client_id)
+        client = self._clients.leave(caller.client_id)
+        if client is not None:
+            self._registration.leave(client)
+        self._lite_subscriptions.drop(caller.client_id)
         self._transacting.producers_changed()
         await self._leases.client_left(caller.client_id, counts=False)
         return NotifyClientTerminationResponse(status=ok())
@@ -52,5 +68,8 @@ class Presence:
     async def sweep(self) -> None:
         """Let those go that have been silent for too long."""
         for client in self._clients.expired(self._clock.monotonic_s()):
+            self._registration.leave(client)
+            self._lite_subscriptions.drop(client.client_id)
             await self._leases.client_left(client.client_id, counts=True)
+        self._lite_subscriptions.drop_silent(self._clock.monotonic_s())
         self._transacting.producers_changed()

@@ -16,6 +16,9 @@ from ortoo.snode.rocketmq.codes import Refused, ok, status_of
 from ortoo.snode.rocketmq.filters import compile_filter
 from ortoo.snode.rocketmq.groups import pop_rules
 from ortoo.snode.rocketmq.leases import SLICE_MS, Lease, Leases
+from ortoo.snode.rocketmq.lite_names import PREFIX, lite_topic_of
+from ortoo.snode.rocketmq.lite_popping import LitePopping
+from ortoo.snode.rocketmq.lite_subscriptions import LiteSubscription, LiteSubscriptions
 from ortoo.snode.rocketmq.messages import Delivery, delivered, duration_ms, timestamp
 from ortoo.snode.rocketmq.names import group_name, topic_name
 from ortoo.snode.rocketmq.polling import BATCH_MAX, wait_ms
@@ -36,6 +39,8 @@ class Receiving:
         clients: Clients,
         leases: Leases,
         starting: Starting,
+        lite_popping: LitePopping,
+        lite_subscriptions: LiteSubscriptions,
         clock: Clock,
     ) -> None:
         self._directory = directory
@@ -43,12 +48,14 @@ class Receiving:
         self._clients = clients
         self._leases = leases
         self._starting = starting
+        self._lite_popping = lite_popping
+        self._lite_subscriptions = lite_subscriptions
         self._clock = clock
 
     async def receive(self, caller: Caller, request: ReceiveMessageRequest) -> AsyncIterator[ReceiveMessageResponse]:
         """A status, the messages, and the time: everything, or nothing of it stays leased. Errors: as PopCall says."""
         call = await self._call(caller, request)
-        answer = await self._popping.pop(call)
+        answer = await self._pop(caller, call)
         delivered_all = False
         try:
             for frame in self._frames(caller, request, call, answer):
@@ -58,6 +65,18 @@ class Receiving:
             # A client throws a stream away that broke, so what it was given comes again at once.
             if not delivered_all and answer.batches:
                 await self._popping.release(answer)
+
+    async def _pop(self, caller: Caller, call: PopCall) -> PopAnswer:
+        topic = self._directory.find_topic(call.topic)
+        if topic is None or topic.message_type is not MessageType.LITE:
+            return await self._popping.pop(call)
+        self._lite_subscriptions.check_parent(call.group, topic.name)
+
+        def subscribed() -> LiteSubscription:
+            now_s = self._clock.monotonic_s()
+            return self._lite_subscriptions.of(caller.client_id, call.group, call.topic, now_s)
+
+        return await self._lite_popping.pop(call, topic, subscribed)
 
     async def _call(self, caller: Caller, request: ReceiveMessageRequest) -> PopCall:
         group, topic = group_name(request.group), topic_name(request.message_queue.topic)
@@ -105,6 +124,7 @@ class Receiving:
     ) -> list[ReceiveMessageResponse]:
         namespace = request.message_queue.topic.resource_namespace
         topic = self._directory.find_topic(call.topic)
+        lite_topic = lite_topic_of(one.queue.topic) if one.queue.topic.startswith(PREFIX) else ""
         is_transaction = topic is not None and topic.message_type is MessageType.TRANSACTION
         frames = []
         places = zip(one.popped.offsets, one.popped.attempts, open_batch(one.popped.batch), strict=True)
@@ -122,6 +142,7 @@ class Receiving:
                 handle.encoded(),
                 call.invisible_ms,
                 is_transaction,
+                lite_topic,
             )
             frames.append(ReceiveMessageResponse(message=delivered(message, place, namespace)))
             if request.auto_renew:

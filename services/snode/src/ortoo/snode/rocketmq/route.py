@@ -32,6 +32,7 @@ ACCEPTED = {
     routes.MessageType.DELAY: (MessageType.DELAY,),
     routes.MessageType.TRANSACTION: (MessageType.TRANSACTION,),
     routes.MessageType.PRIORITY: (MessageType.PRIORITY,),
+    routes.MessageType.LITE: (MessageType.LITE,),
 }
 """What a topic of each kind accepts."""
 

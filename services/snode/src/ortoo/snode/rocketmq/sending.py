@@ -8,15 +8,17 @@ from apache.rocketmq.v2.service_pb2 import SendMessageRequest, SendMessageRespon
 from ortoo.common.clock import Clock
 from ortoo.common.sealed_batch import MESSAGES_MAX
 from ortoo.snode.directory_watch import DirectoryWatch
-from ortoo.snode.publisher import Publisher
+from ortoo.snode.publisher import Publisher, Receipt
 from ortoo.snode.rocketmq.caller import Caller
 from ortoo.snode.rocketmq.clients import Clients
 from ortoo.snode.rocketmq.codes import Refused, ok
+from ortoo.snode.rocketmq.lite_topics import LiteTopics
 from ortoo.snode.rocketmq.messages import Sent, sent_of
 from ortoo.snode.rocketmq.names import topic_name
 from ortoo.snode.rocketmq.recalling import joined_handle
 from ortoo.snode.rocketmq.route import ACCEPTED
 from ortoo.snode.rocketmq.transacting import Transacting
+from ortoo.snode.routes import MessageType as MessageKind
 from ortoo.snode.routes import Topic
 
 
@@ -24,8 +26,15 @@ class Sending:
     """SendMessage."""
 
     def __init__(
-        self, watch: DirectoryWatch, publisher: Publisher, transacting: Transacting, clients: Clients, clock: Clock
+        self,
+        watch: DirectoryWatch,
+        publisher: Publisher,
+        transacting: Transacting,
+        lite_topics: LiteTopics,
+        clients: Clients,
+        clock: Clock,
     ) -> None:
+        self._lite_topics = lite_topics
         self._watch = watch
         self._transacting = transacting
         self._publisher = publisher
@@ -42,7 +51,7 @@ class Sending:
         self._clients.publishes(client, {topic.name})
         if any(one.message_type == MessageType.TRANSACTION for one in sent):
             return await self._begin(topic.name, sent)
-        receipts = await self._publisher.publish(topic.name, [one.message for one in sent], None)
+        receipts = await self._publish(topic, sent)
         entries = [
             SendResultEntry(
                 status=ok(),
@@ -53,6 +62,17 @@ class Sending:
             for receipt in receipts
         ]
         return SendMessageResponse(status=ok(), entries=entries)
+
+    async def _publish(self, topic: Topic, sent: Sequence[Sent]) -> list[Receipt]:
+        if topic.message_type is not MessageKind.LITE:
+            return await self._publisher.publish(topic.name, [one.message for one in sent], None)
+        receipts: dict[int, Receipt] = {}
+        for lite_topic in sorted({one.lite_topic for one in sent}):
+            queue = await self._lite_topics.ensure(topic, lite_topic)
+            rows = [row for row, one in enumerate(sent) if one.lite_topic == lite_topic]
+            stored = await self._publisher.publish(queue.topic, [sent[row].message for row in rows], queue)
+            receipts.update(zip(rows, stored, strict=True))
+        return [receipts[row] for row in range(len(sent))]
 
     async def _begin(self, topic: str, sent: Sequence[Sent]) -> SendMessageResponse:
         """One transaction for each message. Errors: Refused for those that are none."""

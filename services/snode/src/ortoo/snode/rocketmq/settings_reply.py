@@ -32,6 +32,9 @@ CONSUMER_TYPES = frozenset(
     }
 )
 
+LITE_TYPES = frozenset({ClientType.LITE_PUSH_CONSUMER, ClientType.LITE_SIMPLE_CONSUMER})
+"""Those that receive the messages of each lite topic one after another."""
+
 
 @dataclass(frozen=True, slots=True)
 class GroupRules:
@@ -53,7 +56,7 @@ def settings_reply(sent: Settings, language: str, rules: GroupRules) -> Settings
     reply.metric.CopyFrom(Metric(on=False))
     if sent.HasField("subscription"):
         part = reply.subscription
-        part.fifo = rules.fifo
+        part.fifo = rules.fifo or sent.client_type in LITE_TYPES
         part.receive_batch_size = rules.receive_batch_size
         part.long_polling_timeout.CopyFrom(Duration(seconds=rules.long_polling_s))
         part.lite_subscription_quota = rules.lite_topics_max

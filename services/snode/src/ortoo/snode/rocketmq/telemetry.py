@@ -18,6 +18,7 @@ from ortoo.snode.rocketmq.codes import Refused, ok, status_of
 from ortoo.snode.rocketmq.filters import compile_filter
 from ortoo.snode.rocketmq.groups import rules_of
 from ortoo.snode.rocketmq.names import group_name, topic_name
+from ortoo.snode.rocketmq.registration import Registration
 from ortoo.snode.rocketmq.results import Results
 from ortoo.snode.rocketmq.settings_reply import NODE_JS, settings_reply
 from ortoo.snode.rocketmq.transacting import Transacting
@@ -36,11 +37,13 @@ class Telemetry:
         directory: Directory,
         results: Results,
         transacting: Transacting,
+        registration: Registration,
         background: Background,
         clock: Clock,
     ) -> None:
         self._clients = clients
         self._transacting = transacting
+        self._registration = registration
         self._directory = directory
         self._results = results
         self._background = background
@@ -94,6 +97,9 @@ class Telemetry:
                 self._results.arrived(request.thread_stack_trace.nonce, request)
             case "verify_message_result":
                 self._results.arrived(request.verify_message_result.nonce, request)
+            case "verify_message_command":
+                # So the Node.js client says that it does not know the command.
+                self._results.arrived(request.verify_message_command.nonce, request)
             case _:
                 pass  # a newer client's word that this server does not know
 
@@ -114,6 +120,7 @@ class Telemetry:
         is_new = client.stream is not stream
         client.stream = stream
         self._transacting.producers_changed()
+        self._registration.register(client)
         reply = settings_reply(settings, client.language, rules_of(self._directory.group(client.group)))
         command = TelemetryCommand(status=ok(), settings=reply)
         stream.say(command)

@@ -19,6 +19,7 @@ from ortoo.snode.offset_moves import OffsetMoves, ResetTarget
 from ortoo.snode.routes import Group
 from ortoo.snode.rpc.members import member_to
 from ortoo.snode.rpc.pulls import offset_to
+from ortoo.snode.rpc.rocketmq_commands import RocketmqCommands
 from ortoo.snode.topic_arrival import TopicArrival
 from ortoo.snode.wire import group_to, queue_of, queue_to
 from ortoo.v1 import admin_pb2_grpc, client_pb2, flow_control_pb2, pull_pb2, session_pb2
@@ -51,6 +52,7 @@ class GroupParts:
     flow: FlowControl
     flow_file: FlowControlFile
     channels: Channels
+    rocketmq: RocketmqCommands
 
 
 class GroupAdmin(admin_pb2_grpc.AdminServiceServicer):
@@ -187,6 +189,8 @@ class GroupAdmin(admin_pb2_grpc.AdminServiceServicer):
         )
 
     async def _call(self, client_id: str, command: session_pb2.Command) -> session_pb2.CommandResult:
+        if self._parts.rocketmq.knows(client_id):
+            return await self._parts.rocketmq.call(client_id, command)
         timeout_ms = min(command.timeout_ms or COMMAND_TIMEOUT_MS, COMMAND_TIMEOUT_MAX_MS)
 
         def made(command_id: str) -> session_pb2.Command:

@@ -8,7 +8,7 @@ import grpc
 from apache.rocketmq.v2 import service_pb2, service_pb2_grpc
 from apache.rocketmq.v2.definition_pb2 import Code, Status
 from apache.rocketmq.v2.service_pb2 import TelemetryCommand
-from ortoo.common.errors import Invalid, OrtooError, Unsupported
+from ortoo.common.errors import Invalid, OrtooError
 from ortoo.common.logs import get_logger
 from ortoo.snode.rocketmq.caller import Caller
 from ortoo.snode.rocketmq.codes import Refused, status_of
@@ -168,8 +168,10 @@ class MessagingService(service_pb2_grpc.MessagingServiceServicer):
     async def SyncLiteSubscription(
         self, request: service_pb2.SyncLiteSubscriptionRequest, context: Context
     ) -> service_pb2.SyncLiteSubscriptionResponse:
-        """Not served yet."""
-        return await self._answered(context, service_pb2.SyncLiteSubscriptionResponse, _unsupported)
+        """Say which lite topics to receive."""
+        return await self._answered(
+            context, service_pb2.SyncLiteSubscriptionResponse, lambda caller: self._gateway.lite.sync(caller, request)
+        )
 
     async def NotifyClientTermination(
         self, request: service_pb2.NotifyClientTerminationRequest, context: Context
@@ -187,10 +189,6 @@ class MessagingService(service_pb2_grpc.MessagingServiceServicer):
             return await call(await self._gateway.admit(context))
         except Exception as error:
             return answer(status=_status(error))
-
-
-async def _unsupported(caller: Caller) -> Any:
-    raise Unsupported("this server does not serve the call yet")
 
 
 def _status(error: Exception) -> Status:

@@ -1,0 +1,96 @@
+"""Pops over the lite topics of one client: each is a queue of its own, and one message of each is out at a time."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from ortoo.common.background import Background
+from ortoo.common.clock import Clock
+from ortoo.common.errors import OrtooError
+from ortoo.snode.popping import PopAnswer, PopCall, Popping
+from ortoo.snode.rocketmq.lite_subscriptions import LiteSubscription
+from ortoo.snode.rocketmq.lite_topics import LiteTopics
+from ortoo.snode.routes import Queue, Topic
+
+
+class LitePopping:
+    """Looks into all of a client's lite topics in turn, then waits at all of them."""
+
+    def __init__(self, popping: Popping, lite_topics: LiteTopics, background: Background, clock: Clock) -> None:
+        self._popping = popping
+        self._lite_topics = lite_topics
+        self._background = background
+        self._clock = clock
+        self._turn = 0
+
+    async def pop(self, call: PopCall, parent: Topic, subscribed: Callable[[], LiteSubscription]) -> PopAnswer:
+        """Lease messages, waiting for the first. What is subscribed meanwhile counts at once. Errors: as `Popping`."""
+        deadline_s = self._clock.monotonic_s() + call.wait_ms / 1000
+        while True:
+            subscription = subscribed()
+            changed = subscription.changed
+            queues = self._queues(parent, subscription)
+            found = await self._look(queues, call)
+            wait_s = deadline_s - self._clock.monotonic_s()
+            if not found and wait_s > 0:
+                found = await self._wait(queues, replace(call, wait_ms=int(wait_s * 1000) + 1), changed)
+            if found or self._clock.monotonic_s() >= deadline_s:
+                return await self._cut(found, call)
+
+    def _queues(self, parent: Topic, subscription: LiteSubscription) -> list[Queue]:
+        names = sorted(subscription.lite_topics)
+        queues = [queue for name in names if (queue := self._lite_topics.queue(parent, name)) is not None]
+        self._turn += 1
+        at = self._turn % len(queues) if queues else 0
+        return queues[at:] + queues[:at]
+
+    async def _look(self, queues: Sequence[Queue], call: PopCall) -> list[PopAnswer]:
+        found: list[PopAnswer] = []
+        failure: OrtooError | None = None
+        for queue in queues:
+            if len(found) >= call.messages_max:
+                break
+            try:
+                answer = await self._popping.pop(_one_of(queue, call, wait_ms=0))
+            except OrtooError as error:  # one enode that is away holds up only its own
+                failure = error
+                continue
+            found += [answer] if answer.batches else []
+        if failure is not None and not found and not failure.retriable:
+            raise failure
+        return found
+
+    async def _wait(self, queues: Sequence[Queue], call: PopCall, changed: asyncio.Event) -> list[PopAnswer]:
+        """What the first ones bring; nothing when the time is over or the subscription has changed."""
+        pops = [
+            self._background.spawn("lite pop", self._popping.pop(_one_of(queue, call, wait_ms=call.wait_ms)))
+            for queue in queues
+        ]
+        change = self._background.spawn("lite change", changed.wait())
+        clock = self._background.spawn("lite deadline", self._clock.sleep(call.wait_ms / 1000))
+        try:
+            waiting: set[asyncio.Task[object]] = {change, clock, *pops}
+            while waiting:
+                done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                found = [pop.result() for pop in pops if pop in done and pop.exception() is None]
+                if any(answer.batches for answer in found) or change in done or clock in done:
+                    break
+            return [answer for pop in pops if (answer := _result(pop)) is not None and answer.batches]
+        finally:
+            for task in (change, clock, *pops):
+                task.cancel()
+
+    async def _cut(self, found: Sequence[PopAnswer], call: PopCall) -> PopAnswer:
+        """As many as are wanted; several may have come at once, and the rest goes back."""
+        batches = [batch for answer in found for batch in answer.batches]
+        if len(batches) > call.messages_max:
+            await self._popping.release(PopAnswer(batches[call.messages_max :]))
+        return PopAnswer(batches[: call.messages_max])
+
+
+def _one_of(queue: Queue, call: PopCall, *, wait_ms: int) -> PopCall:
+    return replace(call, topic=queue.topic, queue=queue, messages_max=1, wait_ms=wait_ms, attempt_id="")
+
+
+def _result(pop: "asyncio.Task[PopAnswer]") -> PopAnswer | None:
+    return pop.result() if pop.done() and not pop.cancelled() and pop.exception() is None else None

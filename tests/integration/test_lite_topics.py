@@ -1,0 +1,204 @@
+"""Lite topics over the wire, as any client of RocketMQ's protocol sees them."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from google.protobuf.duration_pb2 import Duration
+
+from apache.rocketmq.v2 import definition_pb2 as d
+from apache.rocketmq.v2 import service_pb2 as s
+from apache.rocketmq.v2.definition_pb2 import Code, LiteSubscriptionAction, Resource
+from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
+from ortoo.common.background import Background
+from ortoo.testing.cluster import Cluster, open_cluster
+from ortoo.v1 import topic_pb2
+
+TOPIC, GROUP = Resource(name="t"), Resource(name="g")
+ADD, REMOVE = LiteSubscriptionAction.PARTIAL_ADD, LiteSubscriptionAction.PARTIAL_REMOVE
+COMPLETE = LiteSubscriptionAction.COMPLETE_ADD
+
+
+class Client:
+    """A client of the protocol by hand."""
+
+    def __init__(self, stub: MessagingServiceStub, name: str = "c") -> None:
+        self.stub = stub
+        self.metadata = (("x-mq-client-id", name),)
+
+    async def sync(
+        self, action: "LiteSubscriptionAction.ValueType", *names: str, group: str = "g", topic: str = "t", **more: Any
+    ) -> "Code.ValueType":
+        """The code that a change of the subscription is answered with."""
+        request = s.SyncLiteSubscriptionRequest(
+            action=action, topic=Resource(name=topic), group=Resource(name=group), lite_topic_set=names, **more
+        )
+        return (await self.stub.SyncLiteSubscription(request, metadata=self.metadata)).status.code
+
+    async def send(self, *sent: tuple[str, bytes], topic: str = "t") -> s.SendMessageResponse:
+        """Send (lite topic, body) pairs with one call."""
+        messages = [
+            d.Message(
+                topic=Resource(name=topic),
+                body=body,
+                system_properties=d.SystemProperties(message_id=body.decode(), lite_topic=name),
+            )
+            for name, body in sent
+        ]
+        return await self.stub.SendMessage(s.SendMessageRequest(messages=messages), metadata=self.metadata)
+
+    async def receive(self, count: int = 8, wait_s: float = 0.3) -> list[d.Message]:
+        """Messages for a simple consumer."""
+        wait = Duration(seconds=int(wait_s), nanos=int(wait_s % 1 * 1e9))
+        request = s.ReceiveMessageRequest(
+            group=GROUP,
+            message_queue=d.MessageQueue(topic=TOPIC, id=0),
+            batch_size=count,
+            invisible_duration=Duration(seconds=30),
+            long_polling_timeout=wait,
+        )
+        frames = [one async for one in self.stub.ReceiveMessage(request, metadata=self.metadata, timeout=30)]
+        assert frames[0].status.code in (Code.OK, Code.MESSAGE_NOT_FOUND)
+        return [frame.message for frame in frames if frame.WhichOneof("content") == "message"]
+
+    async def ack(self, message: d.Message) -> "Code.ValueType":
+        """Acknowledge one message."""
+        system = message.system_properties
+        entry = s.AckMessageEntry(
+            message_id=system.message_id, receipt_handle=system.receipt_handle, lite_topic=system.lite_topic
+        )
+        request = s.AckMessageRequest(group=GROUP, topic=TOPIC, entries=[entry])
+        return (await self.stub.AckMessage(request, metadata=self.metadata)).status.code
+
+
+@asynccontextmanager
+async def served(folder: Path, **settings: Any) -> AsyncIterator[tuple[Cluster, Client]]:
+    """A cluster with a parent topic `t`, and a client."""
+    async with open_cluster(folder, **settings) as cluster, grpc.aio.insecure_channel(cluster.address) as channel:
+        await cluster.create_topic("t", message_type=topic_pb2.MESSAGE_TYPE_LITE)
+        yield cluster, Client(MessagingServiceStub(channel))
+
+
+def bodies(messages: list[d.Message]) -> list[bytes]:
+    """What was received, sorted."""
+    return sorted(one.body for one in messages)
+
+
+async def test_each_lite_topic_is_a_queue_of_its_own(tmp_path: Path) -> None:
+    """One message of each is out at a time, over several enodes; each says where it belongs."""
+    async with served(tmp_path, enodes=2) as (_, client):
+        assert await client.sync(ADD, "a", "b", "c") == Code.OK
+        sent = await client.send(*((name, b"%s%d" % (name.encode(), n)) for n in range(2) for name in "abcx"))
+        assert (sent.status.code, len(sent.entries)) == (Code.OK, 8)
+        assert [entry.message_id for entry in sent.entries[:2]] == ["a0", "b0"]
+        first = await client.receive()
+        assert bodies(first) == [b"a0", b"b0", b"c0"]
+        assert {one.system_properties.lite_topic: one.body for one in first} == {"a": b"a0", "b": b"b0", "c": b"c0"}
+        for one in first:
+            assert (one.topic.name, one.system_properties.message_type) == ("t", d.MessageType.LITE)
+            assert not one.system_properties.HasField("message_group")
+        assert await client.receive() == []
+        assert await client.ack(first[0]) == Code.OK
+        [second] = await client.receive()
+        assert second.body == first[0].body[:1] + b"1"
+
+
+async def test_only_what_is_subscribed_comes_and_the_rest_waits(tmp_path: Path) -> None:
+    """Subscriptions are each client's own; what nobody wanted is there from its beginning for who wants it later."""
+    async with served(tmp_path) as (_, one):
+        other = Client(one.stub, "other")
+        await one.send(("a", b"a0"), ("b", b"b0"))
+        assert await one.receive() == []
+        assert (await one.sync(ADD, "a"), await other.sync(COMPLETE, "b")) == (Code.OK, Code.OK)
+        assert (bodies(await one.receive()), bodies(await other.receive())) == ([b"a0"], [b"b0"])
+        await one.send(("a", b"a1"), ("c", b"c0"))
+        assert (await one.sync(REMOVE, "a"), await other.sync(COMPLETE, "c")) == (Code.OK, Code.OK)
+        assert (bodies(await one.receive()), bodies(await other.receive())) == ([], [b"c0"])
+
+
+async def test_an_empty_poll_is_woken_by_a_message_and_by_a_subscription(tmp_path: Path) -> None:
+    """Both reach a poll that waits already, long before its time is over."""
+    async with served(tmp_path) as (_, client), Background("test") as background:
+        await client.send(("b", b"b0"))
+        await client.sync(ADD, "a")
+        for wake in (client.send(("a", b"a0")), client.sync(ADD, "b")):
+            polling = background.spawn("poll", client.receive(wait_s=20))
+            await wake
+            assert len(await polling) == 1
+
+
+async def test_two_clients_share_a_lite_topic(tmp_path: Path) -> None:
+    """While one has a message of it the other gets none; when the first has left, the other goes on."""
+    async with served(tmp_path) as (_, one):
+        other = Client(one.stub, "other")
+        await one.sync(ADD, "a")
+        await other.sync(ADD, "a")
+        await one.send(("a", b"a0"), ("a", b"a1"))
+        [first] = await one.receive()
+        assert await other.receive() == []
+        await one.ack(first)
+        await one.stub.NotifyClientTermination(s.NotifyClientTerminationRequest(group=GROUP), metadata=one.metadata)
+        assert await one.receive() == []
+        assert bodies(await other.receive()) == [b"a1"]
+
+
+async def test_a_suspended_lite_topic_comes_again_as_the_same_attempt(tmp_path: Path) -> None:
+    """Suspending gives the message back uncounted and holds up this lite topic alone."""
+    async with served(tmp_path) as (_, client):
+        await client.sync(ADD, "a", "b")
+        await client.send(("a", b"a0"))
+        [taken] = await client.receive()
+        request = s.ChangeInvisibleDurationRequest(
+            group=GROUP,
+            topic=TOPIC,
+            receipt_handle=taken.system_properties.receipt_handle,
+            invisible_duration=Duration(seconds=1),
+            lite_topic="a",
+            suspend=True,
+        )
+        assert (await client.stub.ChangeInvisibleDuration(request, metadata=client.metadata)).status.code == Code.OK
+        await client.send(("a", b"a1"), ("b", b"b0"))
+        assert bodies(await client.receive()) == [b"b0"]
+        [again] = await client.receive(wait_s=5)
+        assert (again.body, again.system_properties.delivery_attempt) == (b"a0", 1)
+
+
+@pytest.mark.parametrize(
+    ("names", "more", "code"),
+    [
+        (["a b"], {}, Code.ILLEGAL_LITE_TOPIC),
+        ([""], {}, Code.ILLEGAL_LITE_TOPIC),
+        (["x" * 65], {}, Code.ILLEGAL_LITE_TOPIC),
+        ([f"n{n}" for n in range(2001)], {}, Code.LITE_SUBSCRIPTION_QUOTA_EXCEEDED),
+        (["a"], {"topic": "absent"}, Code.TOPIC_NOT_FOUND),
+        (["a"], {"topic": "plain"}, Code.ILLEGAL_TOPIC),
+        (["a"], {"topic": "other"}, Code.ILLEGAL_TOPIC),
+        (["a"], {"topic": "a b"}, Code.ILLEGAL_TOPIC),
+        (["a"], {"group": ""}, Code.ILLEGAL_CONSUMER_GROUP),
+        (["a"], {"offset_option": d.OffsetOption(tail_n=3)}, Code.NOT_IMPLEMENTED),
+    ],
+)
+async def test_wrong_subscriptions_are_refused(
+    names: list[str], more: dict[str, Any], code: "Code.ValueType", tmp_path: Path
+) -> None:
+    """Each has its code, and what was subscribed stays."""
+    async with served(tmp_path) as (cluster, client):
+        await cluster.create_topic("plain")
+        await cluster.create_topic("other", message_type=topic_pb2.MESSAGE_TYPE_LITE)
+        assert await Client(client.stub, "member").sync(ADD, "kept") == Code.OK
+        assert await client.sync(ADD, "kept") == Code.OK
+        assert await client.sync(ADD, *names, **more) == code
+        await client.send(("kept", b"k"))
+        assert bodies(await client.receive()) == [b"k"]
+
+
+async def test_wrong_messages_are_refused(tmp_path: Path) -> None:
+    """A parent takes nothing but messages of lite topics with a legal name."""
+    async with served(tmp_path) as (_, client):
+        assert (await client.send(("a.b", b"x"))).status.code == Code.ILLEGAL_LITE_TOPIC
+        plain = d.Message(topic=TOPIC, body=b"x", system_properties=d.SystemProperties(message_id="i"))
+        answer = await client.stub.SendMessage(s.SendMessageRequest(messages=[plain]), metadata=client.metadata)
+        assert answer.status.code == Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE
