@@ -72,7 +72,7 @@ def make_gateway(ground: Ground, parts: Parts) -> Gateway:
         randomness=ground.randomness,
     )
     lite_topics, lite_subscriptions = LiteTopics(directory, ground.name_server, parts.arrival), LiteSubscriptions()
-    lite_popping = LitePopping(parts.popping, lite_topics, ground.background, clock)
+    lite_popping = LitePopping(parts.popping, lite_topics, ground.background, clock, ground.randomness)
     return Gateway(
         clients,
         Authentication(ground.name_server, clock, enabled=settings.rocketmq_signatures_required),

@@ -1,12 +1,14 @@
 """Pops over the lite topics of one client: each is a queue of its own, and one message of each is out at a time."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ortoo.common.background import Background
 from ortoo.common.clock import Clock
 from ortoo.common.errors import OrtooError
+from ortoo.common.randomness import Randomness
 from ortoo.snode.popping import PopAnswer, PopCall, Popping
 from ortoo.snode.rocketmq.lite_subscriptions import LiteSubscription
 from ortoo.snode.rocketmq.lite_topics import LiteTopics
@@ -16,11 +18,19 @@ from ortoo.snode.routes import Queue, Topic
 class LitePopping:
     """Looks into all of a client's lite topics in turn, then waits at all of them."""
 
-    def __init__(self, popping: Popping, lite_topics: LiteTopics, background: Background, clock: Clock) -> None:
+    def __init__(
+        self,
+        popping: Popping,
+        lite_topics: LiteTopics,
+        background: Background,
+        clock: Clock,
+        randomness: Randomness,
+    ) -> None:
         self._popping = popping
         self._lite_topics = lite_topics
         self._background = background
         self._clock = clock
+        self._randomness = randomness
         self._turn = 0
 
     async def pop(self, call: PopCall, parent: Topic, subscribed: Callable[[], LiteSubscription]) -> PopAnswer:
@@ -62,10 +72,11 @@ class LitePopping:
 
     async def _wait(self, queues: Sequence[Queue], call: PopCall, changed: asyncio.Event) -> list[PopAnswer]:
         """What the first ones bring; nothing when the time is over or the subscription has changed."""
-        pops = [
-            self._background.spawn("lite pop", self._popping.pop(_one_of(queue, call, wait_ms=call.wait_ms)))
+        calls = [
+            replace(_one_of(queue, call, wait_ms=call.wait_ms), attempt_id=self._randomness.id_text())
             for queue in queues
         ]
+        pops = [self._background.spawn("lite pop", self._popping.pop(one)) for one in calls]
         change = self._background.spawn("lite change", changed.wait())
         clock = self._background.spawn("lite deadline", self._clock.sleep(call.wait_ms / 1000))
         try:
@@ -77,8 +88,18 @@ class LitePopping:
                     break
             return [answer for pop in pops if (answer := _result(pop)) is not None and answer.batches]
         finally:
+            called_off = [one for one, pop in zip(calls, pops, strict=True) if not pop.done()]
             for task in (change, clock, *pops):
                 task.cancel()
+            self._background.spawn("lite call off", self._call_off(called_off))
+
+    async def _call_off(self, calls: Sequence[PopCall]) -> None:
+        """Give back what pops got while they were called off: asked again by their attempt ids, they say so."""
+        for call in calls:
+            with contextlib.suppress(OrtooError):
+                answer = await self._popping.pop(replace(call, wait_ms=0))
+                if answer.batches:
+                    await self._popping.release(answer)
 
     async def _cut(self, found: Sequence[PopAnswer], call: PopCall) -> PopAnswer:
         """As many as are wanted; several may have come at once, and the rest goes back."""
