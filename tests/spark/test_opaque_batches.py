@@ -1,0 +1,44 @@
+"""The bytes that a producer made are the bytes that Spark's workers hold."""
+
+from collections.abc import Iterator
+from hashlib import sha256
+from typing import Any
+
+import pytest
+
+from ortoo.client import producer as producer_module
+from ortoo.common.record_batch import encode
+from ortoo.common.sealed_batch import SealedBatch
+from tests.spark.sending import send, varied
+from tests.spark.session import Broker
+
+
+def test_workers_hold_the_producers_own_bytes(
+    spark: Any, broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By their hash: each batch that a worker reads is one that the producer encoded, and none is missing."""
+    made: list[SealedBatch] = []
+
+    def kept(*arguments: Any, **options: Any) -> SealedBatch:
+        made.append(encode(*arguments, **options))
+        return made[-1]
+
+    monkeypatch.setattr(producer_module, "encode", kept)
+    send(broker, topic, varied(5_000))
+    address = broker.address
+
+    def hashes(places: Iterator[tuple[str, str, int]]) -> Iterator[str]:
+        """Runs in a worker, over the link that the data source reads by."""
+        from hashlib import sha256
+
+        from ortoo.client import Queue
+        from ortoo.spark.link import link_to
+
+        for place in places:
+            for received in link_to([address]).fetch(Queue(*place), 0, 0):
+                yield sha256(received.sealed.records).hexdigest()
+
+    places = [(queue.topic, queue.enode, queue.queue_id) for queue in broker.queues(topic)]
+    held = spark.sparkContext.parallelize(places, len(places)).mapPartitions(hashes).collect()
+    assert len(made) > 1
+    assert sorted(held) == sorted(sha256(batch.records).hexdigest() for batch in made)
