@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ortoo.cli.group_commands import add_to
+from ortoo.cli import group_commands, watch_commands
 from ortoo.cli.options import DEFAULT_ADDRESS, Address, AsJson, GroupName, TopicName, run, several
 
 app = typer.Typer(
@@ -15,7 +15,8 @@ app = typer.Typer(
 topic_app = typer.Typer(help="Create, show and delete topics.", no_args_is_help=True)
 message_app = typer.Typer(help="Find single messages.", no_args_is_help=True)
 app.add_typer(topic_app, name="topic")
-add_to(app)
+group_commands.add_to(app)
+watch_commands.add_to(app)
 app.add_typer(message_app, name="message")
 delay_app = typer.Typer(help="Show and cancel messages that wait for their time.", no_args_is_help=True)
 app.add_typer(delay_app, name="delay")
