@@ -106,7 +106,11 @@ class GrpcServer:
                 "tls_listen_address",
             )
         await self._server.start()
-        await self.set_serving(True)
+        try:
+            await self.set_serving(True)
+        except BaseException:
+            await self._server.stop(None)
+            raise
         return self
 
     async def set_serving(self, serving: bool) -> None:
@@ -120,13 +124,15 @@ class GrpcServer:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.serving = False
-        # First word: go elsewhere. Whoever chooses by health needs a moment to hear it; all is served meanwhile.
-        await self._health.enter_graceful_shutdown()
-        if self._drain_delay_s:
-            await SystemClock().sleep(self._drain_delay_s)
-        # Second word: what is open ends.
-        self.draining.set()
-        await self._server.stop(self._grace_s)
+        try:
+            # First word: go elsewhere. Whoever chooses by health needs a moment to hear it; all is served meanwhile.
+            await self._health.enter_graceful_shutdown()
+            if self._drain_delay_s:
+                await SystemClock().sleep(self._drain_delay_s)
+        finally:
+            # Second word: what is open ends. It is said even when nobody waits for the first one any more.
+            self.draining.set()
+            await self._server.stop(self._grace_s)
 
 
 def _bound(address: str, bind: Callable[[str], int], field: str) -> str:
