@@ -51,8 +51,9 @@ def described(*modules: str) -> dict[str, dict[str, Any]]:
 
 def test_the_contract_is_the_official_one_field_by_field() -> None:
     """Every message, field, enum value and method of the official package is ours too, with equal numbers and types."""
-    official = described("rocketmq.grpc_protocol.definition_pb2", "rocketmq.grpc_protocol.service_pb2")
-    ours = described("apache.rocketmq.v2.definition_pb2", "apache.rocketmq.v2.service_pb2")
+    names = ("definition_pb2", "service_pb2", "admin_pb2")
+    official = described(*(f"rocketmq.grpc_protocol.{name}" for name in names))
+    ours = described(*(f"apache.rocketmq.v2.{name}" for name in names))
     assert len(official) > 80
     assert len(official["service MessagingService"]) == 17
     assert {name: fields for name, fields in ours.items() if name in official} == official

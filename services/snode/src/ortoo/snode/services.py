@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from apache.rocketmq.v2.admin_pb2_grpc import add_AdminServicer_to_server
 from apache.rocketmq.v2.service_pb2_grpc import add_MessagingServiceServicer_to_server
 from ortoo.common.grpc_server import AddServicer
 from ortoo.keda.externalscaler_pb2_grpc import add_ExternalScalerServicer_to_server
@@ -13,7 +14,7 @@ from ortoo.snode.members import Member
 from ortoo.snode.message_search import MessageSearch
 from ortoo.snode.parts import Parts
 from ortoo.snode.rocketmq.gateway import Gateway, make_gateway
-from ortoo.snode.rpc import admin, consumer, dead_letter, producer, rocketmq, scaler, session
+from ortoo.snode.rpc import admin, consumer, dead_letter, producer, rocketmq, rocketmq_admin, scaler, session
 from ortoo.snode.rpc.admin_groups import GroupParts
 from ortoo.snode.rpc.long_calls import LongCalls
 from ortoo.snode.rpc.rocketmq_commands import RocketmqCommands
@@ -101,6 +102,7 @@ def make_services(ground: Ground, parts: Parts) -> Services:
         (dead_letter.NAME, lambda server: add_DeadLetterServiceServicer_to_server(looking_after, server)),
         (admin.NAME, lambda server: add_AdminServiceServicer_to_server(operating, server)),
         (scaler.NAME, lambda server: add_ExternalScalerServicer_to_server(scaling, server)),
+        (rocketmq_admin.NAME, lambda server: add_AdminServicer_to_server(rocketmq_admin.RocketmqAdmin(), server)),
         (rocketmq.NAME, lambda server: add_MessagingServiceServicer_to_server(messaging, server)),
     ]
     return Services(added, gateway, producing, long_calls, parts)
