@@ -131,8 +131,9 @@ imports: $(READY)
 quick-tests: $(READY)
 	@$(PYTEST) $(QUICK_TESTS)
 
+# Most of the time these wait for processes and for clocks, so that more of them run at once than there are cores.
 slow-tests: $(READY) $(NODE_READY)
-	@$(PYTEST) -m 'not crash and not image' $(SLOW_TESTS)
+	@$(PYTEST) -n 3 --dist worksteal -m 'not crash and not image' $(SLOW_TESTS)
 
 # The first Python here that is new enough; `make setup PYTHON=...` overrides the search.
 $(VENV)/bin/python:

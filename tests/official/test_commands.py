@@ -1,12 +1,13 @@
 """Commands of operators to the official clients."""
 
+import asyncio
 from pathlib import Path
 
 import grpc
 import pytest
 
 from ortoo.testing.cluster import open_cluster
-from ortoo.v1 import client_pb2, failure_pb2, session_pb2, topic_pb2
+from ortoo.v1 import client_pb2, consumer_pb2, failure_pb2, session_pb2, topic_pb2
 from ortoo.v1.admin_pb2_grpc import AdminServiceStub
 from tests.official.client import official
 
@@ -21,7 +22,7 @@ async def test_the_nodejs_client_answers_commands(tmp_path: Path) -> None:
         await client.messages("c", 1)
         async with grpc.aio.insecure_channel(cluster.address) as channel:
             admin = AdminServiceStub(channel)
-            [consumer] = (await admin.ListConsumers(client_pb2.ListConsumersRequest(group="g"))).consumers
+            consumer = await listed(admin, "g")
 
             async def call(command: session_pb2.Command) -> session_pb2.CommandResult:
                 request = client_pb2.CallClientRequest(client_id=consumer.client_id, command=command)
@@ -45,8 +46,20 @@ async def test_the_python_client_is_listed_and_its_silence_is_told(tmp_path: Pat
         await client("simple", name="c", group="g", subscriptions={"t": {"expression": "*"}})
         async with grpc.aio.insecure_channel(cluster.address) as channel:
             admin = AdminServiceStub(channel)
-            [consumer] = (await admin.ListConsumers(client_pb2.ListConsumersRequest(group="g"))).consumers
+            consumer = await listed(admin, "g")
             command = session_pb2.Command(print_stack=session_pb2.PrintStack(), timeout_ms=500)
             with pytest.raises(grpc.aio.AioRpcError) as silent:
                 await admin.CallClient(client_pb2.CallClientRequest(client_id=consumer.client_id, command=command))
             assert silent.value.code() == grpc.StatusCode.UNAVAILABLE
+
+
+async def listed(admin: AdminServiceStub, group: str) -> consumer_pb2.Member:
+    """The one consumer of a group, once the server knows it: the client says that it started before it is heard of."""
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                [consumer] = (await admin.ListConsumers(client_pb2.ListConsumersRequest(group=group))).consumers
+                return consumer
+            except grpc.aio.AioRpcError as unknown:
+                assert unknown.code() == grpc.StatusCode.NOT_FOUND
+                await asyncio.sleep(0.05)

@@ -194,6 +194,8 @@ class TimerRun:
                 await self.enode.start()
             elif what == "back":
                 self._shared.set_off(-HOUR_MS)
+                # Until this moment the enode may have looked at its clock, later than anybody here did.
+                self._latest_ms = max(self._latest_ms, self._clock.now_ms())
                 await self._clock.sleep(min(10.0, self._seconds / 20))
                 self._shared.set_off(0)
             else:
