@@ -6,6 +6,7 @@ from pathlib import Path
 import grpc
 import pytest
 
+from ortoo.common.clock import SystemClock
 from ortoo.testing.cluster import open_cluster
 from ortoo.v1 import client_pb2, consumer_pb2, failure_pb2, session_pb2, topic_pb2
 from ortoo.v1.admin_pb2_grpc import AdminServiceStub
@@ -62,4 +63,4 @@ async def listed(admin: AdminServiceStub, group: str) -> consumer_pb2.Member:
                 return consumer
             except grpc.aio.AioRpcError as unknown:
                 assert unknown.code() == grpc.StatusCode.NOT_FOUND
-                await asyncio.sleep(0.05)
+                await SystemClock().sleep(0.05)
