@@ -23,6 +23,14 @@ def test_a_snapshot_replaces_and_a_change_adds() -> None:
     assert directory.group("g") is None
 
 
+def test_a_name_server_that_is_behind_takes_nothing_away() -> None:
+    """A snapshot older than a topic says nothing about it (E-026)."""
+    directory = Directory()
+    directory.apply(RouteChange(9, True, (topic("old", 3), topic("changed", 8), topic("new", 9))))
+    assert directory.apply(RouteChange(7, True, (topic("changed", 2),))) == {"old"}
+    assert [(t.name, t.version) for t in directory.topics()] == [("changed", 8), ("new", 9)]
+
+
 def test_enodes_outlive_a_snapshot_without_them() -> None:
     """A name server that was restarted knows no leases yet; addresses are kept, as dead."""
     directory = Directory()

@@ -19,16 +19,22 @@ class Directory:
         self._snodes: dict[str, SnodeEntry] = {}
 
     def apply(self, change: RouteChange) -> set[str]:
-        """Take over a change; returns the names of the topics that are new, different or gone."""
-        before = self._topics
+        """Take over a change; returns the names of the topics that are new, different or gone.
+
+        Of several name servers one may be behind another, and has not heard yet of what is newer than its snapshot.
+        """
+        before, groups_before = self._topics, self._groups
         topics = {} if change.snapshot else dict(before)
         for name in change.deleted_topics:
             topics.pop(name, None)
         topics.update((topic.name, topic) for topic in change.topics)
-        groups = {} if change.snapshot else self._groups
+        groups = {} if change.snapshot else dict(groups_before)
         for name in change.deleted_groups:
             groups.pop(name, None)
         groups.update((group.name, group) for group in change.groups)
+        if change.snapshot:
+            topics.update((n, topic) for n, topic in before.items() if topic.version > change.version)
+            groups.update((n, group) for n, group in groups_before.items() if group.version > change.version)
         self._topics, self._groups = topics, groups
         if change.snapshot:
             # A name server that just started has no leases yet; where the processes were is still worth a try.
