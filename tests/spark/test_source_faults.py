@@ -27,8 +27,8 @@ def reader_of(broker: Broker, topic: str, **options: str) -> BatchReader:
 
 
 def large(count: int) -> list[Message]:
-    """Messages that fill several batches."""
-    return [Message(b"%d " % number + b"x" * 4_000) for number in range(count)]
+    """Messages that fill several batches, in all queues."""
+    return [Message(b"%d " % number + b"x" * 4_000, message_group=f"{number % 100}") for number in range(count)]
 
 
 def test_a_restart_in_the_middle_of_a_read_costs_nothing_but_time(broker: Broker, topic: str) -> None:
