@@ -125,6 +125,7 @@ async def test_one_message_is_processed_directly(cluster: Cluster, mq: Client) -
         seen.append((message.offset, message.body))
         if message.body == b"bad":
             raise RetryLater
+        await cluster.clock.sleep(0.03)
 
     async with connect(cluster.address, client_id="a") as own, own.pull_consumer("g", "one", PROMPT) as consumer:
         running = beside(consumer.run_in_order(handle))
@@ -132,10 +133,13 @@ async def test_one_message_is_processed_directly(cluster: Cluster, mq: Client) -
         good = await mq.admin.groups.consume_directly("a", "g", queue, 42, b"good")
         bad = await mq.admin.groups.consume_directly("a", "g", queue, 43, b"bad")
         assert (good.succeeded, good.error, good.orderly) == (True, "", True)
+        assert 30 <= good.duration_ms < 10_000
+        assert bad.duration_ms < good.duration_ms
         assert bad.succeeded is False
         assert "RetryLater" in bad.error
         assert seen == [(42, b"good"), (43, b"bad")]
         assert consumer.position(queue) == 0
+        assert (await mq.admin.lag("g", "one")).queues[0].committed_offset == 0
         running.cancel()
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from ortoo.common.errors import AlreadyExists, Conflict, Invalid, NotFound, OrtooError, Overloaded
+from ortoo.namesrv.publish_order import PublishPlace, order_of_text, order_to_text
 from ortoo.namesrv.topics import (
     TOPICS_MAX,
     NewTopic,
@@ -145,6 +146,19 @@ def test_change_of_an_unknown_topic_or_enode_is_not_found() -> None:
     with pytest.raises(NotFound) as caught:
         change(TopicChange("t", add_enodes=("c",)), made(NewTopic("t")), ALIVE, version=5)
     assert caught.value.field == "add_enodes"
+
+
+def test_the_order_for_producers_is_checked_against_the_queues_after_the_change() -> None:
+    """E-027: queues added by the same change count, and an order outlives changes of other things."""
+    topic = made(NewTopic("t", 2))
+    order = (PublishPlace("b", 4), PublishPlace("a", 1))
+    with pytest.raises(Invalid, match="1 to 2"):
+        change(TopicChange("t", publish_order=order), topic, ALIVE, version=4)
+    changed = change(TopicChange("t", 4, 4, publish_order=order), topic, ALIVE, version=4)
+    assert changed.publish_order == order
+    assert change(TopicChange("t", permission=Permission.READ_ONLY), changed, ALIVE, version=5).publish_order == order
+    assert change(TopicChange("t", publish_order=()), changed, ALIVE, version=5).publish_order == ()
+    assert order_of_text(order_to_text(order)) == order
 
 
 def test_values_cannot_be_changed_in_place() -> None:

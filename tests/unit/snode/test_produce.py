@@ -11,10 +11,10 @@ from ortoo.common.errors import Invalid, Overloaded, Unavailable
 from ortoo.common.message import Message
 from ortoo.common.record_batch import encode, encode_bodies
 from ortoo.common.sealed_batch import SealedBatch
-from ortoo.snode.directory_watch import DirectoryWatch
 from ortoo.snode.enode_link import FlushMode
 from ortoo.snode.produce import ProduceAnswer, ProduceLimits, ProduceStream
 from ortoo.snode.routes import Queue
+from ortoo.snode.sendable_topics import TopicSource
 from tests.unit.snode.fake_enode import FakeEnode
 
 BATCH = encode_bodies([b"x" * 100], now_ms=1)
@@ -22,7 +22,7 @@ BATCH = encode_bodies([b"x" * 100], now_ms=1)
 
 def stream_to(enode: FakeEnode, limits: ProduceLimits | None = None) -> ProduceStream:
     """A stream whose topics are all known."""
-    return ProduceStream(enode.directory(), cast(DirectoryWatch, None), enode.links(), limits)
+    return ProduceStream(enode.directory(), cast(TopicSource, None), enode.links(), limits)
 
 
 async def answers_of(stream: ProduceStream) -> list[ProduceAnswer]:

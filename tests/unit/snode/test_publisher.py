@@ -1,7 +1,5 @@
 """Choosing queues for single messages, and refusing what cannot be stored."""
 
-from typing import cast
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +11,6 @@ from ortoo.common.message import Message
 from ortoo.common.message_id import message_id_text
 from ortoo.common.queue_choice import queue_of_group
 from ortoo.common.randomness import Randomness
-from ortoo.snode.directory_watch import DirectoryWatch
 from ortoo.snode.publish_lane import LaneLimits
 from ortoo.snode.publisher import Publisher
 from ortoo.snode.queue_choice import StickyChoice
@@ -35,7 +32,7 @@ def publisher_to(enode: FakeEnode, background: Background) -> Publisher:
     """A publisher over one enode."""
     return Publisher(
         enode.directory(),
-        cast(DirectoryWatch, KnownTopics()),
+        KnownTopics(),
         enode.links(),
         background,
         LaneLimits(),

@@ -84,6 +84,9 @@ def topic_update(
     write_queues: Annotated[int, typer.Option(min=0, help="Queues to write; fewer let the others run dry.")] = 0,
     permission: Annotated[str, typer.Option(help="read_write, read_only, write_only or none.")] = "",
     enode: Annotated[list[str] | None, typer.Option(help="An enode to add; several times.")] = None,
+    publish_order: Annotated[
+        str, typer.Option(help="Queues that producers get, in this order: ENODE:QUEUES;ENODE:QUEUES, or sorted.")
+    ] = "",
     address: Address = DEFAULT_ADDRESS,
     as_json: AsJson = False,
 ) -> None:
@@ -98,6 +101,7 @@ def topic_update(
             write_queues=write_queues,
             permission=permission,
             enodes=enode or [],
+            publish_order=publish_order,
             as_json=as_json,
         )
     )

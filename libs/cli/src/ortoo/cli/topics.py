@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 
 from ortoo.cli.output import print_json, print_table
-from ortoo.client import TopicInfo, connect
+from ortoo.client import Invalid, TopicInfo, connect
+
+SORTED_ORDER = "sorted"
 
 
 async def create(addresses: Sequence[str], name: str, queues: int, message_type: str, *, as_json: bool) -> None:
@@ -49,9 +51,11 @@ async def update(
     write_queues: int,
     permission: str,
     enodes: Sequence[str],
+    publish_order: str,
     as_json: bool,
 ) -> None:
     """Change a topic and say what it is now."""
+    order = _publish_order(publish_order)
     async with connect(addresses) as mq:
         topic = await mq.admin.update_topic(
             name,
@@ -59,6 +63,7 @@ async def update(
             write_queue_count=write_queues or queues,
             permission=permission,
             add_enodes=enodes,
+            publish_order=order,
         )
     if as_json:
         print_json(topic)
@@ -74,6 +79,16 @@ async def delete(addresses: Sequence[str], name: str, *, as_json: bool) -> None:
         print_json({"deleted": name})
     else:
         print(f"deleted topic {name}")
+
+
+def _publish_order(text: str) -> list[tuple[str, int]] | None:
+    """What `enode-1:4;enode-0:2` says; None for nothing. Errors: Invalid."""
+    if not text:
+        return None
+    pairs = [place.rpartition(":") for place in text.split(";")] if text != SORTED_ORDER else []
+    if not all(enode and count.isdigit() for enode, _, count in pairs):
+        raise Invalid(f"{text!r}; expected ENODE:QUEUES;ENODE:QUEUES, or {SORTED_ORDER}", field="publish_order")
+    return [(enode, int(count)) for enode, _, count in pairs]
 
 
 def _queue_count(topic: TopicInfo) -> int:

@@ -39,7 +39,8 @@ from ortoo.client.group_descriptions import (
     QueueOffset,
     TopicProgress,
 )
-from ortoo.client.handling import Handling, RetryLater
+from ortoo.client.handling import Handling
+from ortoo.client.handling_in_order import CommitVerdict
 from ortoo.client.losses import LostMessages
 from ortoo.client.parcel import Sending, Sendings
 from ortoo.client.place import Queue, Receipt
@@ -50,6 +51,7 @@ from ortoo.client.pull_consumer import PullConsumer
 from ortoo.client.pull_settings import PullSettings
 from ortoo.client.pulling import Pulled, PullStatus
 from ortoo.client.received import ReceivedBatch, ReceivedMessage
+from ortoo.client.retry_later import RetryLater
 from ortoo.client.transactions import Transaction, TransactionalProducer, TransactionCheck, Verdict
 from ortoo.common.allocation import AllocationStrategy
 from ortoo.common.compression import Codec
@@ -80,6 +82,7 @@ __all__ = [
     "ClientQueue",
     "ClusterInfo",
     "Codec",
+    "CommitVerdict",
     "Conflict",
     "Consumer",
     "ConsumerSettings",

@@ -110,14 +110,20 @@ class Admin:
         write_queue_count: int = 0,
         permission: str = "",
         add_enodes: Sequence[str] = (),
+        publish_order: Sequence[tuple[str, int]] | None = None,
     ) -> TopicInfo:
-        """Change a topic; 0 and empty leave as it is. Queues to read never get fewer. Errors: Invalid, NotFound."""
+        """Change a topic; 0, empty and None leave as it is. Queues to read never get fewer.
+
+        `publish_order` names the queues that producers are given: (enode, how many from its first), in this order; an
+        empty one takes that back. Errors: Invalid, NotFound.
+        """
         request = namesrv_pb2.UpdateTopicRequest(
             name=name,
             read_queue_count=_count(read_queue_count, "read_queue_count"),
             write_queue_count=_count(write_queue_count, "write_queue_count"),
             permission=_permission(permission) if permission else topic_pb2.PERMISSION_UNSPECIFIED,
             add_enodes=add_enodes,
+            publish_order=None if publish_order is None else _publish_order(publish_order),
         )
         return _topic((await self._call("UpdateTopic", request)).topic)
 
@@ -364,7 +370,13 @@ def _topic(topic: topic_pb2.Topic) -> TopicInfo:
         tuple(TopicPlacement(p.enode, p.read_queue_count, p.write_queue_count) for p in topic.placements),
         topic.created_at_ms,
         _MESSAGE_TYPE_NAMES.get(topic.message_type, "unknown"),
+        tuple((place.enode, place.queue_count) for place in topic.publish_order.places),
     )
+
+
+def _publish_order(order: Sequence[tuple[str, int]]) -> topic_pb2.PublishOrder:
+    places = [topic_pb2.PublishPlace(enode=enode, queue_count=_count(count, "publish_order")) for enode, count in order]
+    return topic_pb2.PublishOrder(places=places)
 
 
 def _stored(answer: admin_pb2.TailResponse) -> StoredMessage:

@@ -15,22 +15,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from ortoo.client import client as asynchronous
-from ortoo.client.admin import Admin as AsyncAdmin
+from ortoo.client.blocking_admin import Admin
 from ortoo.client.blocking_groups import GroupAdmin
 from ortoo.client.blocking_pull import PullConsumer
 from ortoo.client.consumer import Consumer as AsyncConsumer
 from ortoo.client.consumer import ConsumerSettings
-from ortoo.client.descriptions import (
-    ClusterInfo,
-    DelayedMessage,
-    FoundMessages,
-    GroupInfo,
-    GroupLag,
-    OpenTransaction,
-    StoredMessage,
-    TopicDescription,
-    TopicInfo,
-)
 from ortoo.client.filters import Filter, Topics
 from ortoo.client.handler_threads import HandlerThreads, in_threads
 from ortoo.client.loop_thread import LoopThread
@@ -47,7 +36,18 @@ from ortoo.client.transactions import TransactionalProducer as AsyncTransactiona
 from ortoo.client.transactions import TransactionCheck, Verdict
 from ortoo.common.message import Message
 
-__all__ = ["Admin", "Client", "Consumer", "GroupAdmin", "Producer", "PullConsumer", "TransactionalProducer", "connect"]
+__all__ = [
+    "Admin",
+    "Client",
+    "Consumer",
+    "GroupAdmin",
+    "PopConsumer",
+    "Producer",
+    "PullConsumer",
+    "Transaction",
+    "TransactionalProducer",
+    "connect",
+]
 
 
 class Producer:
@@ -76,6 +76,24 @@ class Producer:
         self._thread.wait(self._producer.flush())
 
 
+class Transaction:
+    """Messages that wait for a verdict; see `ortoo.client.Transaction`."""
+
+    def __init__(self, thread: LoopThread, begun: AsyncTransaction) -> None:
+        """`TransactionalProducer.begin` is the way in."""
+        self.transaction_id, self.message_ids, self.queue = begun.transaction_id, begun.message_ids, begun.queue
+        self._thread = thread
+        self._begun = begun
+
+    def commit(self) -> None:
+        """Have the messages delivered; when this returns it is final."""
+        self._thread.wait(self._begun.commit())
+
+    def roll_back(self) -> None:
+        """Have the messages forgotten."""
+        self._thread.wait(self._begun.roll_back())
+
+
 class TransactionalProducer:
     """Begins transactions in one topic; see `ortoo.client.TransactionalProducer`."""
 
@@ -84,11 +102,21 @@ class TransactionalProducer:
         self._thread = thread
         self._producer = producer
 
+    @property
+    def known(self) -> bool:
+        """Whether the server knows this producer and may ask it."""
+        return self._producer.known.is_set()
+
+    def begin(self, *messages: Message, check_after_ms: int = 0) -> Transaction:
+        """Store messages that nobody sees before `commit`."""
+        begun = self._thread.wait(self._producer.begin(*messages, check_after_ms=check_after_ms))
+        return Transaction(self._thread, begun)
+
     @contextmanager
-    def transaction(self, *messages: Message, check_after_ms: int = 0) -> Iterator[AsyncTransaction]:
+    def transaction(self, *messages: Message, check_after_ms: int = 0) -> Iterator[Transaction]:
         """Begin; commit at the end of the block, or roll back when it raises."""
         with self._thread.inside(self._producer.transaction(*messages, check_after_ms=check_after_ms)) as begun:
-            yield begun
+            yield Transaction(self._thread, begun)
 
 
 class Consumer:
@@ -105,6 +133,16 @@ class Consumer:
         for batch in self.batches():
             yield from batch
 
+    @property
+    def queues(self) -> tuple[Queue, ...]:
+        """The queues this member has now."""
+        return self._consumer.queues
+
+    @property
+    def lost_messages(self) -> int:
+        """How many messages could not be delivered because they are damaged where they are stored."""
+        return self._consumer.lost_messages
+
     def batches(self) -> Iterator[ReceivedBatch]:
         """Whole batches, in order within each queue."""
         return self._thread.iterate(self._consumer.batches())
@@ -112,6 +150,14 @@ class Consumer:
     def subscribe(self, topics: Topics) -> None:
         """Want these topics from now on."""
         self._thread.soon(self._consumer.subscribe, topics)
+
+    def suspend(self, *queues: Queue) -> None:
+        """Take nothing from these queues from their next batch on, or nothing at all when none is named."""
+        self._thread.soon(self._consumer.suspend, *queues)
+
+    def resume(self, *queues: Queue) -> None:
+        """Go on with these queues, or with everything when none is named."""
+        self._thread.soon(self._consumer.resume, *queues)
 
     def ack(self, received: ReceivedMessage | ReceivedBatch) -> None:
         """A message, or a whole batch, is processed."""
@@ -135,6 +181,7 @@ class PopConsumer:
         """`Client.pop_consumer` is the way in."""
         self._thread = thread
         self._consumer = consumer
+        self._handlers = HandlerThreads(thread)
 
     def __iter__(self) -> Iterator[PoppedMessage]:
         """Messages as they come, for ever."""
@@ -144,6 +191,16 @@ class PopConsumer:
     def pop(self, messages_max: int = 0, wait_ms: float | None = None) -> list[PoppedMessage]:
         """Take messages, waiting for the first; empty when none came in time."""
         return self._thread.wait(self._consumer.pop(messages_max, wait_ms))
+
+    def run(self, handler: Callable[[PoppedMessage], None], *, concurrency: int = 1) -> None:
+        """Give each message to `handler`, in so many threads, and acknowledge it when it returns; until `stop`."""
+        self._handlers.run(
+            concurrency, lambda pool: self._consumer.run(in_threads(pool, handler), concurrency=concurrency)
+        )
+
+    def stop(self) -> None:
+        """Let `run` return; call it from another thread, or from a handler."""
+        self._handlers.stop()
 
     def ack(self, message: PoppedMessage) -> None:
         """A message is processed."""
@@ -158,102 +215,6 @@ class PopConsumer:
     def park(self, message: PoppedMessage, error: str = "") -> None:
         """Put a message into the dead-letter topic."""
         self._thread.wait(message.park(error))
-
-
-class Admin:
-    """An operator's calls; see `ortoo.client.Admin`."""
-
-    def __init__(self, thread: LoopThread, admin: AsyncAdmin) -> None:
-        """`Client.admin` is the way in."""
-        self._thread = thread
-        self._admin = admin
-        self.groups = GroupAdmin(thread, admin.groups)
-        """What concerns groups and clients."""
-
-    def create_topic(self, name: str, *, queue_count: int = 0, permission: str = "read_write") -> TopicInfo:
-        """Create a topic with so many queues on each enode; 0 = 4."""
-        return self._thread.wait(self._admin.create_topic(name, queue_count=queue_count, permission=permission))
-
-    def list_topics(self) -> list[TopicInfo]:
-        """All topics, by name."""
-        return self._thread.wait(self._admin.list_topics())
-
-    def describe_topic(self, name: str) -> TopicDescription:
-        """One topic with what its queues hold."""
-        return self._thread.wait(self._admin.describe_topic(name))
-
-    def update_topic(
-        self,
-        name: str,
-        *,
-        read_queue_count: int = 0,
-        write_queue_count: int = 0,
-        permission: str = "",
-        add_enodes: Sequence[str] = (),
-    ) -> TopicInfo:
-        """Change a topic; 0 and empty leave as it is."""
-        return self._thread.wait(
-            self._admin.update_topic(
-                name,
-                read_queue_count=read_queue_count,
-                write_queue_count=write_queue_count,
-                permission=permission,
-                add_enodes=add_enodes,
-            )
-        )
-
-    def delete_topic(self, name: str) -> None:
-        """Delete a topic and its messages."""
-        self._thread.wait(self._admin.delete_topic(name))
-
-    def list_groups(self) -> list[GroupInfo]:
-        """All groups, by name."""
-        return self._thread.wait(self._admin.list_groups())
-
-    def lag(self, group: str, topic: str) -> GroupLag:
-        """How far a group is behind."""
-        return self._thread.wait(self._admin.lag(group, topic))
-
-    def describe_cluster(self) -> ClusterInfo:
-        """The processes of the cluster."""
-        return self._thread.wait(self._admin.describe_cluster())
-
-    def find_messages(
-        self, topic: str, *, key: str = "", message_id: str = "", begin_ms: int = 0, end_ms: int = 0, limit: int = 0
-    ) -> FoundMessages:
-        """Messages with a key, or the one with an id; the newest first."""
-        found = self._admin.find_messages(
-            topic, key=key, message_id=message_id, begin_ms=begin_ms, end_ms=end_ms, limit=limit
-        )
-        return self._thread.wait(found)
-
-    def list_delayed(self, topic: str, *, from_ms: int = 0, limit: int = 100) -> list[DelayedMessage]:
-        """The delayed messages of a topic, by time."""
-        return self._thread.wait(self._admin.list_delayed(topic, from_ms=from_ms, limit=limit))
-
-    def list_transactions(
-        self, *, topic: str = "", producer_group: str = "", parked_only: bool = False, limit: int = 100
-    ) -> list[OpenTransaction]:
-        """Open transactions, the oldest first."""
-        listed = self._admin.list_transactions(
-            topic=topic, producer_group=producer_group, parked_only=parked_only, limit=limit
-        )
-        return self._thread.wait(listed)
-
-    def end_transaction(self, transaction_id: str, verdict: Verdict) -> None:
-        """Commit or roll back in the producer's stead."""
-        self._thread.wait(self._admin.end_transaction(transaction_id, verdict))
-
-    def resume_transaction(self, transaction_id: str) -> None:
-        """Ask the producers about a parked transaction again."""
-        self._thread.wait(self._admin.resume_transaction(transaction_id))
-
-    def tail(
-        self, topic: str, *, from_first: bool = False, follow: bool = True, messages_max: int = 0, wanted: Filter = "*"
-    ) -> Iterator[StoredMessage]:
-        """Messages of all queues of a topic."""
-        source = self._admin.tail(topic, from_first=from_first, follow=follow, messages_max=messages_max, wanted=wanted)
-        return self._thread.iterate(source)
 
 
 class Client:
@@ -311,20 +272,28 @@ class Client:
             yield PullConsumer(self._thread, consumer)
 
     def fetch(
-        self, queue: Queue, from_offset: int = 0, to_offset: int = 0, *, wanted: Filter = "*"
+        self, queue: Queue, from_offset: int = 0, to_offset: int = 0, *, follow: bool = False, wanted: Filter = "*"
     ) -> Iterator[ReceivedBatch]:
         """Batches of one queue, read outside any group."""
-        return self._thread.iterate(self._client.fetch(queue, from_offset, to_offset, wanted=wanted))
+        return self._thread.iterate(self._client.fetch(queue, from_offset, to_offset, follow=follow, wanted=wanted))
 
 
 @contextmanager
 def connect(
-    addresses: str | Sequence[str] = "localhost:8081", *, client_id: str = "", room: str = ""
+    addresses: str | Sequence[str] = "localhost:8081",
+    *,
+    client_id: str = "",
+    room: str = "",
+    access_key: str = "",
+    secret_key: str = "",
 ) -> Iterator[Client]:
     """Connect to a cluster through one or more snodes, host:port each; see `ortoo.client.connect`."""
     thread = LoopThread()
     try:
-        with thread.inside(asynchronous.connect(addresses, client_id=client_id, room=room)) as client:
+        connecting = asynchronous.connect(
+            addresses, client_id=client_id, room=room, access_key=access_key, secret_key=secret_key
+        )
+        with thread.inside(connecting) as client:
             yield Client(thread, client)
     finally:
         thread.close()

@@ -6,6 +6,7 @@ from typing import TypeVar
 from ortoo.client.filters import Filter, Topics
 from ortoo.client.handler_threads import HandlerThreads, in_threads
 from ortoo.client.handling import Handling
+from ortoo.client.handling_in_order import CommitVerdict
 from ortoo.client.loop_thread import LoopThread
 from ortoo.client.place import Queue
 from ortoo.client.pull_consumer import PullConsumer as AsyncPullConsumer
@@ -14,6 +15,7 @@ from ortoo.client.received import ReceivedBatch, ReceivedMessage
 
 T = TypeVar("T")
 Handler = Callable[[ReceivedMessage], None]
+OrderedHandler = Callable[[ReceivedMessage], CommitVerdict | None]
 BatchHandler = Callable[[Sequence[ReceivedMessage]], int | None]
 
 
@@ -75,7 +77,7 @@ class PullConsumer:
             handling.concurrency, lambda pool: self._consumer.run_batches(in_threads(pool, handler), handling)
         )
 
-    def run_in_order(self, handler: Handler, handling: Handling | None = None) -> None:
+    def run_in_order(self, handler: OrderedHandler, handling: Handling | None = None) -> None:
         """Give the messages of each queue to `handler` one after another, in threads; until `stop`."""
         chosen = handling or Handling()
         self._handlers.run(

@@ -15,6 +15,7 @@ from ortoo.client.pull_consumer import PullConsumer
 from ortoo.client.pull_settings import PullSettings
 from ortoo.client.received import ReceivedBatch
 from ortoo.client.session import Session
+from ortoo.client.signed_channel import credentials_from
 from ortoo.client.transactions import Checker, TransactionalProducer
 from ortoo.common.clock import Clock, SystemClock
 from ortoo.common.randomness import Randomness
@@ -95,17 +96,25 @@ async def connect(
     *,
     client_id: str = "",
     room: str = "",
+    access_key: str = "",
+    secret_key: str = "",
     clock: Clock | None = None,
     randomness: Randomness | None = None,
 ) -> AsyncIterator[Client]:
     """Connect to a cluster through one or more snodes, host:port each; calls go to the next when one is away.
 
     `client_id` names this client in its groups, empty = made of host and process; `room` says where it runs, for the
-    strategies that share out queues by rooms.
+    strategies that share out queues by rooms. `access_key` and `secret_key` sign every call, where the cluster asks for
+    that; left out, ORTOO_ACCESS_KEY and ORTOO_SECRET_KEY of the environment count.
     """
     several = [addresses] if isinstance(addresses, str) else list(addresses)
     connection = Connection(
-        several, client_id=client_id, room=room, clock=clock or SystemClock(), randomness=randomness or Randomness()
+        several,
+        client_id=client_id,
+        room=room,
+        credentials=credentials_from(access_key, secret_key),
+        clock=clock or SystemClock(),
+        randomness=randomness or Randomness(),
     )
     async with connection, Session(connection) as session:
         yield Client(connection, session)

@@ -6,11 +6,12 @@ import socket
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, cast
 
 import grpc
 from google.protobuf import json_format
 
+from ortoo.client.signed_channel import Credentials, SignedChannel, credentials_from
 from ortoo.common.clock import Clock
 from ortoo.common.errors import Conflict, Invalid, OrtooError, Unavailable
 from ortoo.common.grpc_channels import Channels
@@ -29,9 +30,19 @@ class Connection:
     """Calls to whichever snode answers. Any snode does for any call, because snodes keep nothing."""
 
     def __init__(
-        self, addresses: Sequence[str], *, clock: Clock, randomness: Randomness, client_id: str = "", room: str = ""
+        self,
+        addresses: Sequence[str],
+        *,
+        clock: Clock,
+        randomness: Randomness,
+        client_id: str = "",
+        room: str = "",
+        credentials: Credentials | None = None,
     ) -> None:
-        """`addresses` are host:port of one or more snodes, tried in this order; without `client_id` one is made."""
+        """`addresses` are host:port of one or more snodes, tried in this order; without `client_id` one is made.
+
+        Without `credentials` those of the environment count, if there are any.
+        """
         if not addresses:
             raise Invalid("no address; give host:port of a snode, such as localhost:8081", field="addresses")
         for address in addresses:
@@ -46,6 +57,7 @@ class Connection:
         self._addresses = list(addresses)
         self._at = 0
         self._channels = Channels()
+        self._credentials = credentials or credentials_from("", "")
         self._process_id = os.getpid()
 
     async def __aenter__(self) -> Self:
@@ -68,7 +80,13 @@ class Connection:
     def channel(self) -> grpc.aio.Channel:
         """The channel to that snode. Errors: Conflict in a process that was forked from the one that connected."""
         self._check_process()
-        return self._channels.to(self.address)
+        return self._channel_to(self.address)
+
+    def _channel_to(self, address: str) -> grpc.aio.Channel:
+        channel = self._channels.to(address)
+        if self._credentials is None:
+            return channel
+        return cast("grpc.aio.Channel", SignedChannel(channel, self._credentials, self.clock))
 
     def _check_process(self) -> None:
         if os.getpid() != self._process_id:
@@ -96,7 +114,7 @@ class Connection:
         if (explain := explained_to.get()) is not None:
             explain(as_grpcurl(address, stub.__name__, method, request))
         try:
-            return await getattr(stub(self._channels.to(address)), method)(request, timeout=timeout_s)
+            return await getattr(stub(self._channel_to(address)), method)(request, timeout=timeout_s)
         except grpc.aio.AioRpcError as failure:
             raise error_of_rpc(failure, address) from failure
 

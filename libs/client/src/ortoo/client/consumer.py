@@ -130,6 +130,18 @@ class Consumer:
         wanted = sorted(wanted_topics(topics).items())
         self._member.subscribe([subscription(topic, filter_, version) for topic, filter_ in wanted])
 
+    def suspend(self, *queues: Queue) -> None:
+        """Take nothing from these queues from their next batch on, or nothing at all when none is named.
+
+        They stay this consumer's, and it is not slow for that; messages wait for `resume`, or for another member when
+        this one leaves. A queue may be named before it is this consumer's.
+        """
+        self._member.suspend(queues)
+
+    def resume(self, *queues: Queue) -> None:
+        """Go on with these queues, or with everything when none is named."""
+        self._member.resume(queues)
+
     async def batches(self) -> AsyncIterator[ReceivedBatch]:
         """Whole batches, in order within each queue. Errors: what the server refused the session with."""
         while (batch := await self._member.next_batch()) is not None:
@@ -139,6 +151,8 @@ class Consumer:
         """Messages, in order within each queue."""
         async for batch in self.batches():
             for message in batch:
+                if self._member.is_suspended:
+                    await self._member.until_resumed()
                 yield message
 
     async def run(self, handler: Handler, *, concurrency: int = 1) -> None:

@@ -27,6 +27,8 @@ class TopicInfo:
     created_at_ms: int
     message_type: str = "any"
     """What RocketMQ's clients may send to it."""
+    publish_order: tuple[tuple[str, int], ...] = ()
+    """What producers are given: (enode, how many of its queues), in this order; empty = all queues, by enode."""
 
 
 @dataclass(frozen=True, slots=True)

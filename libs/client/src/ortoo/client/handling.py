@@ -6,10 +6,12 @@ from dataclasses import dataclass
 
 from ortoo.client.connection import Connection
 from ortoo.client.group_member import GroupMember
+from ortoo.client.handling_in_order import OrderedHandling, Processed, acknowledge
 from ortoo.client.place import Queue
 from ortoo.client.process_queue import ProcessQueue, in_order
 from ortoo.client.push_call import wire_queue
 from ortoo.client.received import ReceivedMessage
+from ortoo.client.retry_later import RetryLater
 from ortoo.common.background import Background
 from ortoo.common.errors import OrtooError
 from ortoo.common.logs import get_logger
@@ -17,26 +19,10 @@ from ortoo.v1 import pull_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
 
 BatchHandler = Callable[[Sequence[ReceivedMessage]], Awaitable[int | None]]
-SUSPEND_MIN_MS, SUSPEND_MAX_MS = 10.0, 30_000.0
 STUCK_LEVEL = 3
 """The delay level at which a message comes again whose handler does not return: 10 s."""
 PARK_LEVEL = -1
 _log = get_logger("consumer")
-
-
-class RetryLater(Exception):
-    """Raised by a handler: the message is not processed and shall come again."""
-
-    def __init__(self, delay_level: int = 0, delay_ms: float | None = None, *, counts: bool = True) -> None:
-        """Outside an order: at a delay level, 1 to 18; 0 = as the attempts say, -1 = never, park it.
-
-        In order: after `delay_ms`, between 10 ms and 30 s. For a pop consumer `delay_ms` may be anything up to a week,
-        and unless it `counts` the delivery is no attempt: what the handler needs is away, the message is not at fault.
-        """
-        super().__init__(f"again at level {delay_level}" if delay_ms is None else f"again in {delay_ms} ms")
-        self.delay_level = delay_level
-        self.delay_ms = delay_ms
-        self.counts = counts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,12 +41,15 @@ class Handling:
     """Outside an order: after so long a message is sent back although its handler has not returned."""
     attempts_max: int = 0
     """After so many failures a message is parked; 0 = as the group says, in order: never."""
+    manual_commit: bool = False
+    """In order: the handler returns a CommitVerdict, None = KEEP; only what it commits is done. What is kept counts
+    against the limits of the consumer, so commit at least every few hundred messages."""
 
 
 class Handlers:
     """Gives a member's messages to a handler until it is cancelled or the member is refused."""
 
-    def __init__(self, connection: Connection, member: GroupMember, handler: BatchHandler, handling: Handling) -> None:
+    def __init__(self, connection: Connection, member: GroupMember, handler: Processed, handling: Handling) -> None:
         """`handler` returns how many messages from the front are processed; None = all."""
         self._connection = connection
         self._clock = connection.clock
@@ -68,6 +57,14 @@ class Handlers:
         self._handler = handler
         self._handling = handling
         self._slots = asyncio.Semaphore(handling.concurrency)
+        self._ordered = OrderedHandling(
+            member,
+            handler,
+            self._park,
+            connection.clock,
+            suspend_ms=handling.suspend_ms,
+            attempts_max=handling.attempts_max,
+        )
         self._served: Queue | None = None
         self._running: dict[int, tuple[ProcessQueue, Sequence[ReceivedMessage], float]] = {}
 
@@ -112,7 +109,7 @@ class Handlers:
             done, level = await self._call(messages)
             stuck = self._running.pop(key, None) is None
             if not stuck:
-                _acknowledge(messages[:done])
+                acknowledge(messages[:done])
                 failed = messages[done:]
                 if failed and not queue.is_dropped and not await self._send_back(queue, failed, level):
                     background.spawn("again", self._handle_again(queue, failed, background))
@@ -140,7 +137,7 @@ class Handlers:
         except Exception:
             _log.exception("a handler failed; the message will come again", offset=messages[0].offset)
             return 0, 0
-        return len(messages) if done is None else max(0, min(done, len(messages))), 0
+        return max(0, min(done, len(messages))) if isinstance(done, int) else len(messages), 0
 
     async def _send_back(self, queue: ProcessQueue, messages: Sequence[ReceivedMessage], level: int) -> bool:
         """Whether they are somebody else's business now."""
@@ -155,7 +152,7 @@ class Handlers:
                 _log.warning("a failed message stays here", offset=messages[0].offset, reason=str(error))
                 return False
             self._member.look_at_retries()
-        _acknowledge(messages)
+        acknowledge(messages)
         return True
 
     async def _send_stuck_back(self) -> None:
@@ -172,41 +169,16 @@ class Handlers:
     # in order
 
     async def _handle_in_order(self, queue: ProcessQueue, messages: Sequence[ReceivedMessage]) -> None:
-        """Process them before anything else of the queue, however often it takes."""
-        attempts = 0
         try:
-            while messages and not queue.is_dropped:
-                if not self._member.may_process(queue):
-                    await self._clock.sleep(self._handling.suspend_ms / 1000)
-                    continue
-                try:
-                    done = await self._handler(messages)
-                except Exception as error:
-                    attempts += 1
-                    if await self._is_parked(queue, messages, attempts):
-                        return
-                    await self._clock.sleep(self._pause_s(error))
-                    continue
-                count = len(messages) if done is None else max(0, min(done, len(messages)))
-                _acknowledge(messages[:count])
-                messages = messages[count:]
-                if messages:
-                    await self._clock.sleep(self._handling.suspend_ms / 1000)
+            if self._handling.manual_commit:
+                await self._ordered.handle_by_hand(queue, messages)
+            else:
+                await self._ordered.handle(queue, messages)
         finally:
             self._done(queue)
 
-    async def _is_parked(self, queue: ProcessQueue, messages: Sequence[ReceivedMessage], attempts: int) -> bool:
-        if not 0 < self._handling.attempts_max <= attempts:
-            return False
+    async def _park(self, queue: ProcessQueue, messages: Sequence[ReceivedMessage]) -> bool:
         return await self._send_back(queue, messages, PARK_LEVEL)
-
-    def _pause_s(self, error: Exception) -> float:
-        wished = self._handling.suspend_ms
-        if isinstance(error, RetryLater):
-            wished = error.delay_ms if error.delay_ms is not None else wished
-        else:
-            _log.error("a handler failed; its queue waits", exc_info=error)
-        return min(max(wished, SUSPEND_MIN_MS), SUSPEND_MAX_MS) / 1000
 
     def _done(self, queue: ProcessQueue) -> None:
         queue.running -= 1
@@ -236,8 +208,3 @@ async def send_back(
     )
     answer = await connection.call(ConsumerServiceStub, "SendBack", request)
     return list(answer.message_ids)
-
-
-def _acknowledge(messages: Sequence[ReceivedMessage]) -> None:
-    for message in messages:
-        message.ack()

@@ -9,9 +9,9 @@ from typing import Self
 
 from ortoo.client.connection import Connection
 from ortoo.client.filters import Filter, expressions
-from ortoo.client.handling import RetryLater
 from ortoo.client.pop_calls import PopCalls
 from ortoo.client.popped import PopLease, PoppedMessage
+from ortoo.client.retry_later import RetryLater
 from ortoo.common.background import Background
 from ortoo.common.delay_levels import delay_ms_of_level
 from ortoo.common.errors import Fenced, Invalid, OrtooError

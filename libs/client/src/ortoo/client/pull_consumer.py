@@ -8,6 +8,7 @@ from ortoo.client.connection import Connection
 from ortoo.client.filters import Filter, Topics, wanted_topics
 from ortoo.client.group_member import GroupMember
 from ortoo.client.handling import BatchHandler, Handlers, Handling
+from ortoo.client.handling_in_order import CommitVerdict, Processed
 from ortoo.client.offset_store import RemoteOffsets
 from ortoo.client.place import Queue
 from ortoo.client.process_queue import in_order
@@ -19,6 +20,7 @@ from ortoo.client.session import Session
 from ortoo.common.errors import Conflict, Invalid
 
 Handler = Callable[[ReceivedMessage], Awaitable[None]]
+OrderedHandler = Callable[[ReceivedMessage], Awaitable[CommitVerdict | None]]
 
 
 class PullConsumer:
@@ -114,12 +116,14 @@ class PullConsumer:
         """
         await self._run(handler, handling, ordered=False)
 
-    async def run_in_order(self, handler: Handler, handling: Handling | None = None) -> None:
+    async def run_in_order(self, handler: OrderedHandler, handling: Handling | None = None) -> None:
         """Give the messages of each queue to `handler` one after another; queues go on beside one another.
 
-        A message whose handler raises comes again, and its queue waits for it. Runs until cancelled.
+        A message whose handler raises comes again, and its queue waits for it: `RetryLater` says how long. With
+        `handling.manual_commit` the handler says what is committed. Runs until cancelled.
         """
-        await self._run(_one_by_one(handler), handling or Handling(), ordered=True)
+        chosen = handling or Handling()
+        await self._run(_alone(handler) if chosen.manual_commit else _one_by_one(handler), chosen, ordered=True)
 
     # offsets
 
@@ -205,7 +209,7 @@ class PullConsumer:
             if timer is not None:
                 timer.cancel()
 
-    async def _run(self, handler: BatchHandler, handling: Handling, *, ordered: bool) -> None:
+    async def _run(self, handler: Processed, handling: Handling, *, ordered: bool) -> None:
         if self._is_taken:
             raise Conflict("somebody else takes this consumer's messages; one of poll and run at a time")
         self._is_taken = True
@@ -221,12 +225,20 @@ class PullConsumer:
             self._is_taken = False
 
 
-def _one_by_one(handler: Handler) -> BatchHandler:
+def _one_by_one(handler: Callable[[ReceivedMessage], Awaitable[object]]) -> BatchHandler:
     async def handle(messages: Sequence[ReceivedMessage]) -> int | None:
         done = 0
         for message in messages:
             await handler(message)
             done += 1
         return done
+
+    return handle
+
+
+def _alone(handler: OrderedHandler) -> Processed:
+    async def handle(messages: Sequence[ReceivedMessage]) -> CommitVerdict | None:
+        [message] = messages
+        return await handler(message)
 
     return handle

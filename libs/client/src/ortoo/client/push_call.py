@@ -1,6 +1,6 @@
 """One push session on the wire: requests out, events in."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Protocol
@@ -76,6 +76,10 @@ class PushCall:
     def subscribe(self, subscriptions: Sequence[consumer_pb2.Subscription]) -> None:
         """Want something else from now on."""
         self._say(subscribe=consumer_pb2.Subscribe(subscriptions=subscriptions))
+
+    def suspend(self, queues: Collection[Queue], *, everything: bool) -> None:
+        """Take nothing of these queues, or of any; what was said before counts no more."""
+        self._say(suspend=consumer_pb2.Suspend(everything=everything, queues=map(wire_queue, queues)))
 
     def leave(self) -> None:
         """Leave the group after everything said so far."""

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 
 from ortoo.client.broadcast_offsets import BroadcastOffsets
@@ -12,6 +12,7 @@ from ortoo.client.place import Queue
 from ortoo.client.progress import BatchProgress, QueueProgress
 from ortoo.client.push_call import Acknowledgement, PushCall, received_batch, wire_queue
 from ortoo.client.received import ReceivedBatch
+from ortoo.client.suspension import Suspension
 from ortoo.common.errors import OrtooError
 from ortoo.common.logs import get_logger
 from ortoo.v1 import consumer_pb2
@@ -53,17 +54,67 @@ class PushMember:
         self._freed_bytes = 0
         self._left = asyncio.Event()
         self._session_number = 0
+        self._suspension = Suspension()
+        self._lent: set[int] = set()
+        """Batches (by id) of suspended queues in the buffer, whose credit the others have meanwhile."""
 
     async def next_batch(self) -> ReceivedBatch | None:
         """The next batch in the order of arrival; None after the member has left. Errors: why it was refused."""
-        while not self._buffer:
+        while (batch := self._take()) is None:
             if self.failure is not None:
                 raise self.failure
             if self.leaving:
                 return None
             self._arrived.clear()
             await self._arrived.wait()
-        return self._buffer.popleft()
+        return batch
+
+    def _take(self) -> ReceivedBatch | None:
+        if not self._suspension:
+            return self._buffer.popleft() if self._buffer else None
+        for number, batch in enumerate(self._buffer):
+            if batch.queue not in self._suspension:
+                del self._buffer[number]
+                return batch
+        return None
+
+    def suspend(self, queues: Collection[Queue]) -> None:
+        """Take nothing from these queues, or from any when none is named; they stay this member's."""
+        self._suspension.suspend(queues)
+        self._suspension_changed()
+
+    def resume(self, queues: Collection[Queue]) -> None:
+        """Go on with these queues, or with everything when none is named."""
+        self._suspension.resume(queues)
+        self._suspension_changed()
+        self._arrived.set()
+
+    @property
+    def is_suspended(self) -> bool:
+        """Whether everything is."""
+        return self._suspension.everything
+
+    async def until_resumed(self) -> None:
+        """Wait while everything is suspended and the member has not left."""
+        while self._suspension.everything and self.failure is None and not self.leaving:
+            self._arrived.clear()
+            await self._arrived.wait()
+
+    def _suspension_changed(self) -> None:
+        if self._call is not None:
+            self._call.suspend(self._suspension.queues, everything=self._suspension.everything)
+        for batch in self._buffer:
+            self._lend(batch)
+
+    def _lend(self, batch: ReceivedBatch) -> None:
+        """What lies here of a single suspended queue must not keep the others from their credit."""
+        lends = batch.queue in self._suspension.queues
+        if lends and id(batch) not in self._lent:
+            self._lent.add(id(batch))
+            self._free(len(batch), batch.size_bytes)
+        elif not lends and id(batch) in self._lent:
+            self._lent.discard(id(batch))
+            self._free(-len(batch), -batch.size_bytes)
 
     def subscribe(self, subscriptions: Sequence[consumer_pb2.Subscription]) -> None:
         """Want something else from now on, in this session and those after it."""
@@ -87,7 +138,7 @@ class PushMember:
             if self._broadcast is not None:
                 for item in news:
                     self._broadcast.done(item.queue, item.offset)
-        if self._freed_messages or self._freed_bytes:
+        if self._freed_messages >= 0 and self._freed_bytes >= 0 and (self._freed_messages or self._freed_bytes):
             call.grant(self._freed_messages, self._freed_bytes)
             self._freed_messages = self._freed_bytes = 0
 
@@ -105,6 +156,8 @@ class PushMember:
             call = self._call = PushCall(connection.channel(), address, self, clock=connection.clock)
             self._freed_messages = self._freed_bytes = 0
             call.open(self._opening)
+            if self._suspension:
+                call.suspend(self._suspension.queues, everything=self._suspension.everything)
             call.grant(self._messages_max, self._bytes_max)
             try:
                 closed = await call.run()
@@ -167,7 +220,10 @@ class PushMember:
         if dropped:
             self._buffer = deque(batch for batch in self._buffer if batch.queue in kept)
             for batch in dropped:
-                self._free(len(batch), batch.size_bytes)
+                if id(batch) in self._lent:
+                    self._lent.discard(id(batch))
+                else:
+                    self._free(len(batch), batch.size_bytes)
 
     def delivered(self, delivery: consumer_pb2.Delivery, records: bytes, queue: Queue) -> None:
         """A batch with these bytes came, or an offset moved on."""
@@ -182,6 +238,8 @@ class PushMember:
         batch = received_batch(delivery, records, queue, generation=delivery.generation, finished=finished)
         progress.deliver(batch.progress)
         self._buffer.append(batch)
+        if self._suspension:
+            self._lend(batch)
         self._arrived.set()
 
     def acknowledged(self, acknowledgements: Sequence[Acknowledgement]) -> None:
@@ -204,3 +262,4 @@ class PushMember:
         self.queues = ()
         self._progress.clear()
         self._buffer.clear()
+        self._lent.clear()

@@ -6,13 +6,13 @@ from ortoo.client.connection import Connection
 from ortoo.client.place import Queue
 from ortoo.common.errors import NotFound
 from ortoo.common.queue_choice import queue_of_group
-from ortoo.v1 import producer_pb2
+from ortoo.v1 import producer_pb2, topic_pb2
 from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The queues of a topic, sorted by enode and id."""
+    """The queues of a topic: sorted by enode and id, those to write in the order that an operator gave them."""
 
     topic_id: int
     writable: tuple[Queue, ...]
@@ -33,14 +33,14 @@ async def readable_queues(connection: Connection, topic: str) -> list[Queue]:
 
 
 async def query_route(connection: Connection, topic: str) -> Route:
-    """Ask for a topic's queues. Errors: NotFound, also when the topic takes no messages now."""
-    request = producer_pb2.QueryRouteRequest(topic=topic)
+    """Ask for a topic's queues, to send. Errors: NotFound, also when the topic takes no messages now."""
+    request = producer_pb2.QueryRouteRequest(topic=topic, to_send=True)
     answer = await connection.call(ProducerServiceStub, "QueryRoute", request)
     route = Route(
         answer.topic.topic_id,
-        tuple(sorted(Queue(q.topic, q.enode, q.queue_id) for q in answer.writable_queues)),
+        tuple(Queue(q.topic, q.enode, q.queue_id) for q in answer.writable_queues),
         tuple(sorted(Queue(q.topic, q.enode, q.queue_id) for q in answer.readable_queues)),
-        tuple(sorted(Queue(topic, p.enode, i) for p in answer.topic.placements for i in range(p.write_queue_count))),
+        tuple(_placed(answer.topic)),
     )
     if not route.writable:
         raise NotFound(
@@ -49,3 +49,10 @@ async def query_route(connection: Connection, topic: str) -> Route:
             field="topic",
         )
     return route
+
+
+def _placed(topic: topic_pb2.Topic) -> list[Queue]:
+    order = topic.publish_order.places
+    if order:
+        return [Queue(topic.name, place.enode, i) for place in order for i in range(place.queue_count)]
+    return sorted(Queue(topic.name, p.enode, i) for p in topic.placements for i in range(p.write_queue_count))

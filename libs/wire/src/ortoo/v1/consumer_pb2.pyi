@@ -166,6 +166,7 @@ class PushRequest(_message.Message):
     HEARTBEAT_FIELD_NUMBER: _builtins.int
     CLOSE_FIELD_NUMBER: _builtins.int
     SUBSCRIBE_FIELD_NUMBER: _builtins.int
+    SUSPEND_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def open(self) -> Global___OpenSession:
         """Joins the group."""
@@ -190,6 +191,10 @@ class PushRequest(_message.Message):
     def subscribe(self) -> Global___Subscribe:
         """Wants other topics or tags from now on; the session goes on."""
 
+    @_builtins.property
+    def suspend(self) -> Global___Suspend:
+        """Takes nothing from some queues, or from any, until it says otherwise; they stay the session's."""
+
     def __init__(
         self,
         *,
@@ -199,16 +204,47 @@ class PushRequest(_message.Message):
         heartbeat: Global___Heartbeat | None = ...,
         close: Global___CloseSession | None = ...,
         subscribe: Global___Subscribe | None = ...,
+        suspend: Global___Suspend | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["acknowledge", b"acknowledge", "close", b"close", "credit", b"credit", "event", b"event", "heartbeat", b"heartbeat", "open", b"open", "subscribe", b"subscribe"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["acknowledge", b"acknowledge", "close", b"close", "credit", b"credit", "event", b"event", "heartbeat", b"heartbeat", "open", b"open", "subscribe", b"subscribe", "suspend", b"suspend"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledge", b"acknowledge", "close", b"close", "credit", b"credit", "event", b"event", "heartbeat", b"heartbeat", "open", b"open", "subscribe", b"subscribe"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledge", b"acknowledge", "close", b"close", "credit", b"credit", "event", b"event", "heartbeat", b"heartbeat", "open", b"open", "subscribe", b"subscribe", "suspend", b"suspend"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["open", "credit", "acknowledge", "heartbeat", "close", "subscribe"]  # noqa: Y015
+    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["open", "credit", "acknowledge", "heartbeat", "close", "subscribe", "suspend"]  # noqa: Y015
     _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
 
 Global___PushRequest: _TypeAlias = PushRequest  # noqa: Y015
+
+@_typing.final
+class Suspend(_message.Message):
+    """What is not to be delivered now. It replaces what was said before; a session that says it can be suspended for as long
+    as it gives signs of life: queues it does not take from do not make it slow.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EVERYTHING_FIELD_NUMBER: _builtins.int
+    QUEUES_FIELD_NUMBER: _builtins.int
+    everything: _builtins.bool
+    """Nothing at all."""
+    @_builtins.property
+    def queues(self) -> _containers.RepeatedCompositeFieldContainer[_topic_pb2.Queue]:
+        """Nothing of these; those that are not the session's, or not any more, are named in vain."""
+
+    def __init__(
+        self,
+        *,
+        everything: _builtins.bool = ...,
+        queues: _abc.Iterable[_topic_pb2.Queue] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["everything", b"everything", "queues", b"queues"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Suspend: _TypeAlias = Suspend  # noqa: Y015
 
 @_typing.final
 class OpenSession(_message.Message):

@@ -251,6 +251,7 @@ class UpdateTopicRequest(_message.Message):
     WRITE_QUEUE_COUNT_FIELD_NUMBER: _builtins.int
     PERMISSION_FIELD_NUMBER: _builtins.int
     ADD_ENODES_FIELD_NUMBER: _builtins.int
+    PUBLISH_ORDER_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Which topic."""
     read_queue_count: _builtins.int
@@ -263,6 +264,12 @@ class UpdateTopicRequest(_message.Message):
     def add_enodes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Enodes to add."""
 
+    @_builtins.property
+    def publish_order(self) -> _topic_pb2.PublishOrder:
+        """The queues that producers are given, and in which order; without places again all, by enode. Absent = leave.
+        Message groups move to other queues by such a change, as when queues are added.
+        """
+
     def __init__(
         self,
         *,
@@ -271,10 +278,11 @@ class UpdateTopicRequest(_message.Message):
         write_queue_count: _builtins.int = ...,
         permission: _topic_pb2.Permission.ValueType = ...,
         add_enodes: _abc.Iterable[_builtins.str] | None = ...,
+        publish_order: _topic_pb2.PublishOrder | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["publish_order", b"publish_order"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["add_enodes", b"add_enodes", "name", b"name", "permission", b"permission", "read_queue_count", b"read_queue_count", "write_queue_count", b"write_queue_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["add_enodes", b"add_enodes", "name", b"name", "permission", b"permission", "publish_order", b"publish_order", "read_queue_count", b"read_queue_count", "write_queue_count", b"write_queue_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

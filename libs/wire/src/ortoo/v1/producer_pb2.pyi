@@ -248,16 +248,20 @@ class QueryRouteRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     TOPIC_FIELD_NUMBER: _builtins.int
+    TO_SEND_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """The topic."""
+    to_send: _builtins.bool
+    """Asked by a producer: a topic that does not exist is created, where the snode is set to do so."""
     def __init__(
         self,
         *,
         topic: _builtins.str = ...,
+        to_send: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["to_send", b"to_send", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

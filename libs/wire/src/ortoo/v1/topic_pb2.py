@@ -24,27 +24,31 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14ortoo/v1/topic.proto\x12\x08ortoo.v1\"\xcf\x01\n\x05Topic\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x06\x12\x0f\n\x07version\x18\x03 \x01(\x04\x12(\n\npermission\x18\x04 \x01(\x0e\x32\x14.ortoo.v1.Permission\x12\'\n\nplacements\x18\x05 \x03(\x0b\x32\x13.ortoo.v1.Placement\x12\x15\n\rcreated_at_ms\x18\x06 \x01(\x03\x12+\n\x0cmessage_type\x18\x07 \x01(\x0e\x32\x15.ortoo.v1.MessageType\"O\n\tPlacement\x12\r\n\x05\x65node\x18\x01 \x01(\t\x12\x18\n\x10read_queue_count\x18\x02 \x01(\r\x12\x19\n\x11write_queue_count\x18\x03 \x01(\r\"\xee\x02\n\x05Group\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12\x17\n\x0f\x63onsume_enabled\x18\x03 \x01(\x08\x12(\n slow_consumer_threshold_messages\x18\x04 \x01(\r\x12#\n\x16slow_consumer_grace_ms\x18\x05 \x01(\rH\x00\x88\x01\x01\x12\x15\n\rcreated_at_ms\x18\x06 \x01(\x03\x12\x1e\n\x11\x62roadcast_enabled\x18\x07 \x01(\x08H\x01\x88\x01\x01\x12#\n\x16notify_members_changed\x18\x08 \x01(\x08H\x02\x88\x01\x01\x12 \n\x18unacknowledged_bytes_max\x18\t \x01(\x04\x12\x14\n\x0c\x61ttempts_max\x18\n \x01(\rB\x19\n\x17_slow_consumer_grace_msB\x14\n\x12_broadcast_enabledB\x19\n\x17_notify_members_changed\"7\n\x05Queue\x12\r\n\x05topic\x18\x01 \x01(\t\x12\r\n\x05\x65node\x18\x02 \x01(\t\x12\x10\n\x08queue_id\x18\x03 \x01(\r\"G\n\x05\x45node\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x10\n\x08store_id\x18\x03 \x01(\t\x12\r\n\x05\x61live\x18\x04 \x01(\x08\"5\n\x05Snode\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\r\n\x05\x61live\x18\x03 \x01(\x08*\xc3\x01\n\x0bMessageType\x12\x1c\n\x18MESSAGE_TYPE_UNSPECIFIED\x10\x00\x12\x17\n\x13MESSAGE_TYPE_NORMAL\x10\x01\x12\x15\n\x11MESSAGE_TYPE_FIFO\x10\x02\x12\x16\n\x12MESSAGE_TYPE_DELAY\x10\x03\x12\x1c\n\x18MESSAGE_TYPE_TRANSACTION\x10\x04\x12\x19\n\x15MESSAGE_TYPE_PRIORITY\x10\x05\x12\x15\n\x11MESSAGE_TYPE_LITE\x10\x06*\x8d\x01\n\nPermission\x12\x1a\n\x16PERMISSION_UNSPECIFIED\x10\x00\x12\x19\n\x15PERMISSION_READ_WRITE\x10\x01\x12\x18\n\x14PERMISSION_READ_ONLY\x10\x02\x12\x19\n\x15PERMISSION_WRITE_ONLY\x10\x03\x12\x13\n\x0fPERMISSION_NONE\x10\x04\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14ortoo/v1/topic.proto\x12\x08ortoo.v1\"\xfe\x01\n\x05Topic\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x06\x12\x0f\n\x07version\x18\x03 \x01(\x04\x12(\n\npermission\x18\x04 \x01(\x0e\x32\x14.ortoo.v1.Permission\x12\'\n\nplacements\x18\x05 \x03(\x0b\x32\x13.ortoo.v1.Placement\x12\x15\n\rcreated_at_ms\x18\x06 \x01(\x03\x12+\n\x0cmessage_type\x18\x07 \x01(\x0e\x32\x15.ortoo.v1.MessageType\x12-\n\rpublish_order\x18\x08 \x01(\x0b\x32\x16.ortoo.v1.PublishOrder\"6\n\x0cPublishOrder\x12&\n\x06places\x18\x01 \x03(\x0b\x32\x16.ortoo.v1.PublishPlace\"2\n\x0cPublishPlace\x12\r\n\x05\x65node\x18\x01 \x01(\t\x12\x13\n\x0bqueue_count\x18\x02 \x01(\r\"O\n\tPlacement\x12\r\n\x05\x65node\x18\x01 \x01(\t\x12\x18\n\x10read_queue_count\x18\x02 \x01(\r\x12\x19\n\x11write_queue_count\x18\x03 \x01(\r\"\xee\x02\n\x05Group\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12\x17\n\x0f\x63onsume_enabled\x18\x03 \x01(\x08\x12(\n slow_consumer_threshold_messages\x18\x04 \x01(\r\x12#\n\x16slow_consumer_grace_ms\x18\x05 \x01(\rH\x00\x88\x01\x01\x12\x15\n\rcreated_at_ms\x18\x06 \x01(\x03\x12\x1e\n\x11\x62roadcast_enabled\x18\x07 \x01(\x08H\x01\x88\x01\x01\x12#\n\x16notify_members_changed\x18\x08 \x01(\x08H\x02\x88\x01\x01\x12 \n\x18unacknowledged_bytes_max\x18\t \x01(\x04\x12\x14\n\x0c\x61ttempts_max\x18\n \x01(\rB\x19\n\x17_slow_consumer_grace_msB\x14\n\x12_broadcast_enabledB\x19\n\x17_notify_members_changed\"7\n\x05Queue\x12\r\n\x05topic\x18\x01 \x01(\t\x12\r\n\x05\x65node\x18\x02 \x01(\t\x12\x10\n\x08queue_id\x18\x03 \x01(\r\"G\n\x05\x45node\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x10\n\x08store_id\x18\x03 \x01(\t\x12\r\n\x05\x61live\x18\x04 \x01(\x08\"5\n\x05Snode\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\r\n\x05\x61live\x18\x03 \x01(\x08*\xc3\x01\n\x0bMessageType\x12\x1c\n\x18MESSAGE_TYPE_UNSPECIFIED\x10\x00\x12\x17\n\x13MESSAGE_TYPE_NORMAL\x10\x01\x12\x15\n\x11MESSAGE_TYPE_FIFO\x10\x02\x12\x16\n\x12MESSAGE_TYPE_DELAY\x10\x03\x12\x1c\n\x18MESSAGE_TYPE_TRANSACTION\x10\x04\x12\x19\n\x15MESSAGE_TYPE_PRIORITY\x10\x05\x12\x15\n\x11MESSAGE_TYPE_LITE\x10\x06*\x8d\x01\n\nPermission\x12\x1a\n\x16PERMISSION_UNSPECIFIED\x10\x00\x12\x19\n\x15PERMISSION_READ_WRITE\x10\x01\x12\x18\n\x14PERMISSION_READ_ONLY\x10\x02\x12\x19\n\x15PERMISSION_WRITE_ONLY\x10\x03\x12\x13\n\x0fPERMISSION_NONE\x10\x04\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'ortoo.v1.topic_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_MESSAGETYPE']._serialized_start=880
-  _globals['_MESSAGETYPE']._serialized_end=1075
-  _globals['_PERMISSION']._serialized_start=1078
-  _globals['_PERMISSION']._serialized_end=1219
+  _globals['_MESSAGETYPE']._serialized_start=1035
+  _globals['_MESSAGETYPE']._serialized_end=1230
+  _globals['_PERMISSION']._serialized_start=1233
+  _globals['_PERMISSION']._serialized_end=1374
   _globals['_TOPIC']._serialized_start=35
-  _globals['_TOPIC']._serialized_end=242
-  _globals['_PLACEMENT']._serialized_start=244
-  _globals['_PLACEMENT']._serialized_end=323
-  _globals['_GROUP']._serialized_start=326
-  _globals['_GROUP']._serialized_end=692
-  _globals['_QUEUE']._serialized_start=694
-  _globals['_QUEUE']._serialized_end=749
-  _globals['_ENODE']._serialized_start=751
-  _globals['_ENODE']._serialized_end=822
-  _globals['_SNODE']._serialized_start=824
-  _globals['_SNODE']._serialized_end=877
+  _globals['_TOPIC']._serialized_end=289
+  _globals['_PUBLISHORDER']._serialized_start=291
+  _globals['_PUBLISHORDER']._serialized_end=345
+  _globals['_PUBLISHPLACE']._serialized_start=347
+  _globals['_PUBLISHPLACE']._serialized_end=397
+  _globals['_PLACEMENT']._serialized_start=399
+  _globals['_PLACEMENT']._serialized_end=478
+  _globals['_GROUP']._serialized_start=481
+  _globals['_GROUP']._serialized_end=847
+  _globals['_QUEUE']._serialized_start=849
+  _globals['_QUEUE']._serialized_end=904
+  _globals['_ENODE']._serialized_start=906
+  _globals['_ENODE']._serialized_end=977
+  _globals['_SNODE']._serialized_start=979
+  _globals['_SNODE']._serialized_end=1032
 # @@protoc_insertion_point(module_scope)

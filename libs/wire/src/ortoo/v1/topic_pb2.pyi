@@ -104,6 +104,7 @@ class Topic(_message.Message):
     PLACEMENTS_FIELD_NUMBER: _builtins.int
     CREATED_AT_MS_FIELD_NUMBER: _builtins.int
     MESSAGE_TYPE_FIELD_NUMBER: _builtins.int
+    PUBLISH_ORDER_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Letters, digits and _ - % |, at most 127 characters."""
     topic_id: _builtins.int
@@ -120,6 +121,10 @@ class Topic(_message.Message):
     def placements(self) -> _containers.RepeatedCompositeFieldContainer[Global___Placement]:
         """Which enodes hold its queues."""
 
+    @_builtins.property
+    def publish_order(self) -> Global___PublishOrder:
+        """The queues that producers are given, and in which order; absent = all that take messages, by enode."""
+
     def __init__(
         self,
         *,
@@ -130,14 +135,65 @@ class Topic(_message.Message):
         placements: _abc.Iterable[Global___Placement] | None = ...,
         created_at_ms: _builtins.int = ...,
         message_type: Global___MessageType.ValueType = ...,
+        publish_order: Global___PublishOrder | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["publish_order", b"publish_order"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at_ms", b"created_at_ms", "message_type", b"message_type", "name", b"name", "permission", b"permission", "placements", b"placements", "topic_id", b"topic_id", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at_ms", b"created_at_ms", "message_type", b"message_type", "name", b"name", "permission", b"permission", "placements", b"placements", "publish_order", b"publish_order", "topic_id", b"topic_id", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Topic: _TypeAlias = Topic  # noqa: Y015
+
+@_typing.final
+class PublishOrder(_message.Message):
+    """The queues that producers of a topic are given, enode by enode."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PLACES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def places(self) -> _containers.RepeatedCompositeFieldContainer[Global___PublishPlace]:
+        """In this order; none = the operator's choice is taken back."""
+
+    def __init__(
+        self,
+        *,
+        places: _abc.Iterable[Global___PublishPlace] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["places", b"places"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PublishOrder: _TypeAlias = PublishOrder  # noqa: Y015
+
+@_typing.final
+class PublishPlace(_message.Message):
+    """The first queues of a topic on one enode."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ENODE_FIELD_NUMBER: _builtins.int
+    QUEUE_COUNT_FIELD_NUMBER: _builtins.int
+    enode: _builtins.str
+    """The enode's name; each is named once."""
+    queue_count: _builtins.int
+    """Queues 0 to this number, exclusive; at most the enode's write_queue_count."""
+    def __init__(
+        self,
+        *,
+        enode: _builtins.str = ...,
+        queue_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["enode", b"enode", "queue_count", b"queue_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PublishPlace: _TypeAlias = PublishPlace  # noqa: Y015
 
 @_typing.final
 class Placement(_message.Message):

@@ -18,6 +18,7 @@ from ortoo.enode.answers import (
     StoreDescription,
     TopicCopy,
 )
+from ortoo.enode.backward_commits import BackwardCommits
 from ortoo.enode.census import Census
 from ortoo.enode.deferral import Deferral
 from ortoo.enode.disk import Disk
@@ -87,6 +88,7 @@ class Store:
         self._sequencer = engine.sequencer
         self._reader = engine.reader
         self.census = Census(engine.catalog, engine.state)
+        self.backward_commits = BackwardCommits()
         """Sizes and lags by topic and group, for metrics."""
         self._topics_going: set[int] = set()
         self._fetches = 0
@@ -221,7 +223,9 @@ class Store:
                 self._check_generation(topic_id, group, queue_id, generation)
             self._engine.reservations.add(topic_id, group, offsets, generation)
 
+        stored = self._state.offsets.of(topic_id, group, offsets)
         await self._engine.store([change], check)
+        self.backward_commits.note(topic_id, group, stored, offsets)
 
     async def commit_each(self, topic_id: int, group: str, rows: Iterable[tuple[int, int, int]]) -> list[int]:
         """Store offsets, each (queue id, next offset, generation); returns the queues whose generation was too old.

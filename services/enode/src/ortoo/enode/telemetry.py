@@ -62,6 +62,11 @@ def _register_groups(metrics: Metrics, store: Store, clock: Clock) -> None:
             for lag in store.census.lags()
         ]
 
+    metrics.counter(
+        "ortoo_backward_commits_total",
+        "Offsets that were committed below the stored one.",
+        lambda: store.backward_commits.count,
+    )
     metrics.gauge(
         "rocketmq_consumer_lag_latency",
         "Milliseconds since the oldest message that a group has not acknowledged was stored.",

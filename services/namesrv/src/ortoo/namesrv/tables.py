@@ -5,6 +5,7 @@ from collections.abc import Iterable
 import sqlalchemy as sa
 
 from ortoo.namesrv.groups import Group
+from ortoo.namesrv.publish_order import order_of_text
 from ortoo.namesrv.topics import MessageType, Permission, Placement, Topic
 
 SCHEMA_VERSION = 1
@@ -28,6 +29,7 @@ topics = sa.Table(
     sa.Column("permission", sa.Integer, nullable=False),
     sa.Column("created_at_ms", sa.BigInteger, nullable=False),
     sa.Column("message_type", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("publish_order", sa.Text, nullable=False, server_default=""),
 )
 placements = sa.Table(
     "placements",
@@ -88,6 +90,7 @@ def topic_of(row: sa.Row[tuple[object, ...]], placed: Iterable[sa.Row[tuple[obje
         tuple(found),
         row.created_at_ms,
         MessageType(row.message_type),
+        order_of_text(row.publish_order),
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ortoo.common.errors import AlreadyExists, Conflict, Invalid, NotFound, Overloaded
 from ortoo.common.names import check_process_name, check_topic_name
+from ortoo.namesrv.publish_order import PublishOrder, check_publish_order
 
 QUEUE_COUNT_MAX = 1024
 QUEUE_COUNT_DEFAULT = 4
@@ -57,6 +58,7 @@ class Topic:
     placements: tuple[Placement, ...]
     created_at_ms: int
     message_type: MessageType = MessageType.UNSPECIFIED
+    publish_order: PublishOrder = ()
 
     @property
     def read_queue_count(self) -> int:
@@ -83,13 +85,14 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class TopicChange:
-    """A change as asked for; 0 and UNSPECIFIED leave a value as it is."""
+    """A change as asked for; 0, UNSPECIFIED and None leave a value as it is."""
 
     name: str
     read_queue_count: int = 0
     write_queue_count: int = 0
     permission: Permission = Permission.UNSPECIFIED
     add_enodes: tuple[str, ...] = ()
+    publish_order: PublishOrder | None = None
 
 
 def completed(wish: NewTopic) -> NewTopic:
@@ -169,7 +172,9 @@ def change(wish: TopicChange, existing: Topic | None, enodes: Mapping[str, bool]
         topic,
         permission=wish.permission or topic.permission,
         placements=tuple(Placement(enode, read, write) for enode in sorted(here)),
+        publish_order=topic.publish_order if wish.publish_order is None else wish.publish_order,
     )
+    check_publish_order(changed.publish_order, {p.enode: p.write_queue_count for p in changed.placements})
     return topic if changed == topic else dataclasses.replace(changed, version=version)
 
 

@@ -7,6 +7,7 @@ import sqlalchemy as sa
 
 from ortoo.namesrv import tables
 from ortoo.namesrv.groups import Group
+from ortoo.namesrv.publish_order import order_to_text
 from ortoo.namesrv.topics import Topic
 
 
@@ -82,6 +83,7 @@ class Transaction:
                 permission=topic.permission.value,
                 created_at_ms=topic.created_at_ms,
                 message_type=topic.message_type.value,
+                publish_order=order_to_text(topic.publish_order),
             )
         )
         rows = [{"topic_id": topic_id, **dataclasses.asdict(placement)} for placement in topic.placements]

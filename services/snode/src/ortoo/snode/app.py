@@ -2,34 +2,41 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 
 from ortoo.common.address_server import listed_again
 from ortoo.common.announcing import Announcing
 from ortoo.common.clock import Clock, SystemClock
 from ortoo.common.grpc_server import GrpcServer
+from ortoo.common.message import Message
 from ortoo.common.randomness import Randomness
 from ortoo.common.service import Running
 from ortoo.common.telemetry import Telemetry
 from ortoo.common.tls_listener import TlsListener
+from ortoo.snode.access import Access
+from ortoo.snode.authentication import Authentication
 from ortoo.snode.enode_link import LinkFactory
 from ortoo.snode.ground import Ground, open_ground
 from ortoo.snode.grpc_enode_link import GrpcLinks
 from ortoo.snode.interception import Chain, load_interceptors
-from ortoo.snode.parts import make_parts
+from ortoo.snode.parts import Parts, make_parts
 from ortoo.snode.queue_locks import ASK_AGAIN_S
 from ortoo.snode.rocketmq.route import endpoints_of
+from ortoo.snode.rpc.access_interception import AccessInterception
 from ortoo.snode.rpc.interception import Interception
+from ortoo.snode.sendable_topics import SendableTopics
 from ortoo.snode.services import Services, make_services
 from ortoo.snode.settings import Settings
-from ortoo.snode.telemetry import register, register_clients
+from ortoo.snode.telemetry import register, register_access, register_clients, register_trace_topic
 
 PRESENCE_SWEEP_S = 10.0
 LEASES_INTERVAL_S = 5.0
 ATTACH_INTERVAL_S = 0.5
-FLOW_INTERVAL_S = 1.0
-"""How often the file of limits is looked at."""
+FILES_INTERVAL_S = 1.0
+"""How often the files of limits and of access are looked at."""
+TRACE_INTERVAL_S = 0.2
+"""How long records of the trace topic wait for company."""
 CHECKS_INTERVAL_S = 0.5
 """How often enodes are looked for that nobody listens to for transactions."""
 
@@ -53,11 +60,13 @@ async def open_snode(
         ground = await stack.enter_async_context(open_ground(settings, clock, randomness, links))
         parts = make_parts(ground)
         services = make_services(ground, parts)
+        access = await _access(ground)
+        around = Interception(Chain([parts.flow, *load_interceptors(settings.interceptors)]))
         server = GrpcServer(
             settings.listen_address,
             services.added,
             outermost=[telemetry.calls],
-            interceptors=[Interception(Chain([parts.flow, *load_interceptors(settings.interceptors)]))],
+            interceptors=[around] if access is None else [AccessInterception(access), around],
             grace_s=settings.stop_grace_s,
             drain_delay_s=settings.drain_delay_s,
             tls=_tls_listener(settings),
@@ -73,6 +82,10 @@ async def open_snode(
         register_clients(
             telemetry.metrics, parts.clients, parts.flow, store.connected.is_set if store is not None else None
         )
+        if ground.trace_topic is not None:
+            register_trace_topic(telemetry.metrics, ground.trace_topic)
+        if access is not None:
+            register_access(telemetry.metrics, access)
         await stack.enter_async_context(telemetry.open(ready=lambda: server.serving))
         await stack.enter_async_context(server)
         services.gateway.routing.own = endpoints_of(settings.advertised_address or server.address)
@@ -84,7 +97,7 @@ async def open_snode(
         for name, interval_s, step in (
             ("checks", CHECKS_INTERVAL_S, parts.transactions.look),
             ("attachments", ATTACH_INTERVAL_S, parts.attachments.look),
-            ("limits", FLOW_INTERVAL_S, parts.flow_file.look),
+            ("limits", FILES_INTERVAL_S, parts.flow_file.look),
             ("locks", ASK_AGAIN_S, parts.locks.ask_again),
             ("sweep", settings.sweep_interval_s, parts.sessions.sweep),
             ("sweep sessions", settings.sweep_interval_s, parts.clients.sweep),
@@ -92,6 +105,10 @@ async def open_snode(
             ("renew leases", LEASES_INTERVAL_S, services.gateway.leases.renew),
         ):
             ground.background.every(name, interval_s, step, clock=clock)
+        if ground.trace_topic is not None:
+            ground.background.every("trace topic", TRACE_INTERVAL_S, _tracing(ground, parts), clock=clock)
+        if access is not None:
+            ground.background.every("access", FILES_INTERVAL_S, access.look, clock=clock)
         yield Running(
             settings.name,
             server.address,
@@ -103,6 +120,28 @@ async def open_snode(
 async def _drained(server: GrpcServer, services: Services) -> None:
     await server.draining.wait()
     await services.drain()
+
+
+def _tracing(ground: Ground, parts: Parts) -> Callable[[], Awaitable[None]]:
+    """The step that stores the records of the trace topic."""
+    trace = ground.trace_topic
+    assert trace is not None
+    own_topic = SendableTopics(ground.watch, ground.name_server, parts.arrival, auto_create=True, queue_count=4)
+
+    async def publish(topic: str, records: Sequence[Message]) -> None:
+        await own_topic.topic(topic)
+        await parts.publisher.publish(topic, records, None)
+
+    return lambda: trace.flush(publish)
+
+
+async def _access(ground: Ground) -> Access | None:
+    """Access control, if there is a file of rules. Errors: Invalid, when it is missing or wrong."""
+    if not ground.settings.access_file:
+        return None
+    access = Access(ground.settings.access_file, Authentication(ground.name_server, ground.clock), ground.directory)
+    await access.begin()
+    return access
 
 
 def _announcing(ground: Ground, listed: str) -> Announcing:

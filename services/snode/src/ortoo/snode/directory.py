@@ -70,6 +70,10 @@ class Directory:
             raise unknown_topic(name)
         return topic
 
+    def topic_name(self, topic_id: int) -> str:
+        """The name of the topic with this id; empty if it is not known here. Looks at every topic."""
+        return next((topic.name for topic in self._topics.values() if topic.topic_id == topic_id), "")
+
     def topics(self) -> list[Topic]:
         """All topics, by name."""
         return [self._topics[name] for name in sorted(self._topics)]

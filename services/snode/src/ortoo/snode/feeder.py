@@ -14,6 +14,7 @@ from ortoo.snode.message_filter import MessageFilter
 from ortoo.snode.offsets import Offsets
 from ortoo.snode.push_flow import QueueCursor
 from ortoo.snode.push_outbox import Delivery
+from ortoo.snode.routes import Queue
 from ortoo.snode.selection import selected
 from ortoo.snode.start_rule import StartFrom, StartRule
 
@@ -34,8 +35,8 @@ _log = get_logger("push")
 class Sink(Protocol):
     """Where a feeder's deliveries go: the session."""
 
-    async def may_send(self) -> None:
-        """Wait until there is credit and room."""
+    async def may_send(self, queue: Queue) -> None:
+        """Wait until there is credit and room, and the client takes something of the queue."""
 
     def send(self, delivery: Delivery) -> None:
         """Deliver."""
@@ -91,7 +92,7 @@ class Feeder:
         await self._insist(begin)
         await self._insist(self._start)
         while True:
-            await self._sink.may_send()
+            await self._sink.may_send(self.cursor.queue)
             await self._insist(self._step)
 
     async def _insist(self, step: Callable[[], Awaitable[None]]) -> None:
@@ -163,7 +164,7 @@ class Feeder:
             if part.batch is None:
                 cursor.advance(part.next_offset)
                 continue
-            await self._sink.may_send()
+            await self._sink.may_send(cursor.queue)
             cursor.advance(part.next_offset)
             self._send(
                 Delivery(

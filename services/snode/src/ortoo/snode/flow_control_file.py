@@ -7,14 +7,13 @@ method = "ProducerService/Publish"      # left out: all methods together
 topic = "orders"                        # left out: all topics together
 """
 
-import asyncio
 import tomllib
-from pathlib import Path
 from typing import Any
 
 from ortoo.common.errors import Invalid
 from ortoo.common.logs import get_logger
 from ortoo.snode.flow_control import FlowControl, FlowRule, FlowUnit
+from ortoo.snode.watched_file import WatchedFile
 
 _log = get_logger("flow control")
 _KEYS = frozenset({"unit", "per_second", "method", "topic"})
@@ -26,35 +25,20 @@ class FlowControlFile:
     def __init__(self, path: str, flow: FlowControl) -> None:
         """Follow the file at `path`; empty = none."""
         self.path = path
+        self._file = WatchedFile(path, "limits on requests")
         self._flow = flow
-        self._seen: tuple[int, int] | None = None
 
     async def look(self) -> None:
         """Read the file if it has changed; one that is wrong changes nothing and is told."""
-        if not self.path:
+        text = await self._file.news()
+        if text is None:
             return
-        stamp, text = await asyncio.to_thread(self._read)
-        if stamp == self._seen:
-            return
-        self._seen = stamp
         try:
             self._flow.replace(rules_of(text))
         except Invalid as error:
             _log.error("the file of limits is wrong; going on as before", file=self.path, reason=str(error))
         else:
             _log.info("limits taken over", file=self.path, rules=len(self._flow.rules))
-
-    def _read(self) -> tuple[tuple[int, int], str]:
-        path = Path(self.path)
-        try:
-            found = path.stat()
-            stamp = (found.st_mtime_ns, found.st_size)
-            return stamp, path.read_text() if stamp != self._seen else ""
-        except FileNotFoundError:
-            return (0, 0), ""
-        except OSError as error:
-            _log.error("the file of limits cannot be read; going on as before", file=self.path, reason=str(error))
-            return self._seen or (0, 0), ""
 
 
 def rules_of(text: str) -> list[FlowRule]:

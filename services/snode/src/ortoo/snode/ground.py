@@ -13,13 +13,15 @@ from ortoo.common.randomness import Randomness
 from ortoo.common.tracing import Tracing, open_tracing
 from ortoo.snode.directory import Directory
 from ortoo.snode.directory_watch import DirectoryWatch
-from ortoo.snode.enode_link import LinkFactory
+from ortoo.snode.enode_link import LinkFactory, Links
 from ortoo.snode.enode_links import EnodeLinks
 from ortoo.snode.membership import LocalMembership
 from ortoo.snode.membership_store import MembershipStore
 from ortoo.snode.name_server import NameServer
+from ortoo.snode.recorded_links import RecordedLinks
 from ortoo.snode.settings import Settings
 from ortoo.snode.shared_membership import SharedMembership
+from ortoo.snode.trace_topic import TraceTopic
 from ortoo.snode.traces import TracedLinks
 
 
@@ -42,6 +44,7 @@ class Ground:
     membership: LocalMembership | SharedMembership
     membership_store: MembershipStore | None
     tracing: Tracing | None
+    trace_topic: TraceTopic | None
 
     @property
     def enode_timeout_s(self) -> float:
@@ -61,7 +64,7 @@ async def open_ground(
         name_servers = await found_name_servers(settings.namesrv_address, background=background, clock=clock)
         name_server = NameServer(name_servers, channels)
         tracing = await parts.enter_async_context(open_tracing("snode", settings.name, settings.trace_endpoint))
-        opened = await parts.enter_async_context(
+        opened: Links = await parts.enter_async_context(
             links(
                 background=background,
                 clock=clock,
@@ -69,6 +72,12 @@ async def open_ground(
                 in_flight_bytes_max=settings.enode_in_flight_bytes,
             )
         )
+        trace_topic: TraceTopic | None = None
+        if tracing is not None:
+            opened = TracedLinks(opened, tracing)
+        if settings.trace_topic:
+            trace_topic = TraceTopic(settings.trace_topic, settings.name, clock)
+            opened = RecordedLinks(opened, trace_topic, directory, clock)
         incarnation = randomness.id_text()
         membership: LocalMembership | SharedMembership = LocalMembership(clock)
         store: MembershipStore | None = None
@@ -95,8 +104,9 @@ async def open_ground(
             name_servers,
             name_server,
             DirectoryWatch(directory, name_server, clock=clock, randomness=randomness),
-            EnodeLinks(directory, opened if tracing is None else TracedLinks(opened, tracing)),
+            EnodeLinks(directory, opened),
             membership,
             store,
             tracing,
+            trace_topic,
         )

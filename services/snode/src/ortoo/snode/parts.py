@@ -22,6 +22,7 @@ from ortoo.snode.pulling import Pulling
 from ortoo.snode.push_session import PushParts
 from ortoo.snode.queue_locks import QueueLocks
 from ortoo.snode.reading import Reading
+from ortoo.snode.sendable_topics import SendableTopics
 from ortoo.snode.sessions import Sessions
 from ortoo.snode.topic_arrival import TopicArrival
 from ortoo.snode.traces import PushTraces
@@ -32,6 +33,7 @@ from ortoo.snode.transactions import Transactions
 class Parts:
     """Sending, reading, groups and their members, and what operators ask for."""
 
+    sendable: SendableTopics
     publisher: Publisher
     delayed: Delayed
     transactions: Transactions
@@ -66,6 +68,13 @@ def make_parts(ground: Ground) -> Parts:
     group_settings = GroupSettings(directory, ground.name_server, auto_create=settings.auto_create_groups)
     arrival = TopicArrival(watch, enodes, clock=clock)
     group_topics = GroupTopics(directory, ground.name_server, arrival)
+    sendable = SendableTopics(
+        watch,
+        ground.name_server,
+        arrival,
+        auto_create=settings.auto_create_topics,
+        queue_count=settings.auto_create_queue_count,
+    )
     pushes = PushParts(directory, enodes, offsets, groups, locks, background, clock, randomness)
     if ground.tracing is not None:
         pushes.traffic.traces = PushTraces(ground.tracing)
@@ -82,11 +91,18 @@ def make_parts(ground: Ground) -> Parts:
     )
     flow = FlowControl(clock)
     return Parts(
+        sendable=sendable,
         publisher=Publisher(
-            directory, watch, enodes, background, LaneLimits(ground.enode_timeout_s), clock=clock, randomness=randomness
+            directory,
+            sendable,
+            enodes,
+            background,
+            LaneLimits(ground.enode_timeout_s),
+            clock=clock,
+            randomness=randomness,
         ),
         delayed=Delayed(watch, enodes),
-        transactions=Transactions(directory, watch, enodes, background, clock=clock, randomness=randomness),
+        transactions=Transactions(directory, sendable, watch, enodes, background, clock=clock, randomness=randomness),
         reading=reading,
         offsets=offsets,
         groups=groups,

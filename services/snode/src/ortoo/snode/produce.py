@@ -9,11 +9,11 @@ from ortoo.common.logs import get_logger
 from ortoo.common.sealed_batch import SealedBatch
 from ortoo.snode.batch_check import check
 from ortoo.snode.directory import Directory, check_writable
-from ortoo.snode.directory_watch import DirectoryWatch
 from ortoo.snode.enode_link import Appended, FlushMode
 from ortoo.snode.enode_links import EnodeLinks, explained
 from ortoo.snode.opened_batch import OpenedBatch
 from ortoo.snode.routes import Queue
+from ortoo.snode.sendable_topics import TopicSource
 
 _log = get_logger("produce")
 
@@ -52,10 +52,10 @@ class ProduceStream:
     """Many batches of many queues in flight."""
 
     def __init__(
-        self, directory: Directory, watch: DirectoryWatch, links: EnodeLinks, limits: ProduceLimits | None = None
+        self, directory: Directory, topics: TopicSource, links: EnodeLinks, limits: ProduceLimits | None = None
     ) -> None:
         self._directory = directory
-        self._watch = watch
+        self._topics = topics
         self._links = links
         self._limits = limits or ProduceLimits()
         self._lines: dict[Queue, deque[_Item]] = {}
@@ -76,7 +76,7 @@ class ProduceStream:
             await self._room.wait()
         future: asyncio.Future[Appended]
         try:
-            topic = self._directory.find_topic(queue.topic) or await self._watch.topic(queue.topic)
+            topic = self._directory.find_topic(queue.topic) or await self._topics.topic(queue.topic)
             check_writable(topic, queue)
             batch = sorted_out(check(batch))
             future = self._links.to(queue.enode).append(topic.topic_id, queue.queue_id, batch, flush_mode)

@@ -16,11 +16,11 @@ from ortoo.common.record_batch import encoded_bytes_bound
 from ortoo.common.sealed_batch import MESSAGES_MAX, RECORDS_BYTES_MAX
 from ortoo.snode.delayed import delayed_message_id, recall_handle
 from ortoo.snode.directory import Directory, check_writable
-from ortoo.snode.directory_watch import DirectoryWatch
 from ortoo.snode.enode_links import EnodeLinks
 from ortoo.snode.publish_lane import BATCH_BYTES, LaneLimits, PublishLane
 from ortoo.snode.queue_choice import StickyChoice
 from ortoo.snode.routes import MessageType, Queue, Topic
+from ortoo.snode.sendable_topics import TopicSource
 
 Place = tuple[Queue, bool]
 """A queue, and whether messages are delivered there later."""
@@ -46,7 +46,7 @@ class Publisher:
     def __init__(
         self,
         directory: Directory,
-        watch: DirectoryWatch,
+        topics: TopicSource,
         links: EnodeLinks,
         background: Background,
         limits: LaneLimits,
@@ -55,7 +55,7 @@ class Publisher:
         randomness: Randomness,
     ) -> None:
         self._directory = directory
-        self._watch = watch
+        self._topics = topics
         self._links = links
         self._background = background
         self._limits = limits
@@ -69,7 +69,7 @@ class Publisher:
 
         Errors: NotFound, Invalid (nothing was stored); Unavailable, Overloaded (some may have been).
         """
-        topic = await self._watch.topic(topic_name)
+        topic = await self._topics.topic(topic_name)
         _check(messages)
         placed = self._placed(topic, messages, queue)
         offsets = [

@@ -77,6 +77,11 @@ class QueueCursor:
         if self.waiting_since_s is None:
             self.waiting_since_s = now_s
 
+    def wait_anew(self, now_s: float) -> None:
+        """What is awaited is awaited from now on: the client was not asked before."""
+        if self.waiting_since_s is not None:
+            self.waiting_since_s = now_s
+
     @property
     def untold(self) -> int:
         """How many messages were read and passed over since the last delivery."""

@@ -100,6 +100,8 @@ class PushSession:
         self._lines: dict[Queue, _Line] = {}
         self._lanes: dict[tuple[str, int], AckLane] = {}
         self._granted = asyncio.Event()
+        self._suspended: frozenset[Queue] | None = frozenset()
+        """Queues from which the client takes nothing now; None = from none."""
 
     @property
     def topics(self) -> frozenset[str]:
@@ -139,9 +141,9 @@ class PushSession:
         return [(line.feeder.cursor, line.feeder.topic_id) for line in self._lines.values()]
 
     def owing(self) -> Iterator[tuple[QueueCursor, int]]:
-        """The queues whose acknowledgement is awaited, with the topic's id."""
-        for line in self._lines.values():
-            if line.feeder.cursor.waiting_since_s is not None:
+        """The queues whose acknowledgement is awaited, with the topic's id; not those that the client has suspended."""
+        for queue, line in self._lines.items():
+            if line.feeder.cursor.waiting_since_s is not None and not self._is_suspended(queue):
                 yield line.feeder.cursor, line.feeder.topic_id
 
     def lines(self) -> list[tuple[QueueCursor, int]]:
@@ -204,11 +206,24 @@ class PushSession:
         for queue, line in self._lines.items():
             line.feeder.wanted = filters.get(queue.topic)
 
-    async def may_send(self) -> None:
-        """Wait until there is credit and room in the outbox."""
+    def suspend(self, queues: frozenset[Queue] | None) -> None:
+        """Deliver nothing of these queues, None = of any; those suspended before go on, and are not late yet."""
+        now_s = self._parts.clock.monotonic_s()
+        before, self._suspended = self._suspended, queues
+        for queue, line in self._lines.items():
+            if (before is None or queue in before) and not self._is_suspended(queue):
+                line.feeder.cursor.wait_anew(now_s)
+        self._granted.set()
+
+    def _is_suspended(self, queue: Queue) -> bool:
+        return self._suspended is None or queue in self._suspended
+
+    async def may_send(self, queue: Queue) -> None:
+        """Wait until there is credit and room in the outbox, and the client takes something of the queue."""
         while True:
             await self._outbox.room()
-            if self._credit.open and self.unacknowledged_bytes < self.unacknowledged_bytes_max:
+            has_credit = self._credit.open and self.unacknowledged_bytes < self.unacknowledged_bytes_max
+            if has_credit and not self._is_suspended(queue):
                 return
             self._granted.clear()
             await self._granted.wait()

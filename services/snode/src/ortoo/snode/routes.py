@@ -51,6 +51,13 @@ class Placement:
     write_queue_count: int
 
 
+class PublishPlace(NamedTuple):
+    """The first queues of a topic on one enode, which producers are given."""
+
+    enode: str
+    queue_count: int
+
+
 @dataclass(frozen=True, slots=True)
 class Topic:
     """A topic as the name server says."""
@@ -62,6 +69,8 @@ class Topic:
     placements: tuple[Placement, ...]
     created_at_ms: int = 0
     message_type: MessageType = MessageType.UNSPECIFIED
+    publish_order: tuple[PublishPlace, ...] = ()
+    """What producers are given, in an operator's order; empty = all that takes messages, by enode."""
 
     @property
     def readable(self) -> bool:
@@ -78,7 +87,9 @@ class Topic:
         return sorted(Queue(self.name, p.enode, i) for p in self.placements for i in range(p.read_queue_count))
 
     def write_queues(self) -> list[Queue]:
-        """All queues that take messages, sorted."""
+        """All queues that producers are given: sorted, unless an operator has said in which order."""
+        if self.publish_order:
+            return [Queue(self.name, p.enode, i) for p in self.publish_order for i in range(p.queue_count)]
         return sorted(Queue(self.name, p.enode, i) for p in self.placements for i in range(p.write_queue_count))
 
     def placement(self, enode: str) -> Placement | None:

@@ -51,7 +51,15 @@ def make_services(ground: Ground, parts: Parts) -> Services:
     directory, watch, enodes, background = ground.directory, ground.watch, ground.enodes, ground.background
     long_calls, search, gateway = LongCalls(), MessageSearch(watch, enodes), make_gateway(ground, parts)
     producing = producer.ProducerService(
-        directory, watch, enodes, parts.publisher, parts.delayed, parts.transactions, long_calls, background
+        directory,
+        watch,
+        parts.sendable,
+        enodes,
+        parts.publisher,
+        parts.delayed,
+        parts.transactions,
+        long_calls,
+        background,
     )
     consuming = consumer.ConsumerService(
         watch,

@@ -10,7 +10,7 @@ from ortoo.common import settings
 from ortoo.common.address_server import check_name_servers
 from ortoo.common.addresses import check_address, check_advertised
 from ortoo.common.errors import Invalid
-from ortoo.common.names import check_process_name
+from ortoo.common.names import check_process_name, check_topic_name
 
 ENVIRON_PREFIX = "ORTOO_SNODE_"
 IMPORTANT = ("name", "listen_address", "advertised_address", "namesrv_address")
@@ -54,6 +54,13 @@ class Settings:
     """How long a snode may be silent in the shared membership before its members count as gone."""
     auto_create_groups: bool = True
     """Whether a group that a consumer names and that does not exist is created."""
+    auto_create_topics: bool = False
+    """Whether a topic that a producer names and that does not exist is created."""
+    auto_create_queue_count: int = 4
+    """How many queues such a topic gets on each enode."""
+    access_file: str = ""
+    """A file with what users may do, read again when it changes (docs/operations/access.md). Empty = everybody may
+    everything."""
     flow_control_file: str = ""
     """A file with limits on requests, read again when it changes (docs/operations/consumers.md). Empty = no limits."""
     interceptors: str = ""
@@ -68,6 +75,9 @@ class Settings:
     """host:port where Prometheus scrapes (/metrics, /healthz, /readyz). Empty = nowhere."""
     trace_endpoint: str = ""
     """http://host:port of an OTLP/gRPC receiver of spans of messages with a sampled trace context. Empty = none."""
+    trace_topic: str = ""
+    """A topic that gets a record of every batch that is sent and acknowledged through this snode; it is created when
+    it does not exist. Empty = none."""
     log_level: str = "info"
     """debug, info, warning or error."""
 
@@ -84,6 +94,8 @@ class Settings:
             for name in ("tls_certificate_file", "tls_key_file"):
                 if not getattr(self, name):
                     raise Invalid("TLS needs it; give a PEM file, or leave tls_listen_address empty", field=name)
+        if self.trace_topic:
+            check_topic_name(self.trace_topic, "trace_topic")
         check_advertised(self.rocketmq_advertised_address, field="rocketmq_advertised_address")
         for name, low, high in (
             ("enode_timeout_ms", 10, 600_000),
@@ -93,6 +105,7 @@ class Settings:
             ("membership_timeout_s", 0.2, 600),
             ("sweep_interval_s", 0.01, 60),
             ("stop_grace_s", 0, 600),
+            ("auto_create_queue_count", 1, 1024),
         ):
             value = getattr(self, name)
             if not low <= value <= high:

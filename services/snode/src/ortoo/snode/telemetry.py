@@ -4,10 +4,12 @@ from collections import Counter
 from collections.abc import Callable
 
 from ortoo.common.metrics import Metrics
+from ortoo.snode.access import Access
 from ortoo.snode.client_sessions import ClientSessions
 from ortoo.snode.directory import Directory
 from ortoo.snode.flow_control import FlowControl
 from ortoo.snode.sessions import Sessions
+from ortoo.snode.trace_topic import TraceTopic
 from ortoo.snode.traffic import Traffic
 
 PAIR = ("topic", "consumer_group")
@@ -26,6 +28,20 @@ def register(metrics: Metrics, directory: Directory, sessions: Sessions, traffic
     )
     metrics.gauge(
         "ortoo_directory_version", "The version of this snode's copy of the directory.", lambda: directory.version
+    )
+
+
+def register_access(metrics: Metrics, access: Access) -> None:
+    """Name what is read of access control."""
+    metrics.counter("ortoo_access_refused_total", "Requests beyond their users' rights.", lambda: access.refused)
+    metrics.gauge("ortoo_access_users", "Users that the file of access names.", lambda: len(access.rules.users))
+
+
+def register_trace_topic(metrics: Metrics, trace: TraceTopic) -> None:
+    """Name what is read of the trace topic."""
+    metrics.counter("ortoo_trace_records_total", "Records stored in the trace topic.", lambda: trace.written)
+    metrics.counter(
+        "ortoo_trace_records_dropped_total", "Records of the trace topic that were lost.", lambda: trace.dropped
     )
 
 

@@ -21,6 +21,7 @@ from ortoo.snode.directory_watch import DirectoryWatch
 from ortoo.snode.enode_link import DueHalf, HalfVerdict, OpenHalf, VerdictSource
 from ortoo.snode.enode_links import EnodeLinks
 from ortoo.snode.routes import Queue, Topic
+from ortoo.snode.sendable_topics import TopicSource
 
 LIST_DEFAULT = 100
 LIST_MAX = 10_000
@@ -64,6 +65,7 @@ class Transactions:
     def __init__(
         self,
         directory: Directory,
+        sendable: TopicSource,
         watch: DirectoryWatch,
         links: EnodeLinks,
         background: Background,
@@ -73,6 +75,7 @@ class Transactions:
     ) -> None:
         """`look` is to be called about once a second, for enodes that are new."""
         self._directory = directory
+        self._sendable = sendable
         self._watch = watch
         self._links = links
         self._background = background
@@ -97,7 +100,7 @@ class Transactions:
         With the same `key` (not 0) and the same queue again it is the same transaction. Errors: NotFound, Invalid
         (nothing is stored), Overloaded, Unavailable.
         """
-        topic = await self._watch.topic(topic_name)
+        topic = await self._sendable.topic(topic_name)
         check_group_name(producer_group, "producer_group")
         if not messages:
             raise Invalid("no messages; give at least one", field="messages")

@@ -12,6 +12,7 @@ from ortoo.snode.routes import (
     MessageType,
     Permission,
     Placement,
+    PublishPlace,
     Queue,
     RouteChange,
     SnodeEntry,
@@ -30,6 +31,7 @@ def topic_of(topic: topic_pb2.Topic) -> Topic:
         tuple(Placement(p.enode, p.read_queue_count, p.write_queue_count) for p in topic.placements),
         topic.created_at_ms,
         MessageType(topic.message_type),
+        tuple(PublishPlace(p.enode, p.queue_count) for p in topic.publish_order.places),
     )
 
 
@@ -48,6 +50,11 @@ def topic_to(topic: Topic) -> topic_pb2.Topic:
         ],
         created_at_ms=topic.created_at_ms,
         message_type=topic.message_type.value,  # type: ignore[arg-type]
+        publish_order=topic_pb2.PublishOrder(
+            places=[topic_pb2.PublishPlace(**p._asdict()) for p in topic.publish_order]
+        )
+        if topic.publish_order
+        else None,
     )
 
 

@@ -5,6 +5,7 @@ import dataclasses
 from ortoo.common.errors import Invalid
 from ortoo.namesrv.groups import SLOW_GRACE_DEFAULT_MS, Group
 from ortoo.namesrv.leases import Enode, Snode
+from ortoo.namesrv.publish_order import PublishPlace
 from ortoo.namesrv.route_changes import RouteChange
 from ortoo.namesrv.topics import MessageType, NewTopic, Permission, Topic, TopicChange
 from ortoo.namesrv.users import User
@@ -49,6 +50,9 @@ def topic_change_of(request: namesrv_pb2.UpdateTopicRequest) -> TopicChange:
         request.write_queue_count,
         permission_of(request.permission),
         tuple(request.add_enodes),
+        tuple(PublishPlace(place.enode, place.queue_count) for place in request.publish_order.places)
+        if request.HasField("publish_order")
+        else None,
     )
 
 
@@ -67,6 +71,11 @@ def topic_to(topic: Topic) -> topic_pb2.Topic:
         ],
         created_at_ms=topic.created_at_ms,
         message_type=topic.message_type.value,  # type: ignore[arg-type]
+        publish_order=topic_pb2.PublishOrder(
+            places=[topic_pb2.PublishPlace(enode=p.enode, queue_count=p.queue_count) for p in topic.publish_order]
+        )
+        if topic.publish_order
+        else None,
     )
 
 

@@ -46,11 +46,11 @@ def caller_of(context: Context, said: Mapping[str, str]) -> Caller:
         said.get("x-mq-client-version", ""),
         said.get("x-mq-namespace", ""),
         context.time_remaining(),
-        _host_and_port(context.peer()),
+        peer_of(context),
     )
 
 
-def _host_and_port(peer: str) -> str:
-    """GRPC writes `ipv4:127.0.0.1:5000` and `ipv6:%5B::1%5D:5000`."""
-    _, _, address = peer.partition(":")
+def peer_of(context: Context) -> str:
+    """Where a call comes from, host:port; gRPC writes `ipv4:127.0.0.1:5000` and `ipv6:%5B::1%5D:5000`."""
+    _, _, address = context.peer().partition(":")
     return address.replace("%5B", "[").replace("%5D", "]")

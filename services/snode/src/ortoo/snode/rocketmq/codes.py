@@ -24,6 +24,7 @@ BY_FIELD: tuple[tuple[type[errors.OrtooError], str, Code.ValueType], ...] = (
     (errors.NotFound, "transaction_id", Code.INVALID_TRANSACTION_ID),
     (errors.Conflict, "receipt_handle", Code.INVALID_RECEIPT_HANDLE),
     (errors.Fenced, "receipt_handle", Code.INVALID_RECEIPT_HANDLE),
+    (errors.Forbidden, "authorization", Code.UNAUTHORIZED),
     (errors.Conflict, "transaction_id", Code.INVALID_TRANSACTION_ID),
 )
 """What an error about one field is called. Fields are compared by their last part: `messages[3].keys[1]` is `keys`."""

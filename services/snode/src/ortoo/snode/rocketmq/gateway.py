@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
+from ortoo.snode.authentication import Authentication
 from ortoo.snode.ground import Ground
 from ortoo.snode.parts import Parts
-from ortoo.snode.rocketmq.authentication import Authentication
 from ortoo.snode.rocketmq.caller import Caller, Context, caller_of, headers_of
 from ortoo.snode.rocketmq.clients import Clients
 from ortoo.snode.rocketmq.commanding import Commanding
@@ -32,7 +32,8 @@ class Gateway:
     """One part for each concern of the protocol."""
 
     clients: Clients
-    authentication: Authentication
+    authentication: Authentication | None
+    """Where every call must be signed."""
     routing: Routing
     presence: Presence
     sending: Sending
@@ -47,9 +48,10 @@ class Gateway:
     lite: LiteSync
 
     async def admit(self, context: Context) -> Caller:
-        """Who calls, once the signature is checked. Errors: Refused."""
+        """Who calls, once the signature is checked. Errors: Refused, Forbidden."""
         headers = headers_of(context)
-        await self.authentication.check(headers)
+        if self.authentication is not None:
+            await self.authentication.user_of(headers)
         return caller_of(context, headers)
 
     def drain(self) -> None:
@@ -75,10 +77,10 @@ def make_gateway(ground: Ground, parts: Parts) -> Gateway:
     lite_popping = LitePopping(parts.popping, lite_topics, ground.background, clock, ground.randomness)
     return Gateway(
         clients,
-        Authentication(ground.name_server, clock, enabled=settings.rocketmq_signatures_required),
-        Routing(watch, settings.rocketmq_advertised_address),
+        Authentication(ground.name_server, clock) if settings.rocketmq_signatures_required else None,
+        Routing(watch, parts.sendable, settings.rocketmq_advertised_address),
         Presence(clients, leases, transacting, registration, lite_subscriptions, clock),
-        Sending(watch, parts.publisher, transacting, lite_topics, clients, clock),
+        Sending(parts.sendable, parts.publisher, transacting, lite_topics, clients, clock),
         transacting,
         Receiving(directory, parts.popping, clients, leases, starting, lite_popping, lite_subscriptions, clock),
         Settling(directory, parts.popping, leases),

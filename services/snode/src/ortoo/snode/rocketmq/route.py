@@ -59,10 +59,11 @@ def answered_endpoints(asked: Endpoints, advertised: Endpoints | None, own: Endp
 
 
 def route_queues(topic: Topic, resource: Resource, endpoints: Endpoints) -> list[MessageQueue]:
-    """All queues of a topic. Errors: Refused with FORBIDDEN when there is none that may be used."""
+    """All queues of a topic, those for producers in their order. Errors: Refused with FORBIDDEN when there is none."""
+    rank = {place.enode: number for number, place in enumerate(topic.publish_order)}
     queues = [
         _queue(resource, placement.enode, queue_id, permission, endpoints, ACCEPTED[topic.message_type])
-        for placement in sorted(topic.placements, key=lambda p: p.enode)
+        for placement in sorted(topic.placements, key=lambda p: (rank.get(p.enode, len(rank)), p.enode))
         for queue_id, permission in _permissions(topic, placement)
     ]
     if not queues:
@@ -93,7 +94,9 @@ def _scheme(host: str) -> AddressScheme.ValueType:
 def _permissions(topic: Topic, placement: Placement) -> Iterable[tuple[int, Permission.ValueType]]:
     """Ids from 0 with what may be done; the shared queues come first, since a client insists on writing to queue 0."""
     read = placement.read_queue_count if topic.readable else 0
-    write = placement.write_queue_count if topic.writable else 0
+    given = {place.enode: place.queue_count for place in topic.publish_order}
+    write = given.get(placement.enode, 0) if given else placement.write_queue_count
+    write = write if topic.writable else 0
     for queue_id in range(max(read, write)):
         if queue_id < min(read, write):
             yield queue_id, Permission.READ_WRITE

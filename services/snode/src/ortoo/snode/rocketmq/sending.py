@@ -7,7 +7,6 @@ from apache.rocketmq.v2.definition_pb2 import Code, MessageType
 from apache.rocketmq.v2.service_pb2 import SendMessageRequest, SendMessageResponse, SendResultEntry
 from ortoo.common.clock import Clock
 from ortoo.common.sealed_batch import MESSAGES_MAX
-from ortoo.snode.directory_watch import DirectoryWatch
 from ortoo.snode.publisher import Publisher, Receipt
 from ortoo.snode.rocketmq.caller import Caller
 from ortoo.snode.rocketmq.clients import Clients
@@ -20,6 +19,7 @@ from ortoo.snode.rocketmq.route import ACCEPTED
 from ortoo.snode.rocketmq.transacting import Transacting
 from ortoo.snode.routes import MessageType as MessageKind
 from ortoo.snode.routes import Topic
+from ortoo.snode.sendable_topics import TopicSource
 
 
 class Sending:
@@ -27,7 +27,7 @@ class Sending:
 
     def __init__(
         self,
-        watch: DirectoryWatch,
+        topics: TopicSource,
         publisher: Publisher,
         transacting: Transacting,
         lite_topics: LiteTopics,
@@ -35,7 +35,7 @@ class Sending:
         clock: Clock,
     ) -> None:
         self._lite_topics = lite_topics
-        self._watch = watch
+        self._topics = topics
         self._transacting = transacting
         self._publisher = publisher
         self._clients = clients
@@ -43,7 +43,7 @@ class Sending:
 
     async def send(self, caller: Caller, request: SendMessageRequest) -> SendMessageResponse:
         """Store all messages or none of them. Errors: Refused; those of the publisher."""
-        topic = await self._watch.topic(_one_topic(request.messages))
+        topic = await self._topics.topic(_one_topic(request.messages))
         now_ms = self._clock.now_ms()
         sent = [sent_of(message, at, now_ms, caller.peer) for at, message in enumerate(request.messages)]
         _check_types(topic, sent)

@@ -22,6 +22,7 @@ from ortoo.snode.produce import ProduceAnswer, ProduceStream
 from ortoo.snode.publisher import Publisher
 from ortoo.snode.rpc.long_calls import LongCalls
 from ortoo.snode.rpc.requests import read_failed
+from ortoo.snode.sendable_topics import TopicSource
 from ortoo.snode.transactions import Check, Transactions
 from ortoo.snode.wire import batch_of, message_of, message_to, queue_of, queue_to, topic_to
 from ortoo.v1 import producer_pb2, producer_pb2_grpc
@@ -37,6 +38,7 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
         self,
         directory: Directory,
         watch: DirectoryWatch,
+        sendable: TopicSource,
         links: EnodeLinks,
         publisher: Publisher,
         delayed: Delayed,
@@ -46,6 +48,7 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
     ) -> None:
         self._directory = directory
         self._watch = watch
+        self._sendable = sendable
         self._links = links
         self._publisher = publisher
         self._delayed = delayed
@@ -77,7 +80,7 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
         self, request_iterator: AsyncIterator[Bulky], context: Context
     ) -> AsyncIterator[producer_pb2.ProduceResponse]:
         """Send batches at full speed, many in flight."""
-        stream = ProduceStream(self._directory, self._watch, self._links)
+        stream = ProduceStream(self._directory, self._sendable, self._links)
         reading = self._background.spawn("produce", _read(request_iterator, stream))
         self._streams[stream] = reading
         try:
@@ -137,7 +140,7 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
         self, request: producer_pb2.QueryRouteRequest, context: Context
     ) -> producer_pb2.QueryRouteResponse:
         """Where the messages of a topic may go."""
-        topic = await self._watch.topic(request.topic)
+        topic = await (self._sendable if request.to_send else self._watch).topic(request.topic)
         writable = self._directory.alive(topic.write_queues()) if topic.writable else []
         readable = topic.read_queues() if topic.readable else []
         return producer_pb2.QueryRouteResponse(

@@ -139,6 +139,8 @@ class PushCall:
             return False
         elif kind == "subscribe":
             await self._sessions.subscribe(session, subscriptions(request.subscribe.subscriptions))
+        elif kind == "suspend":
+            session.suspend(None if request.suspend.everything else frozenset(map(queue_of, request.suspend.queues)))
         elif kind == "open":
             raise Invalid("the session is open already; open another one on a stream of its own", field="open")
         return True

@@ -8,7 +8,7 @@ import grpc
 from apache.rocketmq.v2 import service_pb2, service_pb2_grpc
 from apache.rocketmq.v2.definition_pb2 import Code, Status
 from apache.rocketmq.v2.service_pb2 import TelemetryCommand
-from ortoo.common.errors import Invalid, OrtooError
+from ortoo.common.errors import Forbidden, Invalid, OrtooError
 from ortoo.common.logs import get_logger
 from ortoo.snode.rocketmq.caller import Caller
 from ortoo.snode.rocketmq.codes import Refused, status_of
@@ -151,7 +151,7 @@ class MessagingService(service_pb2_grpc.MessagingServiceServicer):
         await context.send_initial_metadata(())  # the Rust client waits for it before it says anything
         try:
             caller = await self._gateway.admit(context)
-        except Refused as refused:
+        except (Refused, Forbidden) as refused:
             yield TelemetryCommand(status=status_of(refused))
             raise Invalid(refused.message, field="x-mq-client-id") from None
         async for command in self._gateway.telemetry.converse(caller, request_iterator):

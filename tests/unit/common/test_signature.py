@@ -3,7 +3,7 @@
 import pytest
 
 from ortoo.common.errors import Invalid
-from ortoo.snode.rocketmq.signature import is_signed, read_signature, sign
+from ortoo.common.signature import is_signed, read_signature, sign
 
 DATE_TIME = "20240102T030405Z"
 DIGEST = "98ae5f616e4d0c394a39d7986917e90944b28995"

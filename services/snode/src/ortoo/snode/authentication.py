@@ -1,14 +1,12 @@
-"""Whether a call is its user's: asked only where signatures are switched on."""
+"""Who calls, by the signature of the call."""
 
 from collections import OrderedDict
 from collections.abc import Mapping
 
-from apache.rocketmq.v2.definition_pb2 import Code
 from ortoo.common.clock import Clock
 from ortoo.common.errors import Forbidden, Invalid, NotFound
+from ortoo.common.signature import AUTHORIZATION, DATE_TIME, is_signed, read_signature
 from ortoo.snode.name_server import NameServer
-from ortoo.snode.rocketmq.codes import Refused
-from ortoo.snode.rocketmq.signature import AUTHORIZATION, DATE_TIME, is_signed, read_signature
 
 KNOWN_S = 30.0
 """How long a secret is believed; so long a changed or deleted user goes on."""
@@ -19,26 +17,24 @@ USERS_MAX = 10_000
 class Authentication:
     """Checks signatures with the secrets that the name server keeps."""
 
-    def __init__(self, name_server: NameServer, clock: Clock, *, enabled: bool) -> None:
+    def __init__(self, name_server: NameServer, clock: Clock) -> None:
         self._name_server = name_server
         self._clock = clock
-        self._enabled = enabled
         self._secrets: OrderedDict[str, tuple[str, float]] = OrderedDict()
 
-    async def check(self, headers: Mapping[str, str]) -> None:
-        """Let a call pass that a known user signed. Errors: Refused with UNAUTHORIZED; Unavailable."""
-        if not self._enabled:
-            return
+    async def user_of(self, headers: Mapping[str, str]) -> str:
+        """The access key of the user who signed a call. Errors: Forbidden, of field `authorization`; Unavailable."""
         date_time = headers.get(DATE_TIME, "")
         if not date_time:
-            raise Refused(Code.UNAUTHORIZED, f"the header {DATE_TIME} is missing, over which requests are signed")
+            raise _refused(f"the header {DATE_TIME} is missing, over which requests are signed")
         try:
             signature = read_signature(headers.get(AUTHORIZATION, ""))
         except Invalid as error:
-            raise Refused(Code.UNAUTHORIZED, str(error)) from None
+            raise _refused(error.message) from None
         secret_key = await self._secret_of(signature.access_key)
         if not secret_key or not is_signed(signature, secret_key, date_time):
-            raise Refused(Code.UNAUTHORIZED, f"the signature of {signature.access_key!r} is not right")
+            raise _refused(f"the signature of {signature.access_key!r} is not right")
+        return signature.access_key
 
     async def _secret_of(self, access_key: str) -> str:
         """The secret; empty for a user who is unknown or disabled, so that nobody learns which names exist."""
@@ -55,3 +51,7 @@ class Authentication:
         if len(self._secrets) > USERS_MAX:
             self._secrets.popitem(last=False)
         return secret_key
+
+
+def _refused(words: str) -> Forbidden:
+    return Forbidden(words, field=AUTHORIZATION)

@@ -1,0 +1,181 @@
+"""What users may do, as an operator wrote it: decisions without I/O.
+
+trusted_addresses = ["10.1.0.0/16"]    # who need not sign, and may do everything; left out: nobody
+
+[[user]]
+access_key = "ann"
+admin = true                           # everything
+
+[[user]]
+access_key = "shop"
+topics = { orders = "PUB", "stock-*" = "PUB|SUB" }
+groups = { "shop-*" = "SUB", "*" = "DENY" }
+
+The exact name counts first, then the longest beginning with `*` behind it; what is named nowhere is denied. The topics
+%RETRY% and %DLQ% of a group go by the group.
+"""
+
+import enum
+import ipaddress
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from ortoo.common.errors import Forbidden, Invalid
+
+USERS_MAX = 10_000
+_KEYS = frozenset({"access_key", "admin", "topics", "groups"})
+_OF_A_GROUP = ("%RETRY%", "%DLQ%")
+_LITE = "%LMQ%|"
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+class Grant(enum.Flag):
+    """What may be done with a topic or in a group; RocketMQ's words."""
+
+    DENY = 0
+    PUB = enum.auto()
+    SUB = enum.auto()
+
+
+class Resource(enum.Enum):
+    """What something is about."""
+
+    TOPIC = "topic"
+    GROUP = "group"
+    CLUSTER = "cluster"
+
+
+class Need(NamedTuple):
+    """What a call asks for; any one of the grants is enough."""
+
+    resource: Resource
+    name: str
+    grant: Grant
+
+
+ADMIN = Need(Resource.CLUSTER, "", Grant.DENY)
+"""What only an admin may do."""
+
+
+@dataclass(frozen=True, slots=True)
+class UserRules:
+    """One user."""
+
+    admin: bool = False
+    topics: Mapping[str, Grant] = field(default_factory=dict)
+    groups: Mapping[str, Grant] = field(default_factory=dict)
+
+    def allows(self, need: Need) -> bool:
+        """Whether the user may."""
+        if self.admin:
+            return True
+        if need.resource is Resource.CLUSTER:
+            return False
+        resource, name = _owner(need.resource, need.name)
+        return bool(_granted(self.topics if resource is Resource.TOPIC else self.groups, name) & need.grant)
+
+
+@dataclass(frozen=True, slots=True)
+class AccessRules:
+    """Everybody."""
+
+    users: Mapping[str, UserRules]
+    trusted: tuple[Network, ...] = ()
+
+    def trusts(self, peer: str) -> bool:
+        """Whether who calls from `peer`, host:port, need not sign."""
+        if not self.trusted:
+            return False
+        try:
+            address = ipaddress.ip_address(peer.rpartition(":")[0].strip("[]"))
+        except ValueError:
+            return False
+        return any(address in network for network in self.trusted)
+
+    def check(self, access_key: str, needs: Iterable[Need]) -> None:
+        """Refuse what a user may not do. Errors: Forbidden, naming it."""
+        user = self.users.get(access_key)
+        for need in needs:
+            if user is not None and user.allows(need):
+                continue
+            if need.resource is Resource.CLUSTER:
+                raise Forbidden(f"user {access_key} is no admin; an admin may do this", field="access")
+            what = "|".join(grant.name or "" for grant in Grant if grant & need.grant)
+            raise Forbidden(
+                f"user {access_key} has no {what} for {need.resource.value} {need.name!r}; an operator may grant it",
+                field=need.resource.value,
+            )
+
+
+def access_rules_of(text: str) -> AccessRules:
+    """The rules in a file's text. Errors: Invalid, naming the entry."""
+    try:
+        data: dict[str, Any] = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise Invalid(f"this is not TOML: {error}", field="access_file") from None
+    if unknown := sorted(data.keys() - {"user", "trusted_addresses"}):
+        raise Invalid(f"{unknown[0]!r} is unknown; give [[user]] tables and trusted_addresses", field=unknown[0])
+    entries = data.get("user", [])
+    if not isinstance(entries, list) or not 1 <= len(entries) <= USERS_MAX:
+        raise Invalid(f"give 1 to {USERS_MAX} [[user]] tables, else nobody may do anything", field="user")
+    users: dict[str, UserRules] = {}
+    for number, entry in enumerate(entries):
+        field_name = f"user[{number}]"
+        if unknown := sorted(entry.keys() - _KEYS):
+            raise Invalid(f"{unknown[0]!r} is unknown; give {', '.join(sorted(_KEYS))}", field=field_name)
+        access_key, admin = entry.get("access_key"), entry.get("admin", False)
+        if not isinstance(access_key, str) or not access_key or access_key in users:
+            raise Invalid("give each user an access_key of its own", field=f"{field_name}.access_key")
+        if not isinstance(admin, bool):
+            raise Invalid("give true or false", field=f"{field_name}.admin")
+        users[access_key] = UserRules(
+            admin,
+            _grants(entry.get("topics", {}), f"{field_name}.topics"),
+            _grants(entry.get("groups", {}), f"{field_name}.groups"),
+        )
+    return AccessRules(users, _networks(data.get("trusted_addresses", [])))
+
+
+def _networks(given: object) -> tuple[Network, ...]:
+    try:
+        if not isinstance(given, list):
+            raise ValueError("no list")
+        return tuple(ipaddress.ip_network(str(one)) for one in given)
+    except ValueError as error:
+        raise Invalid(f"{error}; give addresses such as 10.1.2.3 or 10.1.0.0/16", field="trusted_addresses") from None
+
+
+def _grants(given: object, field_name: str) -> dict[str, Grant]:
+    if not isinstance(given, dict):
+        raise Invalid('give a table such as { orders = "PUB|SUB" }', field=field_name)
+    grants: dict[str, Grant] = {}
+    for name, text in given.items():
+        grant = Grant.DENY
+        for word in str(text).split("|"):
+            if word not in Grant.__members__:
+                raise Invalid(f"{text!r}; give PUB, SUB, PUB|SUB or DENY", field=f"{field_name}.{name}")
+            grant |= Grant[word]
+        grants[str(name)] = grant
+    return grants
+
+
+def _granted(grants: Mapping[str, Grant], name: str) -> Grant:
+    exact = grants.get(name)
+    if exact is not None:
+        return exact
+    beginnings = (key for key in grants if key.endswith("*") and name.startswith(key[:-1]))
+    longest = max(beginnings, key=len, default=None)
+    return Grant.DENY if longest is None else grants[longest]
+
+
+def _owner(resource: Resource, name: str) -> tuple[Resource, str]:
+    """Whose rules count: topics that belong to a group go by the group, lite topics by their parent."""
+    if resource is Resource.TOPIC:
+        for prefix in _OF_A_GROUP:
+            if name.startswith(prefix):
+                return Resource.GROUP, name.removeprefix(prefix)
+        if name.startswith(_LITE):
+            return Resource.TOPIC, name.removeprefix(_LITE).partition("|")[0]
+    return resource, name

@@ -1,0 +1,186 @@
+"""Access control as clients of both protocols meet it."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from google.protobuf.duration_pb2 import Duration
+
+from apache.rocketmq.v2 import definition_pb2 as d
+from apache.rocketmq.v2 import service_pb2 as s
+from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
+from ortoo.client import Client, ConsumerSettings, Forbidden, Queue, connect
+from ortoo.common.signature import signed_headers
+from ortoo.testing.cluster import Cluster, open_cluster
+from ortoo.v1 import namesrv_pb2
+
+RULES = """
+[[user]]
+access_key = "ann"
+admin = true
+[[user]]
+access_key = "shop"
+topics = { t = "PUB|SUB" }
+groups = { g = "SUB", closed = "DENY" }
+[[user]]
+access_key = "reader"
+topics = { t = "SUB" }
+groups = { g = "SUB" }
+"""
+SECRET = "s3cret"
+
+
+@contextlib.asynccontextmanager
+async def guarded(folder: Path) -> AsyncIterator[Cluster]:
+    """A cluster with these rules, their users, and topics `t` and `u`."""
+    rules = folder / "access.toml"
+    rules.write_text(RULES)
+    async with open_cluster(folder, settings={"snode": {"access_file": str(rules)}}) as cluster:
+        for user in ("ann", "shop", "reader", "nobody"):
+            request = namesrv_pb2.PutUserRequest(
+                user=namesrv_pb2.User(access_key=user, enabled=True), secret_key=SECRET
+            )
+            await cluster.name_service.PutUser(request)
+        await cluster.create_topic("t", queues=1)
+        await cluster.create_topic("u", queues=1)
+        yield cluster
+
+
+def as_user(
+    cluster: Cluster, access_key: str, secret_key: str = SECRET
+) -> contextlib.AbstractAsyncContextManager[Client]:
+    """The cluster as a user has it."""
+    return connect(cluster.address, access_key=access_key, secret_key=secret_key)
+
+
+async def send(mq: Client, topic: str = "t") -> None:
+    """Send one message."""
+    async with mq.producer(topic) as producer:
+        await producer.send(b"x")
+
+
+async def test_who_does_not_sign_may_nothing(tmp_path: Path) -> None:
+    """E-247: no signature, a wrong one, and a user whom the rules do not name are refused, in every kind of call."""
+    async with guarded(tmp_path) as cluster, asyncio.timeout(60):
+        for mq_of in (
+            connect(cluster.address),
+            as_user(cluster, "shop", "guess1"),
+            as_user(cluster, "unknown"),
+            as_user(cluster, "nobody"),
+        ):
+            async with mq_of as mq:
+                with pytest.raises(Forbidden):
+                    await mq.admin.list_topics()
+                with pytest.raises(Forbidden):
+                    await send(mq)
+                with pytest.raises(Forbidden):
+                    async for _ in mq.fetch(Queue("t", "enode-0", 0)):
+                        pass
+                async with mq.consumer("g", ["t"]) as consumer:
+                    with pytest.raises(Forbidden):
+                        await anext(aiter(consumer))
+
+
+async def test_users_may_what_the_rules_say(tmp_path: Path) -> None:
+    """E-247: who may only receive cannot send; a denied group consumes in no way; operators' calls are an admin's."""
+    async with guarded(tmp_path) as cluster, asyncio.timeout(90):
+        async with as_user(cluster, "shop") as shop:
+            await send(shop)
+            with pytest.raises(Forbidden, match="no PUB for topic 'u'"):
+                await send(shop, "u")
+            settings = ConsumerSettings(from_first=True)
+            async with shop.consumer("g", ["t"], settings) as consumer:
+                message = await anext(aiter(consumer))
+                assert message.body == b"x"
+            queue = Queue("t", "enode-0", 0)
+            async with shop.pull_consumer("closed") as denied:
+                with pytest.raises(Forbidden, match="'closed'"):
+                    await denied.pull(queue, 0)
+            async with shop.pop_consumer("closed", "t") as denied_pop:
+                with pytest.raises(Forbidden, match="'closed'"):
+                    await denied_pop.pop(1, 0)
+            async with shop.consumer("closed", ["t"], settings) as denied_push:
+                with pytest.raises(Forbidden, match="'closed'"):
+                    await anext(aiter(denied_push))
+            for refused in (shop.admin.create_topic("mine"), shop.admin.delete_topic("t"), shop.admin.list_groups()):
+                with pytest.raises(Forbidden, match="no admin"):
+                    await refused
+        async with as_user(cluster, "reader") as reader:
+            with pytest.raises(Forbidden, match="no PUB"):
+                await send(reader)
+            assert [batch.first_offset async for batch in reader.fetch(queue, 0)] == [0]
+        async with as_user(cluster, "ann") as ann:
+            await ann.admin.create_topic("mine", queue_count=1)
+            await send(ann, "mine")
+
+
+async def test_rocketmqs_clients_hear_it_in_their_own_words(tmp_path: Path) -> None:
+    """E-247: the status says UNAUTHORIZED or FORBIDDEN; both ways to pull ask for the group."""
+    async with guarded(tmp_path) as cluster, asyncio.timeout(60), grpc.aio.insecure_channel(cluster.address) as channel:
+        stub = MessagingServiceStub(channel)
+        who = (("x-mq-client-id", "c"),)
+        reader = (*who, *signed_headers("reader", SECRET, "20260101T000000Z"))
+        send_ = s.SendMessageRequest(
+            messages=[
+                d.Message(topic=d.Resource(name="t"), body=b"x", system_properties=d.SystemProperties(message_id="i"))
+            ]
+        )
+        assert (await stub.SendMessage(send_, metadata=who)).status.code == d.UNAUTHORIZED
+        assert (await stub.SendMessage(send_, metadata=reader)).status.code == d.FORBIDDEN
+        place = d.MessageQueue(topic=d.Resource(name="t"), id=0, broker=d.Broker(name="enode-0"))
+
+        async def first(method: str, group: str, **fields: Any) -> int:
+            request = getattr(s, f"{method}Request")(group=d.Resource(name=group), message_queue=place, **fields)
+            frames = [frame async for frame in getattr(stub, method)(request, metadata=reader, timeout=20)]
+            return int(frames[0].status.code)
+
+        receive = {"batch_size": 1, "invisible_duration": Duration(seconds=30)}
+        assert await first("PullMessage", "closed", batch_size=1) == d.FORBIDDEN
+        assert await first("ReceiveMessage", "closed", **receive) == d.FORBIDDEN
+        assert await first("ReceiveMessage", "g", **receive) == d.MESSAGE_NOT_FOUND
+        telemetry = stub.Telemetry(metadata=reader)
+        publishing = d.Publishing(topics=[d.Resource(name="t")])
+        await telemetry.write(s.TelemetryCommand(settings=d.Settings(client_type=d.PRODUCER, publishing=publishing)))
+        said = await telemetry.read()
+        assert isinstance(said, s.TelemetryCommand)
+        assert said.status.code == d.FORBIDDEN
+
+
+async def test_changed_rules_count_at_once_also_for_who_is_connected(tmp_path: Path) -> None:
+    """E-247: a right that is taken ends a running session at its next delivery; a wrong file changes nothing."""
+    async with guarded(tmp_path) as cluster, asyncio.timeout(60):
+        rules = tmp_path / "access.toml"
+        async with (
+            as_user(cluster, "shop") as shop,
+            as_user(cluster, "ann") as ann,
+            shop.consumer("g", ["t"], ConsumerSettings(from_first=True)) as consumer,
+        ):
+            messages = aiter(consumer)
+            await send(ann)
+            await anext(messages)
+            rules.write_text("[[user")
+            await cluster.clock.sleep(1.5)
+            await send(ann)
+            await anext(messages)
+            rules.write_text(RULES.replace('g = "SUB", closed', 'g = "DENY", closed'))
+            with pytest.raises(Forbidden, match="'g'"):
+                while True:
+                    await send(ann)
+                    await anext(messages)
+            rules.write_text(RULES.replace('topics = { t = "PUB|SUB" }', 'topics = { "*" = "PUB" }'))
+            while True:
+                with contextlib.suppress(Forbidden):
+                    await send(shop, "u")
+                    break
+                await cluster.clock.sleep(0.1)
+
+
+async def test_a_snode_without_its_rules_does_not_start(tmp_path: Path) -> None:
+    """E-247: nobody may everything by a mistake in a path."""
+    with pytest.raises(Exception, match=r"\[\[user\]\]"):
+        async with open_cluster(tmp_path, settings={"snode": {"access_file": str(tmp_path / "none.toml")}}):
+            pass

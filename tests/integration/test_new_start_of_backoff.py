@@ -1,0 +1,130 @@
+"""How soon a client tries again: pauses grow while nothing answers, and begin anew once something worked."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc
+import pytest
+
+from ortoo.client import connect
+from ortoo.client.client import Client
+from ortoo.common.clock import SystemClock
+from ortoo.common.randomness import Randomness
+from ortoo.common.retry import Backoff
+from ortoo.v1 import consumer_pb2, producer_pb2, session_pb2, topic_pb2
+from ortoo.v1.consumer_pb2_grpc import ConsumerServiceServicer, add_ConsumerServiceServicer_to_server
+from ortoo.v1.producer_pb2_grpc import ProducerServiceServicer, add_ProducerServiceServicer_to_server
+from ortoo.v1.session_pb2_grpc import SessionServiceServicer, add_SessionServiceServicer_to_server
+
+WORKS = (False, False, True, False, False, True, True)
+"""Which of the calls open and work before they break."""
+ATTEMPTS = [1, 2, 0, 1, 2, 0, 0]
+"""After each of them: how many failed in a row before the next one."""
+
+
+class NoticedBackoff(Backoff):
+    """Says which attempts it was asked about, and lets nobody wait."""
+
+    attempts: list[int]
+
+    def delay_s(self, attempt: int, randomness: Randomness) -> float:
+        """Hardly any pause."""
+        self.attempts.append(attempt)
+        return 0.001
+
+
+class Faltering:
+    """A snode that serves as WORKS says, call by call, and breaks every one of them off."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    async def falter(self, context: Any) -> bool:
+        """Whether this call works for a moment; otherwise it fails at once."""
+        works = self.calls < len(WORKS) and WORKS[self.calls]
+        self.calls += 1
+        if not works:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "not now")
+        return works
+
+
+class Pushing(Faltering, ConsumerServiceServicer):
+    async def Push(self, request_iterator: Any, context: Any) -> AsyncIterator[consumer_pb2.PushResponse]:
+        await self.falter(context)
+        yield consumer_pb2.PushResponse(opened=consumer_pb2.SessionOpened(session_id="s", heartbeat_interval_ms=1000))
+
+
+class Connecting(Faltering, SessionServiceServicer):
+    async def Connect(self, request_iterator: Any, context: Any) -> AsyncIterator[session_pb2.ConnectResponse]:
+        await self.falter(context)
+        yield session_pb2.ConnectResponse(
+            opened=consumer_pb2.SessionOpened(session_id="s", heartbeat_interval_ms=1000, client_id="c")
+        )
+
+
+class Producing(Faltering, ProducerServiceServicer):
+    async def QueryRoute(self, request: Any, context: Any) -> producer_pb2.QueryRouteResponse:
+        queue = topic_pb2.Queue(topic="t", enode="e", queue_id=0)
+        return producer_pb2.QueryRouteResponse(writable_queues=[queue], readable_queues=[queue])
+
+    async def Produce(self, request_iterator: Any, context: Any) -> AsyncIterator[producer_pb2.ProduceResponse]:
+        first = await anext(aiter(request_iterator))
+        await self.falter(context)
+        yield producer_pb2.ProduceResponse(request_id=first.request_id)
+
+
+@asynccontextmanager
+async def client_of(add: Any, servicer: Any) -> AsyncIterator[tuple[Client, NoticedBackoff]]:
+    """A client of that snode, and what its back-off was asked."""
+    server = grpc.aio.server()
+    add(servicer, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    backoff = NoticedBackoff()
+    object.__setattr__(backoff, "attempts", [])
+    try:
+        async with connect(f"127.0.0.1:{port}") as mq:
+            mq._connection.backoff = backoff
+            yield mq, backoff
+    finally:
+        await server.stop(None)
+
+
+async def until_asked(backoff: NoticedBackoff) -> list[int]:
+    """What was asked first, once it is as much as matters."""
+    async with asyncio.timeout(30):
+        while len(backoff.attempts) < len(ATTEMPTS):
+            await SystemClock().sleep(0.005)
+    return backoff.attempts[: len(ATTEMPTS)]
+
+
+@pytest.mark.parametrize("kind", ["push", "session"])
+async def test_a_consumers_pauses_begin_anew_after_a_session_that_was_open(kind: str) -> None:
+    """E-044: breaks in a row make pauses grow; one that came after a session had worked is the first of a new row."""
+    if kind == "push":
+        scene = client_of(add_ConsumerServiceServicer_to_server, Pushing())
+        async with scene as (mq, backoff), mq.consumer("g", ["t"]):
+            assert await until_asked(backoff) == ATTEMPTS
+    else:
+        async with client_of(add_SessionServiceServicer_to_server, Connecting()) as (mq, backoff):
+            joining = asyncio.get_running_loop().create_task(mq.pull_consumer("g", ["t"]).__aenter__())
+            assert await until_asked(backoff) == ATTEMPTS
+            joining.cancel()
+
+
+async def test_a_producers_pauses_begin_anew_after_a_stream_that_answered() -> None:
+    """The same for the stream of batches: an answer is a sign that it works."""
+    async with client_of(add_ProducerServiceServicer_to_server, Producing()) as (mq, backoff):
+        producer = mq.producer("t")
+        await producer.__aenter__()
+
+        async def send_on() -> None:
+            while True:
+                await producer.send(b"x")
+
+        sending = asyncio.get_running_loop().create_task(send_on())
+        assert await until_asked(backoff) == ATTEMPTS
+        sending.cancel()
+        await producer.__aexit__(RuntimeError, RuntimeError(), None)

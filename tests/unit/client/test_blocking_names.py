@@ -1,0 +1,50 @@
+"""Programs without an event loop have everything that those with one have."""
+
+import inspect
+
+import pytest
+
+from ortoo import client
+from ortoo.client import blocking
+
+PAIRS: dict[str, tuple[type, type]] = {
+    "Client": (client.Client, blocking.Client),
+    "Producer": (client.Producer, blocking.Producer),
+    "TransactionalProducer": (client.TransactionalProducer, blocking.TransactionalProducer),
+    "Consumer": (client.Consumer, blocking.Consumer),
+    "PullConsumer": (client.PullConsumer, blocking.PullConsumer),
+    "PopConsumer": (client.PopConsumer, blocking.PopConsumer),
+    "Admin": (client.Admin, blocking.Admin),
+    "GroupAdmin": (client.GroupAdmin, blocking.GroupAdmin),
+    "Transaction": (client.Transaction, blocking.Transaction),
+}
+ONLY_ASYNC = {
+    "Producer": {"send_soon"},  # whoever blocks waits for the outcome; many at a time go by send_many
+}
+ONLY_BLOCKING = {"stop", "ack", "park", "give_back", "known"}
+"""`known` is an event there; `stop` ends `run` from outside, which a cancelled task
+does; messages are settled by methods of the consumer."""
+
+
+def names(of: type) -> set[str]:
+    """The public names of a class."""
+    return {name for name, _ in inspect.getmembers(of) if not name.startswith("_")}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_both_ways_have_the_same_names(name: str) -> None:
+    """What one class offers the other offers too, but for what makes no sense there."""
+    asynchronous, blocking_ = PAIRS[name]
+    assert names(asynchronous) - names(blocking_) - ONLY_ASYNC.get(name, set()) == set()
+    assert names(blocking_) - names(asynchronous) - ONLY_BLOCKING == set()
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_both_ways_take_the_same_arguments(name: str) -> None:
+    """By name, so that programs can be rewritten from one to the other."""
+    asynchronous, blocking_ = PAIRS[name]
+    for method in sorted(names(asynchronous) & names(blocking_)):
+        one, other = getattr(asynchronous, method), getattr(blocking_, method)
+        if inspect.isfunction(one) and inspect.isfunction(other) and method not in ONLY_BLOCKING:
+            here, there = inspect.signature(one).parameters, inspect.signature(other).parameters
+            assert list(here) == list(there) or "changes" in there, f"{name}.{method}"
