@@ -11,7 +11,13 @@ import pytest
 
 from ortoo.client import ConsumerSettings, Message, ProducerSettings, connect
 from ortoo.client import producer as producer_module
-from ortoo.common.bulk_calls import APPEND_REQUEST, FETCH_BATCHES_RESPONSE, PRODUCE_REQUEST, PUSH_RESPONSE
+from ortoo.common.bulk_calls import (
+    APPEND_REQUEST,
+    FETCH_BATCHES_RESPONSE,
+    FETCH_RESPONSE,
+    PRODUCE_REQUEST,
+    PUSH_RESPONSE,
+)
 from ortoo.common.bulk_field import BULK_BYTES_MIN, BulkField, Bulky
 from ortoo.common.compression import Codec
 from ortoo.common.record_batch import encode
@@ -75,6 +81,7 @@ def hash_of(batch: SealedBatch) -> str:
         (APPEND_REQUEST, enode_pb2.AppendRequest(request_id=1)),
         (FETCH_BATCHES_RESPONSE, enode_pb2.FetchBatchesResponse(batches=[enode_pb2.StoredBatch(first_offset=1)])),
         (PUSH_RESPONSE, consumer_pb2.PushResponse(delivery=consumer_pb2.Delivery(first_offset=1))),
+        (FETCH_RESPONSE, consumer_pb2.FetchResponse(first_offset=1)),
     ],
 )
 def test_each_hop_makes_one_copy_to_send_and_one_to_receive(field: BulkField, message: Any) -> None:

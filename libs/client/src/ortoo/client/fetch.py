@@ -1,6 +1,6 @@
 """Reading a queue outside groups: takes no lock, moves no offset."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 import grpc
 
@@ -9,6 +9,8 @@ from ortoo.client.filters import Filter, expressions
 from ortoo.client.place import Queue
 from ortoo.client.push_call import sealed_batch
 from ortoo.client.received import ReceivedBatch
+from ortoo.common import bulk_calls
+from ortoo.common.bulk_field import Bulky
 from ortoo.common.errors import Invalid, NotFound, OrtooError, Unavailable
 from ortoo.common.status import error_of, error_of_rpc
 from ortoo.v1 import consumer_pb2, topic_pb2
@@ -25,11 +27,12 @@ async def fetch(
     *,
     follow: bool = False,
     wanted: Filter = "*",
+    columns: Sequence[str] = (),
 ) -> AsyncIterator[ReceivedBatch]:
     """Whole batches from `from_offset` to `to_offset`, exclusive; 0 = to the end the queue has now.
 
-    With `follow` it goes on for ever; `wanted` leaves messages out. A read that breaks goes on where it was, through
-    the next snode.
+    With `follow` it goes on for ever; `wanted` leaves messages out, `columns` names the fields of a record
+    batch that are looked at: others may be missing. A read that breaks goes on where it was, through the next snode.
     Errors: NotFound, OutOfRange, Invalid; DataLoss, whose `end_offset` says where another fetch can go on; Unavailable
     after several breaks in a row.
     """
@@ -42,12 +45,12 @@ async def fetch(
                 to_offset = await _end_of(connection, queue)
                 if at == to_offset:
                     return
-            async for answer in _batches(connection, queue, at, to_offset, follow, wanted):
+            async for answer, (records,) in _batches(connection, queue, at, to_offset, follow, wanted, columns):
                 breaks, at = 0, answer.next_offset
                 if answer.HasField("batch"):
                     yield ReceivedBatch(
                         queue,
-                        sealed_batch(answer),
+                        sealed_batch(answer, records),
                         topic_id=answer.topic_id,
                         first_offset=answer.first_offset,
                         next_offset=answer.next_offset,
@@ -67,8 +70,14 @@ async def fetch(
 
 
 async def _batches(
-    connection: Connection, queue: Queue, at: int, to_offset: int, follow: bool, wanted: Filter
-) -> AsyncIterator[consumer_pb2.FetchResponse]:
+    connection: Connection,
+    queue: Queue,
+    at: int,
+    to_offset: int,
+    follow: bool = False,
+    wanted: Filter = "*",
+    columns: Sequence[str] = (),
+) -> AsyncIterator[Bulky]:
     address = connection.address
     wire_queue = topic_pb2.Queue(topic=queue.topic, enode=queue.enode, queue_id=queue.queue_id)
     tags, sql = expressions(wanted)
@@ -79,12 +88,13 @@ async def _batches(
         follow=follow,
         tag_expression=tags,
         sql_expression=sql,
+        columns=columns,
     )
-    call = ConsumerServiceStub(connection.channel()).Fetch(request)
+    call = bulk_calls.fetch(connection.channel(), request)
     try:
         async for answer in call:
-            if answer.HasField("failure"):
-                raise error_of(answer.failure)
+            if answer.message.HasField("failure"):
+                raise error_of(answer.message.failure)
             yield answer
     except grpc.aio.AioRpcError as failure:
         raise error_of_rpc(failure, address) from failure
@@ -101,7 +111,7 @@ async def _end_of(connection: Connection, queue: Queue) -> int:
             return int(state.end_offset)
     # It does not exist, or its enode is away: a read says which.
     try:
-        async for _ in _batches(connection, queue, 0, 1, False, "*"):
+        async for _ in _batches(connection, queue, 0, 1):
             break
     except Invalid as error:
         raise NotFound(error.message, field="queue") from error

@@ -16,11 +16,13 @@ PRODUCE_REQUEST = BulkField(producer_pb2.ProduceRequest, "batch", "records")
 APPEND_REQUEST = BulkField(enode_pb2.AppendRequest, "batch", "records")
 FETCH_BATCHES_RESPONSE = BulkField(enode_pb2.FetchBatchesResponse, "batches", "batch", "records")
 PUSH_RESPONSE = BulkField(consumer_pb2.PushResponse, "delivery", "batch", "records")
+FETCH_RESPONSE = BulkField(consumer_pb2.FetchResponse, "batch", "records")
 
 _PRODUCE = "/ortoo.v1.ProducerService/Produce"
 _APPEND = "/ortoo.v1.EnodeService/Append"
 _FETCH_BATCHES = "/ortoo.v1.EnodeService/FetchBatches"
 _PUSH = "/ortoo.v1.ConsumerService/Push"
+_FETCH = "/ortoo.v1.ConsumerService/Fetch"
 Channel = grpc.aio.Channel
 
 
@@ -45,16 +47,23 @@ def push(channel: Channel) -> Any:
     return channel.stream_stream(_PUSH, consumer_pb2.PushRequest.SerializeToString, PUSH_RESPONSE.read)()
 
 
+def fetch(channel: Channel, request: consumer_pb2.FetchRequest) -> Any:
+    """Call ConsumerService.Fetch: a plain request, `Bulky` responses."""
+    return channel.unary_stream(_FETCH, consumer_pb2.FetchRequest.SerializeToString, FETCH_RESPONSE.read)(request)
+
+
 def serve(server: Any, calls: Mapping[str, Callable[..., Any]]) -> None:
-    """Let `server` answer these of the four calls, by method name, after it was given their whole services."""
-    codecs: dict[str, tuple[str, Any, Any]] = {
-        "Produce": (_PRODUCE, PRODUCE_REQUEST.read, producer_pb2.ProduceResponse.SerializeToString),
-        "Append": (_APPEND, APPEND_REQUEST.read, enode_pb2.AppendResponse.SerializeToString),
-        "FetchBatches": (_FETCH_BATCHES, enode_pb2.FetchBatchesRequest.FromString, FETCH_BATCHES_RESPONSE.write),
-        "Push": (_PUSH, consumer_pb2.PushRequest.FromString, PUSH_RESPONSE.write),
-    }
+    """Let `server` answer these of the five calls, by method name, after it was given their whole services."""
+    streams, answers = grpc.stream_stream_rpc_method_handler, grpc.unary_stream_rpc_method_handler
+    codecs: dict[str, tuple[str, Any, Any, Any]] = {
+        "Produce": (_PRODUCE, streams, PRODUCE_REQUEST.read, producer_pb2.ProduceResponse.SerializeToString),
+        "Append": (_APPEND, streams, APPEND_REQUEST.read, enode_pb2.AppendResponse.SerializeToString),
+        "FetchBatches": (
+            _FETCH_BATCHES, streams, enode_pb2.FetchBatchesRequest.FromString, FETCH_BATCHES_RESPONSE.write
+        ),
+        "Push": (_PUSH, streams, consumer_pb2.PushRequest.FromString, PUSH_RESPONSE.write),
+        "Fetch": (_FETCH, answers, consumer_pb2.FetchRequest.FromString, FETCH_RESPONSE.write),
+    }  # fmt: skip
     for name, call in calls.items():
-        path, read, write = codecs[name]
-        handler = grpc.stream_stream_rpc_method_handler(call, read, write)
-        service = path.split("/")[1]
-        server.add_registered_method_handlers(service, {name: handler})
+        path, kind, read, write = codecs[name]
+        server.add_registered_method_handlers(path.split("/")[1], {name: kind(call, read, write)})

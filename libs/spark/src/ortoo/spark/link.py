@@ -14,6 +14,7 @@ from ortoo.client.admin import Admin
 from ortoo.client.connection import Connection
 from ortoo.client.fetch import fetch
 from ortoo.client.loop_thread import LoopThread
+from ortoo.common.allocator import keep_freed_buffers
 from ortoo.common.clock import Clock, SystemClock
 from ortoo.common.randomness import Randomness
 
@@ -29,6 +30,7 @@ def link_to(addresses: Sequence[str]) -> "Link":
     if link is None:
         for other in [other for other in _links if other[0] != key[0]]:
             del _links[other]
+        keep_freed_buffers()
         link = _links[key] = Link(addresses)
     return link
 
@@ -55,9 +57,11 @@ class Link:
         """One unary call that may be repeated without harm. Errors: what the server answered; Unavailable."""
         return self.run(self.connection.call(stub, method, request))
 
-    def fetch(self, queue: Queue, from_offset: int, to_offset: int) -> Iterator[ReceivedBatch]:
-        """Batches of one queue. Errors: as `ortoo.client.fetch`."""
-        return self._thread.iterate(fetch(self.connection, queue, from_offset, to_offset))
+    def fetch(
+        self, queue: Queue, from_offset: int, to_offset: int, columns: Sequence[str] = ()
+    ) -> Iterator[ReceivedBatch]:
+        """Batches of one queue, with at least these columns. Errors: as `ortoo.client.fetch`."""
+        return self._thread.iterate(fetch(self.connection, queue, from_offset, to_offset, columns=columns))
 
     def sleep(self, seconds: float) -> None:
         """Wait for so many seconds."""

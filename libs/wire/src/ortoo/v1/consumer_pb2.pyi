@@ -777,6 +777,7 @@ class FetchRequest(_message.Message):
     FOLLOW_FIELD_NUMBER: _builtins.int
     TAG_EXPRESSION_FIELD_NUMBER: _builtins.int
     SQL_EXPRESSION_FIELD_NUMBER: _builtins.int
+    COLUMNS_FIELD_NUMBER: _builtins.int
     from_offset: _builtins.int
     """The first offset wanted."""
     to_offset: _builtins.int
@@ -791,6 +792,12 @@ class FetchRequest(_message.Message):
     def queue(self) -> _topic_pb2.Queue:
         """The queue."""
 
+    @_builtins.property
+    def columns(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The fields of RecordBatch that are looked at, such as "body" or "tag"; the others may be left out of the batches,
+        as if no message had them. Empty = everything. For readers that want no more than the number of messages: "count".
+        """
+
     def __init__(
         self,
         *,
@@ -800,10 +807,11 @@ class FetchRequest(_message.Message):
         follow: _builtins.bool = ...,
         tag_expression: _builtins.str = ...,
         sql_expression: _builtins.str = ...,
+        columns: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["queue", b"queue"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["follow", b"follow", "from_offset", b"from_offset", "queue", b"queue", "sql_expression", b"sql_expression", "tag_expression", b"tag_expression", "to_offset", b"to_offset"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["columns", b"columns", "follow", b"follow", "from_offset", b"from_offset", "queue", b"queue", "sql_expression", b"sql_expression", "tag_expression", b"tag_expression", "to_offset", b"to_offset"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -35,6 +35,9 @@ class BatchDecoder:
         self._names: Sequence[str] = schema.names
         self._body_format = body_format
         self._wants_body = "body" in self._names or VALUE in self._names
+        looked_at = {_FIELDS[name] for name in self._names if name in _FIELDS}
+        self.fields: tuple[str, ...] = ("count", *sorted(looked_at | ({"body"} if self._wants_body else set())))
+        """The fields of a record batch that are looked at, for whoever fetches."""
 
     def decode(self, received: ReceivedBatch) -> Any:
         """The rows of `received` that are meant, as a pyarrow.RecordBatch. Errors: Invalid, Unsupported."""
@@ -134,6 +137,7 @@ _PLACE: Final[dict[str, Callable[[ReceivedBatch, Any], Any]]] = {
 }
 """Columns that say where a message lies."""
 _FIELDS: Final = {
+    "message_id": "message_id",
     "tag": "tag",
     "keys": "keys",
     "born_at": "born_at_ms",

@@ -31,7 +31,9 @@ def read_arrow(
     waiting: list[Any] = []
     rows = size_bytes = 0
     for part in slices:
-        for received in read_slice(link, part, on_data_loss=on_data_loss, timeout_ms=timeout_ms):
+        for received in read_slice(
+            link, part, columns=decoder.fields, on_data_loss=on_data_loss, timeout_ms=timeout_ms
+        ):
             batch = decoder.decode(received)
             if rows and (rows + len(batch) > ROWS_MAX or size_bytes + received.size_bytes > BYTES_MAX):
                 yield _joined(waiting)
@@ -43,14 +45,16 @@ def read_arrow(
         yield _joined(waiting)
 
 
-def read_slice(link: Link, part: Slice, *, on_data_loss: str, timeout_ms: int) -> Iterator[ReceivedBatch]:
+def read_slice(
+    link: Link, part: Slice, *, columns: Sequence[str], on_data_loss: str, timeout_ms: int
+) -> Iterator[ReceivedBatch]:
     """The batches of one slice, all of it: a read that breaks goes on where it was until the time is over."""
     rest = _Rest(link, part, on_data_loss)
     deadline_s = link.clock.monotonic_s() + timeout_ms / 1000
     while rest.begin < rest.end:
         problem: OrtooError = OutOfRange(f"reading stopped before {rest.end}")
         try:
-            for received in link.fetch(part.queue, rest.begin, rest.end):
+            for received in link.fetch(part.queue, rest.begin, rest.end, columns):
                 if part.topic_id not in (0, received.topic_id):
                     rest.recreated = True
                     break

@@ -26,7 +26,7 @@ def _bisected(link: Link, queue: Queue, held: Range, time_ms: int) -> int:
     low, high = held.begin, held.end
     while low < high:
         middle = (low + high) // 2
-        batches = list(link.fetch(queue, middle, middle + 1))
+        batches = list(link.fetch(queue, middle, middle + 1, columns=("count",)))
         if batches and batches[0].stored_at_ms < time_ms:
             low = middle + 1
         else:

@@ -19,6 +19,7 @@ from ortoo.snode.directory_watch import DirectoryWatch
 from ortoo.snode.members import Member, sharing, strategy_of
 from ortoo.snode.message_filter import compile_filter
 from ortoo.snode.popping import Popping
+from ortoo.snode.projection import Columns, columns_of, projected
 from ortoo.snode.pulling import Pulling
 from ortoo.snode.reading import Reading
 from ortoo.snode.rpc import pop
@@ -30,7 +31,7 @@ from ortoo.snode.rpc.send_back import send_back
 from ortoo.snode.selection import Selected
 from ortoo.snode.sending_back import SendingBack
 from ortoo.snode.sessions import Sessions
-from ortoo.snode.wire import batch_to, queue_of, queue_to
+from ortoo.snode.wire import envelope_to, queue_of, queue_to
 from ortoo.v1 import consumer_pb2, consumer_pb2_grpc, pop_pb2, pull_pb2
 
 NAME = consumer_pb2.DESCRIPTOR.services_by_name["ConsumerService"].full_name
@@ -105,13 +106,14 @@ class ConsumerService(consumer_pb2_grpc.ConsumerServiceServicer):
         """Popped messages stay for longer."""
         return await pop.change_invisible(self._popping, request)
 
-    async def Fetch(
+    async def Fetch(  # type: ignore[override]  # see bulk_calls
         self, request: consumer_pb2.FetchRequest, context: Context
-    ) -> AsyncIterator[consumer_pb2.FetchResponse]:
+    ) -> AsyncIterator[Bulky]:
         """Read whole batches of one queue, outside any group."""
         if request.from_offset < 0 or request.to_offset < 0:
             raise Invalid("an offset is negative; give 0 or more", field="from_offset")
         wanted = compile_filter(request.tag_expression, request.sql_expression)
+        columns = columns_of(request.columns)
         begun = False
         parts = self._reading.fetch(
             queue_of(request.queue), request.from_offset, request.to_offset, follow=request.follow, wanted=wanted
@@ -120,11 +122,11 @@ class ConsumerService(consumer_pb2_grpc.ConsumerServiceServicer):
             with self._long_calls.running():
                 async for topic_id, part in parts:
                     begun = True
-                    yield _batch(topic_id, part)
+                    yield _batch(topic_id, part, columns)
         except OrtooError as error:
             if not begun:
                 raise
-            yield consumer_pb2.FetchResponse(failure=failure_of(error))
+            yield Bulky(consumer_pb2.FetchResponse(failure=failure_of(error)))
 
     async def QueryQueues(
         self, request: consumer_pb2.QueryQueuesRequest, context: Context
@@ -203,15 +205,17 @@ class ConsumerService(consumer_pb2_grpc.ConsumerServiceServicer):
 def add_to_server(service: ConsumerService, server: Any) -> None:
     """Serve it."""
     consumer_pb2_grpc.add_ConsumerServiceServicer_to_server(service, server)
-    bulk_calls.serve(server, {"Push": service.Push})
+    bulk_calls.serve(server, {"Push": service.Push, "Fetch": service.Fetch})
 
 
-def _batch(topic_id: int, part: Selected) -> consumer_pb2.FetchResponse:
-    return consumer_pb2.FetchResponse(
+def _batch(topic_id: int, part: Selected, columns: Columns) -> Bulky:
+    batch = projected(part.batch, columns) if part.batch is not None else None
+    response = consumer_pb2.FetchResponse(
         first_offset=part.first_offset,
         next_offset=part.next_offset,
         stored_at_ms=part.stored_at_ms,
-        batch=batch_to(part.batch) if part.batch is not None else None,
+        batch=envelope_to(batch) if batch is not None else None,
         rows=part.rows,
         topic_id=topic_id,
     )
+    return Bulky(response, (batch.records,) if batch is not None else ())
