@@ -3,7 +3,7 @@
 import os
 import re
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,10 +42,33 @@ class Cluster:
         return {"client": os.getpid(), "snode": self.snode.process_id, "enode": self.enode.process_id}
 
 
-def cpu_s(process_id: int) -> float:
-    """Processor seconds, user and system, that a process has used so far."""
-    fields = Path(f"/proc/{process_id}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+def cpu_s(process_id: int, *, with_children: bool = False) -> float:
+    """Processor seconds, user and system, that a process has used so far, and those of children that ended."""
+    try:
+        fields = Path(f"/proc/{process_id}/stat").read_text().rsplit(")", 1)[1].split()
+    except OSError:  # it has just ended
+        return 0.0
+    return sum(map(int, fields[11 : 15 if with_children else 13])) / os.sysconf("SC_CLK_TCK")
+
+
+def descendants(process_id: int) -> Iterator[int]:
+    """The children of a process that run now, and theirs."""
+    for task in Path(f"/proc/{process_id}/task").glob("*/children"):
+        try:
+            children = [int(word) for word in task.read_text().split()]
+        except OSError:
+            continue
+        for child in children:
+            yield child
+            yield from descendants(child)
+
+
+def name_of(process_id: int) -> str:
+    """What a process runs; empty when it has ended."""
+    try:
+        return Path(f"/proc/{process_id}/comm").read_text().strip()
+    except OSError:
+        return ""
 
 
 def memory_peak_mib(process_id: int) -> float:

@@ -4,7 +4,7 @@ import contextlib
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,12 +77,14 @@ class Broker:
 
 
 @contextlib.contextmanager
-def broker_of(folder: Path, *, enodes: int = 2) -> Iterator[Broker]:
-    """A name server, enodes and a snode, as processes."""
+def broker_of(
+    folder: Path, *, enodes: int = 2, environ: Mapping[str, Mapping[str, object]] | None = None
+) -> Iterator[Broker]:
+    """A name server, enodes and a snode, as processes; `environ` gives each role's settings."""
     thread = LoopThread()
     try:
         with (
-            thread.inside(process_cluster(folder, enodes=enodes)) as cluster,
+            thread.inside(process_cluster(folder, enodes=enodes, environ=environ)) as cluster,
             blocking.connect(cluster.address) as client,
         ):
             yield Broker(cluster, client, thread)

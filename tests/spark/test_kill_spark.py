@@ -7,13 +7,14 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bench import processes
 from ortoo.client import Message
+from ortoo.common.clock import SystemClock
 from ortoo.common.randomness import Randomness
 from ortoo.spark.lake.table import Lake
 from tests.repo.tree import ROOT
@@ -21,8 +22,13 @@ from tests.spark.session import Broker
 
 MESSAGES = int(os.environ.get("ORTOO_SPARK_MESSAGES", "200000"))
 KILLS = int(os.environ.get("ORTOO_SPARK_KILLS", "4"))
-BATCHES = 60
-START_S = 300
+BATCHES = max(10 * KILLS, 60)
+"""So many that the queries outlast the kills: between two of them a few batches are done, if any."""
+KILL_AFTER_S = (0.5, 8.0)
+"""When a driver is hit, counted from the start of its queries; its first batch takes some three seconds."""
+WORKER_DEATH_S = 10
+"""How long a driver may go on after the death of a worker that it may not have needed."""
+FAILURES_MAX = 5
 RUN_S = 3_600
 
 
@@ -67,18 +73,7 @@ class Driver:
 
     def worker_ids(self) -> list[int]:
         """The Python workers of its JVM."""
-        return [pid for pid in _descendants(self.process.pid) if b"pyspark" in _command(pid)]
-
-
-def _descendants(process_id: int) -> Iterator[int]:
-    for task in Path(f"/proc/{process_id}/task").glob("*/children"):
-        try:
-            children = [int(word) for word in task.read_text().split()]
-        except OSError:
-            continue
-        for child in children:
-            yield child
-            yield from _descendants(child)
+        return [pid for pid in processes.descendants(self.process.pid) if b"pyspark" in _command(pid)]
 
 
 def _command(process_id: int) -> bytes:
@@ -88,6 +83,43 @@ def _command(process_id: int) -> bytes:
         return b""
 
 
+class Story:
+    """What happens, told line by line as it happens."""
+
+    def __init__(self, folder: Path) -> None:
+        """`folder` has the checkpoints of the queries."""
+        self._clock = SystemClock()
+        self._began_s = self._clock.monotonic_s()
+        self._folder = folder
+
+    def tell(self, what: str) -> None:
+        """One line: the time since the beginning, and how far the queries are."""
+        batches = ", ".join(f"{name} {self._batch(name)}" for name in ("lake", "copy"))
+        sys.stdout.write(
+            f"{self._clock.monotonic_s() - self._began_s:6.0f} s  {what}; batches of {BATCHES}: {batches}\n"
+        )
+        sys.stdout.flush()
+
+    def _batch(self, name: str) -> int:
+        commits = (self._folder / f"checkpoint-{name}" / "commits").glob("[0-9]*")
+        return max((int(file.name) for file in commits), default=-1) + 1
+
+
+def hit(driver: Driver, delay_s: float, randomness: Randomness, *, at_worker: bool) -> str:
+    """Kill a driver or one of its workers after so long; what was killed, or nothing when it had ended before."""
+    if driver.ends_within(delay_s) is not None:
+        return ""
+    workers = driver.worker_ids() if at_worker else []
+    if not workers:
+        driver.kill()
+        return "the driver"
+    os.kill(workers[randomness.below(len(workers))], signal.SIGKILL)
+    if driver.ends_within(WORKER_DEATH_S) is None:
+        driver.kill()
+        return "a worker, later the driver"
+    return "a worker"
+
+
 @pytest.mark.long
 @pytest.mark.timeout(RUN_S)
 def test_kills_of_drivers_and_workers_lose_and_double_nothing(
@@ -95,38 +127,37 @@ def test_kills_of_drivers_and_workers_lose_and_double_nothing(
 ) -> None:
     """Check 6 and 7: after every kill the queries go on where they were; each row is there once."""
     target = f"{topic}-copy"
+    story = Story(folder)
     broker.client.admin.create_topic(target, queue_count=4)
     with broker.client.producer(topic) as producer:
         for first in range(0, MESSAGES, 100_000):
             producer.send_many(Message(b"%d" % n) for n in range(first, min(first + 100_000, MESSAGES)))
+    story.tell(f"{MESSAGES:,} messages are stored")
     randomness = Randomness(7)
-    kills = 0
+    kills = failures = 0
     while kills < KILLS:
         driver = Driver(broker, topic, target, folder)
-        if driver.ends_within(randomness.uniform(0.5, 12.0)) is None:
-            workers = driver.worker_ids()
-            if kills % 2 and workers:
-                os.kill(workers[randomness.below(len(workers))], signal.SIGKILL)
-                if driver.ends_within(START_S) is None:
-                    driver.kill()
-            else:
-                driver.kill()
+        delay_s = randomness.uniform(*KILL_AFTER_S)
+        killed = hit(driver, delay_s, randomness, at_worker=bool(kills % 2))
+        if killed:
             kills += 1
-        elif driver.process.returncode == 0:
-            break  # everything is through
-    last: int | None = None
-    for _ in range(3):  # a busy machine may refuse to start a worker in time
-        driver = Driver(broker, topic, target, folder)
-        last = driver.ends_within(RUN_S)
-        if last == 0:
-            break
-    assert last == 0, (folder / "driver.log").read_text()[-3000:]
-    source = spark.read.format("ortoo").options(address=broker.address, columns="body")
-    lake = Lake(str(folder / "lake"), "delta").read(spark).select("body")
-    for name, frame in {"lake": lake, "topic": source.option("subscribe", target).load()}.items():
-        counted = frame.selectExpr(
-            "count(*) n", "count(distinct body) d", "sum(cast(cast(body as string) as bigint)) s"
-        )
-        row = counted.first()
-        assert (row.n, row.d, row.s) == (MESSAGES, MESSAGES, MESSAGES * (MESSAGES - 1) // 2), (name, kills)
-    sys.stdout.write(f"{MESSAGES:,} messages, {kills} kills: lake and topic are exact\n")
+            story.tell(f"kill {kills} of {KILLS}: {killed}, after {delay_s:.1f} s")
+            continue
+        assert driver.process.returncode != 0, f"everything was through after {kills} kills of {KILLS}: send more"
+        failures += 1  # a busy machine may refuse to start a worker in time
+        story.tell(f"a driver failed by itself, {failures} of at most {FAILURES_MAX}")
+        assert failures <= FAILURES_MAX, (folder / "driver.log").read_text()[-3000:]
+    while Driver(broker, topic, target, folder).ends_within(RUN_S) != 0:
+        failures += 1
+        assert failures <= FAILURES_MAX, (folder / "driver.log").read_text()[-3000:]
+    story.tell("the queries are through")
+    source = spark.read.format("ortoo").options(address=broker.address, columns="enode,queue_id,offset,body")
+    sent, copied = (source.option("subscribe", name).load() for name in (topic, target))
+    lake = Lake(str(folder / "lake"), "delta").read(spark)
+    numbers = "count(*)", "count(distinct n)", "min(n)", "max(n)"
+    for frame in (lake, copied):
+        bodies = frame.selectExpr("cast(cast(body as string) as bigint) n")
+        assert tuple(bodies.selectExpr(*numbers).first()) == (MESSAGES, MESSAGES, 0, MESSAGES - 1)
+    places = "bit_xor(xxhash64(enode, queue_id, `offset`, body)) h"
+    assert lake.selectExpr(places).first() == sent.selectExpr(places).first()
+    story.tell(f"{MESSAGES:,} messages, {kills} kills: the lake's rows are the topic's, the copy has each once")

@@ -1,5 +1,7 @@
 """Reading while the broker restarts, is away, or has nothing new; and what clients of another protocol sent."""
 
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,15 +10,17 @@ pytest.importorskip("pyspark", reason="pyspark is not installed: make spark-setu
 
 from pyspark.sql.types import LongType, StructField, StructType
 
-from ortoo.client import Message, Unavailable
+from bench import processes
+from ortoo.client import DataLoss, Message, Queue, Unavailable
 from ortoo.common.clock import SystemClock
 from ortoo.spark.reading import read_options, stream_read, topic_state
 from ortoo.spark.reading.batch_read import BatchReader
 from ortoo.spark.reading.stream_read import StreamReader
 from tests.official.client import official
 from tests.spark.sending import send
-from tests.spark.session import Broker
+from tests.spark.session import Broker, broker_of
 
+IDLE_S = 30
 OFFSET = StructType([StructField("offset", LongType())])
 
 
@@ -42,6 +46,31 @@ def test_a_restart_in_the_middle_of_a_read_costs_nothing_but_time(broker: Broker
             if at == 0 and number < 2:
                 broker.run(broker.cluster.enodes[number].restart())
     assert rows == 4_000
+
+
+def test_what_retention_took_is_a_loss_with_numbers(folder: Path) -> None:
+    """Check 10: a query that pauses until its next messages are gone says how many; the policies go on behind them."""
+    settings = {"STORE_SEGMENT_BYTES": 64 << 10, "STORE_HEADROOM_BYTES": 0}
+    with broker_of(folder, enodes=1, environ={"enode": settings}) as small:
+        small.client.admin.create_topic("short", queue_count=1)
+        queue = Queue("short", "enode-0", 0)
+        for first in range(0, 400, 20):
+            send(small, "short", [Message(b"%d " % (first + n) + b"x" * 4_000) for n in range(20)])
+        tasks = {policy: reader_of(small, "short", onDataLoss=policy) for policy in ("fail", "earliest", "latest")}
+        planned = {policy: reader.partitions() for policy, reader in tasks.items()}
+        (enode,) = small.cluster.enodes
+        enode.environ |= {"STORE_RETENTION_BYTES": 256 << 10, "STORE_RETENTION_INTERVAL_MS": 50}
+        small.run(enode.restart())
+        small.run(small.cluster.until_alive())
+        with small.client.producer("short") as producer:
+            while small.queues("short").get(queue, (0, 0))[0] == 0:
+                producer.send(Message(b"x" * 4_000))
+        with pytest.raises(DataLoss, match=r"offsets 0 to \d+ \(\d+ messages\) are lost: the queue holds .* retention"):
+            list(tasks["fail"].read(planned["fail"][0]))
+        found = [offset for batch in tasks["earliest"].read(planned["earliest"][0]) for offset in batch[0].to_pylist()]
+        assert 0 < len(found) < 400
+        assert found == list(range(400 - len(found), 400))
+        assert list(tasks["latest"].read(planned["latest"][0])) == []
 
 
 def test_a_broker_that_stays_away_is_an_error_that_says_what_to_do(broker: Broker, topic: str) -> None:
@@ -82,6 +111,31 @@ def test_an_idle_query_asks_the_broker_seldom(broker: Broker, topic: str, monkey
         polls += 1
     assert polls < 20
     assert len(calls) / 2 < 15
+
+
+@pytest.mark.long
+def test_an_idle_query_uses_hardly_any_processor(spark: Any, broker: Broker, topic: str, folder: Path) -> None:
+    """Check 8: for 30 s nothing is written, and the source, the workers and the broker use under 5 % of a core."""
+    send(broker, topic, [Message(b"one")])
+    source = spark.readStream.format("ortoo").options(address=broker.address, subscribe=topic)
+    frame = source.option("startingOffsets", "earliest").load()
+    query = frame.writeStream.format("noop").option("checkpointLocation", str(folder / "checkpoint")).start()
+    clock = SystemClock()
+    try:
+        query.processAllAvailable()
+        batches = sorted(file.name for file in (folder / "checkpoint/offsets").iterdir())
+        (jvm,) = (each for each in processes.descendants(os.getpid()) if processes.name_of(each) == "java")
+        watched = {role.folder.name: [role.pid] for role in broker.cluster.roles}
+        watched["spark's Python"] = list(processes.descendants(jvm))
+        used = {name: sum(map(processes.cpu_s, ids)) for name, ids in watched.items()}
+        began_s = clock.monotonic_s()
+        assert not query.awaitTermination(IDLE_S)
+        seconds = clock.monotonic_s() - began_s
+        shares = {name: (sum(map(processes.cpu_s, ids)) - used[name]) / seconds for name, ids in watched.items()}
+        assert sorted(file.name for file in (folder / "checkpoint/offsets").iterdir()) == batches
+        assert sum(shares.values()) < 0.05, shares
+    finally:
+        query.stop()
 
 
 def test_what_the_official_client_of_another_language_sent_is_read(spark: Any, broker: Broker, topic: str) -> None:

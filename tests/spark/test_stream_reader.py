@@ -11,6 +11,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
 from ortoo.client import DataLoss, Message, Queue
+from ortoo.spark.link import link_to
 from ortoo.spark.offsets import Offsets
 from ortoo.spark.reading import read_options
 from ortoo.spark.reading.stream_read import StreamReader
@@ -151,6 +152,25 @@ def test_new_topics_of_a_pattern_are_read_from_their_first_message(broker: Broke
     send(broker, f"{topic}-new", numbered(25))
     end = reader.latestOffset(start, EVERYTHING)
     assert sorted(map(int, rows(reader, start, end))) == list(range(25))
+
+
+def test_new_queues_on_old_and_new_enodes_are_read_from_their_first_message(broker: Broker, topic: str) -> None:
+    """Check 11: a topic that grows while the query runs, on its enode and onto another one, is read as a whole."""
+    name = f"{topic[:80]}-grows"
+    link = link_to([broker.address])
+    link.run(link.admin.create_topic(name, queue_count=1, enodes=["enode-0"]))
+    send(broker, name, numbered(30))
+    reader = reader_of(broker, name, startingOffsets="earliest")
+    end = reader.latestOffset(begun(reader), EVERYTHING)
+    assert len(Offsets.of_json(end).queues) == 1
+    broker.client.admin.update_topic(name, read_queue_count=2, write_queue_count=2, add_enodes=["enode-1"])
+    with broker.client.producer(name) as producer:  # a new one, which knows the new queues
+        producer.send_many(Message(b"new", message_group=f"group {number}") for number in range(100))
+    grown = reader.latestOffset(end, EVERYTHING)
+    ends = Offsets.of_json(grown).queues
+    assert len(ends) == 4
+    assert min(ends.values()) > 0
+    assert rows(reader, end, grown) == [b"new"] * 100
 
 
 def test_a_recreated_topic_is_a_loss_and_not_a_mixture(broker: Broker, topic: str) -> None:

@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import zipfile
 from pathlib import Path
 
@@ -15,7 +16,7 @@ pytest.importorskip("pyspark", reason="pyspark is not installed: make spark-setu
 from ortoo.client import Message
 from tests.repo.tree import ROOT
 from tests.spark.sending import send
-from tests.spark.session import Broker
+from tests.spark.session import Broker, java_found
 
 CHECKS = 17
 WORKER_MIB_MAX = 400
@@ -44,6 +45,52 @@ def test_the_wheel_carries_what_spark_looks_for(folder: Path) -> None:
         assert "ortoo-pipeline" in archive.read(entry).decode()
     assert {"pyspark_ortoo/__init__.py", "ortoo/spark/source.py", "ortoo/spark/pipeline/log4j2.properties"} <= names
     assert "ortoo/__init__.py" not in names
+
+
+MEMBERS = ("libs/wire", "libs/common", "libs/client", "libs/spark")
+COUNT = """
+import os, sys
+import ortoo.spark
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+count = spark.read.format("ortoo").option("subscribe", sys.argv[1]).load().count()
+print("rows", count, "of", ortoo.spark.__file__)
+spark.stop()
+"""
+
+
+@pytest.mark.long
+def test_installing_the_wheels_is_all(broker: Broker, topic: str, folder: Path) -> None:
+    """Check 1: in a new environment with our wheels, and others' packages beside them, the format is found."""
+    if not java_found():
+        pytest.skip("Java 17 is not installed")
+    send(broker, topic, [Message(b"one"), Message(b"two")])
+    for member in MEMBERS:
+        command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+        subprocess.run(command, cwd=ROOT / member, check=True, capture_output=True, timeout=120)
+    python = folder / "venv/bin/python"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder / "venv")], check=True, timeout=120)
+    wheels = [str(wheel) for wheel in folder.glob("*.whl")]
+    install = [sys.executable, "-m", "pip", "--python", str(python), "install", "--no-index", "--no-deps", *wheels]
+    subprocess.run(install, check=True, capture_output=True, timeout=120)
+    # What `pip` would have brought from the network; sources that are installed in place here are not among it.
+    (site,) = (folder / "venv").glob("lib/python3*/site-packages")
+    (site / "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    environ = os.environ | {
+        "PYSPARK_PYTHON": str(python),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "ORTOO_ADDRESS": broker.address,
+    }
+    done = subprocess.run(
+        [str(python), "-c", COUNT, topic],
+        cwd=folder,
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert f"rows 2 of {site}" in done.stdout, done.stderr[-2000:]
 
 
 def test_large_bodies_fit_into_a_small_worker(broker: Broker, topic: str) -> None:
