@@ -26,7 +26,7 @@ QUICK_TESTS := tests/unit tests/property tests/golden tests/repo
 SLOW_TESTS := $(wildcard tests/contract tests/integration tests/e2e tests/official)
 
 .PHONY: help setup demo dev check test bench bench-store bench-guard crash protos protos-check docs clean
-.PHONY: demo-spark spark-setup spark-tests spark-long
+.PHONY: demo-spark spark-setup spark-tests spark-long bench-spark
 .PHONY: rolling wheels image-check manifests deploy-tools
 .PHONY: lint types imports quick-tests slow-tests
 
@@ -54,6 +54,10 @@ bench: $(READY)  ## Measure everything beside its baselines, ten minutes: bench/
 
 bench-store: $(READY)  ## Measure the storage engine alone, up to 10 GB of disk: bench/results/store
 	@$(PY) -m bench.suite flush readers key_query store_start
+
+bench-spark: $(SPARK_READY)  ## Measure reading and writing by Spark beside its own ceiling, four minutes: bench/results/spark
+	@libs/spark/find_java.sh 'the benchmark of Spark'
+	@$(PY) -m bench.suite spark
 
 bench-guard: $(READY)  ## Measure into build/bench; fail if a ratio fell by more than a quarter of the committed one
 	@$(PY) -m bench.suite --into build/bench $(NAME)
@@ -86,7 +90,7 @@ crash: $(READY)  ## Stop the store at 2,500 points, damage it in 500 places, 5,0
 	@$(PYTEST) -m crash tests/e2e
 
 demo-spark: $(SPARK_READY) $(DEMO_READY)  ## The flights through the broker into a lake, reports about them, and United's back
-	@libs/spark/find_java.sh 'the demo and all else that runs Spark'
+	@libs/spark/find_java.sh 'the demo on Spark'
 	@$(PY) -m ortoo.spark.demo
 
 spark-setup: $(SPARK_READY)  ## Add pyspark and what the pipeline needs to .venv; finds or installs Java 17
@@ -96,8 +100,8 @@ spark-long: $(SPARK_READY)  ## 10,000,000 messages through Spark while drivers a
 	@ORTOO_SPARK_MESSAGES=$${ORTOO_SPARK_MESSAGES:-10000000} ORTOO_SPARK_KILLS=$${ORTOO_SPARK_KILLS:-20} \
 	  $(PYTEST) -s -m long tests/spark
 
-spark-tests: $(SPARK_READY)
-	@libs/spark/find_java.sh 'the tests of tests/spark that run Spark' || true
+spark-tests: $(SPARK_READY) $(NODE_READY)
+	@libs/spark/find_java.sh 'the tests of tests/spark that start Spark (each says so as skipped)' || true
 	@$(PYTEST) -m 'not long' tests/spark
 
 protos: $(READY)  ## Regenerate libs/wire from protos/

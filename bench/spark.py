@@ -19,6 +19,13 @@ METHOD = (
 )
 SLIM = "topic,queue_id,offset,stored_at,body"
 TOPIC = "bench"
+RATIOS = (
+    ("read_slim", "generator_slim"),
+    ("read_full", "generator_full"),
+    ("read_slim", "tuples_slim"),
+    ("read_full", "tuples_full"),
+)
+"""Which path is compared with which."""
 
 
 async def measure(arguments: argparse.Namespace) -> report.Figures:
@@ -34,7 +41,7 @@ async def measure(arguments: argparse.Namespace) -> report.Figures:
 
             conf = (f"spark.driver.memory={arguments.memory}", "spark.driver.host=127.0.0.1")
             with session(SparkSettings("local[2]", conf)) as spark:
-                return _timed(spark, cluster.address, arguments, Path(folder))
+                return _timed(spark, cluster, arguments, Path(folder))
 
 
 async def _fill(address: str, rows: int, body_bytes: int) -> None:
@@ -50,7 +57,8 @@ async def _fill(address: str, rows: int, body_bytes: int) -> None:
             )
 
 
-def _timed(spark: Any, address: str, arguments: argparse.Namespace, folder: Path) -> report.Figures:
+def _timed(spark: Any, cluster: processes.Cluster, arguments: argparse.Namespace, folder: Path) -> report.Figures:
+    address = cluster.address
     from bench.spark_sources import Generator, RowByRow
 
     spark.dataSource.register(Generator)
@@ -88,22 +96,42 @@ def _timed(spark: Any, address: str, arguments: argparse.Namespace, folder: Path
         "write": (written, rows),
         "stream_slim": (streamed, rows),
     }
+    if arguments.only:
+        paths = {name: paths[name] for name in arguments.only.split(",")}
     seconds: dict[str, list[float]] = {name: [] for name in paths}
+    cpu_us: dict[str, list[dict[str, float]]] = {name: [] for name in paths}
     for turn in range(arguments.runs + 1):
-        for name, (run, _) in paths.items():
-            began_s = time.perf_counter()
+        for name, (run, count) in paths.items():
+            before, began_s = _cpu_s(cluster), time.perf_counter()
             run()
             if turn:  # the first turn warms workers and the JVM up
                 seconds[name].append(time.perf_counter() - began_s)
+                cpu_us[name].append(processes.cpu_us_per_message(before, _cpu_s(cluster), count))
     speed = {name: round(count / median(seconds[name])) for name, (_, count) in paths.items()}
     return {
         "rows": rows,
         "body_bytes": arguments.body_bytes,
         "rows_per_second": speed,
-        "slim_to_generator": report.ratio(speed["read_slim"], speed["generator_slim"]),
-        "full_to_generator": report.ratio(speed["read_full"], speed["generator_full"]),
-        "slim_to_tuples": report.ratio(speed["read_slim"], speed["tuples_slim"]),
-        "full_to_tuples": report.ratio(speed["read_full"], speed["tuples_full"]),
+        "cpu_us_per_row": {
+            name: {process: median(turn[process] for turn in turns) for process in turns[0]}
+            for name, turns in cpu_us.items()
+        },
+        "ratios": {
+            f"{one} to {other}": report.ratio(speed[one], speed[other])
+            for one, other in RATIOS
+            if one in speed and other in speed
+        },
+    }
+
+
+def _cpu_s(cluster: processes.Cluster) -> dict[str, float]:
+    """Processor seconds so far: of the broker's processes, of Spark's JVM, and of its Python workers together."""
+    (jvm,) = (each for each in processes.descendants(os.getpid()) if processes.name_of(each) == "java")
+    return {
+        "snode": processes.cpu_s(cluster.snode.process_id),
+        "enode": processes.cpu_s(cluster.enode.process_id),
+        "jvm": processes.cpu_s(jvm),
+        "workers": sum(processes.cpu_s(each, with_children=True) for each in processes.descendants(jvm)),
     }
 
 
@@ -132,4 +160,4 @@ def _stream(spark: Any, address: str, checkpoint: Path) -> None:
 
 
 if __name__ == "__main__":
-    report.main("spark", METHOD, measure, rows=1_000_000, body_bytes=200, runs=3, memory="1g")
+    report.main("spark", METHOD, measure, rows=1_000_000, body_bytes=200, runs=3, memory="1g", only="")

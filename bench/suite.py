@@ -28,14 +28,18 @@ BENCHES = {
 """What runs, in this order, with the flags that keep all of it within ten minutes on two cores."""
 STORE_BENCHES: dict[str, list[str]] = {"flush": [], "readers": [], "key_query": [], "store_start": []}
 """The storage engine alone, with stores of up to 10 GB; only run when named: `make bench-store`."""
+SPARK_BENCHES: dict[str, list[str]] = {"spark": []}
+"""What needs pyspark and Java; only run when named: `make bench-spark`."""
+FOLDERS = dict.fromkeys(STORE_BENCHES, "store") | dict.fromkeys(SPARK_BENCHES, "spark")
+"""Below which folder the results of those that run only when named are kept."""
 
 
 def run(name: str, into: Path) -> bool:
     """Run one benchmark in a process of its own and keep its object; whether it worked."""
     began = time.perf_counter()
     print(f"{name} ...", end=" ", flush=True)
-    command = [sys.executable, "-m", f"bench.{name}", "--json", *(BENCHES | STORE_BENCHES)[name]]
-    into = into / "store" if name in STORE_BENCHES else into
+    command = [sys.executable, "-m", f"bench.{name}", "--json", *(BENCHES | STORE_BENCHES | SPARK_BENCHES)[name]]
+    into = into / FOLDERS.get(name, "")
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     print(f"{time.perf_counter() - began:.0f} s" if done.returncode == 0 else "failed", flush=True)
     if done.returncode != 0:
@@ -51,9 +55,11 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHES)}; none = these")
     parser.add_argument("--into", type=Path, default=RESULTS, help="where the results go")
     arguments = parser.parse_args()
-    unknown = set(arguments.names) - set(BENCHES) - set(STORE_BENCHES)
+    unknown = set(arguments.names) - set(BENCHES | STORE_BENCHES | SPARK_BENCHES)
     if unknown:
-        parser.error(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(BENCHES | STORE_BENCHES)}")
+        parser.error(
+            f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(BENCHES | STORE_BENCHES | SPARK_BENCHES)}"
+        )
     worked = [run(name, arguments.into) for name in arguments.names or BENCHES]
     if arguments.into == RESULTS:
         write_documents()

@@ -3,6 +3,7 @@
 # to install and what is left out. Exit code 0 = there is one.
 set -uo pipefail
 left_out="${1:-what runs Spark}"
+packages=(openjdk-17-jre-headless openjdk-21-jre-headless) # Debian and Ubuntu have one of them, by their age
 
 has_java() {
   local java="${JAVA_HOME:+$JAVA_HOME/bin/}java" version
@@ -10,11 +11,18 @@ has_java() {
   [[ -n "$version" && "$version" -ge 17 ]]
 }
 
+install_one() {
+  local package
+  for package in "${packages[@]}"; do
+    apt-get install -y -q "$package" >/dev/null 2>&1 && return
+  done
+  return 1
+}
+
 has_java && exit 0
 if [[ "$(id -u)" == 0 ]] && command -v apt-get >/dev/null; then
-  echo 'no Java 17 here; installing openjdk-17-jre-headless' >&2
-  { apt-get install -y -q openjdk-17-jre-headless || { apt-get update -q && apt-get install -y -q openjdk-17-jre-headless; }; } >/dev/null 2>&1
-  has_java && exit 0
+  echo "Spark needs Java 17 or newer and there is none here; installing ${packages[0]}" >&2
+  { install_one || { apt-get update -q >/dev/null 2>&1 && install_one; }; } && has_java && exit 0
 fi
-echo "!!! NO JAVA 17: $left_out are LEFT OUT. Install one: apt-get install openjdk-17-jre-headless (or set JAVA_HOME) !!!" >&2
+echo "!!! LEFT OUT, FOR WANT OF JAVA 17 OR NEWER: $left_out. Install it (apt-get install ${packages[0]}) or set JAVA_HOME !!!" >&2
 exit 1
