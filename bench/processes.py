@@ -3,7 +3,7 @@
 import os
 import re
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,6 +71,12 @@ def name_of(process_id: int) -> str:
         return ""
 
 
+def running_s(process_id: int) -> float:
+    """Processor seconds that a process's living threads have used so far, in nanoseconds; `cpu_s` counts in ticks."""
+    tasks = Path(f"/proc/{process_id}/task").iterdir()
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
+
+
 def memory_peak_mib(process_id: int) -> float:
     """The largest resident memory that a process ever had."""
     found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{process_id}/status").read_text())
@@ -84,23 +90,30 @@ def cpu_us_per_message(before: dict[str, float], after: dict[str, float], messag
 
 
 @asynccontextmanager
-async def cluster(folder: Path | None = None, **enode_settings: str) -> AsyncIterator[Cluster]:
+async def cluster(
+    folder: Path | None = None,
+    *,
+    snode_settings: Mapping[str, str] | None = None,
+    snode_module: str = "",
+    **enode_settings: str,
+) -> AsyncIterator[Cluster]:
     """Start name server, enode and snode, each a process; stop them and remove their data at the end.
 
-    `enode_settings` are environment variables of the enode, without their prefix.
+    `enode_settings` and `snode_settings` are environment variables without their prefix. A `snode_module` runs in the
+    place of the snode's own.
     """
     async with AsyncExitStack() as stack:
         if folder is None:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ortoo-bench-")))
 
-        async def start(role: str, **environ: str) -> RoleProcess:
+        async def start(role: str, module: str = "", **environ: str) -> RoleProcess:
             assert folder is not None
-            process = RoleProcess(role, environ, folder / f"{role}.log")
+            process = RoleProcess(role, environ, folder / f"{role}.log", module)
             stack.push_async_callback(process.stop)
             await process.start()
             return process
 
         namesrv = await start("namesrv", DATA_DIR=str(folder / "namesrv"))
         enode = await start("enode", DATA_DIR=str(folder / "enode"), NAMESRV_ADDRESS=namesrv.address, **enode_settings)
-        snode = await start("snode", NAMESRV_ADDRESS=namesrv.address)
+        snode = await start("snode", snode_module, NAMESRV_ADDRESS=namesrv.address, **(snode_settings or {}))
         yield Cluster(namesrv, enode, snode, folder)

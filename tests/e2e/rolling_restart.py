@@ -3,8 +3,9 @@
     python -m tests.e2e.rolling_restart --rate 2000
 
 Two name servers over PostgreSQL, two enodes, two snodes over Valkey. Each process gets SIGTERM, must end with 0, and is
-started again when it is gone; the next one follows when it is ready. Prints one line for each restart and a summary;
-the exit code is 1 when a message was lost, a send failed or took longer than two seconds.
+started again when it is gone; the next one follows when it is ready. One group is pushed its messages, another pops and
+leases them. Prints one line for each restart and a summary; the exit code is 1 when a message was lost to either group,
+a send failed or took longer than two seconds, or a restart cost a message one of its attempts.
 """
 
 import argparse
@@ -17,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ortoo.client import Client, ConsumerSettings, Producer, ProducerSettings, connect
+from ortoo.client import Client, ConsumerSettings, PopSettings, Producer, ProducerSettings, Unavailable, connect
 from ortoo.common import logs
 from ortoo.common.background import Background
 from ortoo.common.clock import SystemClock
@@ -25,7 +26,7 @@ from ortoo.testing.postgres import postgres
 from ortoo.testing.processes import SMALL_STORE, ProcessCluster, RoleProcess
 from ortoo.testing.valkey import valkey
 
-TOPIC, GROUP = "rolling", "readers"
+TOPIC, GROUP, POPPERS = "rolling", "readers", "poppers"
 SEND_MAX_S = 2.0
 TICK_S = 0.02
 PATIENCE_S = 60.0
@@ -40,14 +41,17 @@ class Outcome:
     slowest_s: float = 0.0
     slowest_during: str = ""
     received: Counter[bytes] = field(default_factory=Counter)
+    popped: Counter[bytes] = field(default_factory=Counter)
+    attempts_burned: list[tuple[str, bytes, int]] = field(default_factory=list)
+    """(during, body, attempt) of what was popped again."""
     acknowledged: set[bytes] = field(default_factory=set)
     exit_codes: dict[str, int] = field(default_factory=dict)
     during: str = "start"
 
     @property
     def lost(self) -> int:
-        """Acknowledged messages that never arrived."""
-        return len(self.acknowledged - self.received.keys())
+        """Acknowledged messages that never arrived at one of the groups."""
+        return len(self.acknowledged - self.received.keys()) + len(self.acknowledged - self.popped.keys())
 
     @property
     def duplicates(self) -> int:
@@ -57,6 +61,8 @@ class Outcome:
     def faults(self, send_max_s: float = SEND_MAX_S) -> list[str]:
         """Promises that were broken; on a machine that does much else at once, sends may be given more time."""
         found = [f"a send failed: {text}" for text in self.failed[:5]]
+        for during, body, attempt in self.attempts_burned[:5]:
+            found.append(f"{body.decode()} was popped as attempt {attempt} while {during} restarted")
         if self.lost:
             found.append(f"{self.lost} messages are lost")
         if self.slowest_s > send_max_s:
@@ -68,6 +74,7 @@ class Outcome:
         """One line."""
         return (
             f"{self.sent} sent, {len(self.failed)} failed, {self.lost} lost, {self.duplicates} delivered again, "
+            f"{len(self.popped)} popped, {len(self.attempts_burned)} attempts burned, "
             f"slowest send {self.slowest_s * 1000:.0f} ms ({self.slowest_during})"
         )
 
@@ -108,6 +115,7 @@ async def _under_load(
         settings = ConsumerSettings(from_first=True, ack_interval_ms=20)
         for number in range(2):
             background.spawn(f"consumer {number}", _consume(mq, settings, outcome))
+            background.spawn(f"popper {number}", _pop(mq, outcome))
         async with mq.producer(TOPIC, ProducerSettings(linger_ms=1)) as producer:
             sending = background.spawn("sender", _send(producer, outcome, rate, background))
             await clock.sleep(1)
@@ -133,6 +141,20 @@ async def _consume(mq: Client, settings: ConsumerSettings, outcome: Outcome) -> 
         async for batch in consumer.batches():
             outcome.received.update(batch.bodies())
             batch.ack()
+
+
+async def _pop(mq: Client, outcome: Outcome) -> None:
+    async with mq.pop_consumer(POPPERS, TOPIC, settings=PopSettings(messages_max=256, wait_ms=2_000)) as consumer:
+        while True:
+            try:
+                messages = await consumer.pop()
+            except Unavailable:
+                continue  # the enodes of all queues were away; the next pop is the next try
+            for message in messages:
+                outcome.popped[message.body] += 1
+                if message.attempt > 1:
+                    outcome.attempts_burned.append((outcome.during, message.body, message.attempt))
+            await asyncio.gather(*(message.ack() for message in messages))
 
 
 async def _send(producer: Producer, outcome: Outcome, rate: int, background: Background) -> None:

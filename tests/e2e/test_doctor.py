@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import io
 import json
+import socket
 import ssl
 import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -11,16 +13,21 @@ from typing import Any
 
 import pytest
 
+from ortoo.cli.doctor.run import LIMIT_S as LOOKING_S_MAX
+from ortoo.cli.doctor.run import diagnose
 from ortoo.client import ConsumerSettings, connect
 from ortoo.common.clock import SystemClock
 from ortoo.common.grpc_server import GrpcServer
 from ortoo.testing import command
 from ortoo.testing.cluster import Cluster, open_cluster
+from ortoo.testing.processes import process_cluster
 from ortoo.testing.valkey import valkey
 from ortoo.v1 import namesrv_pb2, topic_pb2
 from tests.integration.test_metrics import free_ports
 
 LIMIT_S = 2.0
+BUSY_S = 1.0
+"""What a busy machine may add to deadlines that are kept by its own clock."""
 START_S = 8.0
 """What a Python process with the command's libraries may take to start on a busy machine; the limit is for looking."""
 
@@ -195,6 +202,63 @@ async def test_cluster_that_was_never_whole_is_named(tmp_path: Path) -> None:
     async with open_cluster(tmp_path, enodes=0, settings=settings, clock=Ahead()) as cluster:
         found = await advice(cluster.address)
     assert sorted(found) == ["advertised address", "clock skew", "no enode"]
+
+
+@contextlib.asynccontextmanager
+async def dropping() -> AsyncIterator[str]:
+    """An address whose packets vanish: a listener that nobody serves, with a full queue of connections."""
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(0)
+    port = listener.getsockname()[1]
+    waiting = [socket.socket() for _ in range(3)]
+    try:
+        for one in waiting:
+            one.setblocking(False)
+            one.connect_ex(("127.0.0.1", port))
+        yield f"127.0.0.1:{port}"
+    finally:
+        for one in (*waiting, listener):
+            one.close()
+
+
+async def looked(address: str, *, topic: str = "", group: str = "") -> tuple[list[str], float]:
+    """What is found by looking in this process, and how long looking took, seconds."""
+    clock, out = SystemClock(), io.StringIO()
+    begun_s = clock.monotonic_s()
+    with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
+        await diagnose([address], topic, group, as_json=True)
+    return [one["name"] for one in json.loads(out.getvalue())], clock.monotonic_s() - begun_s
+
+
+async def test_whatever_hangs_is_named_within_two_seconds(tmp_path: Path) -> None:
+    """Dropped packets, silence, a frozen enode, a frozen name server, a lost address for clients: two seconds each."""
+    assert LOOKING_S_MAX <= LIMIT_S
+    taken: dict[str, float] = {}
+    async with dropping() as address:
+        found, taken["dropped packets"] = await looked(address)
+        assert found == ["unreachable"]
+        async with listening(mute=True) as silent:
+            found, taken["silence"] = await looked(silent)
+        assert found == ["frozen"]
+        environ = {"snode": {"ADVERTISED_ADDRESS": address}}
+        async with process_cluster(tmp_path, environ=environ) as cluster:
+            async with connect(cluster.address) as mq:
+                await mq.admin.create_topic("orders")
+            found, taken["advertised address"] = await looked(cluster.address, topic="orders")
+            assert found == ["advertised address"]
+            cluster.enode.freeze()
+            found, taken["frozen enode"] = await looked(cluster.address, topic="orders", group="stable")
+            assert "topic unreachable" in found
+            cluster.enode.thaw()
+            cluster.namesrv.freeze()
+            found, taken["frozen name server"] = await looked(cluster.address, topic="orders", group="stable")
+            assert "name server away" in found
+            cluster.namesrv.thaw()
+            cluster.snode.freeze()
+            found, taken["frozen snode"] = await looked(cluster.address, topic="orders", group="stable")
+            assert found == ["frozen"]
+    assert max(taken.values()) < LIMIT_S + BUSY_S, taken
 
 
 async def test_snode_that_stops_is_named(tmp_path: Path) -> None:

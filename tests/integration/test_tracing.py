@@ -8,11 +8,13 @@ from pathlib import Path
 import grpc
 import pytest
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
+from opentelemetry.proto.trace.v1.trace_pb2 import Status
 
 from ortoo.client import ConsumerSettings, Message, connect
 from ortoo.common.clock import SystemClock
 from ortoo.common.record_batch import encode
 from ortoo.common.tracing import sampled_contexts
+from ortoo.testing.cluster import open_cluster
 from ortoo.testing.processes import process_cluster
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
@@ -25,6 +27,12 @@ class Receiver(trace_service_pb2_grpc.TraceServiceServicer):
 
     def __init__(self) -> None:
         self.spans: list[tuple[str, str, str, str, dict[str, str]]] = []
+        self.ids: list[str] = []
+        """The id of each span, in the same order."""
+        self.links: dict[str, list[str]] = {}
+        """Span id to those it is linked to."""
+        self.failed: set[str] = set()
+        """Ids of spans that ended with an error."""
         self.address = ""
 
     async def Export(
@@ -37,6 +45,10 @@ class Receiver(trace_service_pb2_grpc.TraceServiceServicer):
                     attributes = {a.key: a.value.string_value or str(a.value.int_value) for a in span.attributes}
                     ids = (span.trace_id.hex(), span.parent_span_id.hex())
                     self.spans.append((about["service.name"], span.name, *ids, attributes))
+                    self.ids.append(span.span_id.hex())
+                    self.links[span.span_id.hex()] = [link.span_id.hex() for link in span.links]
+                    if span.status.code == Status.STATUS_CODE_ERROR:
+                        self.failed.add(span.span_id.hex())
         return trace_service_pb2.ExportTraceServiceResponse()
 
 
@@ -87,6 +99,30 @@ async def test_one_message_is_followed_through_three_processes(tmp_path: Path, r
     assert by_name["ortoo process"]["messaging.consumer.group.name"] == "g"
     assert by_name["ortoo push"]["messaging.destination.name"] == "t"
     assert by_name["ortoo store"]["ortoo.enode"] == "enode-0"
+
+
+async def test_a_second_delivery_is_linked_to_the_first(tmp_path: Path, receiver: Receiver) -> None:
+    """What was delivered and not acknowledged ends with an error; the spans of the next delivery name it (E-249)."""
+    settings = {"snode": {"trace_endpoint": f"http://{receiver.address}"}}
+    async with open_cluster(tmp_path, settings=settings) as cluster, connect(cluster.address) as mq:
+        await mq.admin.create_topic("t", queue_count=1)
+        async with mq.producer("t") as producer:
+            await producer.send(Message(b"traced", trace_context=CONTEXT))
+        for acknowledged in (False, True):
+            async with mq.consumer("g", "t", ConsumerSettings(from_first=True)) as consumer:
+                async for message in consumer:
+                    if acknowledged:
+                        message.ack()
+                    break
+        async with asyncio.timeout(30):
+            while [span[1] for span in receiver.spans].count("ortoo process") < 2:
+                await SystemClock().sleep(0.05)
+    told = [(name, span_id) for (_, name, *_), span_id in zip(receiver.spans, receiver.ids, strict=True)]
+    first, second = (span_id for name, span_id in told if name == "ortoo process")
+    assert (first in receiver.failed, second in receiver.failed) == (True, False)
+    assert receiver.links[second] == [first]
+    pushes = [span_id for name, span_id in told if name == "ortoo push"]
+    assert [receiver.links[push] for push in pushes] == [[], [first]]
 
 
 def test_looking_for_traces_costs_little() -> None:

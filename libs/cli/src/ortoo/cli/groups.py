@@ -95,11 +95,12 @@ async def cluster(addresses: Sequence[str], *, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
-    processes = [("enode", item) for item in found.enodes] + [("snode", item) for item in found.snodes]
-    print_table(
-        ("ROLE", "NAME", "ADDRESS", "STATE"),
-        [(role, item.name, item.address, "alive" if item.alive else "away") for role, item in processes],
-    )
+    rows = []
+    for role, items in (("enode", found.enodes), ("snode", found.snodes)):
+        for item in items:
+            rows.append((role, item.name, item.address, "alive" if item.alive else "away"))
+            rows += [(f"replica {number}", item.name, address, "follows") for number, address in item.replicas]
+    print_table(("ROLE", "NAME", "ADDRESS", "STATE"), rows)
 
 
 def _print_lag(group: str, topic: str, behind: GroupLag) -> None:

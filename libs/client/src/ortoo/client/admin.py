@@ -179,7 +179,16 @@ class Admin:
         """The processes of the cluster."""
         answer = await self._call("DescribeCluster", admin_pb2.DescribeClusterRequest())
         return ClusterInfo(
-            tuple(ProcessInfo(item.name, item.address, item.alive) for item in answer.enodes),
+            tuple(
+                ProcessInfo(
+                    item.name,
+                    item.address,
+                    item.alive,
+                    item.role,
+                    tuple((one.replica_id, one.address) for one in item.replicas),
+                )
+                for item in answer.enodes
+            ),
             tuple(ProcessInfo(item.name, item.address, item.alive) for item in answer.snodes),
             answer.version,
             answer.now_ms,

@@ -84,6 +84,10 @@ class ProcessInfo:
     name: str
     address: str
     alive: bool
+    role: str = ""
+    """Of an enode: ASYNC_MASTER or SYNC_MASTER."""
+    replicas: tuple[tuple[int, str], ...] = ()
+    """Of an enode: (number, address) of those who follow its log now."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,17 @@
 """Looks at an address without trusting it: does the name exist, does somebody listen, what do they speak, who are they.
 
-Each question has a short limit, so that the whole never takes two seconds. What the answers mean is decided elsewhere.
+Each question has a short limit, and what can be asked at once is, so that the whole never takes two seconds. What the
+answers mean is decided elsewhere.
 """
 
 import asyncio
+import contextlib
+import dataclasses
 import enum
 import os
 import socket
 import ssl
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -18,9 +22,11 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from ortoo.common.addresses import is_address
 from ortoo.common.grpc_channels import Channels
 
+RESOLVE_TIMEOUT_S: Final = 0.3
 CONNECT_TIMEOUT_S: Final = 0.4
-WORD_TIMEOUT_S: Final = 0.3
-HEALTH_TIMEOUT_S: Final = 0.4
+SPEAK_TIMEOUT_S: Final = 0.4
+EXAMINE_TIMEOUT_S: Final = RESOLVE_TIMEOUT_S + CONNECT_TIMEOUT_S + SPEAK_TIMEOUT_S
+"""The longest that one look at an address takes."""
 # The first bytes of every HTTP/2 connection: the preface, and an empty SETTINGS frame.
 HELLO: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
 SERVICES: Final = {
@@ -64,51 +70,83 @@ class Examination:
 
 
 async def examine(address: str, environ: Mapping[str, str] = os.environ) -> Examination:
-    """Look at one address. Never raises, and takes at most two seconds."""
+    """Look at one address. Never raises, and takes at most EXAMINE_TIMEOUT_S."""
+    seen = await reach(address, environ)
+    if not seen.connects:
+        return seen
+    host, port = _host_and_port(address)
+    # All at once: what is learnt late is learnt by everybody's one deadline.
+    speaks, is_tls, (role, serving) = await asyncio.gather(
+        _first_word(host, port), _speaks_tls(host, port), _who(address)
+    )
+    if is_tls and speaks in (Speaks.HANGS_UP, Speaks.NOTHING):
+        speaks = Speaks.TLS  # some servers only hang up on who does not
+    if speaks is not Speaks.HTTP2:
+        role, serving = "", False
+    return dataclasses.replace(seen, speaks=speaks, role=role, serving=serving)
+
+
+async def reach(address: str, environ: Mapping[str, str] = os.environ) -> Examination:
+    """Look whether anybody listens at an address, and no further."""
     if not is_address(address) or "/" in address:
         return Examination(address)
-    host, _, port = address.rpartition(":")
-    proxy = _proxy_variable(host, environ)
-    loop = asyncio.get_running_loop()
+    host, port = _host_and_port(address)
+    seen = Examination(address, well_formed=True, proxy_variable=_proxy_variable(address.rpartition(":")[0], environ))
     try:
-        async with asyncio.timeout(CONNECT_TIMEOUT_S):
-            await loop.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+        async with asyncio.timeout(RESOLVE_TIMEOUT_S):
+            await _resolve(host, port)
     except (OSError, TimeoutError, UnicodeError):
-        return Examination(address, well_formed=True, proxy_variable=proxy)
+        return seen
     try:
         async with asyncio.timeout(CONNECT_TIMEOUT_S):
-            reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+            _, writer = await asyncio.open_connection(host, port)
     except (OSError, TimeoutError) as error:
-        refused = isinstance(error, ConnectionRefusedError)
-        return Examination(address, well_formed=True, resolves=True, refused=refused, proxy_variable=proxy)
-    try:
-        speaks = await _first_word(reader, writer)
-    finally:
-        writer.close()
-    if speaks in (Speaks.HANGS_UP, Speaks.NOTHING) and await _speaks_tls(host.strip("[]"), int(port)):
-        speaks = Speaks.TLS  # some servers only hang up on who does not
-    role, serving = await _who(address) if speaks is Speaks.HTTP2 else ("", False)
-    return Examination(
-        address,
-        well_formed=True,
-        resolves=True,
-        connects=True,
-        speaks=speaks,
-        role=role,
-        serving=serving,
-        proxy_variable=proxy,
-    )
+        return dataclasses.replace(seen, resolves=True, refused=isinstance(error, ConnectionRefusedError))
+    writer.close()
+    return dataclasses.replace(seen, resolves=True, connects=True)
 
 
-async def _first_word(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Speaks:
+def _host_and_port(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+async def _resolve(host: str, port: int) -> None:
+    """Ask for a name's addresses in a thread of its own: a resolver that hangs must not hold up our end."""
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[None] = loop.create_future()
+
+    def tell(error: Exception | None) -> None:
+        if not answer.done():
+            answer.set_result(None) if error is None else answer.set_exception(error)
+
+    def ask() -> None:
+        error: Exception | None = None
+        try:
+            socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError) as caught:
+            error = caught
+        with contextlib.suppress(RuntimeError):  # nobody waits any more
+            loop.call_soon_threadsafe(tell, error)
+
+    threading.Thread(target=ask, name="resolve", daemon=True).start()
+    await answer
+
+
+async def _first_word(host: str, port: int) -> Speaks:
+    writer: asyncio.StreamWriter | None = None
     try:
-        async with asyncio.timeout(WORD_TIMEOUT_S):
+        async with asyncio.timeout(SPEAK_TIMEOUT_S):
+            reader, writer = await asyncio.open_connection(host, port)
             writer.write(HELLO)
             word = await reader.read(64)
     except TimeoutError:
         return Speaks.NOTHING
     except OSError:
         return Speaks.HANGS_UP
+    finally:
+        if writer is not None:
+            writer.close()
     if not word:
         return Speaks.HANGS_UP
     if word.startswith(b"HTTP/"):
@@ -122,7 +160,7 @@ async def _speaks_tls(host: str, port: int) -> bool:
     trusting = ssl.create_default_context()
     trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
     try:
-        async with asyncio.timeout(WORD_TIMEOUT_S):
+        async with asyncio.timeout(SPEAK_TIMEOUT_S):
             _, writer = await asyncio.open_connection(host, port, ssl=trusting)
     except (OSError, TimeoutError):
         return False
@@ -137,7 +175,7 @@ async def _who(address: str) -> tuple[str, bool]:
 
         async def ask(role: str, service: str) -> tuple[str, bool] | None:
             try:
-                answer = await health.Check(health_pb2.HealthCheckRequest(service=service), timeout=HEALTH_TIMEOUT_S)
+                answer = await health.Check(health_pb2.HealthCheckRequest(service=service), timeout=SPEAK_TIMEOUT_S)
             except grpc.aio.AioRpcError:
                 return None
             return role, answer.status == health_pb2.HealthCheckResponse.SERVING

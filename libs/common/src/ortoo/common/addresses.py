@@ -15,6 +15,13 @@ def check_address(text: str, field: str) -> None:
         raise Invalid(f"{text!r}; expected host:port", field=field)
 
 
+def check_receiver(text: str, field: str) -> None:
+    """Raise Invalid unless `text` is http://host:port or https://host:port; empty = no receiver."""
+    scheme, _, address = text.rpartition("://")
+    if text and not (scheme in ("http", "https") and is_address(address.rstrip("/"))):
+        raise Invalid(f"{text!r}; expected http://host:port of an OTLP/gRPC receiver", field=field)
+
+
 def check_advertised(
     text: str, listen_address: str = "", *, who: str = "others", field: str = "advertised_address"
 ) -> None:

@@ -8,18 +8,27 @@ from ortoo.common.call_metrics import CallMetrics
 from ortoo.common.clock import Clock
 from ortoo.common.metrics import Metrics
 from ortoo.common.metrics_endpoint import MetricsEndpoint
+from ortoo.common.metrics_export import MetricsExport
 from ortoo.common.process_metrics import ProcessMetrics
 
 
 class Telemetry:
     """What a process counts. Made before its server, whose interceptor is `calls`; opened when the parts are there."""
 
-    def __init__(self, role: str, name: str, clock: Clock, *, address: str) -> None:
-        """Serve on `address` (host:port) when opened; empty = nowhere."""
+    def __init__(
+        self, role: str, name: str, clock: Clock, *, address: str, endpoint: str = "", interval_s: float = 60.0
+    ) -> None:
+        """Serve on `address` (host:port) when opened, and send to `endpoint` (http://host:port, OTLP/gRPC).
+
+        What is empty is not done.
+        """
         self.metrics = Metrics()
         self.calls = CallMetrics(clock)
         self.address = address
         """Where metrics are served: the real port once it is open."""
+        self._identity = (role, name)
+        self._endpoint = endpoint
+        self._interval_s = interval_s
         self._clock = clock
         self._process = ProcessMetrics(role, name, clock)
         self._process.register(self.metrics)
@@ -27,18 +36,32 @@ class Telemetry:
 
     @contextlib.asynccontextmanager
     async def open(self, *, ready: Callable[[], bool]) -> AsyncIterator[None]:
-        """Serve while the block is entered; `ready` says whether requests are welcome. Errors: Conflict."""
+        """Serve while the block is entered; `ready` says whether requests are welcome.
+
+        Errors: Conflict, Unsupported.
+        """
         self.metrics.gauge("ortoo_ready", "1 while requests are welcome.", lambda: int(ready()))
-        if not self.address:
+        if not self.address and not self._endpoint:
             yield
             return
         endpoint = MetricsEndpoint(
             self.address, self.metrics, ready=ready, clock=self._clock, on_scrape=self._process.scraped
         )
-        async with Background("telemetry") as background, endpoint:
+        async with contextlib.AsyncExitStack() as parts:
+            export = self._export() if self._endpoint else None
+            if export is not None:
+                parts.push_async_callback(export.close)
+            background = await parts.enter_async_context(Background("telemetry"))
+            await parts.enter_async_context(endpoint)
             background.spawn("loop", self._process.probe_loop())
+            if export is not None:
+                background.spawn("export", export.run())
             self.address = endpoint.address
             yield
+
+    def _export(self) -> MetricsExport:
+        role, name = self._identity
+        return MetricsExport(role, name, self._endpoint, self.metrics, interval_s=self._interval_s, clock=self._clock)
 
 
 def by_name(counters: Mapping[str, int]) -> dict[tuple[str, ...], int]:

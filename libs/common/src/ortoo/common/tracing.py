@@ -54,8 +54,13 @@ class Tracing:
         self._provider = provider
         self._tracer = provider.get_tracer("ortoo")
 
-    def begin(self, what: str, records: bytes | memoryview, attributes: Attributes) -> "Sequence[Span]":
-        """Begin one span for each sampled message of a batch; none is the usual answer."""
+    def begin(
+        self, what: str, records: bytes | memoryview, attributes: Attributes, earlier: "Sequence[Span]" = ()
+    ) -> "Sequence[Span]":
+        """Begin one span for each sampled message of a batch; none is the usual answer.
+
+        Each is linked to those of `earlier` in its trace: what was tried before with the same message.
+        """
         contexts = sampled_contexts(records)
         if not contexts:
             return ()
@@ -68,6 +73,9 @@ class Tracing:
                 what,
                 context=trace.set_span_in_context(trace.NonRecordingSpan(parent)),
                 attributes={"messaging.system": "ortoo", **attributes},
+                links=[
+                    trace.Link(one) for span in earlier if (one := span.get_span_context()).trace_id == parent.trace_id
+                ],
             )
             for parent in parents
         ]

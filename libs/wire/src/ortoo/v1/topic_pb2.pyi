@@ -336,6 +336,10 @@ class Enode(_message.Message):
     ADDRESS_FIELD_NUMBER: _builtins.int
     STORE_ID_FIELD_NUMBER: _builtins.int
     ALIVE_FIELD_NUMBER: _builtins.int
+    ROLE_FIELD_NUMBER: _builtins.int
+    REPLICA_ID_FIELD_NUMBER: _builtins.int
+    REPLICATION_ADDRESS_FIELD_NUMBER: _builtins.int
+    REPLICAS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name in the cluster; it keeps it over restarts."""
     address: _builtins.str
@@ -344,6 +348,16 @@ class Enode(_message.Message):
     """The store's own id: a second process with this name but another store is refused."""
     alive: _builtins.bool
     """Whether its lease is valid now."""
+    role: _builtins.str
+    """SYNC_MASTER when its answers wait until a replica has the message too, else ASYNC_MASTER."""
+    replica_id: _builtins.int
+    """Among the copies of its log it has number 0; its replicas have 1 and more."""
+    replication_address: _builtins.str
+    """host:port where replicas follow its log; empty when none can."""
+    @_builtins.property
+    def replicas(self) -> _containers.RepeatedCompositeFieldContainer[Global___Replica]:
+        """The replicas that follow its log now, by number."""
+
     def __init__(
         self,
         *,
@@ -351,14 +365,44 @@ class Enode(_message.Message):
         address: _builtins.str = ...,
         store_id: _builtins.str = ...,
         alive: _builtins.bool = ...,
+        role: _builtins.str = ...,
+        replica_id: _builtins.int = ...,
+        replication_address: _builtins.str = ...,
+        replicas: _abc.Iterable[Global___Replica] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "alive", b"alive", "name", b"name", "store_id", b"store_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "alive", b"alive", "name", b"name", "replica_id", b"replica_id", "replicas", b"replicas", "replication_address", b"replication_address", "role", b"role", "store_id", b"store_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Enode: _TypeAlias = Enode  # noqa: Y015
+
+@_typing.final
+class Replica(_message.Message):
+    """A process that keeps a copy of an enode's log."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REPLICA_ID_FIELD_NUMBER: _builtins.int
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    replica_id: _builtins.int
+    """Its number, 1 or more."""
+    address: _builtins.str
+    """host:port where its health can be asked."""
+    def __init__(
+        self,
+        *,
+        replica_id: _builtins.int = ...,
+        address: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "replica_id", b"replica_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Replica: _TypeAlias = Replica  # noqa: Y015
 
 @_typing.final
 class Snode(_message.Message):

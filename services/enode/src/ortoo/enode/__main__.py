@@ -3,19 +3,29 @@
 import importlib
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 
 from ortoo.common import front, service
 from ortoo.common.errors import OrtooError
+from ortoo.common.service import Running
 from ortoo.enode.app import open_enode
-from ortoo.enode.settings import HIDDEN, IMPORTANT, load
+from ortoo.enode.node_role import NodeRole
+from ortoo.enode.replica_app import open_replica
+from ortoo.enode.settings import HIDDEN, IMPORTANT, Settings, load
 
 TOOLS = ("inspect", "repair")
+
+
+def open_by_role(settings: Settings) -> AbstractAsyncContextManager[Running]:
+    """The enode itself, or a replica of it."""
+    return open_replica(settings) if settings.role is NodeRole.SLAVE else open_enode(settings)
+
 
 ROLE = front.Role(
     name="enode",
     about="A storage node of Ortoo.",
     load=load,
-    open=open_enode,
+    open=open_by_role,
     important=IMPORTANT,
     live=("log_level", "namesrv_address"),
     hidden=HIDDEN,

@@ -9,10 +9,11 @@ from pathlib import Path
 from ortoo.common.address_server import found_name_servers, listed_again
 from ortoo.common.background import Background
 from ortoo.common.clock import Clock, SystemClock
-from ortoo.common.errors import Invalid
+from ortoo.common.errors import Conflict, Invalid
 from ortoo.common.grpc_channels import Channels
 from ortoo.common.grpc_server import GrpcServer
 from ortoo.common.logs import get_logger
+from ortoo.common.metrics import Metrics
 from ortoo.common.randomness import Randomness
 from ortoo.common.service import Running
 from ortoo.common.system_topics import DELAYED_TOPIC_ID, HALF_TOPIC_ID
@@ -23,10 +24,14 @@ from ortoo.enode.deferred.intake import Intake
 from ortoo.enode.deferred.moves import TimerMoves
 from ortoo.enode.deferred.transactions import Transactions
 from ortoo.enode.disk import Disk, RealDisk
+from ortoo.enode.engine import Engine
+from ortoo.enode.memory_share import memory_bytes, within
+from ortoo.enode.node_role import NodeRole, reached_at, replication_address_of
 from ortoo.enode.pops.desk import PopDesk
 from ortoo.enode.pops.sending_back import SendingBack
 from ortoo.enode.registration import registration
-from ortoo.enode.rpc import service
+from ortoo.enode.replication.followers import Followers
+from ortoo.enode.rpc import replication, service
 from ortoo.enode.rpc.streams import Streams
 from ortoo.enode.settings import Settings
 from ortoo.enode.store import Store
@@ -70,12 +75,18 @@ async def open_enode(
     # The flush thread needs the interpreter for a moment after each fdatasync. Beside a busy event loop it waits a
     # whole switch interval for that: with CPython's 5 ms a flush of 0.12 ms takes 11.
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    telemetry = Telemetry("enode", settings.name, clock, address=settings.metrics_address)
+    telemetry = Telemetry(
+        "enode",
+        settings.name,
+        clock,
+        address=settings.metrics_address,
+        endpoint=settings.metrics_endpoint,
+        interval_s=settings.metrics_interval_s,
+    )
     async with contextlib.AsyncExitStack() as parts:
         _make_folder(disk, settings.data_dir)
-        store = await Store.open(
-            settings.data_dir, settings=settings.store_settings, disk=disk, clock=clock, randomness=randomness
-        )
+        chosen = within(settings.store_settings, settings.memory_share_percent, memory_bytes())
+        store = await Store.open(settings.data_dir, settings=chosen, disk=disk, clock=clock, randomness=randomness)
         parts.push_async_callback(store.close)
         topics = TopicCopies(store, settings.name)
         channels = await parts.enter_async_context(Channels())
@@ -101,20 +112,29 @@ async def open_enode(
         )
         handlers.streams = Streams(background, server.draining)
         register(telemetry.metrics, store, clock)
+        followers, replication_address = await parts.enter_async_context(
+            open_replication(settings, store.engine, background, telemetry.metrics)
+        )
         await parts.enter_async_context(telemetry.open(ready=lambda: server.serving))
         await parts.enter_async_context(server)
+        announced = topic_pb2.Enode(
+            name=settings.name,
+            address=settings.advertised_address or server.address,
+            store_id=store.describe().store_id,
+            role=settings.role,
+            replica_id=settings.replica_id,
+            replication_address=reached_at(replication_address, settings.advertised_address),
+        )
         leases = registration(
-            topic_pb2.Enode(
-                name=settings.name,
-                address=settings.advertised_address or server.address,
-                store_id=store.describe().store_id,
-            ),
+            announced,
+            followers.all,
             name_servers,
             channels,
             interval_s=settings.heartbeat_interval_s,
             clock=clock,
             randomness=randomness,
         )
+        followers.on_change = leases.hurry
         parts.push_async_callback(leases.leave)
         announcing = background.spawn("registration", leases.run())
         parts.callback(announcing.cancel)  # else it would take back a lease that was just left
@@ -140,6 +160,42 @@ async def open_enode(
             sending,
             reload=lambda new: listed_again(name_servers, new.namesrv_address),
         )
+
+
+@contextlib.asynccontextmanager
+async def open_replication(
+    settings: Settings, engine: Engine, background: Background, metrics: Metrics
+) -> AsyncIterator[tuple[Followers, str]]:
+    """Let replicas follow the log; yields them, and the address where they can, empty if nowhere.
+
+    Errors: Conflict when an address that was set is taken; when the default one is, nobody can follow.
+    """
+    followers = Followers(engine.appender, is_waited_for=settings.role is NodeRole.SYNC_MASTER)
+    metrics.gauge(
+        "ortoo_replica_lag_bytes",
+        "Bytes of the log that a replica has not written yet.",
+        followers.lags_bytes,
+        labels=("replica_id",),
+    )
+    address = replication_address_of(settings.replication_address, settings.listen_address)
+    async with contextlib.AsyncExitStack() as parts:
+        parts.callback(followers.end)
+        if address:
+            handlers = replication.ReplicationService(engine, followers, background)
+            server = GrpcServer(
+                address, [(replication.NAME, replication.add_to_server(handlers))], grace_s=settings.stop_grace_s
+            )
+            try:
+                await parts.enter_async_context(server)
+                address = server.address
+                ending = background.spawn("replicas", replication.end_at(server.draining, followers))
+                parts.callback(ending.cancel)
+            except Conflict as error:
+                if settings.replication_address or settings.role is NodeRole.SYNC_MASTER:
+                    raise Conflict(error.message, field="replication_address") from error
+                _log.warning("no replica can follow", reason=str(error))
+                address = ""
+        yield followers, address
 
 
 def _make_folder(disk: Disk, folder: Path) -> None:

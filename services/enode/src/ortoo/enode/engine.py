@@ -147,8 +147,8 @@ class Engine:
 
         Errors: Overloaded, Unavailable, and what `check` raises.
         """
-        if self.closed:
-            raise Unavailable("the store is closed")
+        if self.closed or self.appender.alone:
+            raise Unavailable(self.appender.alone or "the store is closed")
         appender = self.appender
         waiters: list[asyncio.Future[None]] = []
         for change in changes:
@@ -166,8 +166,8 @@ class Engine:
 
     async def note(self, changes: Sequence[Change]) -> None:
         """Store state changes without waiting until they are durable: a crash may take them. Errors: as `store`."""
-        if self.closed:
-            raise Unavailable("the store is closed")
+        if self.closed or self.appender.alone:
+            raise Unavailable(self.appender.alone or "the store is closed")
         appender = self.appender
         for change in changes:
             encoded = change.encoded()
@@ -176,6 +176,10 @@ class Engine:
                 await appender.make_room(appender.change_room(len(encoded)), is_state=True)
             appender.append_change(change, encoded, self._loop.create_future())
         appender.flush_due.set()
+
+    async def read_log(self, segment: Segment, position: int, length: int) -> bytes:
+        """Bytes of the log as they lie on disk, for replicas. Errors: OSError, Unavailable."""
+        return await self._work.run(segment.read, position, length)
 
     async def close(self) -> None:
         """Flush, leave the marker of a clean stop, give the folder back. A second call does nothing."""

@@ -1,11 +1,14 @@
 """Announces this enode to every name server again and again; that is its heartbeat."""
 
+from collections.abc import Callable, Sequence
+
 from ortoo.common.announcing import Announcing
 from ortoo.common.clock import Clock
 from ortoo.common.grpc_channels import Channels
 from ortoo.common.name_servers import NameServers
 from ortoo.common.randomness import Randomness
 from ortoo.common.status import rpc_errors
+from ortoo.enode.replication.followers import Follower
 from ortoo.v1 import namesrv_pb2, namesrv_pb2_grpc, topic_pb2
 
 CALL_TIMEOUT_S = 3.0
@@ -14,6 +17,7 @@ LEAVE_TIMEOUT_S = 1.0
 
 def registration(
     enode: topic_pb2.Enode,
+    followers: Callable[[], Sequence[Follower]],
     name_servers: NameServers,
     channels: Channels,
     *,
@@ -21,13 +25,15 @@ def registration(
     clock: Clock,
     randomness: Randomness,
 ) -> Announcing:
-    """The leases of `enode`, renewed at least every `interval_s`."""
+    """The leases of `enode` with those who follow it now, renewed at least every `interval_s`."""
 
     def stub(address: str) -> namesrv_pb2_grpc.NameServiceStub:
         return namesrv_pb2_grpc.NameServiceStub(channels.to(address))
 
     async def announce(address: str) -> float:
+        replicas = [topic_pb2.Replica(replica_id=one.replica_id, address=one.address) for one in followers()]
         request = namesrv_pb2.RegisterEnodeRequest(enode=enode)
+        request.enode.replicas.extend(replicas)
         with rpc_errors(f"name server {address}"):
             answer = await stub(address).RegisterEnode(request, timeout=CALL_TIMEOUT_S)
         return answer.lease_ms / 1000

@@ -9,9 +9,10 @@ from typing import Any
 
 from ortoo.common import settings
 from ortoo.common.address_server import check_name_servers
-from ortoo.common.addresses import check_address, check_advertised
+from ortoo.common.addresses import check_address, check_advertised, check_receiver
 from ortoo.common.errors import Invalid
 from ortoo.common.names import check_process_name
+from ortoo.enode.node_role import NO_REPLICATION, SLAVE_MEMORY_LESS_PERCENT, NodeRole, check_replica_id
 from ortoo.enode.state.check_schedule import CheckSchedule
 from ortoo.enode.store_settings import StoreSettings
 
@@ -23,6 +24,8 @@ IMPORTANT = (
     "advertised_address",
     "namesrv_address",
     "data_dir",
+    "role",
+    "replica_id",
     "store.flush_mode",
 )
 HIDDEN = ("store.enode", "store.cluster")
@@ -45,6 +48,14 @@ class Settings:
     """host:port of the name server, several of one cluster separated by `;`; or the http:// URL of such a list."""
     data_dir: Path = Path("ortoo-data/enode")
     """Folder of the store."""
+    role: NodeRole = NodeRole.ASYNC_MASTER
+    """ASYNC_MASTER, SYNC_MASTER (answers wait until a replica has the log too), or SLAVE (a replica of `name`)."""
+    replica_id: int = 0
+    """The number of this copy of the log: a SLAVE needs one of its own, 1 or more; a master always has 0."""
+    replication_address: str = ""
+    """host:port where replicas follow the log. Empty = the port after that of listen_address; none = nowhere."""
+    memory_share_percent: int = 40
+    """How much of the memory the store's caches may take at most; a SLAVE takes 10 less unless it is set."""
     heartbeat_interval_s: float = 5.0
     """How often the enode announces itself."""
     health_interval_s: float = 0.5
@@ -61,6 +72,10 @@ class Settings:
     """How long running calls may go on after a stop was asked for."""
     metrics_address: str = ""
     """host:port where Prometheus scrapes (/metrics, /healthz, /readyz). Empty = nowhere."""
+    metrics_endpoint: str = ""
+    """http://host:port of an OTLP/gRPC receiver that metrics are sent to. Empty = none."""
+    metrics_interval_s: float = 60.0
+    """How often they are sent there."""
     trace_endpoint: str = ""
     """http://host:port of an OTLP/gRPC receiver of spans of messages with a sampled trace context. Empty = none."""
     log_level: str = "info"
@@ -88,11 +103,20 @@ class Settings:
         check_address(self.listen_address, "listen_address")
         if self.metrics_address:
             check_address(self.metrics_address, "metrics_address")
+        check_receiver(self.metrics_endpoint, "metrics_endpoint")
+        check_receiver(self.trace_endpoint, "trace_endpoint")
         check_advertised(self.advertised_address, self.listen_address, who="snodes")
+        check_replica_id(self.role, self.replica_id)
+        if self.replication_address not in ("", NO_REPLICATION):
+            check_address(self.replication_address, "replication_address")
+        if self.role is NodeRole.SYNC_MASTER and self.replication_address == NO_REPLICATION:
+            raise Invalid("a SYNC_MASTER needs one for its replicas; give host:port", field="replication_address")
+        if not 1 <= self.memory_share_percent <= 90:
+            raise Invalid(f"{self.memory_share_percent}; expected 1 to 90", field="memory_share_percent")
         for name in ("transaction_check_after_ms", "transaction_check_interval_ms", "transaction_checks_max"):
             if not 1 <= getattr(self, name) <= 86_400_000:
                 raise Invalid(f"{getattr(self, name)}; expected 1 to 86,400,000", field=name)
-        for name in ("heartbeat_interval_s", "health_interval_s"):
+        for name in ("heartbeat_interval_s", "health_interval_s", "metrics_interval_s"):
             if getattr(self, name) <= 0:
                 raise Invalid(f"{getattr(self, name)}; expected more than 0", field=name)
         if self.log_level not in ("debug", "info", "warning", "error"):
@@ -109,5 +133,18 @@ def load(
         if loaded.origins[name] != "default":
             short = "name" if name == "store.enode" else "cluster"
             raise Invalid(f"is taken from {short}; set {short} instead", field=name)
+    loaded = _as_the_role_wants(loaded)
     loaded.settings.check()
     return loaded
+
+
+def _as_the_role_wants(loaded: settings.Loaded[Settings]) -> settings.Loaded[Settings]:
+    """What follows from the role: a master has number 0, a replica leaves more memory to the page cache."""
+    chosen = loaded.settings
+    by_role: dict[str, Any] = {}
+    if chosen.role is not NodeRole.SLAVE:
+        by_role["replica_id"] = 0
+    elif loaded.origins["memory_share_percent"] == "default":
+        by_role["memory_share_percent"] = chosen.memory_share_percent - SLAVE_MEMORY_LESS_PERCENT
+    changed = {name: "role" for name, value in by_role.items() if value != getattr(chosen, name)}
+    return settings.Loaded(dataclasses.replace(chosen, **by_role), {**loaded.origins, **changed})

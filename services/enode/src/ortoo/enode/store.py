@@ -373,7 +373,7 @@ class Store:
     def describe(self) -> StoreDescription:
         """Sizes, positions, health, damages."""
         appender, catalog = self._appender, self._catalog
-        reason = "closed" if self._engine.closed else appender.failure or appender.full
+        reason = "closed" if self._engine.closed else appender.failure or appender.alone or appender.full
         return StoreDescription(
             enode=self._engine.identity.enode,
             cluster=self._engine.identity.cluster,

@@ -12,7 +12,7 @@ from ortoo.common.randomness import Randomness
 from ortoo.namesrv import groups, topics
 from ortoo.namesrv.catalog import Catalog
 from ortoo.namesrv.groups import Group
-from ortoo.namesrv.leases import Enode, Leases, Snode
+from ortoo.namesrv.leases import NOWHERE_ELSE, Enode, Leases, LogPlaces, Snode
 from ortoo.namesrv.rights import Right
 from ortoo.namesrv.route_changes import ROUTES_BYTES_MAX, RouteChange, Routes
 from ortoo.namesrv.topics import NewTopic, Topic, TopicChange
@@ -182,9 +182,9 @@ class Directory:
         """All users, by access key. Errors: Unavailable."""
         return await self._catalog.change_users(lambda users: users.all())
 
-    def register_enode(self, name: str, address: str, store_id: str) -> None:
+    def register_enode(self, name: str, address: str, store_id: str, log: LogPlaces = NOWHERE_ELSE) -> None:
         """Give or renew an enode's lease. Errors: as `Leases.register_enode`."""
-        self._tell(enode=self._leases.register_enode(name, address, store_id, self._clock.monotonic_s()))
+        self._tell(enode=self._leases.register_enode(name, address, store_id, self._clock.monotonic_s(), log))
 
     def register_snode(self, name: str, address: str, incarnation: str, *, shares_membership: bool) -> None:
         """Give or renew a snode's lease. Errors: as `Leases.register_snode`."""

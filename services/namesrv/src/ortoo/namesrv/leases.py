@@ -16,6 +16,20 @@ REPLACED_KEPT = 8
 
 
 @dataclass(frozen=True, slots=True)
+class LogPlaces:
+    """Who else has an enode's log, as the enode says."""
+
+    role: str = ""
+    replica_id: int = 0
+    replication_address: str = ""
+    replicas: tuple[tuple[int, str], ...] = ()
+    """(number, address) of those who follow it."""
+
+
+NOWHERE_ELSE = LogPlaces()
+
+
+@dataclass(frozen=True, slots=True)
 class Enode:
     """A storage node."""
 
@@ -23,6 +37,7 @@ class Enode:
     address: str
     store_id: str
     alive: bool = True
+    log: LogPlaces = NOWHERE_ELSE
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +81,9 @@ class Leases:
         """All living snodes by name."""
         return {name: lease.snode for name, lease in self._snodes.items()}
 
-    def register_enode(self, name: str, address: str, store_id: str, now_s: float) -> Enode | None:
+    def register_enode(
+        self, name: str, address: str, store_id: str, now_s: float, log: LogPlaces = NOWHERE_ELSE
+    ) -> Enode | None:
         """Give or renew a lease; the enode if that is news. Errors: Invalid, Conflict, Overloaded."""
         check_process_name(name, "enode.name")
         _check_address(address, "enode.address")
@@ -81,7 +98,7 @@ class Leases:
             )
         if known is None:
             self._make_room_for_enode()
-        enode = Enode(name, address, store_id)
+        enode = Enode(name, address, store_id, log=log)
         self._enodes[name] = _EnodeLease(enode, now_s + self._lease_s)
         return None if known is not None and known.enode == enode else enode
 

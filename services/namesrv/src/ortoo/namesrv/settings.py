@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ortoo.common import settings
-from ortoo.common.addresses import check_address
+from ortoo.common.addresses import check_address, check_receiver
 from ortoo.common.errors import Invalid
 from ortoo.common.name_servers import addresses_of
 from ortoo.common.names import check_process_name
@@ -44,6 +44,10 @@ class Settings:
     """How long running calls may go on after a stop was asked for."""
     metrics_address: str = ""
     """host:port where Prometheus scrapes (/metrics, /healthz, /readyz). Empty = nowhere."""
+    metrics_endpoint: str = ""
+    """http://host:port of an OTLP/gRPC receiver that metrics are sent to. Empty = none."""
+    metrics_interval_s: float = 60.0
+    """How often they are sent there."""
     log_level: str = "info"
     """debug, info, warning or error."""
 
@@ -53,6 +57,7 @@ class Settings:
         check_address(self.listen_address, "listen_address")
         if self.metrics_address:
             check_address(self.metrics_address, "metrics_address")
+        check_receiver(self.metrics_endpoint, "metrics_endpoint")
         if self.namesrv_address:
             addresses_of(self.namesrv_address)
         for name, low, high in (
@@ -61,6 +66,7 @@ class Settings:
             ("sync_interval_s", 0.01, 60),
             ("watchers_max", 1, 100_000),
             ("stop_grace_s", 0, 600),
+            ("metrics_interval_s", 0.05, 3600),
         ):
             value = getattr(self, name)
             if not low <= value <= high:

@@ -121,6 +121,12 @@ class EnodeEntry:
     address: str
     store_id: str
     alive: bool
+    role: str = ""
+    """SYNC_MASTER or ASYNC_MASTER."""
+    replica_id: int = 0
+    replication_address: str = ""
+    replicas: tuple[tuple[int, str], ...] = ()
+    """(number, address) of those who follow its log."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from ortoo.common import settings
 from ortoo.common.address_server import check_name_servers
-from ortoo.common.addresses import check_address, check_advertised
+from ortoo.common.addresses import check_address, check_advertised, check_receiver
 from ortoo.common.errors import Invalid
 from ortoo.common.names import check_process_name, check_topic_name
 
@@ -73,6 +73,10 @@ class Settings:
     """How long running calls may go on after a stop was asked for."""
     metrics_address: str = ""
     """host:port where Prometheus scrapes (/metrics, /healthz, /readyz). Empty = nowhere."""
+    metrics_endpoint: str = ""
+    """http://host:port of an OTLP/gRPC receiver that metrics are sent to. Empty = none."""
+    metrics_interval_s: float = 60.0
+    """How often they are sent there."""
     trace_endpoint: str = ""
     """http://host:port of an OTLP/gRPC receiver of spans of messages with a sampled trace context. Empty = none."""
     trace_topic: str = ""
@@ -88,6 +92,8 @@ class Settings:
         check_address(self.listen_address, "listen_address")
         if self.metrics_address:
             check_address(self.metrics_address, "metrics_address")
+        check_receiver(self.metrics_endpoint, "metrics_endpoint")
+        check_receiver(self.trace_endpoint, "trace_endpoint")
         check_advertised(self.advertised_address)
         if self.tls_listen_address:
             check_address(self.tls_listen_address, "tls_listen_address")
@@ -106,6 +112,7 @@ class Settings:
             ("sweep_interval_s", 0.01, 60),
             ("stop_grace_s", 0, 600),
             ("auto_create_queue_count", 1, 1024),
+            ("metrics_interval_s", 0.05, 3600),
         ):
             value = getattr(self, name)
             if not low <= value <= high:

@@ -85,11 +85,14 @@ class PushTraces:
         }
         records = delivery.batch.records
         waiting = self._waiting.get((group, delivery.queue))
+        earlier: list[Any] = []
         while waiting and waiting[-1].next_offset > delivery.first_offset:
-            self._tracing.end(waiting.pop().spans, TimeoutError("not acknowledged; delivered again"))
+            spans = waiting.pop().spans
+            self._tracing.end(spans, TimeoutError("not acknowledged; delivered again"))
+            earlier += spans
             self._count -= 1
-        self._tracing.end(self._tracing.begin("ortoo push", records, attributes))
-        spans = self._tracing.begin("ortoo process", records, attributes)
+        self._tracing.end(self._tracing.begin("ortoo push", records, attributes, earlier))
+        spans = self._tracing.begin("ortoo process", records, attributes, earlier)
         if spans:
             self._count += 1
             self._waiting.setdefault((group, delivery.queue), deque()).append(_Waiting(delivery.next_offset, spans))

@@ -81,7 +81,30 @@ def group_to(group: Group) -> topic_pb2.Group:
 
 def enode_to(enode: EnodeEntry) -> topic_pb2.Enode:
     """A storage node, written."""
-    return topic_pb2.Enode(name=enode.name, address=enode.address, store_id=enode.store_id, alive=enode.alive)
+    return topic_pb2.Enode(
+        name=enode.name,
+        address=enode.address,
+        store_id=enode.store_id,
+        alive=enode.alive,
+        role=enode.role,
+        replica_id=enode.replica_id,
+        replication_address=enode.replication_address,
+        replicas=[topic_pb2.Replica(replica_id=number, address=address) for number, address in enode.replicas],
+    )
+
+
+def enode_of(enode: topic_pb2.Enode) -> EnodeEntry:
+    """A storage node, read."""
+    return EnodeEntry(
+        enode.name,
+        enode.address,
+        enode.store_id,
+        enode.alive,
+        enode.role,
+        enode.replica_id,
+        enode.replication_address,
+        tuple((one.replica_id, one.address) for one in enode.replicas),
+    )
 
 
 def snode_to(snode: SnodeEntry) -> topic_pb2.Snode:
@@ -98,7 +121,7 @@ def change_of(news: namesrv_pb2.WatchRoutesResponse) -> RouteChange:
         tuple(news.deleted_topics),
         tuple(map(group_of, news.groups)),
         tuple(news.deleted_groups),
-        tuple(EnodeEntry(e.name, e.address, e.store_id, e.alive) for e in news.enodes),
+        tuple(map(enode_of, news.enodes)),
         tuple(SnodeEntry(s.name, s.address, s.alive) for s in news.snodes),
     )
 

@@ -15,12 +15,13 @@ READY_TIMEOUT_S = 30.0
 class RoleProcess:
     """A service process. It keeps its port and its data over restarts, as a pod with a stable identity does."""
 
-    def __init__(self, role: str, environ: Mapping[str, str], log: Path) -> None:
-        """Prepare `python -m ortoo.ROLE` with settings from `environ`; what it says goes to the file `log`."""
+    def __init__(self, role: str, environ: Mapping[str, str], log: Path, module: str = "") -> None:
+        """Prepare `python -m ortoo.ROLE`, or another `module`, with settings from `environ`; `log` is a file."""
         self.role = role
         self.address = ""
         self._environ = dict(environ)
         self._log = log
+        self._module = module or f"ortoo.{role}"
         self._process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:
@@ -30,7 +31,7 @@ class RoleProcess:
         settings[prefix + "LISTEN_ADDRESS"] = self.address or "127.0.0.1:0"
         with self._log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", f"ortoo.{self.role}"),
+                *(sys.executable, "-m", self._module),
                 env=os.environ | settings,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,

@@ -8,6 +8,7 @@ from pathlib import Path
 from ortoo.cli.dev.store_link import StoreLinks
 from ortoo.common.service import Running
 from ortoo.enode.app import open_enode
+from ortoo.enode.node_role import NO_REPLICATION
 from ortoo.enode.settings import Settings as EnodeSettings
 from ortoo.enode.store_settings import StoreSettings
 from ortoo.namesrv.app import open_namesrv
@@ -34,6 +35,7 @@ async def open_dev_cluster(data_dir: Path, listen_address: str) -> AsyncIterator
                     namesrv_address=name_server.address,
                     data_dir=data_dir / "enode",
                     stop_grace_s=STOP_GRACE_S,
+                    replication_address=NO_REPLICATION,
                     store=store,
                 )
             )

@@ -35,6 +35,8 @@ class Facts:
     """The addresses that other clients are told."""
     topic: str = ""
     topic_described: TopicDescription | None = None
+    topic_error: str = ""
+    """Why the topic could not be described although it may exist."""
     topics: Sequence[str] = ()
     group: str = ""
     groups: Sequence[GroupInfo] = ()
@@ -141,6 +143,9 @@ def _of_processes(facts: Facts) -> list[Finding]:
 def _of_topic(facts: Facts) -> list[Finding]:
     if not facts.topic:
         return []
+    if facts.topic_error:
+        cure = "an enode is frozen or cannot be reached by the snode: look at its processor time and at the network"
+        return [Finding("topic unreachable", f"topic {facts.topic} cannot be looked at: {facts.topic_error}", cure)]
     if facts.topic_described is None:
         cure = f"create it: ortoo topic create {facts.topic}{_near(facts.topic, facts.topics)}"
         return [Finding("unknown topic", f"there is no topic {facts.topic}", cure)]

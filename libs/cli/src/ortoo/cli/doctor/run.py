@@ -1,18 +1,25 @@
 """Asks, decides, prints."""
 
 import asyncio
-import contextlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from ortoo.cli.doctor.findings import Facts, Finding, of_address, of_cluster
 from ortoo.cli.output import print_json
-from ortoo.client import Admin, GroupInfo, NotFound, OrtooError, TopicDescription, connect
-from ortoo.client.examination import examine
+from ortoo.client import Admin, NotFound, OrtooError, connect
+from ortoo.client.examination import EXAMINE_TIMEOUT_S, Examination, examine, reach
 from ortoo.common.clock import SystemClock
 
-ASK_TIMEOUT_S = 0.8
+CLUSTER_TIMEOUT_S = 0.4
+"""How long the snode may take to describe the cluster."""
+DETAILS_TIMEOUT_S = 0.4
+"""How long everything else may take that is asked then; all of it is asked at once."""
+LIMIT_S = EXAMINE_TIMEOUT_S + CLUSTER_TIMEOUT_S + DETAILS_TIMEOUT_S
+"""The longest that looking takes, whatever hangs."""
 SNODES_EXAMINED_MAX = 8
+T = TypeVar("T")
 
 
 async def diagnose(addresses: Sequence[str], topic: str, group: str, *, as_json: bool) -> None:
@@ -33,67 +40,72 @@ async def diagnose(addresses: Sequence[str], topic: str, group: str, *, as_json:
 async def _behind(addresses: Sequence[str], topic: str, group: str) -> list[Finding]:
     """What is wrong in the cluster behind a snode."""
     try:
-        async with asyncio.timeout(ASK_TIMEOUT_S), connect(addresses) as mq:
-            facts = await _facts(mq.admin, topic, group)
+        async with connect(addresses) as mq:
+            return of_cluster(await _facts(mq.admin, topic, group))
     except (OrtooError, TimeoutError) as error:
-        why = str(error) or f"no answer within {ASK_TIMEOUT_S:.0f} s"
+        why = str(error) or f"no answer within {CLUSTER_TIMEOUT_S} s"
         return [Finding("no answer", f"the snode does not answer: {why}", "look at its log and its processor time")]
-    return of_cluster(facts)
 
 
 async def _facts(admin: Admin, topic: str, group: str) -> Facts:
     clock = SystemClock()
     begun_ms = clock.now_ms()
-    cluster = await admin.describe_cluster()
+    async with asyncio.timeout(CLUSTER_TIMEOUT_S):
+        cluster = await admin.describe_cluster()
     now_ms = clock.now_ms()
     skew_ms = cluster.now_ms - (begun_ms + now_ms) // 2 if cluster.now_ms else 0
     others = [snode.address for snode in cluster.snodes][:SNODES_EXAMINED_MAX]
-    snodes, (groups, error), topics, described = await asyncio.gather(
-        asyncio.gather(*map(examine, others)), _groups(admin), admin.list_topics(), _topic(admin, topic)
+    snodes, groups, topics, described, lag, members = await asyncio.gather(
+        asyncio.gather(*map(_reached, others)),
+        _answer(admin.list_groups()),
+        _answer(admin.list_topics()),
+        _answer(admin.describe_topic(topic) if topic else None),
+        _answer(admin.lag(group, topic) if topic and group else None),
+        _answer(admin.consumer_count(group) if group else None),
     )
-    lag_messages, members = 0, None
-    if group and any(one.name == group for one in groups):
-        lag_messages, members = await _behind_by(admin, group, topic)
     return Facts(
         cluster,
         skew_ms,
-        error,
+        groups.error,
         snodes,
         topic,
-        described,
-        [one.name for one in topics],
+        described.value,
+        "" if described.is_not_found else described.error,
+        [one.name for one in topics.value or ()],
         group,
-        groups,
-        lag_messages,
-        members,
+        groups.value or (),
+        lag.value.lag_messages if lag.value else 0,
+        members.value,
     )
 
 
-async def _groups(admin: Admin) -> tuple[list[GroupInfo], str]:
+@dataclass(frozen=True, slots=True)
+class _Answered(Generic[T]):
+    """What a question gave: a value, or why there is none."""
+
+    value: T | None = None
+    error: str = ""
+    is_not_found: bool = False
+
+
+async def _answer(question: Awaitable[T] | None) -> _Answered[T]:
+    """The answer in time; nothing to what is not asked."""
+    if question is None:
+        return _Answered()
     try:
-        async with asyncio.timeout(ASK_TIMEOUT_S / 2):
-            return await admin.list_groups(), ""
+        async with asyncio.timeout(DETAILS_TIMEOUT_S):
+            return _Answered(await question)
     except (OrtooError, TimeoutError) as error:
-        return [], str(error) or "no answer in time"
+        return _Answered(None, str(error) or "no answer in time", isinstance(error, NotFound))
 
 
-async def _topic(admin: Admin, topic: str) -> TopicDescription | None:
-    if topic:
-        with contextlib.suppress(NotFound):
-            return await admin.describe_topic(topic)
-    return None
-
-
-async def _behind_by(admin: Admin, group: str, topic: str) -> tuple[int, int | None]:
-    """(messages behind, consumers now); consumers None when that cannot be asked."""
-    lag = 0
-    with contextlib.suppress(OrtooError):
-        if topic:
-            lag = (await admin.lag(group, topic)).lag_messages
+async def _reached(address: str) -> Examination:
+    """Whether clients can reach an address that they are told."""
     try:
-        return lag, await admin.consumer_count(group)
-    except OrtooError:
-        return lag, None
+        async with asyncio.timeout(DETAILS_TIMEOUT_S):
+            return await reach(address)
+    except TimeoutError:
+        return Examination(address, well_formed=True, resolves=True)
 
 
 def _print(found: Sequence[Finding], good: Sequence[str]) -> None:

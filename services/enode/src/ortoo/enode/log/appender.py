@@ -62,6 +62,10 @@ class Appender:
         """Why nothing is acknowledged any more; empty while all is well."""
         self.full = ""
         """Why sends are refused until there is space; empty while there is."""
+        self.alone = ""
+        """Why nothing is accepted although the disk is well: no replica follows, and answers wait for one."""
+        self.replicated_position: int | None = None
+        """Up to where a replica has the log too; None = nobody waits for replicas."""
         self.pending_bytes = 0
         self.flushes = 0
         self.flush_s = 0.0
@@ -75,6 +79,7 @@ class Appender:
         self._loop = asyncio.get_running_loop()
         self._groups: deque[Group] = deque()
         self._flushing: Group | None = None
+        self._held: deque[Group] = deque()
         self._handover_scheduled = False
         self._wanted = False
         self._handed_over_s = 0.0
@@ -89,6 +94,8 @@ class Appender:
         self._idle.set()
         self.flush_due = asyncio.Event()
         """Set while frames wait that nobody asked to be flushed at once."""
+        self.advanced: set[asyncio.Event] = set()
+        """Set whenever the durable position grows, for those who send the log elsewhere."""
         self.flushed = asyncio.Event()
         """Set by each flush; cleared by whoever watches for idleness."""
 
@@ -144,6 +151,8 @@ class Appender:
         """Errors: Unavailable when the disk failed; Overloaded when it is full or too much waits for it."""
         if self.failure:
             self.check_alive()
+        if self.alone:
+            raise Unavailable(self.alone)
         if self.full:
             raise Overloaded(self.full, retry_after_ms=self._settings.disk_check_interval_ms)
         if self.pending_bytes + length > self._settings.pending_bytes_max:
@@ -314,20 +323,37 @@ class Appender:
             self.flushes += 1
             self.flush_s += self._clock.monotonic_s() - self._handed_over_s
             self.durable_position = group.end_position
+            for event in self.advanced:
+                event.set()
             self.pending_bytes -= group.bytes
         if self._wanted or len(self._groups) > 1:
             self._hand_over()
-        try:
-            self._on_durable(group)
-        except Exception as defect:
-            self._fail(group, defect)
-            raise
-        for waiter, answer in group.waiters:
-            if not waiter.done():
-                waiter.set_result(answer)
-        self.flushed.set()
-        if self._flushing is None and not self._groups and not self._changes:
+        self._held.append(group)
+        self.release()
+
+    def release(self) -> None:
+        """Show and answer, in order, what is durable here and, where that is waited for, at a replica too."""
+        while self._held and (
+            self.replicated_position is None or self._held[0].end_position <= self.replicated_position
+        ):
+            group = self._held.popleft()
+            try:
+                self._on_durable(group)
+            except Exception as defect:
+                self._fail(group, defect)
+                raise
+            for waiter, answer in group.waiters:
+                if not waiter.done():
+                    waiter.set_result(answer)
+            self.flushed.set()
+        if self._flushing is None and not self._groups and not self._changes and not self._held:
             self._idle.set()
+
+    def give_up_waiting(self, reason: str) -> None:
+        """Tell those who wait for a replica that the outcome is unknown; what they sent stays in the log."""
+        for group in self._held:
+            _fail_all([waiter for waiter, _ in group.waiters], reason)
+            group.waiters.clear()
 
     @staticmethod
     def _is_full(error: BaseException) -> bool:
@@ -352,13 +378,18 @@ class Appender:
 
     def fail_waiting(self, group: Group | None = None) -> None:
         """Tell everybody who waits that the outcome is unknown."""
-        groups = ([group] if group else []) + list(self._groups)
+        groups = ([group] if group else []) + list(self._held) + list(self._groups)
+        self._held.clear()
         self._groups.clear()
         waiters = [waiter for one in groups for waiter, _ in one.waiters]
         waiters += [waiter for waiter, _ in self._changes_waiters]
         self._changes, self._changed, self._changes_waiters, self._changes_bytes = [], [], [], 0
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_exception(Unavailable(f"{self.failure}; whether this was stored is unknown"))
-                waiter.exception()  # one caller may wait for several, and hears of the first only
+        _fail_all(waiters, self.failure)
         self._idle.set()
+
+
+def _fail_all(waiters: list[asyncio.Future[Any]], reason: str) -> None:
+    for waiter in waiters:
+        if not waiter.done():
+            waiter.set_exception(Unavailable(f"{reason}; whether this was stored is unknown"))
+            waiter.exception()  # one caller may wait for several, and hears of the first only

@@ -22,7 +22,7 @@ class NameService(NameServiceServicer):
     async def RegisterEnode(self, request: pb.RegisterEnodeRequest, context: Context) -> pb.RegisterEnodeResponse:
         """Announce an enode or renew its lease."""
         enode = request.enode
-        self._directory.register_enode(enode.name, enode.address, enode.store_id)
+        self._directory.register_enode(enode.name, enode.address, enode.store_id, wire.log_places_of(enode))
         return pb.RegisterEnodeResponse(lease_ms=self._directory.lease_ms, version=self._directory.version)
 
     async def RegisterSnode(self, request: pb.RegisterSnodeRequest, context: Context) -> pb.RegisterSnodeResponse:

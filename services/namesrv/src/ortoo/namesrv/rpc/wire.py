@@ -4,12 +4,14 @@ import dataclasses
 
 from ortoo.common.errors import Invalid
 from ortoo.namesrv.groups import SLOW_GRACE_DEFAULT_MS, Group
-from ortoo.namesrv.leases import Enode, Snode
+from ortoo.namesrv.leases import Enode, LogPlaces, Snode
 from ortoo.namesrv.publish_order import PublishPlace
 from ortoo.namesrv.route_changes import RouteChange
 from ortoo.namesrv.topics import MessageType, NewTopic, Permission, Topic, TopicChange
 from ortoo.namesrv.users import User
 from ortoo.v1 import namesrv_pb2, topic_pb2
+
+REPLICAS_MAX = 64
 
 
 def permission_of(number: int) -> Permission:
@@ -100,9 +102,26 @@ def group_to(group: Group) -> topic_pb2.Group:
     return topic_pb2.Group(**dataclasses.asdict(group))
 
 
+def log_places_of(enode: topic_pb2.Enode) -> LogPlaces:
+    """Who else has an enode's log, read. Errors: Invalid."""
+    if len(enode.replicas) > REPLICAS_MAX:
+        raise Invalid(f"{len(enode.replicas)} replicas; expected at most {REPLICAS_MAX}", field="enode.replicas")
+    replicas = tuple((one.replica_id, one.address) for one in enode.replicas)
+    return LogPlaces(enode.role, enode.replica_id, enode.replication_address, replicas)
+
+
 def enode_to(enode: Enode) -> topic_pb2.Enode:
     """A storage node, written."""
-    return topic_pb2.Enode(name=enode.name, address=enode.address, store_id=enode.store_id, alive=enode.alive)
+    return topic_pb2.Enode(
+        name=enode.name,
+        address=enode.address,
+        store_id=enode.store_id,
+        alive=enode.alive,
+        role=enode.log.role,
+        replica_id=enode.log.replica_id,
+        replication_address=enode.log.replication_address,
+        replicas=[topic_pb2.Replica(replica_id=number, address=address) for number, address in enode.log.replicas],
+    )
 
 
 def snode_to(snode: Snode) -> topic_pb2.Snode:

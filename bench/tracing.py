@@ -1,0 +1,100 @@
+"""What tracing costs: processor time a message with it off, and with one message in a hundred sampled."""
+
+import argparse
+import contextlib
+import statistics
+from dataclasses import dataclass
+
+from bench.baselines.span_sink import sink
+from bench.processes import Cluster, cluster, running_s
+from bench.report import Figures, main
+from bench.traffic import Received, consuming, make_topic
+from bench.workload import Bodies
+from ortoo.client import Message, Producer, connect
+
+METHOD = (
+    "three clusters at once, loaded in turn with the same number of messages, in an order that rotates: one whose "
+    "snode does not look for tracing at all, one with tracing off, one that sends spans to an OTLP receiver while 1 % "
+    "of the messages carry a sampled context; one producer and one push consumer; processor time of producer, "
+    "consumer, snode and enode a message; the median of the rounds' ratios to the first cluster of the same round"
+)
+CHUNK_MESSAGES = 8_000
+BYPASSED, OFF, SAMPLED = "bypassed", "off", "1 % sampled"
+
+
+@dataclass(slots=True)
+class Lane:
+    """One cluster with its producer and consumer."""
+
+    name: str
+    roles: Cluster
+    producer: Producer
+    received: Received
+    bodies: Bodies
+    sent: int = 0
+
+    async def run(self, messages: int) -> float:
+        """Send, and wait until all has arrived; processor microseconds a message."""
+        before = self._used_s()
+        for _ in range(messages // CHUNK_MESSAGES):
+            await self.producer.send_many(self._chunk())
+            self.sent += CHUNK_MESSAGES
+        await self.producer.flush()
+        await self.received.reach(self.sent)
+        used_s = self._used_s() - before
+        return used_s / (messages // CHUNK_MESSAGES * CHUNK_MESSAGES) * 1e6
+
+    def _used_s(self) -> float:
+        return sum(map(running_s, self.roles.process_ids().values()))
+
+    def _chunk(self) -> list[Message]:
+        messages = [Message(body) for body in self.bodies.take(CHUNK_MESSAGES)]
+        if self.name == SAMPLED:
+            for at in range(0, CHUNK_MESSAGES, 100):
+                context = f"00-{self.sent + at + 1:032x}-{at + 1:016x}-01"
+                messages[at] = Message(messages[at].body, trace_context=context)
+        return messages
+
+
+async def measure(options: argparse.Namespace) -> Figures:
+    """All three in one run."""
+    messages = options.messages // CHUNK_MESSAGES * CHUNK_MESSAGES
+    used: dict[str, list[float]] = {BYPASSED: [], OFF: [], SAMPLED: []}
+    async with contextlib.AsyncExitStack() as parts:
+        endpoint = {"TRACE_ENDPOINT": f"http://{await parts.enter_async_context(sink())}"}
+        lanes = []
+        for name in used:
+            traced = endpoint if name == SAMPLED else {}
+            module = "bench.untraced" if name == BYPASSED else ""
+            roles = await parts.enter_async_context(cluster(None, snode_settings=traced, snode_module=module, **traced))
+            mq = await parts.enter_async_context(connect(roles.address))
+            await make_topic(roles.address, "bench", 8)
+            received = await parts.enter_async_context(consuming(roles.address, "bench", "bench", verify=False))
+            producer = await parts.enter_async_context(mq.producer("bench"))
+            lanes.append(Lane(name, roles, producer, received, Bodies(256)))
+        for lane in lanes:
+            await lane.run(messages)  # not counted
+        for number in range(options.rounds):
+            for lane in lanes[number % 3 :] + lanes[: number % 3]:
+                used[lane.name].append(await lane.run(messages))
+    return {
+        "rounds": options.rounds,
+        "messages_per_round": messages,
+        "cpu_us_per_message": {name: round(statistics.median(values), 3) for name, values in used.items()},
+        "cost_percent": {
+            name: round(100 * (statistics.median(map(_ratio, used[name], used[BYPASSED])) - 1), 2)
+            for name in (OFF, SAMPLED)
+        },
+        "spread_percent": {
+            name: [round(100 * (edge(map(_ratio, used[name], used[BYPASSED])) - 1), 1) for edge in (min, max)]
+            for name in (OFF, SAMPLED)
+        },
+    }
+
+
+def _ratio(ours: float, baseline: float) -> float:
+    return ours / baseline
+
+
+if __name__ == "__main__":
+    main("tracing", METHOD, measure, messages=240_000, rounds=15)
