@@ -3,36 +3,47 @@
 import argparse
 import asyncio
 import time
+from contextlib import AsyncExitStack
 
-from bench.processes import cluster
+from bench.processes import cluster, cpu_us_per_message
 from bench.report import Figures, main, ratio
 from bench.traffic import make_topic
 from ortoo.client import Client, PopConsumer, PopSettings, connect
 
 METHOD = (
-    "one topic of 4 queues is read whole through the snode (plain pull), then popped and acknowledged durably by "
-    "workers of one process, in batches of 32 and of 512, each worker with one pop or acknowledgement under way at a "
-    "time; messages a second, all in one run on one cluster"
+    "one topic of 4 queues is read whole through the snode (plain pull), then popped and acknowledged durably, in "
+    "batches of 32 and of 512, by 8 workers of one consumer and by 8 consumers with connections of their own, each "
+    "worker with one pop or acknowledgement under way at a time; messages a second and processor microseconds a "
+    "message, all in one run on one cluster"
 )
 WORKERS = 8
 
 
 async def measure(options: argparse.Namespace) -> Figures:
     """Messages a second."""
+    rates: dict[str, float] = {}
+    cpu_us: dict[str, dict[str, float]] = {}
     async with cluster() as roles, connect(roles.address) as mq:
         await make_topic(roles.address, "bench", 4)
         async with mq.producer("bench") as producer:
             body = bytes(options.body_bytes)
             for start in range(0, options.messages, 4096):
                 await producer.send_many([body] * min(4096, options.messages - start))
-        plain = max([await _read(mq) for _ in range(3)])
-        rates = {str(size): await _popped(mq, f"by-{size}", size, options.messages) for size in (32, 512)}
+            await producer.flush()
+        plain = max([await _read(mq) for _ in range(5)])
+        for size in (32, 512):
+            for consumers in (1, WORKERS):
+                name = f"by {size}" if consumers == 1 else f"by {size}, {consumers} consumers"
+                before = roles.cpu_s()
+                rates[name] = await _popped(roles.address, f"g-{size}-{consumers}", size, consumers, options.messages)
+                cpu_us[name] = cpu_us_per_message(before, roles.cpu_s(), options.messages)
     return {
         "messages": options.messages,
         "workers": WORKERS,
-        "messages_per_s": {f"pop and ack by {size}": round(rate) for size, rate in rates.items()},
+        "messages_per_s": {f"pop and ack {name}": round(rate) for name, rate in rates.items()},
+        "cpu_us_per_message": cpu_us,
         "baselines": {"plain pull": {"messages_per_s": round(plain)}},
-        "ratios": {f"pop and ack by {size} to plain pull": ratio(rate, plain) for size, rate in rates.items()},
+        "ratios": {f"pop and ack {name} to plain pull": ratio(rate, plain) for name, rate in rates.items()},
     }
 
 
@@ -48,19 +59,24 @@ async def _read(mq: Client) -> float:
     return count / (time.perf_counter() - started)
 
 
-async def _popped(mq: Client, group: str, size: int, messages: int) -> float:
+async def _popped(address: str, group: str, size: int, consumers: int, messages: int) -> float:
     left = messages
-    started = time.perf_counter()
-    async with mq.pop_consumer(group, "bench", settings=PopSettings(messages_max=size)) as consumer:
+    async with AsyncExitStack() as stack:
+        opened: list[PopConsumer] = []
+        for _ in range(consumers):
+            mq = await stack.enter_async_context(connect(address))
+            settings = PopSettings(messages_max=size)
+            opened.append(await stack.enter_async_context(mq.pop_consumer(group, "bench", settings=settings)))
 
-        async def work() -> None:
+        async def work(consumer: PopConsumer) -> None:
             nonlocal left
             while left > 0:
                 count = await _pop_and_acknowledge(consumer)
                 left -= count
 
-        await asyncio.gather(*[work() for _ in range(WORKERS)])
-    return messages / (time.perf_counter() - started)
+        started = time.perf_counter()
+        await asyncio.gather(*[work(opened[number % consumers]) for number in range(WORKERS)])
+        return messages / (time.perf_counter() - started)
 
 
 async def _pop_and_acknowledge(consumer: PopConsumer) -> int:

@@ -11,10 +11,10 @@ from collections.abc import Callable
 import numpy as np
 
 from bench import report
+from ortoo.common.arrays.gather import gathered
+from ortoo.common.arrays.opened_batch import OpenedBatch
 from ortoo.common.record_batch import Codec, Message, encode, encode_bodies, open_batch
 from ortoo.snode.batch_check import check
-from ortoo.snode.gather import gathered
-from ortoo.snode.opened_batch import OpenedBatch
 from ortoo.snode.tag_filter import TagFilter
 
 NOW_MS = 1_700_000_000_000

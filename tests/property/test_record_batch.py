@@ -6,13 +6,14 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ortoo.common.arrays.gather import gathered
+from ortoo.common.arrays.message_table import joined, taken
 from ortoo.common.compression import Codec
 from ortoo.common.errors import Invalid, Unsupported
 from ortoo.common.message import Message
 from ortoo.common.record_batch import SealedBatch, encode, open_batch
 from ortoo.common.sealed_batch import crc32c
 from ortoo.snode.batch_check import check
-from ortoo.snode.gather import gathered
 from ortoo.v1 import record_pb2
 
 TEXT = st.text(st.characters(exclude_categories=["Cc", "Cs"], exclude_characters="|"), max_size=12)
@@ -22,9 +23,10 @@ TIME = st.integers(0, (1 << 63) - 1)
 
 
 @st.composite
-def messages(draw: st.DrawFn) -> list[Message]:
+def messages(draw: st.DrawFn, delayed: bool | None = None, ranked: bool | None = None) -> list[Message]:
     """Messages that one batch may hold."""
-    delayed, ranked = draw(st.booleans()), draw(st.booleans())
+    delayed = draw(st.booleans()) if delayed is None else delayed
+    ranked = draw(st.booleans()) if ranked is None else ranked
     return [
         Message(
             draw(st.binary(min_size=1, max_size=40)),
@@ -63,6 +65,19 @@ def test_gathering_is_encoding_the_rows_alone(sent: list[Message], data: st.Data
     rows = sorted(data.draw(st.sets(st.integers(0, len(sent) - 1), min_size=1)))
     opened = check(encode(sent, now_ms=1))
     assert gathered(opened, np.array(rows, "<i4")) == encode([sent[row] for row in rows], now_ms=1)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.booleans(), st.booleans(), st.data())
+def test_tables_of_several_batches_are_what_one_producer_would_have_sent(
+    delayed: bool, ranked: bool, data: st.DataObject
+) -> None:
+    """Put together and in any order, they make the same bytes as a batch of those messages."""
+    batches = data.draw(st.lists(messages(delayed, ranked), min_size=1, max_size=4))
+    tables = [taken(check(encode(sent, now_ms=1)), np.arange(len(sent), dtype="<i4")) for sent in batches]
+    order = data.draw(st.permutations(range(sum(map(len, batches)))))
+    together = [message for sent in batches for message in sent]
+    assert gathered(joined(tables), np.array(order, "<i4")) == encode([together[at] for at in order], now_ms=1)
 
 
 @settings(max_examples=400, deadline=None)

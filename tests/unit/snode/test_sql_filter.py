@@ -2,10 +2,10 @@
 
 import pytest
 
+from ortoo.common.arrays.opened_batch import OpenedBatch
 from ortoo.common.errors import Invalid
 from ortoo.common.record_batch import Message, encode
 from ortoo.snode.batch_check import check
-from ortoo.snode.opened_batch import OpenedBatch
 from ortoo.snode.sql_filter import SqlFilter
 
 ROWS = (

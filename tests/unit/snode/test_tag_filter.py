@@ -2,11 +2,11 @@
 
 import pytest
 
+from ortoo.common.arrays.gather import gathered, narrowed
+from ortoo.common.arrays.opened_batch import OpenedBatch
 from ortoo.common.errors import Invalid
 from ortoo.common.record_batch import Message, encode, open_batch
 from ortoo.snode.batch_check import check
-from ortoo.snode.gather import gathered, narrowed
-from ortoo.snode.opened_batch import OpenedBatch
 from ortoo.snode.tag_filter import TagFilter
 
 TAGS = ("a", "b", None, "c", "a", "", "ö")

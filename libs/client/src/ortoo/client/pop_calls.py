@@ -6,7 +6,8 @@ from collections.abc import Sequence
 import grpc
 
 from ortoo.client.connection import Connection
-from ortoo.common.errors import OrtooError
+from ortoo.common.background import Background
+from ortoo.common.errors import OrtooError, Unavailable
 from ortoo.common.status import error_of_rpc
 from ortoo.v1 import pop_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
@@ -16,15 +17,21 @@ MARGIN_S = 10.0
 TRIES_MAX = 5
 RECEIPTS_MAX = 1_000
 
+Waiting = tuple[str, list[int], "asyncio.Future[list[int]]"]
+"""(receipt handle, offsets, who hears which of them are stale)."""
+
 
 class PopCalls:
     """Pop, Ack, Nack and ChangeInvisible."""
 
-    def __init__(self, connection: Connection) -> None:
-        """Call over `connection`."""
+    def __init__(self, connection: Connection, background: Background) -> None:
+        """Call over `connection`; acknowledgements travel in `background`."""
         self._connection = connection
-        self._acks: list[tuple[str, list[int], asyncio.Future[list[int]]]] = []
+        self._background = background
+        self._acks: list[Waiting] = []
         self._is_acking = False
+        self._idle = asyncio.Event()
+        self._idle.set()
 
     async def pop(self, request: pop_pb2.PopRequest) -> pop_pb2.PopResponse:
         """Pop; asked again, with its attempt id, it gets the same messages. Errors: as the server says."""
@@ -50,33 +57,39 @@ class PopCalls:
         self._acks.append((receipt_handle, offsets, done))
         if not self._is_acking:
             self._is_acking = True
-            try:
-                while self._acks:
-                    await self._ack_waiting()
-            finally:
-                self._is_acking = False
-                for _, _, waiting in self._acks:
-                    waiting.cancel()
-                self._acks.clear()
+            self._idle.clear()
+            self._background.spawn("ack", self._acknowledge())
         return await done
 
-    async def _ack_waiting(self) -> None:
-        taken, self._acks = self._acks[:RECEIPTS_MAX], self._acks[RECEIPTS_MAX:]
+    async def settled(self) -> None:
+        """Wait until no acknowledgement is on its way."""
+        await self._idle.wait()
+
+    async def _acknowledge(self) -> None:
+        """Send what waits, one request after another. A worker that is called off takes no other's answer along."""
+        try:
+            while self._acks:
+                taken, self._acks = self._acks[:RECEIPTS_MAX], self._acks[RECEIPTS_MAX:]
+                await self._ack_together(taken)
+        finally:
+            self._is_acking = False
+            self._idle.set()
+            _fail(self._acks, Unavailable("the consumer was left; whether this is acknowledged is unknown"))
+            self._acks.clear()
+
+    async def _ack_together(self, taken: Sequence[Waiting]) -> None:
         by_handle: dict[str, list[int]] = {}
         for handle, offsets, _ in taken:
             by_handle.setdefault(handle, []).extend(offsets)
         request = pop_pb2.AckRequest(receipts=_receipts(list(by_handle.items())))
         try:
             answer = await self._connection.call(ConsumerServiceStub, "Ack", request)
-        except BaseException as error:
-            for _, _, done in taken:
-                if not done.done():
-                    done.set_exception(error) if isinstance(error, OrtooError) else done.cancel()
-                    if isinstance(error, OrtooError):
-                        done.exception()
-            if not isinstance(error, OrtooError):
-                raise
+        except OrtooError as error:
+            _fail(taken, error)
             return
+        except BaseException:
+            _fail(taken, Unavailable("the consumer was left; whether this is acknowledged is unknown"))
+            raise
         stale = {(one.receipt_handle, one.offset) for one in answer.stale}
         for handle, offsets, done in taken:
             if not done.done():
@@ -91,6 +104,13 @@ class PopCalls:
         """Ask for more time."""
         request = pop_pb2.ChangeInvisibleRequest(receipts=_receipts(receipts), invisible_ms=invisible_ms)
         await self._connection.call(ConsumerServiceStub, "ChangeInvisible", request)
+
+
+def _fail(waiting: Sequence[Waiting], error: OrtooError) -> None:
+    for _, _, done in waiting:
+        if not done.done():
+            done.set_exception(error)
+            done.exception()  # whoever asked may have gone
 
 
 def _receipts(receipts: Sequence[tuple[str, Sequence[int]]]) -> list[pop_pb2.LeaseReceipt]:

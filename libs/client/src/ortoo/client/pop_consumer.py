@@ -10,11 +10,12 @@ from typing import Self
 from ortoo.client.connection import Connection
 from ortoo.client.filters import Filter, expressions
 from ortoo.client.pop_calls import PopCalls
-from ortoo.client.popped import PopLease, PoppedMessage
+from ortoo.client.popped import PopLease, PoppedMessage, lease_of
 from ortoo.client.retry_later import RetryLater
+from ortoo.client.shared_pops import SharedPops
 from ortoo.common.background import Background
 from ortoo.common.delay_levels import delay_ms_of_level
-from ortoo.common.errors import Fenced, Invalid, OrtooError
+from ortoo.common.errors import Conflict, Fenced, Invalid, OrtooError
 from ortoo.common.logs import get_logger
 from ortoo.v1 import pop_pb2
 
@@ -80,12 +81,16 @@ class PopConsumer:
             client_id=self._client_id,
             options=self._options,
         )
-        self._calls = PopCalls(connection)
         self._background = Background(f"pop consumer {group}")
+        self._calls = PopCalls(connection, self._background)
+        self._shared = SharedPops(self._ask, self._return, self._background)
         self._leases: set[PopLease] = set()
+        self._is_open = self._is_busy = False
+        """Busy: the last pop brought all that was asked for, so there is more."""
 
     async def __aenter__(self) -> Self:
         await self._background.__aenter__()
+        self._is_open = True
         if self._settings.renew_max_ms > 0:
             self._background.every("renew", self._settings.invisible_ms / 3000, self._renew, clock=self._clock)
         return self
@@ -93,31 +98,48 @@ class PopConsumer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self._is_open = False
+        self._shared.close()
+        await self._calls.settled()
         await self._background.__aexit__(kind, error, traceback)
-        for lease in list(self._leases):
-            try:
-                await self.give_back(lease, sorted(lease.open_offsets), delay_ms=0, counts=False, error="", park=False)
-            except OrtooError as failure:
-                _log.warning("messages come again when their lease ends", reason=str(failure))
+        await self._return(list(self._leases))
 
     async def pop(self, messages_max: int = 0, wait_ms: float | None = None) -> list[PoppedMessage]:
         """Take up to `messages_max` messages (0 = the setting), waiting for the first; empty when none came in time.
 
-        Errors: Invalid, NotFound, Conflict (the group may not consume), Unavailable.
+        While there is much to do, what several tasks ask this consumer for at the same time is asked for together.
+        Errors: Invalid, NotFound, Conflict (the group may not consume; this consumer is not entered), Unavailable.
         """
+        if not self._is_open:
+            raise Conflict("this consumer is not open; enter it with `async with` first")
+        count = messages_max or self._settings.messages_max
+        wait_ms = self._settings.wait_ms if wait_ms is None else wait_ms
+        leases: list[PopLease] = []
+        if was_busy := self._is_busy:
+            leases = await self._shared.take(count)
+        if not leases and (wait_ms or not was_busy):
+            leases = await self._ask(count, int(wait_ms))
+        self._is_busy = sum(map(len, leases)) >= count
+        self._leases.update(leases)
+        return [message for lease in leases for message in lease.messages(self)]
+
+    async def _ask(self, count: int, wait_ms: int = 0) -> list[PopLease]:
         request = pop_pb2.PopRequest()
         request.CopyFrom(self._request)
-        request.messages_max = messages_max or self._settings.messages_max
-        request.wait_ms = int(self._settings.wait_ms if wait_ms is None else wait_ms)
+        request.messages_max = count
+        request.wait_ms = wait_ms
         request.attempt_id = self._connection.randomness.id_text()
         answer = await self._calls.pop(request)
         now_s = self._clock.monotonic_s()
-        messages: list[PoppedMessage] = []
-        for popped in answer.batches:
-            lease = PopLease(popped, now_s)
-            self._leases.add(lease)
-            messages += [PoppedMessage(lease, index, self) for index in range(len(lease.batch))]
-        return messages
+        return [lease_of(popped, now_s) for popped in answer.batches]
+
+    async def _return(self, leases: Iterable[PopLease]) -> None:
+        """Nobody looked at these messages: they come again at once, as the same attempt."""
+        for lease in leases:
+            try:
+                await self.give_back(lease, sorted(lease.open_offsets), delay_ms=0, counts=False, error="", park=False)
+            except OrtooError as failure:
+                _log.warning("messages come again when their lease ends", reason=str(failure))
 
     async def __aiter__(self) -> AsyncIterator[PoppedMessage]:
         """Messages as they come, for ever."""

@@ -1,7 +1,7 @@
 """Messages that were popped: each is this consumer's until a time, and is settled by itself."""
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from ortoo.client.place import Queue
@@ -33,27 +33,51 @@ class Settler(Protocol):
 
 
 class PopLease:
-    """Messages of one stored batch that were popped together."""
+    """Messages of one stored batch that a worker popped together."""
 
-    def __init__(self, answer: pop_pb2.PoppedMessages, popped_at_s: float) -> None:
-        """Read an answer that came at a monotonic time."""
-        self.receipt_handle = answer.receipt_handle
+    def __init__(
+        self, receipt_handle: str, batch: ReceivedBatch, attempts: Mapping[int, int], rows: range, popped_at_s: float
+    ) -> None:
+        """The messages at `rows` of `batch`, popped at a monotonic time; `lease_of` is the way in."""
+        self.receipt_handle = receipt_handle
+        self.batch = batch
+        self.attempts = attempts
+        """Offset to how often a message was delivered, where that is more than once."""
         self.popped_at_s = popped_at_s
-        self.open_offsets = set(answer.offsets)
+        self.open_offsets = {batch.offset(row) for row in rows}
         """Of messages that are not settled."""
-        offsets = list(answer.offsets)
-        first = offsets[0]
-        self.attempts = dict(zip(offsets, answer.attempts, strict=True)) if answer.attempts else {}
-        queue = Queue(answer.queue.topic, answer.queue.enode, answer.queue.queue_id)
-        self.batch = ReceivedBatch(
-            queue,
-            sealed_batch(answer),
-            topic_id=answer.topic_id,
-            first_offset=first,
-            next_offset=offsets[-1] + 1,
-            stored_at_ms=answer.stored_at_ms,
-            rows=struct.pack(f"<{len(offsets)}i", *(offset - first for offset in offsets)),
-        )
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def split(self, count: int) -> "tuple[PopLease, PopLease]":
+        """The first `count` messages, and the rest, for two workers: each settles its own."""
+        return self._part(self._rows[:count]), self._part(self._rows[count:])
+
+    def messages(self, settler: Settler) -> "list[PoppedMessage]":
+        """The messages, to be settled by `settler`."""
+        return [PoppedMessage(self, row, settler) for row in self._rows]
+
+    def _part(self, rows: range) -> "PopLease":
+        return PopLease(self.receipt_handle, self.batch, self.attempts, rows, self.popped_at_s)
+
+
+def lease_of(answer: pop_pb2.PoppedMessages, popped_at_s: float) -> PopLease:
+    """Read an answer that came at a monotonic time."""
+    offsets = list(answer.offsets)
+    first = offsets[0]
+    attempts = dict(zip(offsets, answer.attempts, strict=True)) if answer.attempts else {}
+    batch = ReceivedBatch(
+        Queue(answer.queue.topic, answer.queue.enode, answer.queue.queue_id),
+        sealed_batch(answer),
+        topic_id=answer.topic_id,
+        first_offset=first,
+        next_offset=offsets[-1] + 1,
+        stored_at_ms=answer.stored_at_ms,
+        rows=struct.pack(f"<{len(offsets)}i", *(offset - first for offset in offsets)),
+    )
+    return PopLease(answer.receipt_handle, batch, attempts, range(len(offsets)), popped_at_s)
 
 
 class PoppedMessage(MessageFields):

@@ -1,6 +1,6 @@
 """What those who pop and those who store say to one another: plain values."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ortoo.common.sealed_batch import SealedBatch
@@ -86,6 +86,8 @@ class Stale:
 
     queue_id: int
     offset: int
+    number: int = 0
+    """Of the lease that was asked about; 0 = the enode did not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,3 +161,10 @@ def merged(ranges: Iterable[tuple[int, ...]]) -> list[tuple[int, int]]:
         else:
             found.append((first, count))
     return found
+
+
+def runs(offsets: Sequence[int]) -> tuple[tuple[int, int], ...]:
+    """(first, count) of offsets that may be in any order; quick when they follow one another, as they usually do."""
+    if offsets and list(offsets) == list(range(offsets[0], offsets[0] + len(offsets))):
+        return ((offsets[0], len(offsets)),)
+    return tuple(merged((offset, 1) for offset in offsets))

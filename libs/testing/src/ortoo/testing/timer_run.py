@@ -11,6 +11,7 @@ what comes before its clock has ever been there.
 import argparse
 import asyncio
 import json
+import os
 import struct
 import sys
 import tempfile
@@ -52,6 +53,7 @@ class SteppedEnode(RoleProcess):
             {"NAMESRV_ADDRESS": NO_NAME_SERVER, "STORE_HEADROOM_BYTES": 0, "STORE_RECENT_BYTES": 8 << 20},
         )
         self.clock_file = folder / "clock"
+        self._cpu_before_s = 0.0
 
     def _command(self, listen_address: str) -> Sequence[str]:
         return (sys.executable, "-m", "ortoo.testing.stepped_enode", str(self.clock_file))
@@ -62,6 +64,19 @@ class SteppedEnode(RoleProcess):
             if line.startswith("VmRSS"):
                 return int(line.split()[1]) / 1024
         raise AssertionError("no such process")
+
+    def cpu_s(self) -> float:
+        """Processor seconds of all its lives together."""
+        now_s = 0.0
+        if self.alive:
+            fields = Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
+            now_s = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return self._cpu_before_s + now_s
+
+    async def kill(self) -> None:
+        """As any other process."""
+        self._cpu_before_s = self.cpu_s()
+        await super().kill()
 
 
 @dataclass
@@ -122,17 +137,19 @@ class TimerRun:
                 link = links.to("enode-0", self.enode.address)
                 warm_mib = await self._warm_up(link)
                 begin_ms = await self._send(link)
-                loaded_mib = self.enode.rss_mib()
+                loaded_mib, loaded_cpu_s = self.enode.rss_mib(), self.enode.cpu_s()
                 for queue_id in range(QUEUES):
                     background.spawn("read", self._read(link, queue_id))
-                background.spawn("clock", self._follow_clock())
                 peak_mib = await self._disturb(begin_ms)
                 async with asyncio.timeout(120 + self._seconds):
                     await self._seen.done.wait()
                 await self._clock.sleep(1.0)  # for duplicates
         finally:
             await self.enode.kill()
-        return self._report(begin_ms, warm_mib, loaded_mib, peak_mib)
+        return {
+            **self._report(warm_mib, loaded_mib, peak_mib),
+            "enode_cpu_us_per_timer": round((self.enode.cpu_s() - loaded_cpu_s) / self._timers * 1e6, 1),
+        }
 
     async def _warm_up(self, link: EnodeLink) -> float:
         """As many ordinary messages first, so that what memory grows by afterwards is the timers' own."""
@@ -143,7 +160,7 @@ class TimerRun:
 
     async def _send(self, link: EnodeLink) -> int:
         """Store all timers; return when the first is due."""
-        ahead_ms = 2_000 + self._timers // 50
+        ahead_ms = 5_000 + self._timers // 25
         begin_ms = self._clock.now_ms() + ahead_ms
         due = begin_ms + self._random.integers(0, int(self._seconds * 1000), self._timers)
         columns = np.stack([np.arange(self._timers, dtype="<i8"), due.astype("<i8")], axis=1)
@@ -159,11 +176,6 @@ class TimerRun:
             await link.append(TOPIC, start // BATCH % QUEUES, batch)
         assert self._clock.now_ms() < begin_ms, "sending took too long"
         return begin_ms
-
-    async def _follow_clock(self) -> None:
-        while True:
-            self._latest_ms = max(self._latest_ms, self._shared.now_ms())
-            await self._clock.sleep(0.001)
 
     async def _read(self, link: EnodeLink, queue_id: int) -> None:
         offset = 0
@@ -213,7 +225,7 @@ class TimerRun:
         good = np.flatnonzero(sums[IN_TIME_ROW:] == sums[:-IN_TIME_ROW]) if len(late) >= IN_TIME_ROW else late[:0]
         return int(self._seen.due_ms[after[good[0]]]) if len(good) else 1 << 62
 
-    def _report(self, begin_ms: int, warm_mib: float, loaded_mib: float, peak_mib: float) -> dict[str, Any]:
+    def _report(self, warm_mib: float, loaded_mib: float, peak_mib: float) -> dict[str, Any]:
         seen = self._seen
         counted = seen.copies > 0
         catch_up_ms = 0

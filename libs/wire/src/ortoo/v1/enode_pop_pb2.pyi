@@ -419,19 +419,23 @@ class StaleOffset(_message.Message):
 
     QUEUE_ID_FIELD_NUMBER: _builtins.int
     OFFSET_FIELD_NUMBER: _builtins.int
+    LEASE_NUMBER_FIELD_NUMBER: _builtins.int
     queue_id: _builtins.int
     """The queue."""
     offset: _builtins.int
     """The message."""
+    lease_number: _builtins.int
+    """The lease that was asked about; 0 from an enode that does not say yet."""
     def __init__(
         self,
         *,
         queue_id: _builtins.int = ...,
         offset: _builtins.int = ...,
+        lease_number: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["offset", b"offset", "queue_id", b"queue_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["lease_number", b"lease_number", "offset", b"offset", "queue_id", b"queue_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

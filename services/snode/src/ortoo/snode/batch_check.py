@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ortoo.common import text_rules
+from ortoo.common.arrays.opened_batch import RECORDS_PATH, DictionaryArrays, OpenedBatch, TextArrays
 from ortoo.common.errors import Invalid
 from ortoo.common.message import BODY_GZIP
 from ortoo.common.sealed_batch import SealedBatch
 from ortoo.common.text_rules import PROPERTIES_MAX, TEXT_BYTES_MAX, TextRule
-from ortoo.snode.opened_batch import RECORDS_PATH, DictionaryArrays, OpenedBatch, TextArrays
 
 
 def check(sealed: SealedBatch, *, verify_crc: bool = True) -> OpenedBatch:

@@ -8,7 +8,7 @@ from ortoo.common.clock import Clock
 from ortoo.common.errors import Conflict, Invalid
 from ortoo.common.message import Message
 from ortoo.common.message_id import message_id_text
-from ortoo.common.pop import PopWish, ReplayWish, merged
+from ortoo.common.pop import PopWish, ReplayWish, runs
 from ortoo.common.record_view import open_batch
 from ortoo.snode.directory_watch import DirectoryWatch
 from ortoo.snode.enode_links import EnodeLinks
@@ -209,4 +209,4 @@ def _columns(part: Selected) -> Iterable[int]:
 
 
 def _ranges(offsets: Iterable[int]) -> tuple[tuple[int, int], ...]:
-    return tuple(merged((offset, 1) for offset in offsets))
+    return runs(tuple(offsets))

@@ -356,7 +356,7 @@ class GrpcEnodeLink:
         request = settlement_to(topic_id, group, parts, verdict)
         with rpc_errors(self._peer):
             answer = await self._stub.SettlePopped(request, timeout=self._timeout_s)
-        return [Stale(one.queue_id, one.offset) for one in answer.stale]
+        return [Stale(one.queue_id, one.offset, one.lease_number) for one in answer.stale]
 
     async def peek(self, wish: PopWish) -> Popped:
         """What a pop would bring, and what consumers have."""

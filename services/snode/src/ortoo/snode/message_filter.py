@@ -2,8 +2,8 @@
 
 from typing import Protocol
 
+from ortoo.common.arrays.opened_batch import Int32s, OpenedBatch
 from ortoo.common.errors import Invalid
-from ortoo.snode.opened_batch import Int32s, OpenedBatch
 from ortoo.snode.sql_filter import SqlFilter
 from ortoo.snode.tag_filter import TagFilter
 

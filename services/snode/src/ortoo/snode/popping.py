@@ -5,25 +5,27 @@ import contextlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from ortoo.common.arrays.gather import gathered
+from ortoo.common.arrays.opened_batch import OpenedBatch
 from ortoo.common.background import Background
 from ortoo.common.clock import Clock
 from ortoo.common.errors import Conflict, OrtooError, Unavailable
 from ortoo.common.logs import get_logger
-from ortoo.common.pop import Finish, GiveBack, LeasePart, Popped, PoppedBatch, PopRules, PopWish, Verdict, merged
+from ortoo.common.pop import Finish, GiveBack, LeasePart, Popped, PoppedBatch, PopRules, PopWish, Verdict, runs
 from ortoo.snode.directory import Directory
 from ortoo.snode.directory_watch import DirectoryWatch
 from ortoo.snode.enode_links import EnodeLinks
-from ortoo.snode.gather import gathered
+from ortoo.snode.finish_lanes import FinishLanes
 from ortoo.snode.group_settings import GroupSettings
 from ortoo.snode.group_topics import GroupTopics, dead_letter_topic, retry_topic
 from ortoo.snode.message_filter import MessageFilter
-from ortoo.snode.opened_batch import OpenedBatch
 from ortoo.snode.receipt_handle import ReceiptHandle
 from ortoo.snode.routes import Placement, Queue, Topic
 
 FILTERED_PER_WANTED = 8
 """So many messages are looked at for each one wanted, at once."""
 MESSAGES_MAX = 1_024
+FINISH = Finish()
 _log = get_logger("pops")
 
 
@@ -92,6 +94,7 @@ class Popping:
         self._group_topics = group_topics
         self._background = background
         self._clock = clock
+        self._finishes = FinishLanes(links, background)
         self._turn = 0
 
     async def pop(self, call: PopCall) -> PopAnswer:
@@ -125,11 +128,18 @@ class Popping:
             places.setdefault((handle.enode, handle.topic_id, handle.group), []).append(index)
         for (enode, topic_id, group), indices in places.items():
             parts = [_part(*receipts[index]) for index in indices]
-            found = await self._links.to(enode).settle(topic_id, group, parts, self._completed(verdict, group, enode))
-            refused = {(one.queue_id, one.offset) for one in found}
+            if verdict == FINISH:
+                found = await self._finishes.finish((enode, topic_id, group), parts)
+            else:
+                completed = self._completed(verdict, group, enode)
+                found = await self._links.to(enode).settle(topic_id, group, parts, completed)
+            if not found:
+                continue
+            refused = {(one.queue_id, one.offset, one.number) for one in found}
             for index in indices:
                 handle, offsets = receipts[index]
-                stale[index] = {offset for offset in offsets if (handle.queue_id, offset) in refused}
+                numbers = (handle.number, 0)
+                stale[index] = {at for at in offsets for n in numbers if (handle.queue_id, at, n) in refused}
         return stale
 
     async def ensure_dead_letters(self, handles: Iterable[ReceiptHandle]) -> None:
@@ -245,7 +255,7 @@ class Popping:
             chosen = list(range(len(one.offsets))) if rows is None else rows.tolist()
             if rows is not None:
                 rest = set(range(len(one.offsets))).difference(chosen)
-                ranges = tuple(merged((one.offsets[row], 1) for row in rest))
+                ranges = runs([one.offsets[row] for row in sorted(rest)])
                 unwanted += [LeasePart(one.queue_id, one.number, ranges)] if ranges else []
             if chosen[:room]:
                 kept.append(_part_of(one, opened, chosen[:room]))
@@ -261,9 +271,7 @@ class Popping:
 
     async def _release(self, source: Source, group: str, batches: Iterable[PoppedBatch]) -> None:
         """Nobody looked at these messages: they come again at once, as the same attempt."""
-        parts = [
-            LeasePart(one.queue_id, one.number, tuple(merged((offset, 1) for offset in one.offsets))) for one in batches
-        ]
+        parts = [LeasePart(one.queue_id, one.number, runs(one.offsets)) for one in batches]
         if parts:
             with contextlib.suppress(OrtooError):
                 link = self._links.to(source.enode)
@@ -272,7 +280,7 @@ class Popping:
     async def release(self, answer: PopAnswer) -> None:
         """Give a whole answer back that its consumer did not take."""
         for one in answer.batches:
-            part = LeasePart(one.queue.queue_id, one.popped.number, tuple((offset, 1) for offset in one.popped.offsets))
+            part = LeasePart(one.queue.queue_id, one.popped.number, runs(one.popped.offsets))
             with contextlib.suppress(OrtooError):
                 link = self._links.to(one.queue.enode)
                 await link.settle(one.topic_id, one.handle.group, [part], GiveBack(counts=False))
@@ -321,7 +329,7 @@ class Popping:
 def _part(handle: ReceiptHandle, offsets: Sequence[int]) -> LeasePart:
     if not offsets:
         return LeasePart(handle.queue_id, handle.number, ((handle.first_offset, handle.count),), is_exact=False)
-    return LeasePart(handle.queue_id, handle.number, tuple(merged((offset, 1) for offset in offsets)))
+    return LeasePart(handle.queue_id, handle.number, runs(offsets))
 
 
 def _part_of(one: PoppedBatch, opened: OpenedBatch, rows: list[int]) -> PoppedBatch:

@@ -4,6 +4,7 @@ import asyncio
 from collections import deque
 from dataclasses import dataclass, replace
 
+from ortoo.common.arrays.opened_batch import OpenedBatch
 from ortoo.common.errors import Internal, OrtooError
 from ortoo.common.logs import get_logger
 from ortoo.common.sealed_batch import SealedBatch
@@ -11,7 +12,6 @@ from ortoo.snode.batch_check import check
 from ortoo.snode.directory import Directory, check_writable
 from ortoo.snode.enode_link import Appended, FlushMode
 from ortoo.snode.enode_links import EnodeLinks, explained
-from ortoo.snode.opened_batch import OpenedBatch
 from ortoo.snode.routes import Queue
 from ortoo.snode.sendable_topics import TopicSource
 

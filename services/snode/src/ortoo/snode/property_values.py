@@ -5,7 +5,7 @@ import re
 import numpy as np
 from numpy.typing import NDArray
 
-from ortoo.snode.opened_batch import DictionaryArrays, Int32s, MapArrays, Mask, OpenedBatch, TextArrays
+from ortoo.common.arrays.opened_batch import DictionaryArrays, Int32s, MapArrays, Mask, OpenedBatch, TextArrays
 from ortoo.snode.sql_expression import NUMBER
 
 Float64s = NDArray[np.float64]

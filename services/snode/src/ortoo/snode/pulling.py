@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ortoo.common.arrays.gather import narrowed
+from ortoo.common.arrays.opened_batch import OpenedBatch
 from ortoo.common.clock import Clock
 from ortoo.common.errors import Conflict, Fenced, Invalid, NotFound, OrtooError, OutOfRange
 from ortoo.common.names import check_group_name
@@ -13,12 +15,10 @@ from ortoo.snode.directory import check_readable
 from ortoo.snode.directory_watch import DirectoryWatch
 from ortoo.snode.enode_link import Fetched, OffsetRow
 from ortoo.snode.enode_links import EnodeLinks, explained
-from ortoo.snode.gather import narrowed
 from ortoo.snode.group_settings import GroupSettings
 from ortoo.snode.membership import Membership
 from ortoo.snode.message_filter import MessageFilter
 from ortoo.snode.offsets import Offsets
-from ortoo.snode.opened_batch import OpenedBatch
 from ortoo.snode.routes import Queue, Topic
 from ortoo.snode.selection import Selected, selected
 

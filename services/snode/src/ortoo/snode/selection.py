@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ortoo.common.arrays.gather import narrowed
+from ortoo.common.arrays.opened_batch import Int32s, OpenedBatch
 from ortoo.common.sealed_batch import SealedBatch
 from ortoo.snode.enode_link import StoredBatch
-from ortoo.snode.gather import narrowed
 from ortoo.snode.message_filter import MessageFilter
-from ortoo.snode.opened_batch import Int32s, OpenedBatch
 
 
 @dataclass(frozen=True, slots=True)

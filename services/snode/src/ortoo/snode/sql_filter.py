@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ortoo.common.arrays.opened_batch import Int32s, Mask, OpenedBatch
 from ortoo.snode.like_pattern import matches
-from ortoo.snode.opened_batch import Int32s, Mask, OpenedBatch
 from ortoo.snode.property_values import Float64s, PropertyValues
 from ortoo.snode.sql_expression import (
     TAG_NAME,

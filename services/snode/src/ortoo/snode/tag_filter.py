@@ -12,8 +12,8 @@ from itertools import pairwise
 import numpy as np
 
 from ortoo.common import text_rules
+from ortoo.common.arrays.opened_batch import Int32s, OpenedBatch
 from ortoo.common.errors import Invalid
-from ortoo.snode.opened_batch import Int32s, OpenedBatch
 
 EXPRESSION_LENGTH_MAX = 16 << 10
 """How many characters one expression may have."""

@@ -7,20 +7,17 @@ set back, what is not due yet waits.
 
 import asyncio
 import contextlib
-import heapq
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from ortoo.common import record_reader
+from ortoo.common.arrays.opened_batch import Int32s, OpenedBatch
 from ortoo.common.background import Background
-from ortoo.common.batch_builder import BatchBuilder
 from ortoo.common.clock import Clock
 from ortoo.common.errors import Conflict, Invalid, NotFound, OrtooError, Overloaded, Unavailable
 from ortoo.common.logs import get_logger
-from ortoo.common.message import Message
 from ortoo.common.message_id import message_id_text
 from ortoo.common.record_columns import NUMBERS
 from ortoo.common.record_wire import read_fields
@@ -29,9 +26,10 @@ from ortoo.common.system_topics import DELAYED_TOPIC_ID
 from ortoo.enode.answers import Appended
 from ortoo.enode.deferral import Deferral
 from ortoo.enode.deferred.kept_work import kept
+from ortoo.enode.deferred.staging import Due, Harvest, Staging, staged
 from ortoo.enode.deferred.waiting_messages import read_waiting
 from ortoo.enode.state.changes import Change
-from ortoo.enode.state.timer_bucket import Hold, Rows
+from ortoo.enode.state.timer_bucket import Hold, Int64s, Rows
 from ortoo.enode.state.timer_changes import TimerEnd, TimersDone, TimersSet
 from ortoo.enode.state.timers import NEAR_MS
 from ortoo.enode.store import FlushMode, Store
@@ -40,14 +38,17 @@ DELAY_MAX_MS = 366 * 86_400_000
 """How far ahead a message may be delayed."""
 TIMERS_MAX = 10_000_000
 """How many delayed messages an enode keeps."""
-AHEAD_MS = 12_000
+AHEAD_MS = 30_000
 """How long before their time messages are brought into memory, when there is room."""
-AHEAD_MIN_MS = 3_000
-"""When so little is left of that, the next ones are read."""
-STAGED_MAX = 32_768
-STAGED_BYTES_MAX = 16 << 20
+AHEAD_MIN_MS = 10_000
+"""When so little is left of that, the next ones are read: that takes seconds when they lie in many batches."""
+AHEAD_FIRST_MS = 2_000
+"""After a start little is read at first, so that it is soon there; then more and more."""
+NEW_MS = 3_000
+"""What comes in with less time than that left is read at once."""
+STAGED_MAX = 131_072
+STAGED_BYTES_MAX = 32 << 20
 TAKEN_AT_ONCE = 4_096
-DELIVERED_AT_ONCE = 2_048
 UNDER_WAY_MAX = 16_384
 """How many messages may be on their way to their queues."""
 TICK_S = 0.01
@@ -57,6 +58,9 @@ LOOK_S = 0.1
 TROUBLE_S = 0.2
 PAUSE_S = 0.002
 """Reading ahead takes its time, so that what is due now does not wait for it."""
+URGENT_MS = 500
+HANDED_OVER_S = 0.1
+"""What is due so soon does not wait until all is read, but for so long at most."""
 _PATH = "batch.records.deliver_at_ms"
 _log = get_logger("delays")
 
@@ -71,10 +75,6 @@ class DelayedMessage:
     deliver_at_ms: int
 
 
-Staged = tuple[int, int, int, Message]
-"""(deliver at ms, timer id, destination, message), the earliest first in a heap."""
-
-
 class Delays:
     """The delayed messages of one enode."""
 
@@ -84,8 +84,8 @@ class Delays:
         self._timers = store.timers
         self._background = background
         self._clock = clock
-        self._heap: list[Staged] = []
-        self._staged_bytes = 0
+        self._staging = Staging()
+        self._id_prefix = message_id_text(DELAYED_TOPIC_ID, store.enode, 0, 0)[:-1]
         self._under_way = 0
         self._nap: asyncio.Task[None] | None = None
         self._nap_until_ms = 0
@@ -126,9 +126,9 @@ class Delays:
 
         deferral = Deferral(DELAYED_TOPIC_ID, changes, first_ms, last_ms)
         appended = await self._store.append(topic_id, queue_id, batch, flush_mode=flush_mode, deferral=deferral)
-        if first_ms < self._clock.now_ms() + AHEAD_MIN_MS:
+        if first_ms < self._clock.now_ms() + NEW_MS:
             self._look_again_s = 0.0
-            self._wake(first_ms - AHEAD_MIN_MS)
+            self._wake(first_ms - NEW_MS)
         return appended
 
     async def recall(self, topic_id: int, timer_id: int, deliver_at_ms: int) -> None:
@@ -182,7 +182,8 @@ class Delays:
             return
         now_ms = self._clock.now_ms()
         limit_s = LOOK_S if self._timers.live else 1.0
-        next_s = (self._heap[0][0] - now_ms) / 1000 if self._heap else limit_s
+        next_ms = self._staging.next_ms
+        next_s = (next_ms - now_ms) / 1000 if next_ms is not None else limit_s
         wait_s = min(max(next_s, TICK_S), limit_s)
         self._nap_until_ms = now_ms + int(wait_s * 1000)
         self._nap = self._background.spawn("nap", self._clock.sleep(wait_s))
@@ -205,9 +206,11 @@ class Delays:
         Reading a batch costs about the same for one of its messages as for all, so it is done seldom and far ahead. In
         between, a look at the next moments finds what is new there.
         """
-        has_room = len(self._heap) <= STAGED_MAX // 2 and self._staged_bytes <= STAGED_BYTES_MAX // 2
-        if has_room and not self._is_reading_ahead and now_ms + AHEAD_MIN_MS >= self._read_until_ms:
-            until_ms, room = now_ms + AHEAD_MS, STAGED_MAX - len(self._heap)
+        staging = self._staging
+        has_room = staging.count <= STAGED_MAX // 2 and staging.bytes <= STAGED_BYTES_MAX // 2
+        lead_ms = max(0, self._read_until_ms - now_ms)
+        if has_room and not self._is_reading_ahead and lead_ms < AHEAD_MIN_MS:
+            until_ms, room = now_ms + min(AHEAD_MS, AHEAD_FIRST_MS + 3 * lead_ms), STAGED_MAX - staging.count
             rows = self._timers.take(until_ms, room)
             if len(rows) == room:
                 until_ms = int(rows["deliver_at_ms"].max()) // NEAR_MS * NEAR_MS
@@ -219,8 +222,8 @@ class Delays:
             return
         self._look_again_s = self._clock.monotonic_s() + LOOK_S
         if has_room:
-            rows = self._timers.take(now_ms + AHEAD_MIN_MS, TAKEN_AT_ONCE)
-        elif not self._heap or self._heap[0][0] > now_ms:
+            rows = self._timers.take(now_ms + NEW_MS, TAKEN_AT_ONCE)
+        elif staging.next_ms is None or staging.next_ms > now_ms:
             rows = self._timers.take(now_ms, TAKEN_AT_ONCE)
         else:
             return
@@ -248,94 +251,87 @@ class Delays:
             self._wake(0)
 
     async def _read(self, rows: Rows, pause_s: float) -> None:
-        done, places = 0, rows["place"].tolist()
+        """Bring messages in, as far as there is room for their bytes; the others stay free."""
+        done, places, harvest = 0, rows["place"].tolist(), Harvest()
+        handed_over_s = self._clock.monotonic_s()
         try:
-            parts = read_waiting(self._store, DELAYED_TOPIC_ID, places, clock=self._clock, pause_s=pause_s)
-            async for start, end, messages in parts:
+            found = read_waiting(self._store, DELAYED_TOPIC_ID, places, clock=self._clock, pause_s=pause_s)
+            async for start, end, opened, chosen in found:
                 done = end
-                if messages is None:
+                if opened is None:
                     self._note(rows[start:end], Hold.UNREADABLE)
-                else:
-                    self._take_in(rows[start:end], messages)
+                    continue
+                for due in self._due_in(rows[start:end], opened, chosen):
+                    harvest.add(due)
+                if self._staging.bytes + harvest.bytes > STAGED_BYTES_MAX:
+                    break
+                if harvest.first_ms <= self._clock.now_ms() + URGENT_MS:
+                    now_s = self._clock.monotonic_s()
+                    if now_s >= handed_over_s + HANDED_OVER_S:
+                        handed_over_s = now_s
+                        harvest.hand_over(self._staging)
+                        self._wake(0)
         finally:
             self._note(rows[done:], Hold.FREE)
+            harvest.hand_over(self._staging)
 
-    def _take_in(self, rows: Rows, messages: Sequence[Message]) -> None:
-        columns = (rows[name].tolist() for name in ("deliver_at_ms", "timer_id", "destination"))
-        for deliver_at_ms, timer_id, destination, message in zip(*columns, messages, strict=True):
-            if message.message_id is None:
-                made = message_id_text(DELAYED_TOPIC_ID, self._store.enode, 0, timer_id)
-                rare = message.rare._replace(message_id=made)
-                message = Message.of(message.body, message.tag, message.keys, rare)
-            heapq.heappush(self._heap, (deliver_at_ms, timer_id, destination, message))
-            self._staged_bytes += len(message.body)
+    def _due_in(self, rows: Rows, opened: OpenedBatch, chosen: Int32s) -> Iterator[Due]:
+        """Messages of one batch, by destination."""
+        times, ids = _times_and_ids(rows)
+        destinations = rows["destination"]
+        for destination in np.unique(destinations).tolist():
+            at = np.flatnonzero(destinations == destination)
+            yield staged(destination, times[at], ids[at], opened, chosen[at], self._id_prefix)
 
     # delivering
 
     def _deliver(self, now_ms: int) -> None:
-        """Send everything on its way that is due, as far as there is room."""
-        heap = self._heap
-        while heap and heap[0][0] <= now_ms and self._under_way < UNDER_WAY_MAX:
-            due: list[Staged] = []
-            while heap and heap[0][0] <= now_ms and len(due) < DELIVERED_AT_ONCE:
-                due.append(heapq.heappop(heap))
-            self._staged_bytes -= sum(len(one[3].body) for one in due)
-            times, ids = _columns(due)
-            holds = self._timers.holds(times, ids)
-            self._timers.hold(times[holds == Hold.STAGED], ids[holds == Hold.STAGED], Hold.FIRING)
-            by_destination: dict[int, list[Staged]] = {}
-            for one, hold in zip(due, holds.tolist(), strict=True):
-                if hold == Hold.STAGED:
-                    by_destination.setdefault(one[2], []).append(one)
-            for destination, several in by_destination.items():
-                self._under_way += len(several)
-                self._background.spawn("deliver", self._deliver_to(destination, several))
+        """Send everything on its way that is due, as far as there is room: for each queue one frame a tick."""
+        while (room := UNDER_WAY_MAX - self._under_way) > 0:
+            found = self._staging.take(now_ms, room)
+            if not found:
+                break
+            for staged_ones in found:
+                holds = self._timers.holds(staged_ones.deliver_at_ms, staged_ones.timer_ids)
+                due = staged_ones.chosen(np.flatnonzero(holds == Hold.STAGED).astype("<i4"))
+                if len(due):
+                    self._timers.hold(due.deliver_at_ms, due.timer_ids, Hold.FIRING)
+                    self._under_way += len(due)
+                    self._background.spawn("deliver", self._deliver_to(due))
 
-    async def _deliver_to(self, number: int, several: Sequence[Staged]) -> None:
-        """Append due messages to one queue."""
-        left = list(several)
+    async def _deliver_to(self, due: Due) -> None:
+        """Append due messages to one queue; what cannot be is tried again, from the disk, for memory may be short."""
+        sent = 0
         try:
-            while left:
-                builder = BatchBuilder()
-                count = 0
-                while count < len(left) and builder.add(left[count][3]):
-                    count += 1
-                part, left = left[:count], left[count:]
-                if not await self._append(number, builder, part):
-                    left = [*part, *left]
+            for batch, times, ids in due.batches():
+                if not await self._append(due.destination, batch, times, ids):
                     break
+                sent += batch.count
         finally:
-            self._under_way -= len(several)
-            self._restage(left)
+            self._under_way -= len(due)
+            if sent < len(due):
+                self._timers.hold(due.deliver_at_ms[sent:], due.timer_ids[sent:], Hold.FREE)
 
-    async def _append(self, number: int, builder: BatchBuilder, part: Sequence[Staged]) -> bool:
-        times, ids = _columns(part)
+    async def _append(self, number: int, batch: SealedBatch, times: Int64s, ids: Int64s) -> bool:
         destination = self._timers.destination_of(number)
         topic = self._store.topic(destination[0]) if destination is not None else None
         try:
             if destination is None or topic is None:
-                _log.warning("delayed messages go with their topic", messages=len(part))
+                _log.warning("delayed messages go with their topic", messages=batch.count)
                 await self._store.change(TimersDone(TimerEnd.LOST, times.tobytes(), ids.tobytes()))
                 return True
-            batch = builder.seal(now_ms=self._clock.now_ms())
             done = TimersDone(TimerEnd.DELIVERED, times.tobytes(), ids.tobytes())
             await self._store.append(topic.topic_id, destination[1] % topic.queue_count, batch, consumes=(done,))
-            self.delivered += len(part)
+            self.delivered += batch.count
         except OrtooError as error:
-            _log.warning("delayed messages are not delivered yet; trying on", messages=len(part), reason=str(error))
+            _log.warning("delayed messages are not delivered yet; trying on", messages=batch.count, reason=str(error))
             self._in_trouble = True
             return False
         return True
 
-    def _restage(self, left: Sequence[Staged]) -> None:
-        """What could not be delivered is tried again: from the disk, for memory may be short."""
-        if left:
-            times, ids = _columns(left)
-            self._timers.hold(times, ids, Hold.FREE)
-
     def _note(self, rows: Rows, hold: Hold) -> None:
         if len(rows):
-            self._timers.hold(rows["deliver_at_ms"].astype("<i8"), rows["timer_id"].astype("<i8"), hold)
+            self._timers.hold(*_times_and_ids(rows), hold)
 
 
 def deliver_at_column(batch: SealedBatch) -> bytes:
@@ -346,5 +342,5 @@ def deliver_at_column(batch: SealedBatch) -> bytes:
     return bytes(column)
 
 
-def _columns(several: Sequence[Staged]) -> Any:
-    return np.array([one[0] for one in several], "<i8"), np.array([one[1] for one in several], "<i8")
+def _times_and_ids(rows: Rows) -> tuple[Int64s, Int64s]:
+    return rows["deliver_at_ms"].astype("<i8"), rows["timer_id"].astype("<i8")

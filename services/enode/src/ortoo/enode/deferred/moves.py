@@ -9,6 +9,7 @@ from ortoo.common.clock import Clock
 from ortoo.common.errors import NotFound
 from ortoo.common.logs import get_logger
 from ortoo.common.message import Message
+from ortoo.common.record_view import open_batch
 from ortoo.common.system_topics import DELAYED_TOPIC_ID
 from ortoo.enode.deferral import Deferral
 from ortoo.enode.deferred.waiting_messages import read_waiting
@@ -54,13 +55,13 @@ class TimerMoves:
         self._timers.hold(times, ids, Hold.MOVING)
         try:
             by_queue: dict[int, list[tuple[int, Message]]] = {}
-            async for start, end, messages in read_waiting(
+            async for start, end, opened, chosen in read_waiting(
                 self._store, DELAYED_TOPIC_ID, rows["place"].tolist(), clock=self._clock
             ):
-                if messages is None:
+                if opened is None:
                     await self._lose(times[start:end], ids[start:end])
                     continue
-                for at, message in enumerate(messages, start):
+                for at, message in enumerate(open_batch(opened.sealed).messages(chosen.tolist()), start):
                     by_queue.setdefault(int(rows["destination"][at]), []).append((at, message))
             for destination, several in by_queue.items():
                 await self._store_again(destination, several, times, ids)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from ortoo.common.background import Background
 from ortoo.common.clock import Clock
-from ortoo.common.pop import LeasePart, Popped, PoppedBatch, PopRules, PopWish, Stale, Verdict
+from ortoo.common.pop import LeasePart, Popped, PoppedBatch, PopRules, PopWish, Stale, Verdict, runs
 from ortoo.enode.pops.lines import GroupLines, Lines
 from ortoo.enode.pops.parking import PARK_LEASE_MS, REASON_ATTEMPTS, RETRY_DELAY_MS, DeadLetter, Parking
 from ortoo.enode.pops.reading import PopReading
@@ -194,6 +194,9 @@ class PopDesk:
 def _rows_of(batches: Iterable[PoppedBatch]) -> list[tuple[int, int, int]]:
     rows: list[tuple[int, int, int]] = []
     for batch in batches:
+        if batch.attempts.count(batch.attempts[0]) == len(batch.attempts):
+            rows += [(first, count, batch.attempts[0]) for first, count in runs(batch.offsets)]
+            continue
         for offset, attempt in zip(batch.offsets, batch.attempts, strict=True):
             if rows and rows[-1][0] + rows[-1][1] == offset and rows[-1][2] == attempt:
                 rows[-1] = (rows[-1][0], rows[-1][1] + 1, attempt)

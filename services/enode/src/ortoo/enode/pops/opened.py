@@ -2,10 +2,13 @@
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import cached_property
 
+import numpy as np
+
+from ortoo.common.arrays.gather import gathered
+from ortoo.common.arrays.opened_batch import OpenedBatch as ArrayBatch
 from ortoo.common.errors import OutOfRange
-from ortoo.common.record_batch import encode
 from ortoo.common.record_view import RecordBatchView, open_batch
 from ortoo.common.sealed_batch import SealedBatch
 from ortoo.enode.store import Store, StoredBatch
@@ -15,12 +18,13 @@ FACTOR = 4
 """About how much larger a batch is when its columns are lists."""
 
 
-@dataclass(frozen=True, slots=True)
 class OpenedBatch:
-    """A stored batch and a view into it."""
+    """A stored batch; its columns are read when they are asked for, once."""
 
-    stored: StoredBatch
-    view: RecordBatchView
+    def __init__(self, stored: StoredBatch) -> None:
+        """Look at the head of `stored`. Errors: Invalid, Unsupported."""
+        self.stored = stored
+        self._arrays = ArrayBatch(stored.batch)
 
     @property
     def first_offset(self) -> int:
@@ -32,13 +36,16 @@ class OpenedBatch:
         """The offset behind its last message."""
         return self.stored.first_offset + self.stored.batch.count
 
+    @cached_property
+    def view(self) -> RecordBatchView:
+        """Its messages, one by one."""
+        return open_batch(self.stored.batch)
+
     def sealed(self, offsets: Sequence[int]) -> SealedBatch:
         """A batch of some of its messages, rising; the stored bytes if it is all of them."""
         if len(offsets) == self.stored.batch.count:
             return self.stored.batch
-        first = self.first_offset
-        messages = self.view.messages([offset - first for offset in offsets])
-        return encode(messages, now_ms=self.stored.stored_at_ms)
+        return gathered(self._arrays, (np.array(offsets, "<i8") - self.first_offset).astype("<i4"))
 
 
 class OpenedBatches:
@@ -68,7 +75,7 @@ class OpenedBatches:
                 field="offset",
             )
         stored = fetched.batches[0]
-        opened = OpenedBatch(stored, open_batch(stored.batch))
+        opened = OpenedBatch(stored)
         self._keep((*queue, stored.first_offset), opened)
         return opened
 

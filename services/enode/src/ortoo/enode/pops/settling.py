@@ -131,4 +131,4 @@ def _is_exhausted(attempt: int, how: GiveBack) -> bool:
 
 
 def _stale(part: LeasePart, offsets: Iterable[int]) -> list[Stale]:
-    return [Stale(part.queue_id, offset) for offset in offsets] if part.is_exact else []
+    return [Stale(part.queue_id, offset, part.number) for offset in offsets] if part.is_exact else []

@@ -1,6 +1,6 @@
 """PopQueues and SettlePopped."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from ortoo.common.errors import Invalid
 from ortoo.common.names import check_group_name
@@ -64,7 +64,9 @@ async def settle_popped(desk: PopDesk, request: pb.SettlePoppedRequest) -> pb.Se
     parts = [_part(part) for part in request.parts]
     _check("parts", sum(count for part in parts for _, count in part.ranges), MESSAGES_SETTLED_MAX)
     stale = await desk.settle(request.topic_id, request.group, parts, _verdict(request))
-    return pb.SettlePoppedResponse(stale=[pb.StaleOffset(queue_id=one.queue_id, offset=one.offset) for one in stale])
+    return pb.SettlePoppedResponse(
+        stale=[pb.StaleOffset(queue_id=one.queue_id, offset=one.offset, lease_number=one.number) for one in stale]
+    )
 
 
 async def send_back(sending: SendingBack, request: pb.SendBackMessagesRequest) -> pb.SendBackMessagesResponse:
@@ -149,6 +151,6 @@ def _batch(popped: PoppedBatch) -> pb.PoppedBatch:
     )
 
 
-def _attempts(attempts: Iterable[int]) -> Iterable[int]:
+def _attempts(attempts: Sequence[int]) -> Sequence[int]:
     """Nothing stands for 1 each."""
-    return () if all(one == 1 for one in attempts) else attempts
+    return () if attempts.count(1) == len(attempts) else attempts

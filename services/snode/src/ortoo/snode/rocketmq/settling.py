@@ -1,7 +1,10 @@
 """What becomes of received messages: done, later, sooner, or given up."""
 
+import asyncio
+
 from apache.rocketmq.v2.definition_pb2 import Code
 from apache.rocketmq.v2.service_pb2 import (
+    AckMessageEntry,
     AckMessageRequest,
     AckMessageResponse,
     AckMessageResultEntry,
@@ -38,18 +41,19 @@ class Settling:
         group, _ = group_name(request.group), topic_name(request.topic)
         if not 1 <= len(request.entries) <= ENTRIES_MAX:
             raise Refused(Code.BAD_REQUEST, f"{len(request.entries)} entries; give 1 to {ENTRIES_MAX}")
-        entries = []
-        for entry in request.entries:
-            result = AckMessageResultEntry(message_id=entry.message_id, receipt_handle=entry.receipt_handle)
-            try:
-                handle = _handle(entry.receipt_handle, group)
-                await self._settle(handle, Finish())
-                self._leases.drop(handle)
-                result.status.CopyFrom(ok())
-            except Refused as refused:
-                result.status.CopyFrom(status_of(refused))
-            entries.append(result)
+        entries = await asyncio.gather(*[self._acked(entry, group) for entry in request.entries])
         return AckMessageResponse(status=common_status([entry.status.code for entry in entries]), entries=entries)
+
+    async def _acked(self, entry: AckMessageEntry, group: str) -> AckMessageResultEntry:
+        result = AckMessageResultEntry(message_id=entry.message_id, receipt_handle=entry.receipt_handle)
+        try:
+            handle = _handle(entry.receipt_handle, group)
+            await self._settle(handle, Finish())
+            self._leases.drop(handle)
+            result.status.CopyFrom(ok())
+        except Refused as refused:
+            result.status.CopyFrom(status_of(refused))
+        return result
 
     async def change_invisible(
         self, caller: Caller, request: ChangeInvisibleDurationRequest

@@ -1,4 +1,4 @@
-"""A record batch as numpy arrays that lie over its bytes: what the snode's checks, filters and gathering work on.
+"""A record batch as numpy arrays that lie over its bytes: what checks, filters and gathering work on.
 
 Opening reads the head; every column is parsed when it is asked for, once, and its shape is checked then: sizes agree,
 offsets start at 0, never fall and end at the buffer's end, codes lie inside the dictionary. What the texts say is

@@ -1,0 +1,311 @@
+"""Messages as columns in memory: some rows of a batch, rows of several batches put together, in any order.
+
+    table = taken(opened, rows)           # rows of an opened batch, or of another table
+    table = joined([table, other])        # one after another
+
+A table may have more messages than a batch. Columns that no row uses are None, as in `OpenedBatch`, whose names it has.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ortoo.common.arrays.opened_batch import (
+    DictionaryArrays,
+    Int32s,
+    Int64s,
+    ListArrays,
+    MapArrays,
+    Mask,
+    TextArrays,
+)
+
+_SLICED_BYTES = 48
+"""From this average size on, slicing row by row beats copying by an index of single bytes."""
+
+
+class MessageColumns(Protocol):
+    """What an opened batch and a table have in common."""
+
+    @property
+    def body_offsets(self) -> Int32s:
+        """Where each body starts in `body`, and where the last ends."""
+
+    @property
+    def body(self) -> memoryview:
+        """All bodies as one block."""
+
+    @property
+    def born_at_ms(self) -> Int64s | None:
+        """When each message was made."""
+
+    @property
+    def deliver_at_ms(self) -> Int64s | None:
+        """When each message may be seen."""
+
+    @property
+    def priority(self) -> Int32s | None:
+        """Each message's priority."""
+
+    @property
+    def body_encoding(self) -> NDArray[np.int8] | None:
+        """How the producer encoded each body."""
+
+    @property
+    def tag(self) -> DictionaryArrays | None:
+        """Each message's tag."""
+
+    @property
+    def message_group(self) -> DictionaryArrays | None:
+        """Each message's group."""
+
+    @property
+    def born_host(self) -> DictionaryArrays | None:
+        """Who made each message."""
+
+    @property
+    def keys(self) -> ListArrays | None:
+        """Each message's keys."""
+
+    @property
+    def properties(self) -> MapArrays | None:
+        """Each message's properties."""
+
+    @property
+    def message_id(self) -> TextArrays | None:
+        """The ids that producers chose."""
+
+    @property
+    def trace_context(self) -> TextArrays | None:
+        """Each message's trace context."""
+
+
+@dataclass(frozen=True, slots=True)
+class MessageTable:
+    """Messages by column; see `MessageColumns`."""
+
+    body_offsets: Int32s
+    body: memoryview
+    born_at_ms: Int64s | None
+    deliver_at_ms: Int64s | None
+    priority: Int32s | None
+    body_encoding: NDArray[np.int8] | None
+    tag: DictionaryArrays | None
+    message_group: DictionaryArrays | None
+    born_host: DictionaryArrays | None
+    keys: ListArrays | None
+    properties: MapArrays | None
+    message_id: TextArrays | None
+    trace_context: TextArrays | None
+
+    @property
+    def count(self) -> int:
+        """Number of messages."""
+        return len(self.body_offsets) - 1
+
+
+def taken(columns: MessageColumns, rows: Int32s) -> MessageTable:
+    """Copy some rows, in the order of `rows`."""
+    offsets, body = _ranges(columns.body_offsets, columns.body, rows)
+    encoding = columns.body_encoding
+    return MessageTable(
+        offsets,
+        body,
+        _fixed(columns.born_at_ms, rows),
+        _fixed(columns.deliver_at_ms, rows),
+        _fixed(columns.priority, rows),
+        _fixed(encoding, rows) if encoding is not None and encoding[rows].any() else None,
+        _dictionary(columns.tag, rows),
+        _dictionary(columns.message_group, rows),
+        _dictionary(columns.born_host, rows),
+        _list(columns.keys, rows),
+        _map(columns.properties, rows),
+        _text(columns.message_id, rows),
+        _text(columns.trace_context, rows),
+    )
+
+
+def joined(tables: Sequence[MessageTable]) -> MessageTable:
+    """Put tables one after another; with priorities are all of them, or none."""
+    if len(tables) == 1:
+        return tables[0]
+    counts = [table.count for table in tables]
+
+    def column(name: str, join: Callable[[list[Any], list[int]], Any]) -> Any:
+        parts = [getattr(table, name) for table in tables]
+        return None if all(part is None for part in parts) else join(parts, counts)
+
+    return MessageTable(
+        _joined_offsets([table.body_offsets for table in tables]),
+        memoryview(b"".join([table.body for table in tables])),
+        column("born_at_ms", _joined_fixed),
+        column("deliver_at_ms", _joined_fixed),
+        column("priority", _joined_fixed),
+        column("body_encoding", _joined_fixed),
+        column("tag", _joined_dictionaries),
+        column("message_group", _joined_dictionaries),
+        column("born_host", _joined_dictionaries),
+        column("keys", _joined_lists),
+        column("properties", _joined_maps),
+        column("message_id", _joined_texts),
+        column("trace_context", _joined_texts),
+    )
+
+
+# some rows
+
+
+def _fixed(numbers: Any, rows: Int32s) -> Any:
+    return None if numbers is None else numbers[rows]
+
+
+def _text(texts: TextArrays | None, rows: Int32s) -> TextArrays | None:
+    if texts is None or (texts.valid is not None and not texts.valid[rows].any()):
+        return None
+    return TextArrays(*_ranges(texts.offsets, texts.data, rows), _valid(texts.valid, rows))
+
+
+def _dictionary(column: DictionaryArrays | None, rows: Int32s) -> DictionaryArrays | None:
+    """Keep the texts that these rows use, in order of first use."""
+    if column is None or (column.valid is not None and not column.valid[rows].any()):
+        return None
+    codes = column.codes[rows]
+    used = codes if column.valid is None else codes[column.valid[rows]]
+    distinct, first = np.unique(used, return_index=True)
+    kept = distinct[np.argsort(first)]
+    places = np.zeros(max(column.texts.rows, 1), "<i4")
+    places[kept] = np.arange(len(kept), dtype="<i4")
+    codes = places[codes] if column.valid is None else places[codes] * column.valid[rows]
+    texts = TextArrays(*_ranges(column.texts.offsets, column.texts.data, kept), None)
+    return DictionaryArrays(codes.astype("<i4"), texts, _valid(column.valid, rows))
+
+
+def _list(column: ListArrays | None, rows: Int32s) -> ListArrays | None:
+    if column is None:
+        return None
+    offsets, entries = _entries(column.offsets, rows)
+    texts = _text(column.texts, entries) if len(entries) else None
+    return ListArrays(offsets, texts) if texts is not None else None
+
+
+def _map(column: MapArrays | None, rows: Int32s) -> MapArrays | None:
+    if column is None:
+        return None
+    offsets, entries = _entries(column.offsets, rows)
+    if not len(entries):
+        return None
+    names, values = _dictionary(column.names, entries), _text(column.values, entries)
+    assert names is not None
+    assert values is not None
+    return MapArrays(offsets, names, values)
+
+
+def _valid(valid: Mask | None, rows: Int32s) -> Mask | None:
+    return None if valid is None or valid[rows].all() else valid[rows]
+
+
+def _entries(offsets: Int32s, rows: Int32s) -> tuple[Int32s, Int32s]:
+    """Return the offsets of the kept lists, and which entries they hold."""
+    starts = offsets[rows]
+    sizes = offsets[rows + 1] - starts
+    return _sums(sizes), _indices(starts, sizes)
+
+
+def _ranges(offsets: Int32s, data: memoryview, rows: Int32s) -> tuple[Int32s, memoryview]:
+    """Return offsets and data of the kept rows of a variable-width column."""
+    starts = offsets[rows]
+    ends = offsets[rows + 1]
+    sizes = ends - starts
+    sums = _sums(sizes)
+    total = int(sums[-1])
+    if total and int(ends[-1]) - int(starts[0]) == total and (starts[1:] == ends[:-1]).all():
+        kept = bytes(data[int(starts[0]) : int(ends[-1])])  # one piece; a copy, so that nothing else stays alive
+    elif total >= _SLICED_BYTES * len(rows):
+        kept = b"".join(map(data.__getitem__, map(slice, starts.tolist(), ends.tolist())))
+    elif total:
+        kept = np.frombuffer(data, np.uint8)[_indices(starts, sizes)].tobytes()
+    else:
+        kept = b""
+    return sums, memoryview(kept)
+
+
+def _sums(sizes: Int32s) -> Int32s:
+    """Return where each row starts once the rows lie close together, and where the last ends."""
+    sums = np.zeros(len(sizes) + 1, "<i4")
+    np.cumsum(sizes, out=sums[1:])
+    return sums
+
+
+def _indices(starts: Int32s, sizes: Int32s) -> Int32s:
+    """Return every number of the ranges starts[i]..starts[i] + sizes[i], one range after another."""
+    sums = _sums(sizes)
+    return np.arange(sums[-1], dtype=np.int32) + np.repeat(starts - sums[:-1], sizes)
+
+
+# one after another
+
+
+def _joined_fixed(parts: list[Any], counts: list[int]) -> Any:
+    kind = next(part.dtype for part in parts if part is not None)
+    return np.concatenate(
+        [np.zeros(count, kind) if part is None else part for part, count in zip(parts, counts, strict=True)]
+    )
+
+
+def _joined_offsets(parts: Sequence[Int32s]) -> Int32s:
+    return _sums(np.concatenate([np.diff(part) for part in parts]))
+
+
+def _joined_valid(parts: Sequence[Any], counts: Sequence[int]) -> Mask | None:
+    """Rows of an absent column have no value."""
+    masks = [
+        np.zeros(count, np.bool_) if part is None else np.ones(count, np.bool_) if part.valid is None else part.valid
+        for part, count in zip(parts, counts, strict=True)
+    ]
+    valid = np.concatenate(masks)
+    return None if valid.all() else valid
+
+
+def _joined_texts(parts: Sequence[TextArrays | None], counts: Sequence[int]) -> TextArrays:
+    offsets = [np.zeros(n + 1, "<i4") if part is None else part.offsets for part, n in zip(parts, counts, strict=True)]
+    data = memoryview(b"".join([part.data for part in parts if part is not None]))
+    return TextArrays(_joined_offsets(offsets), data, _joined_valid(parts, counts))
+
+
+def _joined_dictionaries(parts: Sequence[DictionaryArrays | None], counts: Sequence[int]) -> DictionaryArrays:
+    """One dictionary for all, each text once; the codes follow."""
+    known: dict[bytes, int] = {}
+    codes = []
+    for part, count in zip(parts, counts, strict=True):
+        if part is None:
+            codes.append(np.zeros(count, "<i4"))
+            continue
+        ends = part.texts.offsets.tolist()
+        texts = [bytes(part.texts.data[start:end]) for start, end in pairwise(ends)]
+        places = np.array([known.setdefault(text, len(known)) for text in texts], "<i4")
+        moved = places[part.codes]
+        codes.append(moved if part.valid is None else (moved * part.valid).astype("<i4"))
+    sizes = np.fromiter(map(len, known), "<i4", len(known))
+    texts_of_all = TextArrays(_sums(sizes), memoryview(b"".join(known)), None)
+    return DictionaryArrays(np.concatenate(codes), texts_of_all, _joined_valid(parts, counts))
+
+
+def _joined_lists(parts: Sequence[ListArrays | None], counts: Sequence[int]) -> ListArrays:
+    offsets = [np.zeros(n + 1, "<i4") if part is None else part.offsets for part, n in zip(parts, counts, strict=True)]
+    there = [part.texts for part in parts if part is not None]
+    return ListArrays(_joined_offsets(offsets), _joined_texts(there, [texts.rows for texts in there]))
+
+
+def _joined_maps(parts: Sequence[MapArrays | None], counts: Sequence[int]) -> MapArrays:
+    offsets = [np.zeros(n + 1, "<i4") if part is None else part.offsets for part, n in zip(parts, counts, strict=True)]
+    there = [part for part in parts if part is not None]
+    entries = [part.values.rows for part in there]
+    return MapArrays(
+        _joined_offsets(offsets),
+        _joined_dictionaries([part.names for part in there], entries),
+        _joined_texts([part.values for part in there], entries),
+    )

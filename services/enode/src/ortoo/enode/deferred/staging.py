@@ -1,0 +1,173 @@
+"""Delayed messages in memory, shortly before their time: tables by destination, in the order in which they are due.
+
+Pure: no clock, no disk. What is due is cut off the fronts of tables, by arrays, whatever the number of messages.
+"""
+
+import heapq
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ortoo.common.arrays.gather import gathered, written
+from ortoo.common.arrays.message_table import MessageColumns, MessageTable, joined, taken
+from ortoo.common.arrays.opened_batch import Int32s, TextArrays
+from ortoo.common.sealed_batch import MESSAGES_MAX, RECORDS_BYTES_MAX, SealedBatch
+from ortoo.enode.state.timer_bucket import NEVER_MS, Int64s
+
+ROW_BYTES = 100
+"""About what a message costs in memory besides its body."""
+BODY_BYTES_MAX = RECORDS_BYTES_MAX * 3 // 4
+"""So many bytes of bodies leave room in a batch for the rest, as a rule."""
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """Messages for one queue, by time."""
+
+    destination: int
+    deliver_at_ms: Int64s
+    timer_ids: Int64s
+    messages: MessageTable
+
+    def __len__(self) -> int:
+        return len(self.timer_ids)
+
+    @property
+    def size_bytes(self) -> int:
+        """About how much memory they take."""
+        return ROW_BYTES * len(self) + len(self.messages.body)
+
+    def chosen(self, rows: Int32s) -> "Due":
+        """Some of them."""
+        if len(rows) == len(self):
+            return self
+        return Due(self.destination, self.deliver_at_ms[rows], self.timer_ids[rows], taken(self.messages, rows))
+
+    def batches(self) -> Iterable[tuple[SealedBatch, Int64s, Int64s]]:
+        """As batches, each with the times and ids of its messages."""
+        start = 0
+        while start < len(self):
+            end, batch = self._batch_from(start)
+            yield batch, self.deliver_at_ms[start:end], self.timer_ids[start:end]
+            start = end
+
+    def _batch_from(self, start: int) -> tuple[int, SealedBatch]:
+        offsets = self.messages.body_offsets
+        full = int(np.searchsorted(offsets, offsets[start] + BODY_BYTES_MAX, "right")) - 1
+        end = min(len(self), start + MESSAGES_MAX, max(full, start + 1))
+        while True:
+            whole = start == 0 and end == len(self)
+            batch = written(self.messages) if whole else gathered(self.messages, np.arange(start, end, dtype="<i4"))
+            if len(batch.records) <= RECORDS_BYTES_MAX or end == start + 1:
+                return end, batch
+            end = start + (end - start) // 2
+
+
+@dataclass(slots=True)
+class _Lane:
+    """A table whose first `at` rows are gone."""
+
+    due: Due
+    at: int = 0
+
+
+class Staging:
+    """What was brought into memory and waits there for its time."""
+
+    def __init__(self) -> None:
+        """Nothing."""
+        self.count = 0
+        self.bytes = 0
+        self._lanes: list[tuple[int, int, _Lane]] = []
+        """(when its first message is due, a number, the lane), a heap."""
+        self._number = 0
+
+    @property
+    def next_ms(self) -> int | None:
+        """When the first message is due."""
+        return self._lanes[0][0] if self._lanes else None
+
+    def add(self, due: Due) -> None:
+        """Take messages in, which lie by time."""
+        self.count += len(due)
+        self.bytes += due.size_bytes
+        self._push(_Lane(due))
+
+    def take(self, now_ms: int, limit: int) -> list[Due]:
+        """What is due, about `limit` at most, together what goes to one queue."""
+        found: dict[tuple[int, bool], list[Due]] = {}
+        while self._lanes and self._lanes[0][0] <= now_ms and limit > 0:
+            lane = heapq.heappop(self._lanes)[2]
+            end = min(int(np.searchsorted(lane.due.deliver_at_ms, now_ms, "right")), lane.at + limit)
+            part = lane.due.chosen(np.arange(lane.at, end, dtype="<i4"))
+            found.setdefault((part.destination, part.messages.priority is not None), []).append(part)
+            self.count -= len(part)
+            limit -= len(part)
+            lane.at = end
+            if end < len(lane.due):
+                self._push(lane)
+            else:
+                self.bytes -= lane.due.size_bytes
+        return [ordered(parts) for parts in found.values()]
+
+    def _push(self, lane: _Lane) -> None:
+        self._number += 1
+        heapq.heappush(self._lanes, (int(lane.due.deliver_at_ms[lane.at]), self._number, lane))
+
+
+class Harvest:
+    """What one read of many batches has found so far, in pieces: put in order in one go."""
+
+    def __init__(self) -> None:
+        """Nothing."""
+        self.bytes = 0
+        self.first_ms = NEVER_MS
+        """When the first message is due."""
+        self._parts: dict[tuple[int, bool], list[Due]] = {}
+
+    def add(self, due: Due) -> None:
+        """Take a piece in."""
+        self._parts.setdefault((due.destination, due.messages.priority is not None), []).append(due)
+        self.bytes += due.size_bytes
+        self.first_ms = min(self.first_ms, int(due.deliver_at_ms[0]))
+
+    def hand_over(self, staging: Staging) -> None:
+        """Give everything to `staging` and begin anew."""
+        for parts in self._parts.values():
+            staging.add(ordered(parts))
+        self._parts.clear()
+        self.bytes, self.first_ms = 0, NEVER_MS
+
+
+def ordered(parts: Sequence[Due]) -> Due:
+    """Put messages for one queue together, by time and id."""
+    if len(parts) == 1:
+        return parts[0]
+    times = np.concatenate([part.deliver_at_ms for part in parts])
+    ids = np.concatenate([part.timer_ids for part in parts])
+    order = np.lexsort((ids, times)).astype("<i4")
+    messages = joined([part.messages for part in parts])
+    return Due(parts[0].destination, times[order], ids[order], taken(messages, order))
+
+
+def staged(
+    destination: int, deliver_at_ms: Int64s, timer_ids: Int64s, columns: MessageColumns, rows: Int32s, id_prefix: str
+) -> Due:
+    """Some rows of a batch, by time. Messages without an id get that of where they lie: `id_prefix` and the number."""
+    order = np.lexsort((timer_ids, deliver_at_ms)).astype("<i4")
+    messages = _named(taken(columns, rows[order]), timer_ids[order], id_prefix)
+    return Due(destination, deliver_at_ms[order], timer_ids[order], messages)
+
+
+def _named(messages: MessageTable, timer_ids: Int64s, id_prefix: str) -> MessageTable:
+    chosen = messages.message_id
+    if chosen is not None and chosen.valid is None:
+        return messages
+    texts = [f"{id_prefix}{number}".encode() for number in timer_ids.tolist()]
+    if chosen is not None and chosen.valid is not None:
+        for row in np.flatnonzero(chosen.valid).tolist():
+            texts[row] = bytes(chosen.data[chosen.offsets[row] : chosen.offsets[row + 1]])
+    offsets = np.zeros(len(texts) + 1, "<i4")
+    np.cumsum(np.fromiter(map(len, texts), "<i4", len(texts)), out=offsets[1:])
+    return replace(messages, message_id=TextArrays(offsets, memoryview(b"".join(texts)), None))
