@@ -11,7 +11,7 @@ PAGE = Path(__file__).parents[2] / "docs/consumers.md"
 
 
 async def test_the_program_about_consumers_processes_in_order(tmp_path: Path) -> None:
-    """Its second message fails once, blocks its queue, and is processed before the third one (E-151)."""
+    """E-151, E-013: its second message fails once, blocks its queue, and is processed before the third one."""
     (program,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     async with command.dev_process(tmp_path) as dev:
         process = await asyncio.create_subprocess_exec(

@@ -208,6 +208,22 @@ async def test_pulling_stops_at_the_limit_and_goes_on_soon_after(mq: Client) -> 
         assert clock.monotonic_s() - began_s < 1.0
 
 
+async def test_pulling_stops_at_the_size(mq: Client) -> None:
+    """E-141: of messages of 1 MiB not more are held than the limit says, one pull besides; one ack lets it go on."""
+    queue = await only_queue(mq, "one")
+    async with mq.producer("one") as producer:
+        for _ in range(8):
+            await producer.send(b"x" * (1 << 20))
+    async with mq.pull_consumer("g", "one", prompt(limits=FlowLimits(bytes_max=2 << 20))) as consumer:
+        await until(lambda: queue in consumer.queues and consumer.position(queue) >= 3)
+        await SystemClock().sleep(0.3)
+        held = consumer.position(queue)
+        assert held <= 4
+        while (batch := await consumer.poll(15_000)) is not None and batch.next_offset < 8:
+            batch.ack()
+        assert batch is not None
+
+
 async def test_one_stuck_message_stops_pulling_at_the_span(mq: Client) -> None:
     """E-142: few messages are held, but the newest is more than the span ahead of the stuck one."""
     queue = await only_queue(mq, "one")

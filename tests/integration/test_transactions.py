@@ -61,7 +61,7 @@ async def unknown(check: TransactionCheck) -> Verdict:
 
 
 async def test_only_committed_messages_are_seen(cluster: Cluster) -> None:
-    """A commit shows the messages, a rollback never; each verdict may be repeated, not changed (E-223, G7)."""
+    """A commit shows the messages, a rollback never; each verdict may be repeated, not changed (E-079, E-223, G7)."""
     async with connect(cluster.address) as mq, mq.transactional_producer("t", "p", unknown) as producer:
         kept = await producer.begin(Message(b"kept", "tag", ("k",), properties={"a": "b"}), Message(b"too"))
         dropped = await producer.begin(Message(b"dropped"))
