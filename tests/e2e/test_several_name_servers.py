@@ -107,7 +107,7 @@ async def test_messages_flow_while_name_servers_and_database_come_and_go(shared:
         await mq.admin.create_topic("t")
         async with mq.producer("t") as producer:
             load = Load()
-            background.spawn("send", load.run(producer))
+            sending = background.spawn("send", load.run(producer))
             for number, namesrv in enumerate(shared.namesrvs):
                 await namesrv.kill()
                 await load.goes_on()
@@ -140,6 +140,7 @@ async def test_messages_flow_while_name_servers_and_database_come_and_go(shared:
             async with asyncio.timeout(60):
                 await until_created(mq.admin.create_topic, "moved")
             await shared.namesrvs[0].stop()
+            sending.cancel()  # before its producer ends
         assert load.failed == []
         assert load.slowest_s < SEND_MAX_S
 

@@ -98,14 +98,14 @@ async def test_a_handler_ten_times_longer_than_the_lease_gets_its_message_once(t
 
         async def handle(message: PoppedMessage) -> None:
             seen.append(message.attempt)
-            await CLOCK.sleep(6.0)
+            await CLOCK.sleep(15.0)
             handled.set()
 
-        settings = PopSettings(invisible_ms=600)
+        settings = PopSettings(invisible_ms=1500)
         async with mq.pop_consumer("g", "jobs", settings=settings) as one, Background("worker") as background:
             running = background.spawn("run", one.run(handle))
             async with mq.pop_consumer("g", "jobs", settings=settings) as other:
-                spare = background.spawn("pop", other.pop(wait_ms=8000))
+                spare = background.spawn("pop", other.pop(wait_ms=17_000))
                 await handled.wait()
                 assert await spare == []
             running.cancel()
