@@ -154,6 +154,7 @@ async def _pop(mq: Client, outcome: Outcome) -> None:
                 outcome.popped[message.body] += 1
                 if message.attempt > 1:
                     outcome.attempts_burned.append((outcome.during, message.body, message.attempt))
+            # One whose enode is away stays leased, and is acknowledged when it is back.
             await asyncio.gather(*(message.ack() for message in messages))
 
 

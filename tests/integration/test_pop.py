@@ -71,6 +71,20 @@ async def test_a_long_poll_over_several_enodes_is_answered_when_a_message_comes(
         assert CLOCK.monotonic_s() - began < 5
 
 
+async def test_a_long_poll_outlives_an_enode_that_goes_away(tmp_path: Path) -> None:
+    """The enode that is left brings its messages, and the snode goes on."""
+    async with open_cluster(tmp_path, enodes=2) as cluster:
+        await cluster.create_topic("jobs", queues=2)
+        stub = service(cluster)
+        call = stub.Pop(pop_pb2.PopRequest(group="g", topic="jobs", wait_ms=20_000))
+        await CLOCK.sleep(0.2)
+        await cluster.close("enode-1")
+        await CLOCK.sleep(0.5)
+        await send(cluster, "left")
+        assert bodies(await call) == ["left"]
+        assert (await stub.Pop(pop_pb2.PopRequest(group="h", topic="jobs", wait_ms=1_000))).batches
+
+
 async def test_nack_without_delay_is_back_within_100_ms(tmp_path: Path) -> None:
     """To one who waits already."""
     async with open_cluster(tmp_path) as cluster:

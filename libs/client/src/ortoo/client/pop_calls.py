@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import grpc
 
@@ -24,9 +25,13 @@ Waiting = tuple[str, list[int], "asyncio.Future[list[int]]"]
 class PopCalls:
     """Pop, Ack, Nack and ChangeInvisible."""
 
-    def __init__(self, connection: Connection, background: Background) -> None:
-        """Call over `connection`; acknowledgements travel in `background`."""
+    def __init__(self, connection: Connection, background: Background, *, patience_s: float) -> None:
+        """Call over `connection`; acknowledgements travel in `background`.
+
+        While an enode is away, what settles its messages is repeated for `patience_s`.
+        """
         self._connection = connection
+        self._patience_s = patience_s
         self._background = background
         self._acks: list[Waiting] = []
         self._is_acking = False
@@ -62,7 +67,8 @@ class PopCalls:
         return await done
 
     async def settled(self) -> None:
-        """Wait until no acknowledgement is on its way."""
+        """Wait until no acknowledgement is on its way; from now on each is tried at every snode, and that is all."""
+        self._patience_s = 0.0
         await self._idle.wait()
 
     async def _acknowledge(self) -> None:
@@ -83,7 +89,7 @@ class PopCalls:
             by_handle.setdefault(handle, []).extend(offsets)
         request = pop_pb2.AckRequest(receipts=_receipts(list(by_handle.items())))
         try:
-            answer = await self._connection.call(ConsumerServiceStub, "Ack", request)
+            answer = await self._settle("Ack", request)
         except OrtooError as error:
             _fail(taken, error)
             return
@@ -97,8 +103,21 @@ class PopCalls:
 
     async def nack(self, request: pop_pb2.NackRequest) -> list[int]:
         """Give back or park. Returns the stale offsets."""
-        answer = await self._connection.call(ConsumerServiceStub, "Nack", request)
+        answer = await self._settle("Nack", request)
         return [one.offset for one in answer.stale]
+
+    async def _settle(self, method: str, request: Any) -> Any:
+        """Settle; an enode that restarts is waited for, else its messages would come again and count an attempt."""
+        connection = self._connection
+        begun_s, attempt = connection.clock.monotonic_s(), 0
+        while True:
+            try:
+                return await connection.call(ConsumerServiceStub, method, request)
+            except Unavailable:
+                if connection.clock.monotonic_s() - begun_s >= self._patience_s:
+                    raise
+            await connection.clock.sleep(connection.backoff.delay_s(attempt, connection.randomness))
+            attempt += 1
 
     async def renew(self, receipts: Sequence[tuple[str, Sequence[int]]], invisible_ms: int) -> None:
         """Ask for more time."""

@@ -15,7 +15,7 @@ from ortoo.client.retry_later import RetryLater
 from ortoo.client.shared_pops import SharedPops
 from ortoo.common.background import Background
 from ortoo.common.delay_levels import delay_ms_of_level
-from ortoo.common.errors import Conflict, Fenced, Invalid, OrtooError
+from ortoo.common.errors import Conflict, Fenced, Invalid, OrtooError, Unavailable
 from ortoo.common.logs import get_logger
 from ortoo.v1 import pop_pb2
 
@@ -82,7 +82,9 @@ class PopConsumer:
             options=self._options,
         )
         self._background = Background(f"pop consumer {group}")
-        self._calls = PopCalls(connection, self._background)
+        self._calls = PopCalls(connection, self._background, patience_s=settings.invisible_ms / 1000)
+        self._unanswered: list[str] = []
+        """Attempt ids of pops that nobody answered: an enode may have leased messages for them all the same."""
         self._shared = SharedPops(self._ask, self._return, self._background)
         self._leases: set[PopLease] = set()
         self._is_open = self._is_busy = False
@@ -128,8 +130,12 @@ class PopConsumer:
         request.CopyFrom(self._request)
         request.messages_max = count
         request.wait_ms = wait_ms
-        request.attempt_id = self._connection.randomness.id_text()
-        answer = await self._calls.pop(request)
+        request.attempt_id = self._unanswered.pop() if self._unanswered else self._connection.randomness.id_text()
+        try:
+            answer = await self._calls.pop(request)
+        except Unavailable:
+            self._unanswered.append(request.attempt_id)
+            raise
         now_s = self._clock.monotonic_s()
         return [lease_of(popped, now_s) for popped in answer.batches]
 

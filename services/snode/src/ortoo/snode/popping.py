@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from ortoo.common.arrays.gather import gathered
@@ -177,16 +177,21 @@ class Popping:
         """Wait at all sources; what several bring at once is given together."""
         if len(sources) == 1:
             return await self._pop_source(sources[0], call)
-        tasks = [self._background.spawn("pop", self._pop_source(source, call)) for source in sources]
+        waiting: set[asyncio.Task[PopAnswer | OrtooError]]
+        tasks = [self._background.spawn("pop", tried(self._pop_source(source, call))) for source in sources]
+        waiting = set(tasks)
+        answers: list[PopAnswer] = []
+        failure: OrtooError = Unavailable("nothing could be popped")
         try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            done = [task for task in tasks if task.done() and not task.cancelled()]
-            answers = [task.result() for task in done if task.exception() is None]
-            if not answers and len(done) == len(tasks):
-                raise done[0].exception() or Unavailable("nothing could be popped")
+            while waiting and not answers:  # an enode that is away holds up only its own
+                done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                for found in [task.result() for task in tasks if task in done]:
+                    if isinstance(found, OrtooError):
+                        failure = found
+                    else:
+                        answers.append(found)
             if not answers:
-                await asyncio.wait([task for task in tasks if not task.done()], return_when=asyncio.FIRST_COMPLETED)
-                answers = [task.result() for task in tasks if task.done() and task.exception() is None]
+                raise failure
             batches = [batch for answer in answers for batch in answer.batches]
             return PopAnswer(batches, "" if batches else next((one.blocked for one in answers), ""))
         finally:
@@ -324,6 +329,14 @@ class Popping:
             await self._group_topics.ensure(name, enode)
         except OrtooError as error:
             _log.warning("a dead-letter topic could not be created; it is tried again", topic=name, reason=str(error))
+
+
+async def tried(pop: Awaitable[PopAnswer]) -> PopAnswer | OrtooError:
+    """A pop in a task of its own: what it raises is its answer, for a task that fails ends the whole process."""
+    try:
+        return await pop
+    except OrtooError as error:
+        return error
 
 
 def _part(handle: ReceiptHandle, offsets: Sequence[int]) -> LeasePart:

@@ -9,7 +9,7 @@ from ortoo.common.background import Background
 from ortoo.common.clock import Clock
 from ortoo.common.errors import OrtooError
 from ortoo.common.randomness import Randomness
-from ortoo.snode.popping import PopAnswer, PopCall, Popping
+from ortoo.snode.popping import PopAnswer, PopCall, Popping, tried
 from ortoo.snode.rocketmq.lite_subscriptions import LiteSubscription
 from ortoo.snode.rocketmq.lite_topics import LiteTopics
 from ortoo.snode.routes import Queue, Topic
@@ -76,15 +76,15 @@ class LitePopping:
             replace(_one_of(queue, call, wait_ms=call.wait_ms), attempt_id=self._randomness.id_text())
             for queue in queues
         ]
-        pops = [self._background.spawn("lite pop", self._popping.pop(one)) for one in calls]
+        pops = [self._background.spawn("lite pop", tried(self._popping.pop(one))) for one in calls]
         change = self._background.spawn("lite change", changed.wait())
         clock = self._background.spawn("lite deadline", self._clock.sleep(call.wait_ms / 1000))
         try:
             waiting: set[asyncio.Task[object]] = {change, clock, *pops}
             while waiting:
                 done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-                found = [pop.result() for pop in pops if pop in done and pop.exception() is None]
-                if any(answer.batches for answer in found) or change in done or clock in done:
+                found = [_result(pop) for pop in pops if pop in done]
+                if any(answer is not None and answer.batches for answer in found) or change in done or clock in done:
                     break
             return [answer for pop in pops if (answer := _result(pop)) is not None and answer.batches]
         finally:
@@ -113,5 +113,6 @@ def _one_of(queue: Queue, call: PopCall, *, wait_ms: int) -> PopCall:
     return replace(call, topic=queue.topic, queue=queue, messages_max=1, wait_ms=wait_ms, attempt_id="")
 
 
-def _result(pop: "asyncio.Task[PopAnswer]") -> PopAnswer | None:
-    return pop.result() if pop.done() and not pop.cancelled() and pop.exception() is None else None
+def _result(pop: "asyncio.Task[PopAnswer | OrtooError]") -> PopAnswer | None:
+    found = pop.result() if pop.done() and not pop.cancelled() else None
+    return found if isinstance(found, PopAnswer) else None
