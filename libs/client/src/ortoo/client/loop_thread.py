@@ -26,13 +26,19 @@ class LoopThread:
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` on the loop and wait; an interrupted wait cancels it."""
+        return self._outcome(self._begin(work))
+
+    def _begin(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
         if os.getpid() != self._process_id:
             work.close()
             raise Conflict("this client was connected before a fork; connect in the child instead")
         if threading.current_thread() is self._thread:
             work.close()
             raise Conflict("a blocking call on the client's own loop would wait for itself; use ortoo.client there")
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    @staticmethod
+    def _outcome(future: concurrent.futures.Future[T]) -> T:
         try:
             return future.result()
         except BaseException:
@@ -62,8 +68,8 @@ class LoopThread:
         else:
             self.wait(leave(None))
 
-    def iterate(self, source: AsyncIterator[T]) -> Iterator[T]:
-        """The items of an async iterator, one wait each."""
+    def iterate(self, source: AsyncIterator[T], *, ahead: bool = False) -> Iterator[T]:
+        """The items of an async iterator, one wait each; with `ahead` the next one comes while one is looked at."""
 
         async def following() -> tuple[T, ...]:
             async for item in source:
@@ -75,10 +81,18 @@ class LoopThread:
             if closing is not None:
                 await closing()
 
+        coming = self._begin(following())
         try:
-            while item := self.wait(following()):
+            while item := self._outcome(coming):
+                if ahead:
+                    coming = self._begin(following())
                 yield item[0]
+                if not ahead:
+                    coming = self._begin(following())
         finally:
+            if not coming.done():
+                coming.cancel()
+                concurrent.futures.wait([coming], timeout=5.0)
             with contextlib.suppress(RuntimeError):
                 self.wait(close())
 

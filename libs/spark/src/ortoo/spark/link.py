@@ -61,7 +61,7 @@ class Link:
         self, queue: Queue, from_offset: int, to_offset: int, columns: Sequence[str] = ()
     ) -> Iterator[ReceivedBatch]:
         """Batches of one queue, with at least these columns. Errors: as `ortoo.client.fetch`."""
-        return self._thread.iterate(fetch(self.connection, queue, from_offset, to_offset, columns=columns))
+        return self._thread.iterate(fetch(self.connection, queue, from_offset, to_offset, columns=columns), ahead=True)
 
     def sleep(self, seconds: float) -> None:
         """Wait for so many seconds."""

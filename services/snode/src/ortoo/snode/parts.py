@@ -63,7 +63,7 @@ def make_parts(ground: Ground) -> Parts:
     directory, watch, enodes, background = ground.directory, ground.watch, ground.enodes, ground.background
     groups = ConsumerGroups(directory, ground.membership, clock)
     watch.on_topics(groups.topics_changed)
-    reading, offsets = Reading(watch, enodes), Offsets(enodes)
+    reading, offsets = Reading(watch, enodes, background), Offsets(enodes)
     locks = QueueLocks(enodes, background, ground.incarnation, clock=clock, randomness=randomness)
     group_settings = GroupSettings(directory, ground.name_server, auto_create=settings.auto_create_groups)
     arrival = TopicArrival(watch, enodes, clock=clock)

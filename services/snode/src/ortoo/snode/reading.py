@@ -15,7 +15,7 @@ from ortoo.common.message_id import message_id_text
 from ortoo.common.record_batch import open_batch
 from ortoo.snode.directory import check_readable
 from ortoo.snode.directory_watch import DirectoryWatch
-from ortoo.snode.enode_link import QueueRange
+from ortoo.snode.enode_link import Fetched, QueueRange
 from ortoo.snode.enode_links import EnodeLinks
 from ortoo.snode.feeder import FETCH_BYTES_MAX, FETCH_WAIT_MS
 from ortoo.snode.message_filter import MessageFilter
@@ -41,9 +41,10 @@ class TailedMessage:
 class Reading:
     """Reads through any snode; joins no group, takes no lock, moves no offset."""
 
-    def __init__(self, watch: DirectoryWatch, links: EnodeLinks) -> None:
+    def __init__(self, watch: DirectoryWatch, links: EnodeLinks, background: Background) -> None:
         self._watch = watch
         self._links = links
+        self._background = background
 
     async def queue_ranges(self, topic: Topic) -> dict[Queue, QueueRange]:
         """What the readable queues hold, in order; those of an enode that is away are missing."""
@@ -89,18 +90,42 @@ class Reading:
                     field="from_offset",
                 )
         at, wait_ms = from_offset, FETCH_WAIT_MS if follow else 0
-        while follow or at < to_offset:
-            fetched = await self._links.to(queue.enode).fetch(
-                topic.topic_id, queue.queue_id, at, bytes_max=bytes_max, wait_ms=wait_ms
+
+        def begin(offset: int) -> asyncio.Task[Fetched | Exception]:
+            reading = self._read(queue, topic.topic_id, offset, bytes_max, wait_ms)
+            return self._background.spawn(f"read {queue}", reading)
+
+        coming = begin(at)
+        try:
+            while follow or at < to_offset:
+                fetched = await coming
+                if isinstance(fetched, Exception):
+                    raise fetched
+                if fetched.batches and (follow or fetched.next_offset < to_offset):
+                    coming = begin(fetched.next_offset)  # while the reader is given what is here
+                for stored in fetched.batches:
+                    part = selected(stored, at, None if follow else to_offset, wanted)
+                    at = part.next_offset
+                    yield topic.topic_id, part
+                    if not follow and at >= to_offset:
+                        return
+                if not fetched.batches:
+                    if not follow:
+                        return
+                    coming = begin(at)
+        finally:
+            coming.cancel()
+
+    async def _read(
+        self, queue: Queue, topic_id: int, offset: int, bytes_max: int, wait_ms: int
+    ) -> Fetched | Exception:
+        """What lies at an offset; an error is an answer, for it concerns nobody but the reader."""
+        try:
+            return await self._links.to(queue.enode).fetch(
+                topic_id, queue.queue_id, offset, bytes_max=bytes_max, wait_ms=wait_ms
             )
-            for stored in fetched.batches:
-                part = selected(stored, at, None if follow else to_offset, wanted)
-                at = part.next_offset
-                yield topic.topic_id, part
-                if not follow and at >= to_offset:
-                    return
-            if not follow and not fetched.batches:
-                return
+        except Exception as error:
+            return error
 
     async def tail(
         self, topic_name: str, *, from_first: bool, follow: bool, wanted: MessageFilter | None = None

@@ -133,7 +133,7 @@ _PLACE: Final[dict[str, Callable[[ReceivedBatch, Any], Any]]] = {
     "enode": lambda received, kind: arrow.repeated(received.queue.enode, len(received), kind),
     "queue_id": lambda received, kind: arrow.repeated(received.queue.queue_id, len(received), kind),
     "offset": _offsets,
-    "stored_at": lambda received, kind: arrow.repeated(received.stored_at_ms * 1000, len(received), kind),
+    "stored_at": lambda received, kind: pa.repeat(pa.scalar(received.stored_at_ms * 1000, kind), len(received)),
 }
 """Columns that say where a message lies."""
 _FIELDS: Final = {

@@ -5,6 +5,7 @@ of plain Arrow types (Spark takes no dictionaries). Bytes that are no column rai
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ import pyarrow.compute as pc
 from ortoo.common.errors import Invalid
 from ortoo.common.record_reader import buffer, check_size
 from ortoo.common.record_wire import read_fields
+from ortoo.common.sealed_batch import MESSAGES_MAX
 
 Array = Any
 """A pyarrow.Array."""
@@ -98,8 +100,14 @@ def maps(column: memoryview, rows: int, path: str) -> Array:
 
 
 def repeated(value: object, rows: int, kind: Any) -> Array:
-    """One value in every row."""
-    return pa.repeat(pa.scalar(value, kind), rows)
+    """One value in every row; what was made for the last batches is used again."""
+    made = _repeated(value, kind)
+    return made.slice(0, rows) if rows <= len(made) else pa.repeat(pa.scalar(value, kind), rows)
+
+
+@lru_cache(maxsize=64)
+def _repeated(value: object, kind: Any) -> Array:
+    return pa.repeat(pa.scalar(value, kind), MESSAGES_MAX)
 
 
 def nothing(rows: int, kind: Any) -> Array:
