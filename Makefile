@@ -100,7 +100,7 @@ spark-setup: $(SPARK_READY)  ## Add pyspark and what the pipeline needs to .venv
 spark-long: $(SPARK_READY)  ## 10,000,000 messages through Spark while drivers and workers are killed 20 times; an hour
 	@libs/spark/find_java.sh 'the long tests of Spark'
 	@ORTOO_SPARK_MESSAGES=$${ORTOO_SPARK_MESSAGES:-10000000} ORTOO_SPARK_KILLS=$${ORTOO_SPARK_KILLS:-20} \
-	  $(PYTEST) -s -m long tests/spark
+	  $(PYTEST) -s -o faulthandler_timeout=0 -m long tests/spark
 
 spark-tests: $(SPARK_READY) $(NODE_READY)
 	@libs/spark/find_java.sh 'the tests of tests/spark that start Spark (each says so as skipped)' || true

@@ -24,8 +24,10 @@ MESSAGES = int(os.environ.get("ORTOO_SPARK_MESSAGES", "200000"))
 KILLS = int(os.environ.get("ORTOO_SPARK_KILLS", "4"))
 BATCHES = max(10 * KILLS, 60)
 """So many that the queries outlast the kills: between two of them a few batches are done, if any."""
-KILL_AFTER_S = (0.5, 8.0)
-"""When a driver is hit, counted from the start of its queries; its first batch takes some three seconds."""
+KILL_AFTER_BATCHES = 8
+KILL_AFTER_S = 1.0
+"""A driver is hit after fewer batches than this, both queries together, and up to so much time: anywhere in one."""
+LOOK_S = 0.05
 WORKER_DEATH_S = 10
 """How long a driver may go on after the death of a worker that it may not have needed."""
 FAILURES_MAX = 5
@@ -83,8 +85,8 @@ def _command(process_id: int) -> bytes:
         return b""
 
 
-class Story:
-    """What happens, told line by line as it happens."""
+class Progress:
+    """How far the queries are by their checkpoints, told line by line as things happen."""
 
     def __init__(self, folder: Path) -> None:
         """`folder` has the checkpoints of the queries."""
@@ -93,21 +95,28 @@ class Story:
         self._folder = folder
 
     def tell(self, what: str) -> None:
-        """One line: the time since the beginning, and how far the queries are."""
-        batches = ", ".join(f"{name} {self._batch(name)}" for name in ("lake", "copy"))
-        sys.stdout.write(
-            f"{self._clock.monotonic_s() - self._began_s:6.0f} s  {what}; batches of {BATCHES}: {batches}\n"
-        )
+        """One line: the time since the beginning, what happened, and how far the queries are."""
+        now_s = self._clock.monotonic_s() - self._began_s
+        sys.stdout.write(f"{now_s:6.0f} s  {what}; of {BATCHES} batches: {self._batches()}\n")
         sys.stdout.flush()
 
-    def _batch(self, name: str) -> int:
-        commits = (self._folder / f"checkpoint-{name}" / "commits").glob("[0-9]*")
-        return max((int(file.name) for file in commits), default=-1) + 1
+    @property
+    def batches(self) -> int:
+        """The committed batches of both queries together."""
+        return sum(self._batches().values())
+
+    def _batches(self) -> dict[str, int]:
+        found = {name: (self._folder / f"checkpoint-{name}" / "commits").glob("[0-9]*") for name in ("lake", "copy")}
+        return {name: max((int(file.name) for file in files), default=-1) + 1 for name, files in found.items()}
 
 
-def hit(driver: Driver, delay_s: float, randomness: Randomness, *, at_worker: bool) -> str:
-    """Kill a driver or one of its workers after so long; what was killed, or nothing when it had ended before."""
-    if driver.ends_within(delay_s) is not None:
+def hit(driver: Driver, progress: Progress, randomness: Randomness, *, at_worker: bool) -> str:
+    """Kill a driver or one of its workers at a random point; what was killed, or nothing when it had ended before."""
+    until = progress.batches + randomness.below(KILL_AFTER_BATCHES)
+    while progress.batches < until:
+        if driver.ends_within(LOOK_S) is not None:
+            return ""
+    if driver.ends_within(randomness.uniform(0.0, KILL_AFTER_S)) is not None:
         return ""
     workers = driver.worker_ids() if at_worker else []
     if not workers:
@@ -127,30 +136,29 @@ def test_kills_of_drivers_and_workers_lose_and_double_nothing(
 ) -> None:
     """Check 6 and 7: after every kill the queries go on where they were; each row is there once."""
     target = f"{topic}-copy"
-    story = Story(folder)
+    progress = Progress(folder)
     broker.client.admin.create_topic(target, queue_count=4)
     with broker.client.producer(topic) as producer:
         for first in range(0, MESSAGES, 100_000):
             producer.send_many(Message(b"%d" % n) for n in range(first, min(first + 100_000, MESSAGES)))
-    story.tell(f"{MESSAGES:,} messages are stored")
+    progress.tell(f"{MESSAGES:,} messages are stored")
     randomness = Randomness(7)
     kills = failures = 0
     while kills < KILLS:
         driver = Driver(broker, topic, target, folder)
-        delay_s = randomness.uniform(*KILL_AFTER_S)
-        killed = hit(driver, delay_s, randomness, at_worker=bool(kills % 2))
+        killed = hit(driver, progress, randomness, at_worker=bool(kills % 2))
         if killed:
             kills += 1
-            story.tell(f"kill {kills} of {KILLS}: {killed}, after {delay_s:.1f} s")
+            progress.tell(f"kill {kills} of {KILLS}: {killed}")
             continue
         assert driver.process.returncode != 0, f"everything was through after {kills} kills of {KILLS}: send more"
         failures += 1  # a busy machine may refuse to start a worker in time
-        story.tell(f"a driver failed by itself, {failures} of at most {FAILURES_MAX}")
+        progress.tell(f"a driver failed by itself, {failures} of at most {FAILURES_MAX}")
         assert failures <= FAILURES_MAX, (folder / "driver.log").read_text()[-3000:]
     while Driver(broker, topic, target, folder).ends_within(RUN_S) != 0:
         failures += 1
         assert failures <= FAILURES_MAX, (folder / "driver.log").read_text()[-3000:]
-    story.tell("the queries are through")
+    progress.tell("the queries are through")
     source = spark.read.format("ortoo").options(address=broker.address, columns="enode,queue_id,offset,body")
     sent, copied = (source.option("subscribe", name).load() for name in (topic, target))
     lake = Lake(str(folder / "lake"), "delta").read(spark)
@@ -160,4 +168,4 @@ def test_kills_of_drivers_and_workers_lose_and_double_nothing(
         assert tuple(bodies.selectExpr(*numbers).first()) == (MESSAGES, MESSAGES, 0, MESSAGES - 1)
     places = "bit_xor(xxhash64(enode, queue_id, `offset`, body)) h"
     assert lake.selectExpr(places).first() == sent.selectExpr(places).first()
-    story.tell(f"{MESSAGES:,} messages, {kills} kills: the lake's rows are the topic's, the copy has each once")
+    progress.tell(f"{MESSAGES:,} messages, {kills} kills: the lake's rows are the topic's, the copy has each once")

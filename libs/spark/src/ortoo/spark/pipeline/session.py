@@ -30,6 +30,9 @@ def session(settings: SparkSettings) -> Iterator[Any]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
+        # A driver that is killed amid the very first offsets leaves a half file, for which Spark would refuse its own
+        # checkpoint from then on. Each job has a checkpoint of its own, so there is no other query to guard it from.
+        "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
     }
     for pair in settings.conf:
         name, equals, value = pair.partition("=")
