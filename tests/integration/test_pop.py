@@ -1,5 +1,6 @@
 """Popping through the wire: snode and enodes, handles, dead letters, filters, restarts."""
 
+import asyncio
 import contextlib
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from ortoo.common.clock import SystemClock
 from ortoo.common.record_view import open_batch
 from ortoo.snode.wire import batch_of
 from ortoo.testing.cluster import Cluster, open_cluster
-from ortoo.v1 import consumer_pb2_grpc, pop_pb2
+from ortoo.v1 import consumer_pb2_grpc, pop_pb2, producer_pb2, producer_pb2_grpc, record_pb2, topic_pb2
 
 CLOCK = SystemClock()
 
@@ -69,6 +70,37 @@ async def test_a_long_poll_over_several_enodes_is_answered_when_a_message_comes(
         await send(cluster, "late")
         assert bodies(await call) == ["late"]
         assert CLOCK.monotonic_s() - began < 5
+
+
+async def test_what_a_pop_got_while_it_was_called_off_comes_again_at_once(tmp_path: Path) -> None:
+    """Messages of two enodes at the same moment: the pop that one of them answers costs the other's no attempt."""
+    async with open_cluster(tmp_path, enodes=2) as cluster:
+        await cluster.create_topic("jobs", queues=1)
+        stub, attempts = service(cluster), set()
+        producer = producer_pb2_grpc.ProducerServiceStub(cluster.channels.to(cluster.address))
+        one_each = [
+            producer_pb2.PublishRequest(
+                topic="jobs",
+                messages=[record_pb2.Message(body=b"x")],
+                queue=topic_pb2.Queue(topic="jobs", enode=enode, queue_id=0),
+            )
+            for enode in ("enode-0", "enode-1")
+        ]
+        for _ in range(30):
+            call = stub.Pop(pop_pb2.PopRequest(group="g", topic="jobs", messages_max=8, wait_ms=20_000))
+            await CLOCK.sleep(0.01)
+            await asyncio.gather(*(producer.Publish(request) for request in one_each))
+            got = 0
+            async with asyncio.timeout(15):  # a lease would end after 30 s
+                while got < len(one_each):
+                    answer = await call
+                    got += len(bodies(answer))
+                    attempts |= {number for one in answer.batches for number in one.attempts}
+                    if answer.batches:
+                        await stub.Ack(pop_pb2.AckRequest(receipts=receipts(answer)))
+                    call = stub.Pop(pop_pb2.PopRequest(group="g", topic="jobs", messages_max=8, wait_ms=1_000))
+            call.cancel()
+        assert attempts <= {1}
 
 
 async def test_a_long_poll_outlives_an_enode_that_goes_away(tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ def make_parts(ground: Ground) -> Parts:
         sessions=sessions,
         clients=clients,
         pulling=Pulling(watch, enodes, offsets, group_settings, groups.membership, clock),
-        popping=Popping(directory, watch, enodes, group_settings, group_topics, background, clock),
+        popping=Popping(directory, watch, enodes, group_settings, group_topics, background, clock, ground.incarnation),
         arrival=arrival,
         lag=Lag(watch, enodes, reading),
         moves=OffsetMoves(watch, enodes, reading),

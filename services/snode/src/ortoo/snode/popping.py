@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -86,6 +87,7 @@ class Popping:
         group_topics: GroupTopics,
         background: Background,
         clock: Clock,
+        incarnation: str,
     ) -> None:
         self._directory = directory
         self._watch = watch
@@ -95,6 +97,9 @@ class Popping:
         self._background = background
         self._clock = clock
         self._finishes = FinishLanes(links, background)
+        self._incarnation = incarnation
+        self._numbers = itertools.count(1)
+        """Of pops whose consumers gave them no attempt id."""
         self._turn = 0
 
     async def pop(self, call: PopCall) -> PopAnswer:
@@ -204,20 +209,23 @@ class Popping:
         letters = dead_letter_topic(call.group)
         rules = self._rules(call.rules, call.group, source.enode)
         count = call.messages_max if call.wanted is None else call.messages_max * FILTERED_PER_WANTED
-        popped = await link.pop(
-            PopWish(
-                source.topic.topic_id,
-                call.group,
-                source.queue_ids,
-                min(count, MESSAGES_MAX),
-                call.invisible_ms,
-                0,
-                call.wait_ms,
-                call.consumer,
-                call.attempt_id,
-                rules,
-            )
+        wish = PopWish(
+            source.topic.topic_id,
+            call.group,
+            source.queue_ids,
+            min(count, MESSAGES_MAX),
+            call.invisible_ms,
+            0,
+            call.wait_ms,
+            call.consumer,
+            call.attempt_id or f"{self._incarnation}/{next(self._numbers)}",
+            rules,
         )
+        try:
+            popped = await link.pop(wish)
+        except asyncio.CancelledError:
+            self._background.spawn("call off", self._call_off(source, wish))
+            raise
         try:
             if popped.wants_dead_letter_topic:
                 self._background.spawn("dead letters", self._make_dead_letters(letters, source.enode))
@@ -225,6 +233,12 @@ class Popping:
         except BaseException:
             self._background.spawn("give back", self._release(source, call.group, popped.batches))
             raise
+
+    async def _call_off(self, source: Source, wish: PopWish) -> None:
+        """Give back what a pop got while it was called off: asked again by its attempt id, the enode says so."""
+        with contextlib.suppress(OrtooError):
+            popped = await self._links.to(source.enode).pop(replace(wish, messages_max=1, wait_ms=0))
+            await self._release(source, wish.group, popped.batches)
 
     async def _answer(self, source: Source, call: PopCall, popped: Popped) -> PopAnswer:
         batches = popped.batches
