@@ -15,12 +15,12 @@ def due(destination: int, *at_ms: int, first_id: int = 0, **fields: object) -> D
     ids = np.arange(first_id, first_id + len(at_ms), dtype="<i8")
     opened = OpenedBatch(encode(messages, now_ms=1))
     rows = np.arange(len(at_ms), dtype="<i4")
-    return staged(destination, np.array(at_ms, "<i8"), ids, opened, rows, "made-")
+    return staged(destination, np.array(at_ms, "<i8"), ids, opened, rows)
 
 
 def bodies(one: Due) -> list[bytes]:
     """Of all its batches."""
-    return [body for batch, _, _ in one.batches() for body in open_batch(batch, verify_crc=True).bodies()]
+    return [body for batch, _, _ in one.batches("made-") for body in open_batch(batch, verify_crc=True).bodies()]
 
 
 def test_what_is_due_comes_by_queue_in_the_order_of_time() -> None:
@@ -53,7 +53,7 @@ def test_each_message_has_the_id_of_its_producer_or_that_of_its_timer() -> None:
     staging.add(due(1, 10, 20, first_id=41))
     staging.add(due(1, 15, message_id="chosen"))
     [one] = staging.take(100, 100)
-    [(batch, _, _)] = one.batches()
+    [(batch, _, _)] = one.batches("made-")
     assert open_batch(batch).message_ids() == ["made-41", "chosen", "made-42"]
 
 
@@ -74,10 +74,10 @@ def test_what_is_too_much_for_one_batch_goes_in_several() -> None:
     staging, harvest = Staging(), Harvest()
     for number, one in enumerate(opened):
         at, row = np.array([number], "<i8"), np.zeros(1, "<i4")
-        harvest.add(staged(1, at, at, one, row, ""))
+        harvest.add(staged(1, at, at, one, row))
     harvest.hand_over(staging)
     [together] = staging.take(100, 100)
-    parts = list(together.batches())
+    parts = list(together.batches(""))
     assert len(parts) > 3
     assert all(len(batch.records) <= RECORDS_BYTES_MAX for batch, _, _ in parts)
     assert [int(body[:4]) for body in bodies(together)] == list(range(9))

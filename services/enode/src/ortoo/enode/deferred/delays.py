@@ -38,15 +38,15 @@ DELAY_MAX_MS = 366 * 86_400_000
 """How far ahead a message may be delayed."""
 TIMERS_MAX = 10_000_000
 """How many delayed messages an enode keeps."""
-AHEAD_MS = 30_000
+AHEAD_MS = 20_000
 """How long before their time messages are brought into memory, when there is room."""
-AHEAD_MIN_MS = 10_000
+AHEAD_MIN_MS = 7_000
 """When so little is left of that, the next ones are read: that takes seconds when they lie in many batches."""
 AHEAD_FIRST_MS = 2_000
 """After a start little is read at first, so that it is soon there; then more and more."""
 NEW_MS = 3_000
 """What comes in with less time than that left is read at once."""
-STAGED_MAX = 131_072
+STAGED_MAX = 98_304
 STAGED_BYTES_MAX = 32 << 20
 TAKEN_AT_ONCE = 4_096
 UNDER_WAY_MAX = 16_384
@@ -281,7 +281,7 @@ class Delays:
         destinations = rows["destination"]
         for destination in np.unique(destinations).tolist():
             at = np.flatnonzero(destinations == destination)
-            yield staged(destination, times[at], ids[at], opened, chosen[at], self._id_prefix)
+            yield staged(destination, times[at], ids[at], opened, chosen[at])
 
     # delivering
 
@@ -303,7 +303,7 @@ class Delays:
         """Append due messages to one queue; what cannot be is tried again, from the disk, for memory may be short."""
         sent = 0
         try:
-            for batch, times, ids in due.batches():
+            for batch, times, ids in due.batches(self._id_prefix):
                 if not await self._append(due.destination, batch, times, ids):
                     break
                 sent += batch.count

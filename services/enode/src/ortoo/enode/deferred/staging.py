@@ -15,7 +15,7 @@ from ortoo.common.arrays.opened_batch import Int32s, TextArrays
 from ortoo.common.sealed_batch import MESSAGES_MAX, RECORDS_BYTES_MAX, SealedBatch
 from ortoo.enode.state.timer_bucket import NEVER_MS, Int64s
 
-ROW_BYTES = 100
+ROW_BYTES = 64
 """About what a message costs in memory besides its body."""
 BODY_BYTES_MAX = RECORDS_BYTES_MAX * 3 // 4
 """So many bytes of bodies leave room in a batch for the rest, as a rule."""
@@ -44,21 +44,24 @@ class Due:
             return self
         return Due(self.destination, self.deliver_at_ms[rows], self.timer_ids[rows], taken(self.messages, rows))
 
-    def batches(self) -> Iterable[tuple[SealedBatch, Int64s, Int64s]]:
-        """As batches, each with the times and ids of its messages."""
-        start = 0
+    def batches(self, id_prefix: str) -> Iterable[tuple[SealedBatch, Int64s, Int64s]]:
+        """As batches, each with the times and ids of its timers.
+
+        Messages without an id get that of where they lay: `id_prefix` and the number of their timer.
+        """
+        messages, start = _named(self.messages, self.timer_ids, id_prefix), 0
         while start < len(self):
-            end, batch = self._batch_from(start)
+            end, batch = self._batch_from(messages, start)
             yield batch, self.deliver_at_ms[start:end], self.timer_ids[start:end]
             start = end
 
-    def _batch_from(self, start: int) -> tuple[int, SealedBatch]:
-        offsets = self.messages.body_offsets
+    def _batch_from(self, messages: MessageTable, start: int) -> tuple[int, SealedBatch]:
+        offsets = messages.body_offsets
         full = int(np.searchsorted(offsets, offsets[start] + BODY_BYTES_MAX, "right")) - 1
         end = min(len(self), start + MESSAGES_MAX, max(full, start + 1))
         while True:
             whole = start == 0 and end == len(self)
-            batch = written(self.messages) if whole else gathered(self.messages, np.arange(start, end, dtype="<i4"))
+            batch = written(messages) if whole else gathered(messages, np.arange(start, end, dtype="<i4"))
             if len(batch.records) <= RECORDS_BYTES_MAX or end == start + 1:
                 return end, batch
             end = start + (end - start) // 2
@@ -134,9 +137,8 @@ class Harvest:
 
     def hand_over(self, staging: Staging) -> None:
         """Give everything to `staging` and begin anew."""
-        for parts in self._parts.values():
-            staging.add(ordered(parts))
-        self._parts.clear()
+        while self._parts:
+            staging.add(ordered(self._parts.popitem()[1]))  # one after another, so that pieces are freed soon
         self.bytes, self.first_ms = 0, NEVER_MS
 
 
@@ -151,13 +153,10 @@ def ordered(parts: Sequence[Due]) -> Due:
     return Due(parts[0].destination, times[order], ids[order], taken(messages, order))
 
 
-def staged(
-    destination: int, deliver_at_ms: Int64s, timer_ids: Int64s, columns: MessageColumns, rows: Int32s, id_prefix: str
-) -> Due:
-    """Some rows of a batch, by time. Messages without an id get that of where they lie: `id_prefix` and the number."""
+def staged(destination: int, deliver_at_ms: Int64s, timer_ids: Int64s, columns: MessageColumns, rows: Int32s) -> Due:
+    """Some rows of a batch, by time."""
     order = np.lexsort((timer_ids, deliver_at_ms)).astype("<i4")
-    messages = _named(taken(columns, rows[order]), timer_ids[order], id_prefix)
-    return Due(destination, deliver_at_ms[order], timer_ids[order], messages)
+    return Due(destination, deliver_at_ms[order], timer_ids[order], taken(columns, rows[order]))
 
 
 def _named(messages: MessageTable, timer_ids: Int64s, id_prefix: str) -> MessageTable:
