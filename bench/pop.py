@@ -60,7 +60,7 @@ async def _read(mq: Client) -> float:
 
 
 async def _popped(address: str, group: str, size: int, workers: int, consumers: int, messages: int) -> float:
-    left = messages
+    left, started, ended = messages, 0.0, 0.0
     async with AsyncExitStack() as stack:
         opened: list[PopConsumer] = []
         for _ in range(consumers):
@@ -76,7 +76,7 @@ async def _popped(address: str, group: str, size: int, workers: int, consumers: 
                 if count:
                     ended = time.perf_counter()  # what follows is waiting for more
 
-        started = ended = time.perf_counter()
+        started = time.perf_counter()
         await asyncio.gather(*[work(opened[number % consumers]) for number in range(workers)])
         return messages / (ended - started)
 

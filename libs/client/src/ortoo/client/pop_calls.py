@@ -1,12 +1,12 @@
 """The calls of a pop consumer: repeated at the next snode when one is away, without harm."""
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any
 
 import grpc
 
 from ortoo.client.connection import Connection
+from ortoo.client.shared_acks import SharedAcks
 from ortoo.common.background import Background
 from ortoo.common.errors import OrtooError, Unavailable
 from ortoo.common.status import error_of_rpc
@@ -16,10 +16,6 @@ from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
 MARGIN_S = 10.0
 """How much longer than its wait a pop may take."""
 TRIES_MAX = 5
-RECEIPTS_MAX = 1_000
-
-Waiting = tuple[str, list[int], "asyncio.Future[list[int]]"]
-"""(receipt handle, offsets, who hears which of them are stale)."""
 
 
 class PopCalls:
@@ -32,11 +28,7 @@ class PopCalls:
         """
         self._connection = connection
         self._patience_s = patience_s
-        self._background = background
-        self._acks: list[Waiting] = []
-        self._is_acking = False
-        self._idle = asyncio.Event()
-        self._idle.set()
+        self._acks = SharedAcks(self._ack, background)
 
     async def pop(self, request: pop_pb2.PopRequest) -> pop_pb2.PopResponse:
         """Pop; asked again, with its attempt id, it gets the same messages. Errors: as the server says."""
@@ -56,50 +48,18 @@ class PopCalls:
             delay_s = connection.backoff.delay_s(attempt, connection.randomness)
             await connection.clock.sleep(max(error.retry_after_ms / 1000, delay_s))
 
-    async def ack(self, receipt_handle: str, offsets: list[int]) -> list[int]:
+    async def ack(self, enode: str, receipt_handle: str, offsets: Sequence[int]) -> list[int]:
         """Acknowledge; what is asked for while an answer is on its way goes together. Returns the stale offsets."""
-        done: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
-        self._acks.append((receipt_handle, offsets, done))
-        if not self._is_acking:
-            self._is_acking = True
-            self._idle.clear()
-            self._background.spawn("ack", self._acknowledge())
-        return await done
+        return await self._acks.ack(enode, receipt_handle, offsets)
 
     async def settled(self) -> None:
         """Wait until no acknowledgement is on its way; from now on each is tried at every snode, and that is all."""
         self._patience_s = 0.0
-        await self._idle.wait()
+        await self._acks.settled()
 
-    async def _acknowledge(self) -> None:
-        """Send what waits, one request after another. A worker that is called off takes no other's answer along."""
-        try:
-            while self._acks:
-                taken, self._acks = self._acks[:RECEIPTS_MAX], self._acks[RECEIPTS_MAX:]
-                await self._ack_together(taken)
-        finally:
-            self._is_acking = False
-            self._idle.set()
-            _fail(self._acks, Unavailable("the consumer was left; whether this is acknowledged is unknown"))
-            self._acks.clear()
-
-    async def _ack_together(self, taken: Sequence[Waiting]) -> None:
-        by_handle: dict[str, list[int]] = {}
-        for handle, offsets, _ in taken:
-            by_handle.setdefault(handle, []).extend(offsets)
-        request = pop_pb2.AckRequest(receipts=_receipts(list(by_handle.items())))
-        try:
-            answer = await self._settle("Ack", request)
-        except OrtooError as error:
-            _fail(taken, error)
-            return
-        except BaseException:
-            _fail(taken, Unavailable("the consumer was left; whether this is acknowledged is unknown"))
-            raise
-        stale = {(one.receipt_handle, one.offset) for one in answer.stale}
-        for handle, offsets, done in taken:
-            if not done.done():
-                done.set_result([offset for offset in offsets if (handle, offset) in stale])
+    async def _ack(self, receipts: Sequence[tuple[str, Sequence[int]]]) -> set[tuple[str, int]]:
+        answer = await self._settle("Ack", pop_pb2.AckRequest(receipts=_receipts(receipts)))
+        return {(one.receipt_handle, one.offset) for one in answer.stale}
 
     async def nack(self, request: pop_pb2.NackRequest) -> list[int]:
         """Give back or park. Returns the stale offsets."""
@@ -123,13 +83,6 @@ class PopCalls:
         """Ask for more time."""
         request = pop_pb2.ChangeInvisibleRequest(receipts=_receipts(receipts), invisible_ms=invisible_ms)
         await self._connection.call(ConsumerServiceStub, "ChangeInvisible", request)
-
-
-def _fail(waiting: Sequence[Waiting], error: OrtooError) -> None:
-    for _, _, done in waiting:
-        if not done.done():
-            done.set_exception(error)
-            done.exception()  # whoever asked may have gone
 
 
 def _receipts(receipts: Sequence[tuple[str, Sequence[int]]]) -> list[pop_pb2.LeaseReceipt]:

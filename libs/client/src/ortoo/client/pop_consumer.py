@@ -198,7 +198,7 @@ class PopConsumer:
     async def ack(self, lease: PopLease, offsets: Iterable[int]) -> None:
         """Messages of a lease are processed; acknowledgements that meet on their way travel together."""
         chosen = self._settling(lease, offsets)
-        self._check(lease, await self._calls.ack(lease.receipt_handle, chosen))
+        self._check(lease, await self._calls.ack(lease.batch.queue.enode, lease.receipt_handle, chosen))
 
     async def give_back(
         self,

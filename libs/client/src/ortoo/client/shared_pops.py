@@ -8,7 +8,7 @@ from typing import Any
 
 from ortoo.client.popped import PopLease
 from ortoo.common.background import Background
-from ortoo.common.errors import OrtooError, Unavailable
+from ortoo.common.errors import Unavailable
 
 UNDER_WAY_MAX = 2
 """So many shared pops are under way at once; what is asked for meanwhile waits for the next."""
@@ -81,7 +81,7 @@ class SharedPops:
     async def _pop(self, together: Sequence[_Wish], total: int) -> None:
         try:
             leases = deque(await self._ask(total))
-        except OrtooError as error:
+        except Exception as error:
             for wish in together:
                 if not wish.done.done():
                     wish.done.set_exception(error)
