@@ -17,6 +17,7 @@ from ortoo.snode.enode_link import (
     Fetched,
     FlushMode,
     HalfVerdict,
+    IdentifiedPlace,
     LockAnswer,
     LockKey,
     LockWish,
@@ -28,7 +29,7 @@ from ortoo.snode.enode_link import (
     VerdictSource,
 )
 from ortoo.snode.enode_links import EnodeLinks
-from ortoo.snode.routes import EnodeEntry, Permission, Placement, RouteChange, Topic
+from ortoo.snode.routes import DeliveryMode, EnodeEntry, Permission, Placement, RouteChange, Topic
 
 TOPIC = Topic("t", 77, 1, Permission.READ_WRITE, (Placement("e", 4, 4),))
 
@@ -247,4 +248,22 @@ class FakeEnode:
 
     async def replay(self, wish: ReplayWish) -> list[tuple[int, int]]:
         """Nothing."""
+        return []
+
+    async def append_identified(
+        self, topic_id: int, queue_id: int, batch: SealedBatch, ids: Sequence[str]
+    ) -> list[IdentifiedPlace]:
+        """Nothing is remembered here."""
+        appended = await self.append(topic_id, queue_id, batch)
+        return [IdentifiedPlace(queue_id, appended.first_offset + row, 0, False) for row in range(batch.count)]
+
+    async def use_mode(self, topic_id: int, group: str, mode: DeliveryMode) -> None:
+        """As one likes."""
+
+    async def set_mode(self, topic_id: int, group: str, mode: DeliveryMode, *, force: bool) -> DeliveryMode:
+        """As one likes."""
+        return DeliveryMode.UNDECIDED
+
+    async def modes(self, group: str) -> list[tuple[int, DeliveryMode]]:
+        """None."""
         return []

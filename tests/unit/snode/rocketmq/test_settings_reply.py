@@ -9,7 +9,7 @@ from apache.rocketmq.v2.definition_pb2 import (
     Subscription,
     SubscriptionEntry,
 )
-from ortoo.snode.rocketmq.settings_reply import NODE_JS, RETRY_DELAYS_S, GroupRules, settings_reply
+from ortoo.snode.rocketmq.settings_reply import NODE_JS, RETRY_DELAYS_MS, GroupRules, settings_reply
 
 TOPIC = Resource(resource_namespace="n", name="t")
 
@@ -41,8 +41,8 @@ def test_a_consumer_gets_its_groups_rules() -> None:
     assert (reply.subscription.long_polling_timeout.seconds, reply.subscription.long_polling_timeout.nanos) == (20, 0)
     assert list(reply.subscription.subscriptions) == [entry]
     assert reply.backoff_policy.max_attempts == 5
-    delays = [delay.seconds for delay in reply.backoff_policy.customized_backoff.next]
-    assert delays == list(RETRY_DELAYS_S)
+    delays_ms = [1000 * delay.seconds for delay in reply.backoff_policy.customized_backoff.next]
+    assert delays_ms == list(RETRY_DELAYS_MS)
 
 
 def test_the_node_client_gets_the_one_policy_it_knows() -> None:

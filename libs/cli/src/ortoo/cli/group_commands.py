@@ -34,6 +34,11 @@ def group_update(
     slow_messages: Annotated[int | None, typer.Option(min=0, help="A member that lags further is slow.")] = None,
     slow_grace_ms: Annotated[int | None, typer.Option(min=0, help="And has acknowledged nothing for so long.")] = None,
     attempts: Annotated[int | None, typer.Option(min=0, help="How often a message is tried; 0 = 16.")] = None,
+    retry: Annotated[
+        str | None, typer.Option(help="When it is tried again: classic, exponential:1s:10m, or list:1s,5s,30s.")
+    ] = None,
+    in_flight: Annotated[int | None, typer.Option(min=0, help="How many messages of a topic may be leased.")] = None,
+    park_expired: Annotated[bool | None, typer.Option(help="Whether messages whose time is over are parked.")] = None,
     address: Address = DEFAULT_ADDRESS,
     as_json: AsJson = False,
 ) -> None:
@@ -51,8 +56,26 @@ def group_update(
             slow_consumer_threshold_messages=slow_messages,
             slow_consumer_grace_ms=slow_grace_ms,
             attempts_max=attempts,
+            retry=retry,
+            in_flight_max=in_flight,
+            park_expired=park_expired,
         )
     )
+
+
+@group_app.command("mode")
+def group_mode(
+    group: GroupName,
+    topic: Annotated[str | None, typer.Argument(help="The topic; without it all that the group consumes.")] = None,
+    to: Annotated[str | None, typer.Option("--set", help="offsets, pop, pop-in-order, or any.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Also while members have messages or queues.")] = False,
+    address: Address = DEFAULT_ADDRESS,
+    as_json: AsJson = False,
+) -> None:
+    """Show how a group consumes its topics (by offsets or by pop), or change it for one."""
+    from ortoo.cli import groups
+
+    run(groups.mode(several(address), group, topic, to, force=force, as_json=as_json))
 
 
 @group_app.command("delete")

@@ -30,6 +30,10 @@ async def describe(addresses: Sequence[str], group: str, *, as_json: bool) -> No
         f"{group}: {'may consume' if it.consume_enabled else 'may not consume'}; slow when more than "
         f"{it.slow_consumer_threshold_messages} messages behind and silent for {it.slow_consumer_grace_ms} ms"
     )
+    print(
+        f"a message is tried {it.attempts_max} times, again by {it.retry}; one whose time is over is "
+        f"{'parked' if it.park_expired else 'dropped'}; in flight at most {it.in_flight_max or '10,000 a queue'}"
+    )
     print_table(
         ("MEMBER", "SNODE", "LANGUAGE", "HOW", "TOPICS"),
         [(m.client_id, m.snode, m.language, _how(m.pushed, m.broadcast), ",".join(m.topics)) for m in found.members],
@@ -46,6 +50,27 @@ async def update(addresses: Sequence[str], group: str, *, as_json: bool, **chang
         print_json(changed)
     else:
         print(f"changed group {changed.name}")
+
+
+async def mode(
+    addresses: Sequence[str], group: str, topic: str | None, to: str | None, *, force: bool, as_json: bool
+) -> None:
+    """Print how a group consumes its topics, or change it for one."""
+    if to is not None and topic is None:
+        raise Invalid("name the topic whose mode shall change", field="topic")
+    async with connect(addresses) as mq:
+        if to is not None and topic is not None:
+            before = await mq.admin.groups.set_mode(group, topic, to, force=force)
+            if as_json:
+                print_json({"before": before, "mode": to})
+            else:
+                print(f"group {group} consumes {topic} by {to} now; before: {before}")
+            return
+        modes = [one for one in await mq.admin.groups.modes(group) if topic in (None, one.topic)]
+    if as_json:
+        print_json(modes)
+    else:
+        print_table(("TOPIC", "ENODE", "MODE"), [(one.topic, one.enode, one.mode) for one in modes])
 
 
 async def delete(addresses: Sequence[str], group: str, *, as_json: bool) -> None:

@@ -126,6 +126,9 @@ def send(
     prop: Annotated[list[str] | None, typer.Option("--property", help="NAME=VALUE; several times.")] = None,
     group: Annotated[str | None, typer.Option(help="The message group, whose messages keep their order.")] = None,
     delay: Annotated[str | None, typer.Option(help="Deliver so much later: 500ms, 90s, 15m, 2h, 30d.")] = None,
+    expire: Annotated[str | None, typer.Option(help="No group gets it later than this after it could be had.")] = None,
+    dedup_id: Annotated[str | None, typer.Option(help="Of messages with the same id only the first is stored.")] = None,
+    priority: Annotated[int | None, typer.Option(min=0, help="Larger is more urgent, in a topic for that.")] = None,
     address: Address = DEFAULT_ADDRESS,
     as_json: AsJson = False,
 ) -> None:
@@ -142,6 +145,9 @@ def send(
             pairs=prop or [],
             group=group,
             delay=delay,
+            expire=expire,
+            dedup_id=dedup_id,
+            priority=priority,
             as_json=as_json,
         )
     )

@@ -24,20 +24,36 @@ async def send(
     pairs: Sequence[str],
     group: str | None,
     delay: str | None,
+    expire: str | None,
+    dedup_id: str | None,
+    priority: int | None,
     as_json: bool,
 ) -> None:
     """Send one message, or each line of standard input, and print where it is stored."""
+    if dedup_id is not None and body is None:
+        raise Invalid("one id is of one message; give the body", field="--dedup-id")
     properties = _properties(pairs)
     clock = SystemClock()
     delay_ms = milliseconds_of(delay) if delay is not None else None
+    life_ms = milliseconds_of(expire) if expire is not None else None
 
     def message(content: bytes) -> Message:
-        deliver_at_ms = clock.now_ms() + delay_ms if delay_ms is not None else None
+        now_ms = clock.now_ms()
         return Message(
-            content, tag, tuple(keys), message_group=group, properties=properties, deliver_at_ms=deliver_at_ms
+            content,
+            tag,
+            tuple(keys),
+            message_group=group,
+            properties=properties,
+            deliver_at_ms=now_ms + delay_ms if delay_ms is not None else None,
+            expire_at_ms=now_ms + (delay_ms or 0) + life_ms if life_ms is not None else None,
+            priority=priority,
         )
 
     async with connect(addresses) as mq, mq.producer(topic) as producer:
+        if body is not None and dedup_id is not None:
+            _print_receipt(await producer.send_once(message(body.encode()), dedup_id), as_json=as_json)
+            return
         if body is not None:
             _print_receipt(await producer.send(message(body.encode())), as_json=as_json)
             return

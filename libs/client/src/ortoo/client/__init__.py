@@ -37,6 +37,7 @@ from ortoo.client.group_descriptions import (
     GroupDescription,
     MemberInfo,
     QueueOffset,
+    TopicMode,
     TopicProgress,
 )
 from ortoo.client.handling import Handling
@@ -136,6 +137,7 @@ __all__ = [
     "StoredMessage",
     "TopicDescription",
     "TopicInfo",
+    "TopicMode",
     "TopicPlacement",
     "TopicProgress",
     "Transaction",

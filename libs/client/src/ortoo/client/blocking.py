@@ -62,6 +62,10 @@ class Producer:
         """Send one message and wait until it is stored."""
         return self._thread.wait(self._producer.send(message))
 
+    def send_once(self, message: Message | bytes, dedup_id: str) -> Receipt:
+        """Send a message that is stored once, however often one with this id is sent within the window."""
+        return self._thread.wait(self._producer.send_once(message, dedup_id))
+
     def send_many(self, messages: Iterable[Message | bytes]) -> list[Receipt]:
         """Send many messages and wait until all are stored. Errors: the first failure; the others may be stored."""
         taken = list(messages)

@@ -11,6 +11,7 @@ from ortoo.client.group_descriptions import (
     GroupDescription,
     MemberInfo,
     QueueOffset,
+    TopicMode,
 )
 from ortoo.client.loop_thread import LoopThread
 from ortoo.client.place import Queue
@@ -28,7 +29,7 @@ class GroupAdmin:
         """A group's settings, its members, and how far it is in the topics they want."""
         return self._thread.wait(self._groups.describe(name))
 
-    def update(self, name: str, **changes: int | bool | None) -> GroupInfo:
+    def update(self, name: str, **changes: int | bool | str | None) -> GroupInfo:
         """Change what is given, by the names of the asynchronous call, and leave the rest."""
         return self._thread.wait(self._groups.update(name, **changes))  # type: ignore[arg-type]
 
@@ -39,6 +40,14 @@ class GroupAdmin:
     def of_topic(self, topic: str) -> list[str]:
         """The groups with a member that wants a topic now, by name."""
         return self._thread.wait(self._groups.of_topic(topic))
+
+    def set_mode(self, group: str, topic: str, mode: str, *, force: bool = False) -> str:
+        """Change how a group consumes a topic: offsets, pop, pop-in-order or any; returns how it was."""
+        return self._thread.wait(self._groups.set_mode(group, topic, mode, force=force))
+
+    def modes(self, group: str) -> list[TopicMode]:
+        """How a group consumes its topics, by topic and enode."""
+        return self._thread.wait(self._groups.modes(group))
 
     def reset_offsets(
         self,

@@ -57,6 +57,14 @@ class GroupInfo:
     slow_consumer_threshold_messages: int
     slow_consumer_grace_ms: int
     created_at_ms: int
+    attempts_max: int = 16
+    """How often a message is tried before it is parked."""
+    retry: str = "classic"
+    """When a message comes again that was given back without a delay: as `GroupAdmin.update` takes it."""
+    in_flight_max: int = 0
+    """How many messages of a topic may be in flight on each enode; 0 = 10,000 a queue."""
+    park_expired: bool = False
+    """Whether messages whose time is over are parked; otherwise they are dropped."""
 
 
 @dataclass(frozen=True, slots=True)

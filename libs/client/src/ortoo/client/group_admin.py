@@ -1,5 +1,6 @@
 """What operators do with groups and their clients. Everything goes through AdminService, so grpcurl can do it too."""
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,14 +14,24 @@ from ortoo.client.group_descriptions import (
     GroupDescription,
     MemberInfo,
     QueueOffset,
+    TopicMode,
     TopicProgress,
 )
 from ortoo.client.place import Queue
 from ortoo.client.push_call import queue_of, wire_queue
 from ortoo.common.errors import Invalid
+from ortoo.common.retry_policy import RetryKind, RetryPolicy
 from ortoo.common.status import error_of
 from ortoo.v1 import client_pb2, consumer_pb2, record_pb2, session_pb2, topic_pb2
 from ortoo.v1.admin_pb2_grpc import AdminServiceStub
+
+_MODES = {
+    "offsets": topic_pb2.DELIVERY_MODE_OFFSETS,
+    "pop": topic_pb2.DELIVERY_MODE_POP,
+    "pop-in-order": topic_pb2.DELIVERY_MODE_POP_IN_ORDER,
+    "any": topic_pb2.DELIVERY_MODE_UNSPECIFIED,
+}
+_MODE_NAMES = {number: name for name, number in _MODES.items()}
 
 
 class GroupAdmin:
@@ -50,8 +61,14 @@ class GroupAdmin:
         slow_consumer_grace_ms: int | None = None,
         unacknowledged_bytes_max: int | None = None,
         attempts_max: int | None = None,
+        retry: str | None = None,
+        in_flight_max: int | None = None,
+        park_expired: bool | None = None,
     ) -> GroupInfo:
-        """Change what is given and leave the rest; a group that does not exist is created. Errors: Invalid."""
+        """Change what is given and leave the rest; a group that does not exist is created. Errors: Invalid.
+
+        `retry` is "classic", "exponential:1s:10m", with a third part for a factor other than 2, or "list:1s,5s,30s".
+        """
         request = client_pb2.UpdateGroupRequest(
             name=name,
             consume_enabled=consume_enabled,
@@ -61,6 +78,9 @@ class GroupAdmin:
             slow_consumer_grace_ms=slow_consumer_grace_ms,
             unacknowledged_bytes_max=unacknowledged_bytes_max,
             attempts_max=attempts_max,
+            retry=None if retry is None else _wire_retry(retry),
+            in_flight_max=in_flight_max,
+            park_expired=park_expired,
         )
         return group_info((await self._call("UpdateGroup", request)).group)
 
@@ -73,6 +93,22 @@ class GroupAdmin:
         """The groups with a member that wants a topic now, by name."""
         answer = await self._call("ListTopicGroups", client_pb2.ListTopicGroupsRequest(topic=topic))
         return list(answer.groups)
+
+    async def set_mode(self, group: str, topic: str, mode: str, *, force: bool = False) -> str:
+        """Change how a group consumes a topic; returns how it was.
+
+        `mode` is "offsets" (push and pull), "pop", "pop-in-order", or "any": its next use decides. Errors: Invalid,
+        NotFound; Conflict while members are at work, unless forced: what they have is delivered again.
+        """
+        if mode not in _MODES:
+            raise Invalid(f"{mode!r}; expected {', '.join(_MODES)}", field="mode")
+        request = client_pb2.SetDeliveryModeRequest(group=group, topic=topic, mode=_MODES[mode], force=force)
+        return _MODE_NAMES[(await self._call("SetDeliveryMode", request)).before]
+
+    async def modes(self, group: str) -> list[TopicMode]:
+        """How a group consumes its topics, by topic and enode."""
+        answer = await self._call("ListDeliveryModes", client_pb2.ListDeliveryModesRequest(group=group))
+        return [TopicMode(one.topic, one.enode, _MODE_NAMES[one.mode]) for one in answer.modes]
 
     async def reset_offsets(
         self,
@@ -163,7 +199,20 @@ def group_info(group: topic_pb2.Group) -> GroupInfo:
         group.slow_consumer_threshold_messages,
         group.slow_consumer_grace_ms,
         group.created_at_ms,
+        group.attempts_max,
+        _retry_text(group.retry),
+        group.in_flight_max,
+        group.park_expired,
     )
+
+
+def _wire_retry(text: str) -> topic_pb2.RetryPolicy:
+    return topic_pb2.RetryPolicy(**dataclasses.asdict(RetryPolicy.read(text)))
+
+
+def _retry_text(retry: topic_pb2.RetryPolicy) -> str:
+    kind = RetryKind(retry.kind)
+    return RetryPolicy(kind, retry.first_ms, retry.longest_ms, retry.factor, tuple(retry.listed_ms)).text()
 
 
 def _member(member: consumer_pb2.Member) -> MemberInfo:

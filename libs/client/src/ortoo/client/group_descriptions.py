@@ -41,6 +41,15 @@ class TopicProgress:
 
 
 @dataclass(frozen=True, slots=True)
+class TopicMode:
+    """How a group consumes a topic on an enode: "offsets", "pop" or "pop-in-order"."""
+
+    topic: str
+    enode: str
+    mode: str
+
+
+@dataclass(frozen=True, slots=True)
 class GroupDescription:
     """A group: its settings, its members, and how far it is."""
 

@@ -24,3 +24,5 @@ class Receipt:
     """Milliseconds since 1970-01-01 UTC."""
     recall_handle: str = ""
     """Of a delayed message: what `Client.recall` takes."""
+    duplicate: bool = False
+    """A message with the same dedup id was stored before, here; this one was not."""

@@ -13,14 +13,17 @@ from ortoo.client.place import Queue, Receipt
 from ortoo.client.produce_call import ProduceCall
 from ortoo.client.queue_lane import Fate, QueueLane
 from ortoo.client.routes import Route, query_route
+from ortoo.client.wire import message_to
 from ortoo.common.background import Background
 from ortoo.common.batch_builder import BatchBuilder
 from ortoo.common.compression import Codec
 from ortoo.common.errors import Invalid, NotFound, OrtooError, Overloaded, Unavailable
 from ortoo.common.logs import get_logger
-from ortoo.common.message import NO_RARE_FIELDS, Message
+from ortoo.common.message import NO_RARE_FIELDS, Message, RareFields
 from ortoo.common.record_batch import encode
 from ortoo.common.sealed_batch import RECORDS_BYTES_MAX, SealedBatch
+from ortoo.v1 import producer_pb2
+from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
 
 _log = get_logger("producer")
 
@@ -103,6 +106,21 @@ class Producer:
         await self._wait_for_room()
         return await self._take(Message(message) if type(message) is bytes else message)  # type: ignore[arg-type]
 
+    async def send_once(self, message: Message | bytes, dedup_id: str) -> Receipt:
+        """Send a message that is stored once, however often, and by whomever, one with this id is sent to the topic.
+
+        The enodes remember ids for a window, 10 minutes unless configured otherwise; the receipt of a message that was
+        stored before says where, with a `stored_at_ms` of 0. Errors: Invalid, NotFound, Unavailable (outcome unknown:
+        send it again with the same id).
+        """
+        given = message if isinstance(message, Message) else Message(message)
+        given = given.replace(properties={**given.properties, DEDUP_ID: dedup_id})
+        given.check()
+        request = producer_pb2.PublishRequest(topic=self._topic, messages=[message_to(given)])
+        [receipt] = (await self._connection.call(ProducerServiceStub, "Publish", request)).receipts
+        queue = Queue(receipt.queue.topic, receipt.queue.enode, receipt.queue.queue_id)
+        return Receipt(receipt.message_id, queue, receipt.offset, 0, receipt.recall_handle, receipt.duplicate)
+
     def send_soon(self, message: Message | bytes) -> Sending:
         """Take a message now and send it with others; await the answer for the receipt, or `flush` for all.
 
@@ -143,10 +161,14 @@ class Producer:
         if self._closed:
             raise Invalid("the producer is closed; make a new one")
         rare = message.rare
-        lane = self._sticky if rare is NO_RARE_FIELDS else self._lane_of(rare.message_group)
+        if rare is not NO_RARE_FIELDS and DEDUP_ID in rare.properties:
+            raise Invalid(
+                f"send a message with a dedup id by send_once, not as property {DEDUP_ID}", field="properties"
+            )
+        lane = self._lane_of(rare)
         if not lane.builder.add(message):
             self._seal(lane)
-            lane = self._lane_of(rare.message_group)
+            lane = self._lane_of(rare)
             lane.builder.add(message)
         parcel = lane.open
         if parcel is None:
@@ -163,7 +185,7 @@ class Producer:
         if isinstance(first, Message) and first.rare is not NO_RARE_FIELDS:
             runs.append((self._take(first), 1))
             return 1
-        lane = self._sticky
+        lane = self._lane_of(NO_RARE_FIELDS)
         count = lane.builder.extend(messages)  # type: ignore[arg-type]
         if not count:
             self._seal(lane)
@@ -187,13 +209,15 @@ class Producer:
             self._lingering[lane] = None
         return parcel
 
-    def _lane_of(self, message_group: str | None) -> "_Lane":
-        if message_group is None:
-            return self._sticky
-        return self._lane(self._route.queue_of_group(message_group))
+    def _lane_of(self, rare: RareFields) -> "_Lane":
+        if rare.message_group is not None:
+            return self._lane(self._route.queue_of_group(rare.message_group))
+        if self._route.has_levels:
+            return self._lane(self._route.queue_of_priority(rare.priority or 0, self._sticky.queue.enode))
+        return self._sticky
 
     def _move_on(self) -> None:
-        """Let messages without a message group go to the next queue."""
+        """Let messages without a message group go to the next queue, those with a priority to its enode."""
         self._sticky_number += 1
         self._sticky = self._lane(self._route.writable[self._sticky_number % len(self._route.writable)])
 
@@ -210,7 +234,7 @@ class Producer:
         if parcel is None:
             return
         self._lingering.pop(lane, None)
-        if lane is self._sticky:
+        if lane is self._sticky or self._route.has_levels:
             self._move_on()
         batch = self._encode(lane.builder.take(), parcel)
         if batch is None:
@@ -332,6 +356,10 @@ class Producer:
         while self._bytes > self._settings.memory_bytes_max:
             self._room.clear()
             await self._room.wait()
+
+
+DEDUP_ID = "DEDUP_ID"
+"""The property that carries what the application calls the same message."""
 
 
 class _Lane:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from ortoo.client.connection import Connection
 from ortoo.client.place import Queue
 from ortoo.common.errors import NotFound
-from ortoo.common.queue_choice import queue_of_group
+from ortoo.common.queue_choice import level_of_priority, queue_of_group
 from ortoo.v1 import producer_pb2, topic_pb2
 from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
 
@@ -20,10 +20,17 @@ class Route:
     readable: tuple[Queue, ...]
     placed: tuple[Queue, ...] = ()
     """All that take messages when their enode is there."""
+    has_levels: bool = False
+    """Whether each queue of an enode is for one priority, the last one for all larger ones."""
 
     def queue_of_group(self, message_group: str) -> Queue:
         """The queue of a message group: the same at every producer, whichever enodes are away."""
         return queue_of_group(message_group, self.placed or self.writable)
+
+    def queue_of_priority(self, priority: int, enode: str) -> Queue:
+        """The queue for a priority on an enode."""
+        here = [queue for queue in self.placed or self.writable if queue.enode == enode]
+        return here[level_of_priority(priority, len(here))]
 
 
 async def readable_queues(connection: Connection, topic: str) -> list[Queue]:
@@ -41,6 +48,7 @@ async def query_route(connection: Connection, topic: str) -> Route:
         tuple(Queue(q.topic, q.enode, q.queue_id) for q in answer.writable_queues),
         tuple(sorted(Queue(q.topic, q.enode, q.queue_id) for q in answer.readable_queues)),
         tuple(_placed(answer.topic)),
+        answer.topic.message_type == topic_pb2.MESSAGE_TYPE_PRIORITY,
     )
     if not route.writable:
         raise NotFound(

@@ -15,6 +15,8 @@ def message_of(message: record_pb2.Message) -> Message:
         message_id=message.message_id or None,
         born_at_ms=message.born_at_ms or None,
         deliver_at_ms=message.deliver_at_ms or None,
+        expire_at_ms=message.expire_at_ms or None,
+        priority=message.priority if message.HasField("priority") else None,
     )
 
 
@@ -29,4 +31,6 @@ def message_to(message: Message) -> record_pb2.Message:
         message_id=message.message_id or "",
         born_at_ms=message.born_at_ms or 0,
         deliver_at_ms=message.deliver_at_ms or 0,
+        expire_at_ms=message.expire_at_ms or 0,
+        priority=message.priority,
     )

@@ -44,6 +44,7 @@ class RareFields(NamedTuple):
     body_encoding: int = BODY_AS_IS
     born_host: str | None = None
     trace_context: str | None = None
+    expire_at_ms: int | None = None
 
 
 NO_RARE_FIELDS: Final = RareFields()
@@ -80,6 +81,7 @@ class Message:
         body_encoding: int = BODY_AS_IS,
         born_host: str | None = None,
         trace_context: str | None = None,
+        expire_at_ms: int | None = None,
     ) -> None:
         """Take the fields as they are, unchecked."""
         set_body(self, body)
@@ -95,6 +97,7 @@ class Message:
             and body_encoding == BODY_AS_IS
             and born_host is None
             and trace_context is None
+            and expire_at_ms is None
         ):
             set_rare(self, NO_RARE_FIELDS)
             return
@@ -110,6 +113,7 @@ class Message:
                 body_encoding,
                 born_host,
                 trace_context,
+                expire_at_ms,
             ),
         )
 
@@ -173,6 +177,11 @@ class Message:
     def trace_context(self) -> str | None:
         """W3C trace context."""
         return self.rare.trace_context
+
+    @property
+    def expire_at_ms(self) -> int | None:
+        """From this time on no group gets the message any more; None = it never expires."""
+        return self.rare.expire_at_ms
 
     def check(self, field: str = "message") -> None:
         """Raise Invalid, naming the field below `field`, unless the message keeps every limit."""
@@ -255,6 +264,7 @@ def check_parts(body: bytes, tag: str | None, keys: Sequence[str], rare: RareFie
     _check_number(rare.deliver_at_ms, TIME_MS_MAX, f"{field}.deliver_at_ms")
     _check_number(rare.priority, PRIORITY_MAX, f"{field}.priority")
     _check_number(rare.body_encoding, BODY_GZIP, f"{field}.body_encoding")
+    _check_number(rare.expire_at_ms, TIME_MS_MAX, f"{field}.expire_at_ms", least=1)
 
 
 def check_body(body: object, field: str) -> None:
@@ -278,8 +288,8 @@ def check_properties(properties: object, field: str) -> None:
         text_rules.PROPERTY_VALUE.check(value, f"{field}[{name!r}]")
 
 
-def _check_number(number: object, largest: int, field: str) -> None:
+def _check_number(number: object, largest: int, field: str, *, least: int = 0) -> None:
     if number is None:
         return
-    if not isinstance(number, int) or not 0 <= number <= largest:
-        raise Invalid(f"{number!r} is not a whole number from 0 to {largest}", field=field)
+    if not isinstance(number, int) or not least <= number <= largest:
+        raise Invalid(f"{number!r} is not a whole number from {least} to {largest}", field=field)

@@ -24,6 +24,8 @@ class PopRules:
     """Where the group begins in a queue without an offset: at its end, or at the first message."""
     dead_letter_topic_id: int = 0
     """Where exhausted messages go; 0 = the topic does not exist yet."""
+    park_expired: bool = False
+    """Whether messages whose time is over are parked; otherwise they are dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,7 @@ class GiveBack:
     """Messages shall be delivered again."""
 
     delays_ms: tuple[int, ...] = (0,)
-    """After the first, second, … delivery; the last one also for all later ones."""
+    """After the first, second, … delivery; the last one also for all later ones. None = as the group says."""
     counts: bool = True
     """Whether the delivery counts as an attempt."""
     consumer: str = ""

@@ -91,6 +91,7 @@ class Columns:
     body_encodings: Sequence[int] | None = None
     born_hosts: Sequence[str | None] | None = None
     trace_contexts: Sequence[str | None] | None = None
+    expire_at_ms: Sequence[int | None] | None = None
 
 
 def encode(messages: Sequence[Message | bytes], *, now_ms: int, codec: Codec = Codec.NONE) -> SealedBatch:
@@ -126,6 +127,7 @@ def _encode_messages(messages: Sequence[Message], now_ms: int, codec: Codec) -> 
             columns.body_encodings,
             columns.born_hosts,
             columns.trace_contexts,
+            columns.expire_at_ms,
         ) = zip(*rare, strict=True)
     return encode_columns(columns, now_ms=now_ms, codec=codec)
 
@@ -250,6 +252,7 @@ def _columns_around_body(columns: Columns, count: int, sizes: list[int], now_ms:
                 NUMBERS["trace_context"],
                 _text("trace_context", columns.trace_contexts, text_rules.TRACE_CONTEXT, count),
             ),
+            bytes_field(NUMBERS["expire_at_ms"], _expire_at(columns.expire_at_ms, count)),
         )
     )
     return bytes_field(NUMBERS["body_offsets"], offsets_buffer(sizes)), after
@@ -314,6 +317,18 @@ def _all(name: str, numbers: Sequence[int | None] | None, count: int) -> Sequenc
     return _not_negative(name, numbers)  # type: ignore[arg-type]
 
 
+def _expire_at(times: Sequence[int | None] | None, count: int) -> bytes:
+    if times is None:
+        return b""
+    _check_rows("expire_at_ms", times, count)
+    given = [time for time in times if time is not None]
+    if not given:
+        return b""
+    if min(given) < 1:
+        raise Invalid(f"{min(given)} is no time; leave it out for messages that never expire", field="expire_at_ms")
+    return int64_buffer([time or 0 for time in times])
+
+
 def _body_encodings(encodings: Sequence[int] | None, count: int) -> bytes:
     if encodings is None:
         return b""
@@ -356,6 +371,7 @@ def _explain(columns: Columns) -> None:
             at(row, columns.body_encodings, BODY_AS_IS),  # type: ignore[arg-type]
             at(row, columns.born_hosts),  # type: ignore[arg-type]
             at(row, columns.trace_contexts),  # type: ignore[arg-type]
+            at(row, columns.expire_at_ms),  # type: ignore[arg-type]
         )
         tag = columns.tags if isinstance(columns.tags, str) else at(row, columns.tags)
         check_parts(

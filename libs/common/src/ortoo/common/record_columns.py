@@ -50,6 +50,7 @@ COLUMNS: Final = (
     Column(16, "born_host", "dictionary<int32, utf8>", "if a row has one"),
     Column(17, "message_id", "utf8", "if a row has one"),
     Column(18, "trace_context", "utf8", "if a row has one"),
+    Column(19, "expire_at_ms", "int64 x count", "if a row has one"),
 )
 """Every field of a record batch; docs/formats/record-batch.md has the same table and a test compares them."""
 

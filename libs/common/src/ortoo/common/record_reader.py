@@ -47,6 +47,11 @@ def int64s(data: memoryview, rows: int, path: str) -> list[int]:
     return list(struct.unpack(f"<{rows}q", data))
 
 
+def times(data: memoryview, rows: int, path: str) -> list[int | None]:
+    """Read int64 x rows, where 0 stands for none."""
+    return [number or None for number in int64s(data, rows, path)]
+
+
 def offsets(data: memoryview, rows: int, end: int, path: str) -> list[int]:
     """Read int32 x (rows + 1) that start at 0, never fall, and finish at `end`."""
     places = int32s(data, rows + 1, path)

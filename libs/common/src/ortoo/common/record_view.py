@@ -119,6 +119,10 @@ class RecordBatchView:
         """Return when the messages may be seen; None if they are not delayed."""
         return self._column("deliver_at_ms") or None  # type: ignore[return-value]
 
+    def expire_at_ms(self) -> Sequence[int | None] | None:
+        """Return from when on no group gets the messages; None if none of them expires."""
+        return self._column("expire_at_ms") or None  # type: ignore[return-value]
+
     def _row(self, row: int) -> int:
         if not -self.count <= row < self.count:
             raise IndexError(f"row {row} of a batch of {self.count}")
@@ -218,6 +222,7 @@ _READERS: dict[str, Callable[[memoryview, int, str], list[object]]] = {
     "born_host": reader.dictionary,  # type: ignore[dict-item]
     "message_id": reader.texts,  # type: ignore[dict-item]
     "trace_context": reader.texts,  # type: ignore[dict-item]
+    "expire_at_ms": reader.times,  # type: ignore[dict-item]
 }
 _RARE = tuple((name, RareFields._field_defaults[name]) for name in RareFields._fields)
 _RARE_NAMES = frozenset(RareFields._fields)

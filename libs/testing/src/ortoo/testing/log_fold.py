@@ -28,6 +28,7 @@ from ortoo.enode.state.changes import (
     encode_changes,
 )
 from ortoo.enode.state.fold import State
+from ortoo.enode.state.life_changes import IdsRemembered, ModeSet, SentBack, SentBackForgotten
 from ortoo.enode.state.pop_changes import PopFinished, PopLeased, PopReturned, PopSpans
 from ortoo.testing.disk_image import Operation, Write
 
@@ -49,6 +50,10 @@ class Folded:
     windows: dict[tuple[int, int, int], list[tuple[int, int, int, int]]] = field(default_factory=dict)
     pops: dict[tuple[int, str, int], dict[int, object]] = field(default_factory=dict)
     """(topic id, group, queue id) to, of each offset above the floor, what became of it; at FLOOR the floor itself."""
+    sent_back: dict[tuple[int, str, int], list[tuple[int, int]]] = field(default_factory=dict)
+    modes: dict[tuple[int, str], int] = field(default_factory=dict)
+    ids: dict[tuple[int, bytes], tuple[int, int, bool, int, int]] = field(default_factory=dict)
+    """(topic id, id) to (queue id, offset, delayed, stored at ms, until ms)."""
 
     def of_known_topics(self) -> "Folded":
         """Without what belongs to topics that do not exist: nobody can ask for it."""
@@ -58,6 +63,9 @@ class Folded:
             {key: value for key, value in self.ends.items() if key[0] in self.topics and value},
             {key: value for key, value in self.windows.items() if key[0] in self.topics},
             {key: value for key, value in self.pops.items() if key[0] in self.topics},
+            {key: value for key, value in self.sent_back.items() if key[0] in self.topics and value},
+            {key: value for key, value in self.modes.items() if key[0] in self.topics and value},
+            {key: value for key, value in self.ids.items() if key[0] in self.topics},
         )
 
 
@@ -122,9 +130,13 @@ def _apply(state: Folded, change: Change) -> None:
         state.ends = {key: value for key, value in state.ends.items() if key[0] != gone}
         state.windows = {key: value for key, value in state.windows.items() if key[0] != gone}
         state.pops = {key: value for key, value in state.pops.items() if key[0] != gone}
+        state.sent_back = {key: value for key, value in state.sent_back.items() if key[0] != gone}
+        state.modes = {key: value for key, value in state.modes.items() if key[0] != gone}
+        state.ids = {key: value for key, value in state.ids.items() if key[0] != gone}
     elif isinstance(change, OffsetsCommitted):
         for queue_id, offset in change.offsets:
             place = (change.topic_id, change.group, queue_id)
+            state.sent_back[place] = [mark for mark in state.sent_back.get(place, []) if mark[0] >= offset]
             state.offsets[place] = (offset, change.generation or state.offsets.get(place, (0, 0))[1])
             if place in state.pops:
                 state.pops[place] = {FLOOR: offset}
@@ -139,6 +151,28 @@ def _apply(state: Folded, change: Change) -> None:
         state.ends[change.topic_id, change.queue_id] = change.end_offset
     elif isinstance(change, PopLeased | PopReturned | PopFinished | PopSpans):
         _apply_pop(state, change)
+    else:
+        _apply_life(state, change)
+
+
+def _apply_life(state: Folded, change: Change) -> None:
+    if isinstance(change, SentBack):
+        place = (change.topic_id, change.group, change.queue_id)
+        state.sent_back[place] = sorted({*state.sent_back.get(place, []), *change.rows})
+    elif isinstance(change, SentBackForgotten):
+        for queue_id in change.queue_ids:
+            state.sent_back.pop((change.topic_id, change.group, queue_id), None)
+    elif isinstance(change, ModeSet):
+        state.modes[change.topic_id, change.group] = int(change.mode)
+    elif isinstance(change, IdsRemembered):
+        rest = (change.delayed, change.stored_at_ms, change.until_ms)
+        for row, one in enumerate(change.ids):
+            state.ids[change.topic_id, one] = (change.queue_id, change.first_offset + row, *rest)
+        state.ids = {
+            key: value
+            for key, value in state.ids.items()
+            if key[0] != change.topic_id or value[-1] > change.stored_at_ms
+        }
 
 
 def _apply_pop(state: Folded, change: PopLeased | PopReturned | PopFinished | PopSpans) -> None:

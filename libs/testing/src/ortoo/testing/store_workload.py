@@ -14,6 +14,8 @@ from ortoo.common.randomness import Randomness
 from ortoo.common.sealed_batch import SealedBatch, crc32c
 from ortoo.enode.disk import Disk
 from ortoo.enode.state.changes import Change, OffsetsCommitted
+from ortoo.enode.state.life_changes import IdsRemembered, Mode, ModeSet, SentBack, SentBackForgotten
+from ortoo.enode.state.message_ids import short_id
 from ortoo.enode.state.pop_changes import PopFinished, PopLeased, PopReturned
 from ortoo.enode.store import FlushMode, Store, StoreSettings, TopicCopy
 from ortoo.testing.memory_disk import MemoryDisk
@@ -57,6 +59,7 @@ class Workload:
         self._seed = seed
         self._chance = Randomness(seed)
         self._pop_chance = Randomness(seed + 1_000_000)
+        self._life_chance = Randomness(seed + 2_000_000)
         self._serial = 0
         self._leases = 0
         self._next_topic_id = 1000 + seed * 100
@@ -123,7 +126,7 @@ class Workload:
                 work.append(self._send(*self._queue(), self._batch(), FlushMode.ASYNC))
                 work.append(self._send_with_commit())
             elif kind < 8:
-                work += (self._commit(), self._pop())
+                work += (self._commit(), self._pop(), self._live())
             else:
                 work.append(self._send_in_sequence())
         await asyncio.gather(*work)
@@ -260,6 +263,34 @@ class Workload:
             changes.append(PopFinished(*place, 1, ((at, middle - at),)))
         await self._store.engine.store(changes)
         wish.answered_at = self.moment
+
+    async def _live(self) -> None:
+        """Give messages back by offset, decide how a group consumes, remember ids: some of it together with a batch."""
+        chance, topics = self._life_chance, self._store.topics()
+        if chance.below(3):
+            return
+        topic = topics[chance.below(len(topics))]
+        topic_id, queue_id = topic.topic_id, chance.below(topic.queue_count)
+        group = GROUPS[chance.below(len(GROUPS))]
+        marks = tuple((chance.below(1000), chance.below(2)) for _ in range(3))
+        changes: list[Change] = [
+            SentBack(topic_id, group, queue_id, marks),
+            ModeSet(topic_id, f"mode-{chance.below(4)}", Mode(chance.below(4))),
+        ]
+        if chance.below(6) == 0:
+            changes.append(SentBackForgotten(topic_id, group, (queue_id, 0)))
+        await self._store.engine.store(changes)
+        batch = self._batch()
+        ids = tuple(short_id(str(chance.below(200))) for _ in range(min(batch.count, 4)))
+
+        def remembered(first_offset: int, stored_at_ms: int) -> tuple[Change, ...]:
+            until_ms = stored_at_ms + 2_000
+            return (IdsRemembered(topic_id, queue_id, first_offset, False, stored_at_ms, until_ms, ids),)
+
+        sent = Sent(topic_id, queue_id, batch, self.moment)
+        self.history.sends.append(sent)
+        answer = await self._store.append(topic_id, queue_id, batch, consumes_at=remembered)
+        sent.answered_at, sent.first_offset = self.moment, answer.first_offset
 
     async def _change_topics(self) -> None:
         passing = [one for one in self._store.topics() if one.topic_id >= 1000]

@@ -148,6 +148,16 @@ class AdminServiceStub:
                 request_serializer=ortoo_dot_v1_dot_client__pb2.ListTopicGroupsRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_client__pb2.ListTopicGroupsResponse.FromString,
                 _registered_method=True)
+        self.SetDeliveryMode = channel.unary_unary(
+                '/ortoo.v1.AdminService/SetDeliveryMode',
+                request_serializer=ortoo_dot_v1_dot_client__pb2.SetDeliveryModeRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_client__pb2.SetDeliveryModeResponse.FromString,
+                _registered_method=True)
+        self.ListDeliveryModes = channel.unary_unary(
+                '/ortoo.v1.AdminService/ListDeliveryModes',
+                request_serializer=ortoo_dot_v1_dot_client__pb2.ListDeliveryModesRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_client__pb2.ListDeliveryModesResponse.FromString,
+                _registered_method=True)
         self.ResetOffsets = channel.unary_unary(
                 '/ortoo.v1.AdminService/ResetOffsets',
                 request_serializer=ortoo_dot_v1_dot_client__pb2.ResetOffsetsRequest.SerializeToString,
@@ -356,6 +366,23 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SetDeliveryMode(self, request, context):
+        """Changes how a group consumes a topic: by offsets or by pop. Its members must be stopped, unless forced.
+
+        grpcurl -plaintext -d '{"group":"g","topic":"t","mode":"DELIVERY_MODE_POP"}' HOST:PORT \
+        ortoo.v1.AdminService/SetDeliveryMode
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListDeliveryModes(self, request, context):
+        """How a group consumes its topics.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ResetOffsets(self, request, context):
         """Moves the offsets of a group, back only unless forced; its members go on from there at once.
 
@@ -523,6 +550,16 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.ListTopicGroups,
                     request_deserializer=ortoo_dot_v1_dot_client__pb2.ListTopicGroupsRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_client__pb2.ListTopicGroupsResponse.SerializeToString,
+            ),
+            'SetDeliveryMode': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetDeliveryMode,
+                    request_deserializer=ortoo_dot_v1_dot_client__pb2.SetDeliveryModeRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_client__pb2.SetDeliveryModeResponse.SerializeToString,
+            ),
+            'ListDeliveryModes': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListDeliveryModes,
+                    request_deserializer=ortoo_dot_v1_dot_client__pb2.ListDeliveryModesRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_client__pb2.ListDeliveryModesResponse.SerializeToString,
             ),
             'ResetOffsets': grpc.unary_unary_rpc_method_handler(
                     servicer.ResetOffsets,
@@ -1155,6 +1192,60 @@ class AdminService:
             '/ortoo.v1.AdminService/ListTopicGroups',
             ortoo_dot_v1_dot_client__pb2.ListTopicGroupsRequest.SerializeToString,
             ortoo_dot_v1_dot_client__pb2.ListTopicGroupsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetDeliveryMode(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.AdminService/SetDeliveryMode',
+            ortoo_dot_v1_dot_client__pb2.SetDeliveryModeRequest.SerializeToString,
+            ortoo_dot_v1_dot_client__pb2.SetDeliveryModeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListDeliveryModes(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.AdminService/ListDeliveryModes',
+            ortoo_dot_v1_dot_client__pb2.ListDeliveryModesRequest.SerializeToString,
+            ortoo_dot_v1_dot_client__pb2.ListDeliveryModesResponse.FromString,
             options,
             channel_credentials,
             insecure,

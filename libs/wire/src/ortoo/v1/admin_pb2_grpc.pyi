@@ -82,6 +82,14 @@ class AdminServiceStub:
     """The consumers of a group."""
     ListTopicGroups: _aio.UnaryUnaryMultiCallable[_client_pb2.ListTopicGroupsRequest, _client_pb2.ListTopicGroupsResponse]
     """The groups that want a topic."""
+    SetDeliveryMode: _aio.UnaryUnaryMultiCallable[_client_pb2.SetDeliveryModeRequest, _client_pb2.SetDeliveryModeResponse]
+    """Changes how a group consumes a topic: by offsets or by pop. Its members must be stopped, unless forced.
+
+    grpcurl -plaintext -d '{"group":"g","topic":"t","mode":"DELIVERY_MODE_POP"}' HOST:PORT \\
+      ortoo.v1.AdminService/SetDeliveryMode
+    """
+    ListDeliveryModes: _aio.UnaryUnaryMultiCallable[_client_pb2.ListDeliveryModesRequest, _client_pb2.ListDeliveryModesResponse]
+    """How a group consumes its topics."""
     ResetOffsets: _aio.UnaryUnaryMultiCallable[_client_pb2.ResetOffsetsRequest, _client_pb2.ResetOffsetsResponse]
     """Moves the offsets of a group, back only unless forced; its members go on from there at once.
 
@@ -302,6 +310,26 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_client_pb2.ListTopicGroupsRequest, _abc.Awaitable[_client_pb2.ListTopicGroupsResponse]],
     ) -> _abc.Awaitable[_client_pb2.ListTopicGroupsResponse]:
         """The groups that want a topic."""
+
+    @_abc_1.abstractmethod
+    def SetDeliveryMode(
+        self,
+        request: _client_pb2.SetDeliveryModeRequest,
+        context: _aio.ServicerContext[_client_pb2.SetDeliveryModeRequest, _abc.Awaitable[_client_pb2.SetDeliveryModeResponse]],
+    ) -> _abc.Awaitable[_client_pb2.SetDeliveryModeResponse]:
+        """Changes how a group consumes a topic: by offsets or by pop. Its members must be stopped, unless forced.
+
+        grpcurl -plaintext -d '{"group":"g","topic":"t","mode":"DELIVERY_MODE_POP"}' HOST:PORT \\
+          ortoo.v1.AdminService/SetDeliveryMode
+        """
+
+    @_abc_1.abstractmethod
+    def ListDeliveryModes(
+        self,
+        request: _client_pb2.ListDeliveryModesRequest,
+        context: _aio.ServicerContext[_client_pb2.ListDeliveryModesRequest, _abc.Awaitable[_client_pb2.ListDeliveryModesResponse]],
+    ) -> _abc.Awaitable[_client_pb2.ListDeliveryModesResponse]:
+        """How a group consumes its topics."""
 
     @_abc_1.abstractmethod
     def ResetOffsets(

@@ -523,6 +523,9 @@ class UpdateGroupRequest(_message.Message):
     SLOW_CONSUMER_GRACE_MS_FIELD_NUMBER: _builtins.int
     UNACKNOWLEDGED_BYTES_MAX_FIELD_NUMBER: _builtins.int
     ATTEMPTS_MAX_FIELD_NUMBER: _builtins.int
+    RETRY_FIELD_NUMBER: _builtins.int
+    IN_FLIGHT_MAX_FIELD_NUMBER: _builtins.int
+    PARK_EXPIRED_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The group."""
     consume_enabled: _builtins.bool
@@ -539,6 +542,16 @@ class UpdateGroupRequest(_message.Message):
     """What a push session may hold unacknowledged, bytes; beyond it nothing is sent."""
     attempts_max: _builtins.int
     """How often a message is tried before it is parked."""
+    in_flight_max: _builtins.int
+    """How many messages of a topic the group may have in flight on each enode; 0 = 10,000 a queue."""
+    park_expired: _builtins.bool
+    """Whether messages whose time is over are parked; otherwise they are dropped and counted."""
+    @_builtins.property
+    def retry(self) -> _topic_pb2.RetryPolicy:
+        """When a message comes again that was given back without a delay of its own; it counts for those given back from
+        then on.
+        """
+
     def __init__(
         self,
         *,
@@ -550,10 +563,13 @@ class UpdateGroupRequest(_message.Message):
         slow_consumer_grace_ms: _builtins.int | None = ...,
         unacknowledged_bytes_max: _builtins.int | None = ...,
         attempts_max: _builtins.int | None = ...,
+        retry: _topic_pb2.RetryPolicy | None = ...,
+        in_flight_max: _builtins.int | None = ...,
+        park_expired: _builtins.bool | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_attempts_max", b"_attempts_max", "_broadcast_enabled", b"_broadcast_enabled", "_consume_enabled", b"_consume_enabled", "_notify_members_changed", b"_notify_members_changed", "_slow_consumer_grace_ms", b"_slow_consumer_grace_ms", "_slow_consumer_threshold_messages", b"_slow_consumer_threshold_messages", "_unacknowledged_bytes_max", b"_unacknowledged_bytes_max", "attempts_max", b"attempts_max", "broadcast_enabled", b"broadcast_enabled", "consume_enabled", b"consume_enabled", "notify_members_changed", b"notify_members_changed", "slow_consumer_grace_ms", b"slow_consumer_grace_ms", "slow_consumer_threshold_messages", b"slow_consumer_threshold_messages", "unacknowledged_bytes_max", b"unacknowledged_bytes_max"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_attempts_max", b"_attempts_max", "_broadcast_enabled", b"_broadcast_enabled", "_consume_enabled", b"_consume_enabled", "_in_flight_max", b"_in_flight_max", "_notify_members_changed", b"_notify_members_changed", "_park_expired", b"_park_expired", "_slow_consumer_grace_ms", b"_slow_consumer_grace_ms", "_slow_consumer_threshold_messages", b"_slow_consumer_threshold_messages", "_unacknowledged_bytes_max", b"_unacknowledged_bytes_max", "attempts_max", b"attempts_max", "broadcast_enabled", b"broadcast_enabled", "consume_enabled", b"consume_enabled", "in_flight_max", b"in_flight_max", "notify_members_changed", b"notify_members_changed", "park_expired", b"park_expired", "retry", b"retry", "slow_consumer_grace_ms", b"slow_consumer_grace_ms", "slow_consumer_threshold_messages", b"slow_consumer_threshold_messages", "unacknowledged_bytes_max", b"unacknowledged_bytes_max"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_attempts_max", b"_attempts_max", "_broadcast_enabled", b"_broadcast_enabled", "_consume_enabled", b"_consume_enabled", "_notify_members_changed", b"_notify_members_changed", "_slow_consumer_grace_ms", b"_slow_consumer_grace_ms", "_slow_consumer_threshold_messages", b"_slow_consumer_threshold_messages", "_unacknowledged_bytes_max", b"_unacknowledged_bytes_max", "attempts_max", b"attempts_max", "broadcast_enabled", b"broadcast_enabled", "consume_enabled", b"consume_enabled", "name", b"name", "notify_members_changed", b"notify_members_changed", "slow_consumer_grace_ms", b"slow_consumer_grace_ms", "slow_consumer_threshold_messages", b"slow_consumer_threshold_messages", "unacknowledged_bytes_max", b"unacknowledged_bytes_max"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_attempts_max", b"_attempts_max", "_broadcast_enabled", b"_broadcast_enabled", "_consume_enabled", b"_consume_enabled", "_in_flight_max", b"_in_flight_max", "_notify_members_changed", b"_notify_members_changed", "_park_expired", b"_park_expired", "_slow_consumer_grace_ms", b"_slow_consumer_grace_ms", "_slow_consumer_threshold_messages", b"_slow_consumer_threshold_messages", "_unacknowledged_bytes_max", b"_unacknowledged_bytes_max", "attempts_max", b"attempts_max", "broadcast_enabled", b"broadcast_enabled", "consume_enabled", b"consume_enabled", "in_flight_max", b"in_flight_max", "name", b"name", "notify_members_changed", b"notify_members_changed", "park_expired", b"park_expired", "retry", b"retry", "slow_consumer_grace_ms", b"slow_consumer_grace_ms", "slow_consumer_threshold_messages", b"slow_consumer_threshold_messages", "unacknowledged_bytes_max", b"unacknowledged_bytes_max"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__attempts_max: _TypeAlias = _typing.Literal["attempts_max"]  # noqa: Y015
     _WhichOneofArgType__attempts_max: _TypeAlias = _typing.Literal["_attempts_max", b"_attempts_max"]  # noqa: Y015
@@ -561,8 +577,12 @@ class UpdateGroupRequest(_message.Message):
     _WhichOneofArgType__broadcast_enabled: _TypeAlias = _typing.Literal["_broadcast_enabled", b"_broadcast_enabled"]  # noqa: Y015
     _WhichOneofReturnType__consume_enabled: _TypeAlias = _typing.Literal["consume_enabled"]  # noqa: Y015
     _WhichOneofArgType__consume_enabled: _TypeAlias = _typing.Literal["_consume_enabled", b"_consume_enabled"]  # noqa: Y015
+    _WhichOneofReturnType__in_flight_max: _TypeAlias = _typing.Literal["in_flight_max"]  # noqa: Y015
+    _WhichOneofArgType__in_flight_max: _TypeAlias = _typing.Literal["_in_flight_max", b"_in_flight_max"]  # noqa: Y015
     _WhichOneofReturnType__notify_members_changed: _TypeAlias = _typing.Literal["notify_members_changed"]  # noqa: Y015
     _WhichOneofArgType__notify_members_changed: _TypeAlias = _typing.Literal["_notify_members_changed", b"_notify_members_changed"]  # noqa: Y015
+    _WhichOneofReturnType__park_expired: _TypeAlias = _typing.Literal["park_expired"]  # noqa: Y015
+    _WhichOneofArgType__park_expired: _TypeAlias = _typing.Literal["_park_expired", b"_park_expired"]  # noqa: Y015
     _WhichOneofReturnType__slow_consumer_grace_ms: _TypeAlias = _typing.Literal["slow_consumer_grace_ms"]  # noqa: Y015
     _WhichOneofArgType__slow_consumer_grace_ms: _TypeAlias = _typing.Literal["_slow_consumer_grace_ms", b"_slow_consumer_grace_ms"]  # noqa: Y015
     _WhichOneofReturnType__slow_consumer_threshold_messages: _TypeAlias = _typing.Literal["slow_consumer_threshold_messages"]  # noqa: Y015
@@ -576,7 +596,11 @@ class UpdateGroupRequest(_message.Message):
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__consume_enabled) -> _WhichOneofReturnType__consume_enabled | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__in_flight_max) -> _WhichOneofReturnType__in_flight_max | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__notify_members_changed) -> _WhichOneofReturnType__notify_members_changed | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__park_expired) -> _WhichOneofReturnType__park_expired | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__slow_consumer_grace_ms) -> _WhichOneofReturnType__slow_consumer_grace_ms | None: ...
     @_typing.overload
@@ -609,6 +633,138 @@ class UpdateGroupResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___UpdateGroupResponse: _TypeAlias = UpdateGroupResponse  # noqa: Y015
+
+@_typing.final
+class SetDeliveryModeRequest(_message.Message):
+    """How a group shall consume a topic."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_FIELD_NUMBER: _builtins.int
+    TOPIC_FIELD_NUMBER: _builtins.int
+    MODE_FIELD_NUMBER: _builtins.int
+    FORCE_FIELD_NUMBER: _builtins.int
+    group: _builtins.str
+    """The group."""
+    topic: _builtins.str
+    """The topic."""
+    mode: _topic_pb2.DeliveryMode.ValueType
+    """How; DELIVERY_MODE_UNSPECIFIED = whatever its next use says."""
+    force: _builtins.bool
+    """Also while its members have messages or queues; what they have is delivered again."""
+    def __init__(
+        self,
+        *,
+        group: _builtins.str = ...,
+        topic: _builtins.str = ...,
+        mode: _topic_pb2.DeliveryMode.ValueType = ...,
+        force: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["force", b"force", "group", b"group", "mode", b"mode", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetDeliveryModeRequest: _TypeAlias = SetDeliveryModeRequest  # noqa: Y015
+
+@_typing.final
+class SetDeliveryModeResponse(_message.Message):
+    """It does so on every enode of the topic."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BEFORE_FIELD_NUMBER: _builtins.int
+    before: _topic_pb2.DeliveryMode.ValueType
+    """How it was before."""
+    def __init__(
+        self,
+        *,
+        before: _topic_pb2.DeliveryMode.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["before", b"before"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetDeliveryModeResponse: _TypeAlias = SetDeliveryModeResponse  # noqa: Y015
+
+@_typing.final
+class ListDeliveryModesRequest(_message.Message):
+    """Of which group."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_FIELD_NUMBER: _builtins.int
+    group: _builtins.str
+    """The group."""
+    def __init__(
+        self,
+        *,
+        group: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListDeliveryModesRequest: _TypeAlias = ListDeliveryModesRequest  # noqa: Y015
+
+@_typing.final
+class ListDeliveryModesResponse(_message.Message):
+    """How a group consumes its topics."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MODES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def modes(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicMode]:
+        """By topic and enode; those of an enode that is away are missing."""
+
+    def __init__(
+        self,
+        *,
+        modes: _abc.Iterable[Global___TopicMode] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["modes", b"modes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListDeliveryModesResponse: _TypeAlias = ListDeliveryModesResponse  # noqa: Y015
+
+@_typing.final
+class TopicMode(_message.Message):
+    """How a group consumes a topic on an enode."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    ENODE_FIELD_NUMBER: _builtins.int
+    MODE_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    """The topic."""
+    enode: _builtins.str
+    """The enode; all of a topic are the same, unless a change broke off half-way."""
+    mode: _topic_pb2.DeliveryMode.ValueType
+    """How."""
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        enode: _builtins.str = ...,
+        mode: _topic_pb2.DeliveryMode.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["enode", b"enode", "mode", b"mode", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TopicMode: _TypeAlias = TopicMode  # noqa: Y015
 
 @_typing.final
 class DescribeGroupRequest(_message.Message):

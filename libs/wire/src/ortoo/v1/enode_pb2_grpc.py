@@ -4,6 +4,7 @@ import grpc
 import warnings
 
 from ortoo.v1 import enode_deferred_pb2 as ortoo_dot_v1_dot_enode__deferred__pb2
+from ortoo.v1 import enode_lives_pb2 as ortoo_dot_v1_dot_enode__lives__pb2
 from ortoo.v1 import enode_pb2 as ortoo_dot_v1_dot_enode__pb2
 from ortoo.v1 import enode_pop_pb2 as ortoo_dot_v1_dot_enode__pop__pb2
 
@@ -151,6 +152,26 @@ class EnodeServiceStub:
                 '/ortoo.v1.EnodeService/ReplayStored',
                 request_serializer=ortoo_dot_v1_dot_enode__pop__pb2.ReplayStoredRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_enode__pop__pb2.ReplayStoredResponse.FromString,
+                _registered_method=True)
+        self.UseDeliveryMode = channel.unary_unary(
+                '/ortoo.v1.EnodeService/UseDeliveryMode',
+                request_serializer=ortoo_dot_v1_dot_enode__lives__pb2.UseDeliveryModeRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_enode__lives__pb2.UseDeliveryModeResponse.FromString,
+                _registered_method=True)
+        self.SetStoredMode = channel.unary_unary(
+                '/ortoo.v1.EnodeService/SetStoredMode',
+                request_serializer=ortoo_dot_v1_dot_enode__lives__pb2.SetStoredModeRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_enode__lives__pb2.SetStoredModeResponse.FromString,
+                _registered_method=True)
+        self.QueryModes = channel.unary_unary(
+                '/ortoo.v1.EnodeService/QueryModes',
+                request_serializer=ortoo_dot_v1_dot_enode__lives__pb2.QueryModesRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_enode__lives__pb2.QueryModesResponse.FromString,
+                _registered_method=True)
+        self.AppendIdentified = channel.unary_unary(
+                '/ortoo.v1.EnodeService/AppendIdentified',
+                request_serializer=ortoo_dot_v1_dot_enode__lives__pb2.AppendIdentifiedRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_enode__lives__pb2.AppendIdentifiedResponse.FromString,
                 _registered_method=True)
         self.DescribeStore = channel.unary_unary(
                 '/ortoo.v1.EnodeService/DescribeStore',
@@ -325,6 +346,34 @@ class EnodeServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def UseDeliveryMode(self, request, context):
+        """Says that a group consumes a topic in some way; refused when it does so in another one.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetStoredMode(self, request, context):
+        """Changes how a group consumes a topic. Returns when that is durable.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def QueryModes(self, request, context):
+        """How a group consumes topics.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AppendIdentified(self, request, context):
+        """Stores messages with ids of the application's, each once. Returns when they are durable.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def DescribeStore(self, request, context):
         """The store as a whole: sizes, positions, health.
         """
@@ -449,6 +498,26 @@ def add_EnodeServiceServicer_to_server(servicer, server):
                     servicer.ReplayStored,
                     request_deserializer=ortoo_dot_v1_dot_enode__pop__pb2.ReplayStoredRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_enode__pop__pb2.ReplayStoredResponse.SerializeToString,
+            ),
+            'UseDeliveryMode': grpc.unary_unary_rpc_method_handler(
+                    servicer.UseDeliveryMode,
+                    request_deserializer=ortoo_dot_v1_dot_enode__lives__pb2.UseDeliveryModeRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_enode__lives__pb2.UseDeliveryModeResponse.SerializeToString,
+            ),
+            'SetStoredMode': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetStoredMode,
+                    request_deserializer=ortoo_dot_v1_dot_enode__lives__pb2.SetStoredModeRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_enode__lives__pb2.SetStoredModeResponse.SerializeToString,
+            ),
+            'QueryModes': grpc.unary_unary_rpc_method_handler(
+                    servicer.QueryModes,
+                    request_deserializer=ortoo_dot_v1_dot_enode__lives__pb2.QueryModesRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_enode__lives__pb2.QueryModesResponse.SerializeToString,
+            ),
+            'AppendIdentified': grpc.unary_unary_rpc_method_handler(
+                    servicer.AppendIdentified,
+                    request_deserializer=ortoo_dot_v1_dot_enode__lives__pb2.AppendIdentifiedRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_enode__lives__pb2.AppendIdentifiedResponse.SerializeToString,
             ),
             'DescribeStore': grpc.unary_unary_rpc_method_handler(
                     servicer.DescribeStore,
@@ -1078,6 +1147,114 @@ class EnodeService:
             '/ortoo.v1.EnodeService/ReplayStored',
             ortoo_dot_v1_dot_enode__pop__pb2.ReplayStoredRequest.SerializeToString,
             ortoo_dot_v1_dot_enode__pop__pb2.ReplayStoredResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UseDeliveryMode(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.EnodeService/UseDeliveryMode',
+            ortoo_dot_v1_dot_enode__lives__pb2.UseDeliveryModeRequest.SerializeToString,
+            ortoo_dot_v1_dot_enode__lives__pb2.UseDeliveryModeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetStoredMode(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.EnodeService/SetStoredMode',
+            ortoo_dot_v1_dot_enode__lives__pb2.SetStoredModeRequest.SerializeToString,
+            ortoo_dot_v1_dot_enode__lives__pb2.SetStoredModeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def QueryModes(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.EnodeService/QueryModes',
+            ortoo_dot_v1_dot_enode__lives__pb2.QueryModesRequest.SerializeToString,
+            ortoo_dot_v1_dot_enode__lives__pb2.QueryModesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AppendIdentified(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.EnodeService/AppendIdentified',
+            ortoo_dot_v1_dot_enode__lives__pb2.AppendIdentifiedRequest.SerializeToString,
+            ortoo_dot_v1_dot_enode__lives__pb2.AppendIdentifiedResponse.FromString,
             options,
             channel_credentials,
             insecure,

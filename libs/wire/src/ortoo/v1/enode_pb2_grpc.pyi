@@ -6,6 +6,7 @@ What an enode offers to snodes. Clients never call it."""
 from collections import abc as _abc
 from grpc import aio as _aio
 from ortoo.v1 import enode_deferred_pb2 as _enode_deferred_pb2
+from ortoo.v1 import enode_lives_pb2 as _enode_lives_pb2
 from ortoo.v1 import enode_pb2 as _enode_pb2
 from ortoo.v1 import enode_pop_pb2 as _enode_pop_pb2
 import abc as _abc_1
@@ -66,6 +67,14 @@ class EnodeServiceStub:
     """Copies messages to a group's retry topic, to be delivered later, or to its dead-letter topic."""
     ReplayStored: _aio.UnaryUnaryMultiCallable[_enode_pop_pb2.ReplayStoredRequest, _enode_pop_pb2.ReplayStoredResponse]
     """Sends dead letters again, each once."""
+    UseDeliveryMode: _aio.UnaryUnaryMultiCallable[_enode_lives_pb2.UseDeliveryModeRequest, _enode_lives_pb2.UseDeliveryModeResponse]
+    """Says that a group consumes a topic in some way; refused when it does so in another one."""
+    SetStoredMode: _aio.UnaryUnaryMultiCallable[_enode_lives_pb2.SetStoredModeRequest, _enode_lives_pb2.SetStoredModeResponse]
+    """Changes how a group consumes a topic. Returns when that is durable."""
+    QueryModes: _aio.UnaryUnaryMultiCallable[_enode_lives_pb2.QueryModesRequest, _enode_lives_pb2.QueryModesResponse]
+    """How a group consumes topics."""
+    AppendIdentified: _aio.UnaryUnaryMultiCallable[_enode_lives_pb2.AppendIdentifiedRequest, _enode_lives_pb2.AppendIdentifiedResponse]
+    """Stores messages with ids of the application's, each once. Returns when they are durable."""
     DescribeStore: _aio.UnaryUnaryMultiCallable[_enode_pb2.DescribeStoreRequest, _enode_pb2.DescribeStoreResponse]
     """The store as a whole: sizes, positions, health."""
 
@@ -257,6 +266,38 @@ class EnodeServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_enode_pop_pb2.ReplayStoredRequest, _abc.Awaitable[_enode_pop_pb2.ReplayStoredResponse]],
     ) -> _abc.Awaitable[_enode_pop_pb2.ReplayStoredResponse]:
         """Sends dead letters again, each once."""
+
+    @_abc_1.abstractmethod
+    def UseDeliveryMode(
+        self,
+        request: _enode_lives_pb2.UseDeliveryModeRequest,
+        context: _aio.ServicerContext[_enode_lives_pb2.UseDeliveryModeRequest, _abc.Awaitable[_enode_lives_pb2.UseDeliveryModeResponse]],
+    ) -> _abc.Awaitable[_enode_lives_pb2.UseDeliveryModeResponse]:
+        """Says that a group consumes a topic in some way; refused when it does so in another one."""
+
+    @_abc_1.abstractmethod
+    def SetStoredMode(
+        self,
+        request: _enode_lives_pb2.SetStoredModeRequest,
+        context: _aio.ServicerContext[_enode_lives_pb2.SetStoredModeRequest, _abc.Awaitable[_enode_lives_pb2.SetStoredModeResponse]],
+    ) -> _abc.Awaitable[_enode_lives_pb2.SetStoredModeResponse]:
+        """Changes how a group consumes a topic. Returns when that is durable."""
+
+    @_abc_1.abstractmethod
+    def QueryModes(
+        self,
+        request: _enode_lives_pb2.QueryModesRequest,
+        context: _aio.ServicerContext[_enode_lives_pb2.QueryModesRequest, _abc.Awaitable[_enode_lives_pb2.QueryModesResponse]],
+    ) -> _abc.Awaitable[_enode_lives_pb2.QueryModesResponse]:
+        """How a group consumes topics."""
+
+    @_abc_1.abstractmethod
+    def AppendIdentified(
+        self,
+        request: _enode_lives_pb2.AppendIdentifiedRequest,
+        context: _aio.ServicerContext[_enode_lives_pb2.AppendIdentifiedRequest, _abc.Awaitable[_enode_lives_pb2.AppendIdentifiedResponse]],
+    ) -> _abc.Awaitable[_enode_lives_pb2.AppendIdentifiedResponse]:
+        """Stores messages with ids of the application's, each once. Returns when they are durable."""
 
     @_abc_1.abstractmethod
     def DescribeStore(

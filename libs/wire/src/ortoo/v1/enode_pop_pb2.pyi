@@ -97,6 +97,7 @@ class PopRules(_message.Message):
     BY_PRIORITY_FIELD_NUMBER: _builtins.int
     FROM_LAST_FIELD_NUMBER: _builtins.int
     DEAD_LETTER_TOPIC_ID_FIELD_NUMBER: _builtins.int
+    PARK_EXPIRED_FIELD_NUMBER: _builtins.int
     attempts_max: _builtins.int
     """After so many deliveries a message is parked; 0 = never."""
     in_order: _builtins.bool
@@ -109,6 +110,8 @@ class PopRules(_message.Message):
     """A queue without an offset begins at its end; otherwise with the first message."""
     dead_letter_topic_id: _builtins.int
     """Where exhausted messages go; 0 = the topic does not exist yet."""
+    park_expired: _builtins.bool
+    """Messages whose time is over are parked; otherwise they are dropped."""
     def __init__(
         self,
         *,
@@ -118,10 +121,11 @@ class PopRules(_message.Message):
         by_priority: _builtins.bool = ...,
         from_last: _builtins.bool = ...,
         dead_letter_topic_id: _builtins.int = ...,
+        park_expired: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts_max", b"attempts_max", "by_priority", b"by_priority", "dead_letter_topic_id", b"dead_letter_topic_id", "from_last", b"from_last", "in_flight_max", b"in_flight_max", "in_order", b"in_order"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts_max", b"attempts_max", "by_priority", b"by_priority", "dead_letter_topic_id", b"dead_letter_topic_id", "from_last", b"from_last", "in_flight_max", b"in_flight_max", "in_order", b"in_order", "park_expired", b"park_expired"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -36,11 +36,15 @@ class PublishRequest(_message.Message):
     """The topic."""
     @_builtins.property
     def messages(self) -> _containers.RepeatedCompositeFieldContainer[_record_pb2.Message]:
-        """1 to 4,096 messages. One that is refused refuses all."""
+        """1 to 4,096 messages. One that is refused refuses all. A message with the property DEDUP_ID is stored once, however
+        often it is sent within the window of the enodes (10 minutes, unless configured otherwise).
+        """
 
     @_builtins.property
     def queue(self) -> _topic_pb2.Queue:
-        """Where to put them; absent = the snode chooses, by message group where there is one."""
+        """Where to put them; absent = the snode chooses, by message group where there is one, else by DEDUP_ID or priority.
+        Who names queues has to name the same one for the same DEDUP_ID.
+        """
 
     def __init__(
         self,
@@ -91,12 +95,15 @@ class Receipt(_message.Message):
     QUEUE_FIELD_NUMBER: _builtins.int
     OFFSET_FIELD_NUMBER: _builtins.int
     RECALL_HANDLE_FIELD_NUMBER: _builtins.int
+    DUPLICATE_FIELD_NUMBER: _builtins.int
     message_id: _builtins.str
     """The producer's id for it, or the one made of topic id, queue and offset."""
     offset: _builtins.int
     """Its number in the queue; of a delayed message its number among those that wait."""
     recall_handle: _builtins.str
     """Of a delayed message: what RecallMessage takes."""
+    duplicate: _builtins.bool
+    """A message with the same DEDUP_ID was stored before, here; this one was not."""
     @_builtins.property
     def queue(self) -> _topic_pb2.Queue:
         """The queue."""
@@ -108,10 +115,11 @@ class Receipt(_message.Message):
         queue: _topic_pb2.Queue | None = ...,
         offset: _builtins.int = ...,
         recall_handle: _builtins.str = ...,
+        duplicate: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["queue", b"queue"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["message_id", b"message_id", "offset", b"offset", "queue", b"queue", "recall_handle", b"recall_handle"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["duplicate", b"duplicate", "message_id", b"message_id", "offset", b"offset", "queue", b"queue", "recall_handle", b"recall_handle"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

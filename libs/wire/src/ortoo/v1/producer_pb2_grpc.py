@@ -86,7 +86,8 @@ class ProducerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Produce(self, request_iterator, context):
-        """Sends batches at full speed, many in flight. Answers for one queue come in order.
+        """Sends batches at full speed, many in flight. Answers for one queue come in order. A batch with a producer id is
+        stored once; the property DEDUP_ID is not looked at here, Publish does that.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

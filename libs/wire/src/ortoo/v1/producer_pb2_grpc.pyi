@@ -22,7 +22,9 @@ class ProducerServiceStub:
     grpcurl -plaintext -d '{"topic":"t","messages":[{"body":"aGVsbG8="}]}' HOST:PORT ortoo.v1.ProducerService/Publish
     """
     Produce: _aio.StreamStreamMultiCallable[_producer_pb2.ProduceRequest, _producer_pb2.ProduceResponse]
-    """Sends batches at full speed, many in flight. Answers for one queue come in order."""
+    """Sends batches at full speed, many in flight. Answers for one queue come in order. A batch with a producer id is
+    stored once; the property DEDUP_ID is not looked at here, Publish does that.
+    """
     RecallMessage: _aio.UnaryUnaryMultiCallable[_producer_pb2.RecallMessageRequest, _producer_pb2.RecallMessageResponse]
     """Forgets a delayed message by its recall handle. Returns when it is certain that it will never be delivered.
 
@@ -67,7 +69,9 @@ class ProducerServiceServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _abc.AsyncIterator[_producer_pb2.ProduceRequest],
         context: _aio.ServicerContext[_abc.AsyncIterator[_producer_pb2.ProduceRequest], _abc.AsyncIterator[_producer_pb2.ProduceResponse]],
     ) -> _abc.AsyncIterator[_producer_pb2.ProduceResponse]:
-        """Sends batches at full speed, many in flight. Answers for one queue come in order."""
+        """Sends batches at full speed, many in flight. Answers for one queue come in order. A batch with a producer id is
+        stored once; the property DEDUP_ID is not looked at here, Publish does that.
+        """
 
     @_abc_1.abstractmethod
     def RecallMessage(

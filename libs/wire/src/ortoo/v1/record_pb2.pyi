@@ -77,6 +77,7 @@ class RecordBatch(_message.Message):
     BORN_HOST_FIELD_NUMBER: _builtins.int
     MESSAGE_ID_FIELD_NUMBER: _builtins.int
     TRACE_CONTEXT_FIELD_NUMBER: _builtins.int
+    EXPIRE_AT_MS_FIELD_NUMBER: _builtins.int
     format: _builtins.int
     """Version of this layout. Readers refuse a number they do not know as "unsupported", never as "corrupt"."""
     required_features: _builtins.int
@@ -99,6 +100,8 @@ class RecordBatch(_message.Message):
     """int32 x count: larger is more urgent."""
     body_encoding: _builtins.bytes
     """int8 x count: 0 or absent = as is, 1 = gzip; how the producer encoded the body before batching."""
+    expire_at_ms: _builtins.bytes
+    """int64 x count: from this time on no group gets the message any more, milliseconds; 0 = it never expires."""
     @_builtins.property
     def tag(self) -> Global___DictionaryColumn:
         """One tag a message, for filters."""
@@ -148,10 +151,11 @@ class RecordBatch(_message.Message):
         born_host: Global___DictionaryColumn | None = ...,
         message_id: Global___TextColumn | None = ...,
         trace_context: Global___TextColumn | None = ...,
+        expire_at_ms: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["born_host", b"born_host", "keys", b"keys", "message_group", b"message_group", "message_id", b"message_id", "properties", b"properties", "tag", b"tag", "trace_context", b"trace_context"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "body_encoding", b"body_encoding", "body_inflated_bytes", b"body_inflated_bytes", "body_offsets", b"body_offsets", "born_at_ms", b"born_at_ms", "born_host", b"born_host", "codec", b"codec", "count", b"count", "deliver_at_ms", b"deliver_at_ms", "format", b"format", "keys", b"keys", "message_group", b"message_group", "message_id", b"message_id", "priority", b"priority", "properties", b"properties", "required_features", b"required_features", "tag", b"tag", "trace_context", b"trace_context"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "body_encoding", b"body_encoding", "body_inflated_bytes", b"body_inflated_bytes", "body_offsets", b"body_offsets", "born_at_ms", b"born_at_ms", "born_host", b"born_host", "codec", b"codec", "count", b"count", "deliver_at_ms", b"deliver_at_ms", "expire_at_ms", b"expire_at_ms", "format", b"format", "keys", b"keys", "message_group", b"message_group", "message_id", b"message_id", "priority", b"priority", "properties", b"properties", "required_features", b"required_features", "tag", b"tag", "trace_context", b"trace_context"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -361,6 +365,8 @@ class Message(_message.Message):
     MESSAGE_ID_FIELD_NUMBER: _builtins.int
     BORN_AT_MS_FIELD_NUMBER: _builtins.int
     DELIVER_AT_MS_FIELD_NUMBER: _builtins.int
+    EXPIRE_AT_MS_FIELD_NUMBER: _builtins.int
+    PRIORITY_FIELD_NUMBER: _builtins.int
     body: _builtins.bytes
     """The content. In JSON: base64."""
     tag: _builtins.str
@@ -373,6 +379,10 @@ class Message(_message.Message):
     """When it was made, milliseconds since 1970-01-01 UTC; 0 = the server stamps it."""
     deliver_at_ms: _builtins.int
     """When it is delivered, milliseconds since 1970-01-01 UTC, at most a year ahead; 0 = at once."""
+    expire_at_ms: _builtins.int
+    """From this time on no group gets it any more, milliseconds since 1970-01-01 UTC; 0 = it never expires."""
+    priority: _builtins.int
+    """Larger is more urgent, in a topic of MESSAGE_TYPE_PRIORITY. Absent = 0, the least."""
     @_builtins.property
     def keys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """For search."""
@@ -392,11 +402,15 @@ class Message(_message.Message):
         message_id: _builtins.str = ...,
         born_at_ms: _builtins.int = ...,
         deliver_at_ms: _builtins.int = ...,
+        expire_at_ms: _builtins.int = ...,
+        priority: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_priority", b"_priority", "priority", b"priority"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "born_at_ms", b"born_at_ms", "deliver_at_ms", b"deliver_at_ms", "keys", b"keys", "message_group", b"message_group", "message_id", b"message_id", "properties", b"properties", "tag", b"tag"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_priority", b"_priority", "body", b"body", "born_at_ms", b"born_at_ms", "deliver_at_ms", b"deliver_at_ms", "expire_at_ms", b"expire_at_ms", "keys", b"keys", "message_group", b"message_group", "message_id", b"message_id", "priority", b"priority", "properties", b"properties", "tag", b"tag"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__priority: _TypeAlias = _typing.Literal["priority"]  # noqa: Y015
+    _WhichOneofArgType__priority: _TypeAlias = _typing.Literal["_priority", b"_priority"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__priority) -> _WhichOneofReturnType__priority | None: ...
 
 Global___Message: _TypeAlias = Message  # noqa: Y015

@@ -91,6 +91,58 @@ PERMISSION_NONE: Permission.ValueType  # 4
 """Neither."""
 Global___Permission: _TypeAlias = Permission  # noqa: Y015
 
+class _RetryKind:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _RetryKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RetryKind.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    RETRY_KIND_UNSPECIFIED: _RetryKind.ValueType  # 0
+    """As RocketMQ does: 10 s, 30 s, 1 min, 2 min … 10 min, 20 min, 30 min, 1 h, 2 h."""
+    RETRY_KIND_EXPONENTIAL: _RetryKind.ValueType  # 1
+    """Growing by a factor."""
+    RETRY_KIND_LIST: _RetryKind.ValueType  # 2
+    """One by one."""
+
+class RetryKind(_RetryKind, metaclass=_RetryKindEnumTypeWrapper):
+    """How the delays of a retry policy are given."""
+
+RETRY_KIND_UNSPECIFIED: RetryKind.ValueType  # 0
+"""As RocketMQ does: 10 s, 30 s, 1 min, 2 min … 10 min, 20 min, 30 min, 1 h, 2 h."""
+RETRY_KIND_EXPONENTIAL: RetryKind.ValueType  # 1
+"""Growing by a factor."""
+RETRY_KIND_LIST: RetryKind.ValueType  # 2
+"""One by one."""
+Global___RetryKind: _TypeAlias = RetryKind  # noqa: Y015
+
+class _DeliveryMode:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _DeliveryModeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_DeliveryMode.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    DELIVERY_MODE_UNSPECIFIED: _DeliveryMode.ValueType  # 0
+    """Not decided; of a wish: whatever its next use says."""
+    DELIVERY_MODE_OFFSETS: _DeliveryMode.ValueType  # 1
+    """A queue belongs to one member, which commits offsets: push sessions and pulls."""
+    DELIVERY_MODE_POP: _DeliveryMode.ValueType  # 2
+    """Any member gets any message, each with a lease."""
+    DELIVERY_MODE_POP_IN_ORDER: _DeliveryMode.ValueType  # 3
+    """As DELIVERY_MODE_POP, messages of one message group one after another. Clients of RocketMQ's protocol do this."""
+
+class DeliveryMode(_DeliveryMode, metaclass=_DeliveryModeEnumTypeWrapper):
+    """How a group consumes a topic. All its members do it in one way, which its first use decides."""
+
+DELIVERY_MODE_UNSPECIFIED: DeliveryMode.ValueType  # 0
+"""Not decided; of a wish: whatever its next use says."""
+DELIVERY_MODE_OFFSETS: DeliveryMode.ValueType  # 1
+"""A queue belongs to one member, which commits offsets: push sessions and pulls."""
+DELIVERY_MODE_POP: DeliveryMode.ValueType  # 2
+"""Any member gets any message, each with a lease."""
+DELIVERY_MODE_POP_IN_ORDER: DeliveryMode.ValueType  # 3
+"""As DELIVERY_MODE_POP, messages of one message group one after another. Clients of RocketMQ's protocol do this."""
+Global___DeliveryMode: _TypeAlias = DeliveryMode  # noqa: Y015
+
 @_typing.final
 class Topic(_message.Message):
     """A named stream of messages, spread over queues."""
@@ -241,6 +293,9 @@ class Group(_message.Message):
     NOTIFY_MEMBERS_CHANGED_FIELD_NUMBER: _builtins.int
     UNACKNOWLEDGED_BYTES_MAX_FIELD_NUMBER: _builtins.int
     ATTEMPTS_MAX_FIELD_NUMBER: _builtins.int
+    RETRY_FIELD_NUMBER: _builtins.int
+    IN_FLIGHT_MAX_FIELD_NUMBER: _builtins.int
+    PARK_EXPIRED_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Letters, digits and _ - % |, at most 120 characters."""
     version: _builtins.int
@@ -263,6 +318,18 @@ class Group(_message.Message):
     """What a push session may hold unacknowledged, bytes; beyond it nothing is sent. 0 = 64 MiB."""
     attempts_max: _builtins.int
     """How often a message is tried before it is parked; 0 = 16."""
+    in_flight_max: _builtins.int
+    """How many messages of a topic the group may have in flight on each enode, unless who pops says otherwise;
+    0 = 10,000 a queue.
+    """
+    park_expired: _builtins.bool
+    """Messages whose time is over before the group got them: true = parked, as dead letters with the reason "expired";
+    false = dropped and counted.
+    """
+    @_builtins.property
+    def retry(self) -> Global___RetryPolicy:
+        """When a message comes again that was given back without a delay of its own. Absent = classic."""
+
     def __init__(
         self,
         *,
@@ -276,10 +343,13 @@ class Group(_message.Message):
         notify_members_changed: _builtins.bool | None = ...,
         unacknowledged_bytes_max: _builtins.int = ...,
         attempts_max: _builtins.int = ...,
+        retry: Global___RetryPolicy | None = ...,
+        in_flight_max: _builtins.int = ...,
+        park_expired: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_broadcast_enabled", b"_broadcast_enabled", "_notify_members_changed", b"_notify_members_changed", "_slow_consumer_grace_ms", b"_slow_consumer_grace_ms", "broadcast_enabled", b"broadcast_enabled", "notify_members_changed", b"notify_members_changed", "slow_consumer_grace_ms", b"slow_consumer_grace_ms"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_broadcast_enabled", b"_broadcast_enabled", "_notify_members_changed", b"_notify_members_changed", "_slow_consumer_grace_ms", b"_slow_consumer_grace_ms", "broadcast_enabled", b"broadcast_enabled", "notify_members_changed", b"notify_members_changed", "retry", b"retry", "slow_consumer_grace_ms", b"slow_consumer_grace_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_broadcast_enabled", b"_broadcast_enabled", "_notify_members_changed", b"_notify_members_changed", "_slow_consumer_grace_ms", b"_slow_consumer_grace_ms", "attempts_max", b"attempts_max", "broadcast_enabled", b"broadcast_enabled", "consume_enabled", b"consume_enabled", "created_at_ms", b"created_at_ms", "name", b"name", "notify_members_changed", b"notify_members_changed", "slow_consumer_grace_ms", b"slow_consumer_grace_ms", "slow_consumer_threshold_messages", b"slow_consumer_threshold_messages", "unacknowledged_bytes_max", b"unacknowledged_bytes_max", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_broadcast_enabled", b"_broadcast_enabled", "_notify_members_changed", b"_notify_members_changed", "_slow_consumer_grace_ms", b"_slow_consumer_grace_ms", "attempts_max", b"attempts_max", "broadcast_enabled", b"broadcast_enabled", "consume_enabled", b"consume_enabled", "created_at_ms", b"created_at_ms", "in_flight_max", b"in_flight_max", "name", b"name", "notify_members_changed", b"notify_members_changed", "park_expired", b"park_expired", "retry", b"retry", "slow_consumer_grace_ms", b"slow_consumer_grace_ms", "slow_consumer_threshold_messages", b"slow_consumer_threshold_messages", "unacknowledged_bytes_max", b"unacknowledged_bytes_max", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__broadcast_enabled: _TypeAlias = _typing.Literal["broadcast_enabled"]  # noqa: Y015
     _WhichOneofArgType__broadcast_enabled: _TypeAlias = _typing.Literal["_broadcast_enabled", b"_broadcast_enabled"]  # noqa: Y015
@@ -295,6 +365,46 @@ class Group(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__slow_consumer_grace_ms) -> _WhichOneofReturnType__slow_consumer_grace_ms | None: ...
 
 Global___Group: _TypeAlias = Group  # noqa: Y015
+
+@_typing.final
+class RetryPolicy(_message.Message):
+    """How long to wait after the first, second, … failed attempt. The last delay stands for all later ones."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: _builtins.int
+    FIRST_MS_FIELD_NUMBER: _builtins.int
+    LONGEST_MS_FIELD_NUMBER: _builtins.int
+    FACTOR_FIELD_NUMBER: _builtins.int
+    LISTED_MS_FIELD_NUMBER: _builtins.int
+    kind: Global___RetryKind.ValueType
+    """How the delays are given."""
+    first_ms: _builtins.int
+    """Of RETRY_KIND_EXPONENTIAL: after the first failed attempt, milliseconds."""
+    longest_ms: _builtins.int
+    """Of RETRY_KIND_EXPONENTIAL: never longer than this, milliseconds, at most 7 days."""
+    factor: _builtins.float
+    """Of RETRY_KIND_EXPONENTIAL: how many times as long as the one before each delay is, from 1 to 100; 0 = 2."""
+    @_builtins.property
+    def listed_ms(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Of RETRY_KIND_LIST: 1 to 64 delays, milliseconds, each at most 7 days."""
+
+    def __init__(
+        self,
+        *,
+        kind: Global___RetryKind.ValueType = ...,
+        first_ms: _builtins.int = ...,
+        longest_ms: _builtins.int = ...,
+        factor: _builtins.float = ...,
+        listed_ms: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["factor", b"factor", "first_ms", b"first_ms", "kind", b"kind", "listed_ms", b"listed_ms", "longest_ms", b"longest_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RetryPolicy: _TypeAlias = RetryPolicy  # noqa: Y015
 
 @_typing.final
 class Queue(_message.Message):

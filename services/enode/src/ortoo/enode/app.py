@@ -25,6 +25,7 @@ from ortoo.enode.deferred.moves import TimerMoves
 from ortoo.enode.deferred.transactions import Transactions
 from ortoo.enode.disk import Disk, RealDisk
 from ortoo.enode.engine import Engine
+from ortoo.enode.identified import IdentifiedIntake
 from ortoo.enode.memory_share import memory_bytes, within
 from ortoo.enode.node_role import NodeRole, reached_at, replication_address_of
 from ortoo.enode.pops.desk import PopDesk
@@ -35,7 +36,7 @@ from ortoo.enode.rpc import replication, service
 from ortoo.enode.rpc.streams import Streams
 from ortoo.enode.settings import Settings
 from ortoo.enode.store import Store
-from ortoo.enode.telemetry import register
+from ortoo.enode.telemetry import register, register_pops
 from ortoo.enode.topic_copies import TopicCopies, watch_topics
 from ortoo.enode.traces import traced_intake
 from ortoo.v1 import topic_pb2
@@ -57,6 +58,7 @@ class RunningEnode(Running):
     intake: Intake
     pops: PopDesk
     sending: SendingBack
+    identified: IdentifiedIntake
 
 
 @contextlib.asynccontextmanager
@@ -99,10 +101,11 @@ async def open_enode(
         transactions = Transactions(store, background, settings.check_schedule, clock=clock)
         store.before_retention(HALF_TOPIC_ID, transactions.rescue)
         intake = Intake(store, delays, transactions)
-        sending = SendingBack(store, intake, clock)
+        sending = SendingBack(store, intake, clock, background)
         tracing = await parts.enter_async_context(open_tracing("enode", settings.name, settings.trace_endpoint))
         taking = intake if tracing is None else traced_intake(intake, tracing, settings.name)
-        handlers = service.EnodeService(store, topics, taking, pops, sending)
+        identified = IdentifiedIntake(store, taking, background, clock, window_ms=settings.dedup_window_ms)
+        handlers = service.EnodeService(store, topics, taking, identified, pops, sending)
         server = GrpcServer(
             settings.listen_address,
             [(service.NAME, lambda grpc_server: service.add_to_server(handlers, grpc_server))],
@@ -112,6 +115,7 @@ async def open_enode(
         )
         handlers.streams = Streams(background, server.draining)
         register(telemetry.metrics, store, clock)
+        register_pops(telemetry.metrics, store, pops)
         followers, replication_address = await parts.enter_async_context(
             open_replication(settings, store.engine, background, telemetry.metrics)
         )
@@ -145,6 +149,7 @@ async def open_enode(
         delivering = background.spawn("delays", delays.run())
         parts.callback(delivering.cancel)
         background.every("idle groups", IDLE_INTERVAL_S, pops.forget_idle, clock=clock)
+        background.every("old ids", IDLE_INTERVAL_S, identified.forget_old, clock=clock)
         checking = background.spawn("transactions", transactions.run())
         parts.callback(checking.cancel)
         background.every("locks", LOCKS_INTERVAL_S, handlers.attached.look, clock=clock)
@@ -158,6 +163,7 @@ async def open_enode(
             intake,
             pops,
             sending,
+            identified,
             reload=lambda new: listed_again(name_servers, new.namesrv_address),
         )
 

@@ -5,13 +5,16 @@ from dataclasses import dataclass
 
 from ortoo.enode.state.changes import Change
 
+Told = Callable[[int, int], tuple[Change, ...]]
+"""State changes from where a batch's first message lies and the time it is stored; their size depends on neither."""
+
 
 @dataclass(frozen=True, slots=True)
 class Deferral:
     """The batch lies in the queue of a system topic, and state changes in the same frame say what it waits for."""
 
     system_topic_id: int
-    changes: Callable[[int, int], tuple[Change, ...]]
-    """From the first message's place in that queue and the time it is stored; their size depends on neither."""
+    changes: Told
+    """From the first message's place in that queue."""
     min_deliver_at_ms: int = 0
     max_deliver_at_ms: int = 0

@@ -68,6 +68,8 @@ class Settings:
     """How long until they are asked again; doubles from time to time, up to 120 times this."""
     transaction_checks_max: int = 15
     """After so many checks without a verdict a transaction is parked."""
+    dedup_window_ms: int = 600_000
+    """For how long a message with the property DEDUP_ID is not stored again; 0 = the property means nothing."""
     stop_grace_s: float = 5.0
     """How long running calls may go on after a stop was asked for."""
     metrics_address: str = ""
@@ -116,6 +118,10 @@ class Settings:
         for name in ("transaction_check_after_ms", "transaction_check_interval_ms", "transaction_checks_max"):
             if not 1 <= getattr(self, name) <= 86_400_000:
                 raise Invalid(f"{getattr(self, name)}; expected 1 to 86,400,000", field=name)
+        if not 0 <= self.dedup_window_ms <= 7 * 86_400_000:
+            raise Invalid(
+                f"{self.dedup_window_ms}; expected 0 to 604,800,000, which is a week", field="dedup_window_ms"
+            )
         for name in ("heartbeat_interval_s", "health_interval_s", "metrics_interval_s"):
             if getattr(self, name) <= 0:
                 raise Invalid(f"{getattr(self, name)}; expected more than 0", field=name)

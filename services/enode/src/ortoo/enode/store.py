@@ -20,7 +20,8 @@ from ortoo.enode.answers import (
 )
 from ortoo.enode.backward_commits import BackwardCommits
 from ortoo.enode.census import Census
-from ortoo.enode.deferral import Deferral
+from ortoo.enode.deferral import Deferral, Told
+from ortoo.enode.delivery_modes import DeliveryModes
 from ortoo.enode.disk import Disk
 from ortoo.enode.engine import Engine
 from ortoo.enode.housekeeping import Rescue
@@ -32,6 +33,7 @@ from ortoo.enode.queue_locks import QueueLocks
 from ortoo.enode.state.changes import Change, OffsetsCommitted, TopicGone, WindowBatch, encode_changes
 from ortoo.enode.state.dedup import Duplicate
 from ortoo.enode.state.halves import Halves
+from ortoo.enode.state.life_changes import SentBackForgotten
 from ortoo.enode.state.timers import Timers
 from ortoo.enode.state.topics import put
 from ortoo.enode.store_settings import FlushMode, StoreSettings
@@ -76,6 +78,8 @@ class Store:
         """Offer what `engine` does; `open` is the way in."""
         self.locks = QueueLocks(engine, engine.clock)
         """The locks of queues."""
+        self.modes = DeliveryModes(engine)
+        """How groups consume topics."""
         self.engine = engine
         """The parts of the store, for those who decide over its state."""
         self._engine = engine
@@ -102,11 +106,13 @@ class Store:
         flush_mode: FlushMode = FlushMode.DEFAULT,
         consumes: tuple[Change, ...] = (),
         deferral: Deferral | None = None,
+        consumes_at: Told | None = None,
     ) -> Appended:
         """Store one batch; the caller has run `batch.check()`. Returns when `flush_mode` says so.
 
-        `consumes` are state changes that happen together with it, in the same frame: both or neither. With a
-        `deferral` it is stored aside and nobody sees it; the offset in the answer is then its place there.
+        `consumes` are state changes that happen together with it, in the same frame: both or neither; `consumes_at`
+        makes them of the first message's offset and the time. With a `deferral` it is stored aside and nobody sees it;
+        the offset in the answer is then its place there.
         Batches of one queue get their offsets in the order of the calls. Cancelling the caller does not cancel an
         accepted append. A batch with a producer id that was stored before answers its first place.
         Errors: NotFound (field "topic_id", "queue_id", or "batch.producer_id" for a forgotten producer); Invalid
@@ -120,8 +126,9 @@ class Store:
         key = (topic_id, queue_id, batch.producer_id)
         if flush_mode is FlushMode.DEFAULT:
             flush_mode = self._settings.flush_mode
-        if deferral is not None:
-            consumes = deferral.changes(0, 0)
+        told = deferral.changes if deferral is not None else consumes_at
+        if told is not None:
+            consumes = told(0, 0)
         prefix = encode_changes([change.encoded() for change in consumes]) if consumes else b""
         length = len(prefix) + len(batch.records)
         if batch.producer_id and (again := self._again(key, batch)) is not None:
@@ -137,8 +144,8 @@ class Store:
             appender.close_changes()  # what was accepted before happens before
         first_offset = queue.next_offset
         stored_at_ms = appender.next_stored_at_ms()
-        if deferral is not None:
-            consumes = deferral.changes(first_offset, stored_at_ms)
+        if told is not None:
+            consumes = told(first_offset, stored_at_ms)
             prefix = encode_changes([change.encoded() for change in consumes])
         header = new_header(
             Kind.MESSAGES,
@@ -258,10 +265,9 @@ class Store:
         self._check_commit(group, offsets)
 
         def commits(generations: Mapping[tuple[int, str, int], int]) -> list[Change]:
-            return [
-                OffsetsCommitted(topic_id, group, generation, ((key[2], offsets[key[2]]),))
-                for key, generation in generations.items()
-            ]
+            rows = [(key[2], offsets[key[2]], generation) for key, generation in generations.items()]
+            moved = [OffsetsCommitted(topic_id, group, generation, ((one, to),)) for one, to, generation in rows]
+            return [*moved, SentBackForgotten(topic_id, group, tuple(sorted(offsets)))]
 
         await self.locks.fence([(topic_id, group, queue_id) for queue_id in offsets], commits)
 

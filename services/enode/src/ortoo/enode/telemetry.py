@@ -2,6 +2,7 @@
 
 from ortoo.common.clock import Clock
 from ortoo.common.metrics import Metrics
+from ortoo.enode.pops.desk import PopDesk
 from ortoo.enode.store import Store
 
 RUNNING_TOTALS = {
@@ -19,8 +20,23 @@ def register(metrics: Metrics, store: Store, clock: Clock) -> None:
     _register_topics(metrics, store)
     _register_groups(metrics, store, clock)
     _register_disk(metrics, store)
+    metrics.gauge("ortoo_dedup_ids", "Ids of messages that are remembered.", lambda: len(store.engine.state.ids))
     for name, help_text in RUNNING_TOTALS.items():
         metrics.counter(f"ortoo_{name}_total", help_text, lambda name=name: store.describe().counters[name])  # type: ignore[misc]
+
+
+def register_pops(metrics: Metrics, store: Store, pops: PopDesk) -> None:
+    """Name what is read from the desk where messages are popped."""
+    metrics.counter(
+        "ortoo_pops_expired_total",
+        "Messages whose time was over before a group that pops got them.",
+        lambda: [
+            ((topic.name, group), expired)
+            for (topic_id, group), expired in pops.expired_totals.items()
+            if (topic := store.topic(topic_id)) is not None
+        ],
+        labels=("topic", "consumer_group"),
+    )
 
 
 def _register_topics(metrics: Metrics, store: Store) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from ortoo.common.errors import AlreadyExists, Invalid, NotFound, Overloaded
 from ortoo.common.names import check_group_name
+from ortoo.common.retry_policy import RetryPolicy
 
 GROUPS_MAX = 100_000
 SLOW_THRESHOLD_DEFAULT_MESSAGES = 1024
@@ -15,6 +16,7 @@ UNACKNOWLEDGED_DEFAULT_BYTES = 64 << 20
 UNACKNOWLEDGED_MAX_BYTES = 16 << 30
 ATTEMPTS_DEFAULT = 16
 ATTEMPTS_MAX = 1_000
+IN_FLIGHT_MAX = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,9 @@ class Group:
     notify_members_changed: bool = True
     unacknowledged_bytes_max: int = 0
     attempts_max: int = 0
+    retry: RetryPolicy = RetryPolicy()
+    in_flight_max: int = 0
+    park_expired: bool = False
 
 
 def completed(wish: Group) -> Group:
@@ -41,12 +46,14 @@ def completed(wish: Group) -> Group:
         slow_consumer_threshold_messages=wish.slow_consumer_threshold_messages or SLOW_THRESHOLD_DEFAULT_MESSAGES,
         unacknowledged_bytes_max=wish.unacknowledged_bytes_max or UNACKNOWLEDGED_DEFAULT_BYTES,
         attempts_max=wish.attempts_max or ATTEMPTS_DEFAULT,
+        retry=wish.retry.checked("group.retry"),
     )
     for field, most in (
         ("slow_consumer_threshold_messages", SLOW_THRESHOLD_MAX_MESSAGES),
         ("slow_consumer_grace_ms", SLOW_GRACE_MAX_MS),
         ("unacknowledged_bytes_max", UNACKNOWLEDGED_MAX_BYTES),
         ("attempts_max", ATTEMPTS_MAX),
+        ("in_flight_max", IN_FLIGHT_MAX),
     ):
         if getattr(group, field) > most:
             raise Invalid(f"{getattr(group, field)}; give at most {most}", field=f"group.{field}")

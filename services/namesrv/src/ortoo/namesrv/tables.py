@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 import sqlalchemy as sa
 
+from ortoo.common.retry_policy import RetryPolicy
 from ortoo.namesrv.groups import Group
 from ortoo.namesrv.publish_order import order_of_text
 from ortoo.namesrv.topics import MessageType, Permission, Placement, Topic
@@ -53,6 +54,10 @@ groups = sa.Table(
     sa.Column("notify_members_changed", sa.Boolean, nullable=False, server_default=sa.true()),
     sa.Column("unacknowledged_bytes_max", sa.BigInteger, nullable=False, server_default=str(64 << 20)),
     sa.Column("attempts_max", sa.Integer, nullable=False, server_default="16"),
+    # Since revision 0006.
+    sa.Column("retry", sa.String(1_024), nullable=False, server_default="classic"),
+    sa.Column("in_flight_max", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("park_expired", sa.Boolean, nullable=False, server_default=sa.false()),
 )
 
 rights = sa.Table(
@@ -107,4 +112,7 @@ def group_of(row: sa.Row[tuple[object, ...]]) -> Group:
         row.notify_members_changed,
         row.unacknowledged_bytes_max,
         row.attempts_max,
+        RetryPolicy.read(row.retry),
+        row.in_flight_max,
+        row.park_expired,
     )

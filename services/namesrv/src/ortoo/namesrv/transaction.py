@@ -98,7 +98,8 @@ class Transaction:
     def put_group(self, group: Group) -> None:
         """Store a group in place of the one with its name."""
         self.delete_group(group.name)
-        self._connection.execute(sa.insert(tables.groups).values(**dataclasses.asdict(group)))
+        row = {**dataclasses.asdict(group), "retry": group.retry.text()}
+        self._connection.execute(sa.insert(tables.groups).values(**row))
 
     def delete_group(self, name: str) -> None:
         """Remove a group, if it is there."""

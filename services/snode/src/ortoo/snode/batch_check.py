@@ -95,6 +95,7 @@ def _check_numbers(batch: OpenedBatch) -> None:
         ("deliver_at_ms", batch.deliver_at_ms),
         ("priority", batch.priority),
         ("body_encoding", batch.body_encoding),
+        ("expire_at_ms", batch.expire_at_ms),
     ):
         if numbers is None:
             continue

@@ -22,10 +22,12 @@ from ortoo.snode.client_session import (
 )
 from ortoo.snode.close_reason import CloseReason
 from ortoo.snode.consumer_groups import ConsumerGroups
+from ortoo.snode.delivery_modes import DeliveryModes
 from ortoo.snode.group_settings import GroupSettings
 from ortoo.snode.members import Member, merged
 from ortoo.snode.membership import PRODUCERS
 from ortoo.snode.queue_locks import QueueLocks
+from ortoo.snode.routes import DeliveryMode
 from ortoo.snode.sessions import Sessions
 
 SESSIONS_MAX = 20_000
@@ -43,6 +45,7 @@ class ClientSessions:
         self,
         groups: ConsumerGroups,
         settings: GroupSettings,
+        modes: DeliveryModes,
         pushes: Sessions,
         locks: QueueLocks,
         *,
@@ -56,6 +59,7 @@ class ClientSessions:
         self._groups = groups
         self._membership = groups.membership
         self._settings = settings
+        self._modes = modes
         self._pushes = pushes
         self._locks = locks
         self._snode = snode
@@ -140,6 +144,8 @@ class ClientSessions:
         subscriptions = merged(known.subscriptions if known is not None else (), wish.subscriptions)
         filters = await self._pushes.filters(subscriptions, "subscriptions")
         await self._settings.check(wish.group, broadcast=wish.broadcast)
+        if not wish.broadcast:
+            await self._modes.use(wish.group, filters, DeliveryMode.OFFSETS)
         if session.closing:
             raise Conflict("the session is closed")
         push = self._pushes.find(wish.group, session.client_id)

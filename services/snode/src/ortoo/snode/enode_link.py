@@ -5,13 +5,14 @@ import enum
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from ortoo.common.background import Background
 from ortoo.common.clock import Clock
 from ortoo.common.errors import OrtooError
 from ortoo.common.pop import LeasePart, Popped, PopWish, ReplayWish, SendBackWish, Stale, Verdict
 from ortoo.common.sealed_batch import SealedBatch
+from ortoo.snode.routes import DeliveryMode
 
 
 class FlushMode(enum.IntEnum):
@@ -144,6 +145,15 @@ class VerdictSource(enum.IntEnum):
     OPERATOR = 3
 
 
+class IdentifiedPlace(NamedTuple):
+    """Where the message with an id of the application's lies; of a delayed one the number instead of an offset."""
+
+    queue_id: int
+    offset: int
+    stored_at_ms: int
+    duplicate: bool
+
+
 class EnodeLink(Protocol):
     """One enode. Every call fails with Unavailable, promptly, when the enode is away, frozen or has restarted."""
 
@@ -257,6 +267,20 @@ class EnodeLink(Protocol):
 
     async def replay(self, wish: ReplayWish) -> list[tuple[int, int]]:
         """Send dead letters again; returns the ranges that were sent now, or would be."""
+
+    async def append_identified(
+        self, topic_id: int, queue_id: int, batch: SealedBatch, ids: Sequence[str]
+    ) -> list[IdentifiedPlace]:
+        """Store messages with ids of the application's, each once within the window; where each one lies."""
+
+    async def use_mode(self, topic_id: int, group: str, mode: DeliveryMode) -> None:
+        """A group consumes a topic this way. Errors: Conflict when it does so in another way."""
+
+    async def set_mode(self, topic_id: int, group: str, mode: DeliveryMode, *, force: bool) -> DeliveryMode:
+        """Change how a group consumes a topic; returns how it was. Errors: Conflict while members are at work."""
+
+    async def modes(self, group: str) -> list[tuple[int, DeliveryMode]]:
+        """How a group consumes topics: topic id and mode."""
 
 
 class Links(Protocol):

@@ -41,6 +41,9 @@ class Sink(Protocol):
     def send(self, delivery: Delivery) -> None:
         """Deliver."""
 
+    def expired(self, queue: Queue, messages: int) -> None:
+        """So many messages are left out because their time is over."""
+
 
 class Feeder:
     """One queue."""
@@ -160,7 +163,9 @@ class Feeder:
         cursor = self.cursor
         cursor.end_offset = fetched.end_offset
         for stored in fetched.batches:
-            part = selected(stored, cursor.next_offset, wanted=self.wanted)
+            part = selected(stored, cursor.next_offset, wanted=self.wanted, now_ms=self._clock.now_ms())
+            if part.expired:
+                self._sink.expired(cursor.queue, part.expired)
             if part.batch is None:
                 cursor.advance(part.next_offset)
                 continue

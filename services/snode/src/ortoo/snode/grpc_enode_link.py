@@ -30,6 +30,7 @@ from ortoo.snode.enode_link import (
     Fetched,
     FlushMode,
     HalfVerdict,
+    IdentifiedPlace,
     LockAnswer,
     LockKey,
     LockWish,
@@ -42,8 +43,9 @@ from ortoo.snode.enode_link import (
 )
 from ortoo.snode.pop_wire import popped_of, replay_to, send_back_to, settlement_to, wish_to
 from ortoo.snode.request_stream import RequestStream
+from ortoo.snode.routes import DeliveryMode
 from ortoo.snode.wire import batch_of, batch_to, envelope_to
-from ortoo.v1 import enode_deferred_pb2, enode_pb2
+from ortoo.v1 import enode_deferred_pb2, enode_lives_pb2, enode_pb2
 from ortoo.v1.enode_pb2_grpc import EnodeServiceStub
 
 FIND_TIMEOUT_S = 30.0
@@ -375,6 +377,42 @@ class GrpcEnodeLink:
         with rpc_errors(self._peer):
             answer = await self._stub.ReplayStored(replay_to(wish), timeout=self._timeout_s)
         return [(one.first_offset, one.count) for one in answer.ranges]
+
+    async def append_identified(
+        self, topic_id: int, queue_id: int, batch: SealedBatch, ids: Sequence[str]
+    ) -> list[IdentifiedPlace]:
+        """Store messages with ids of the application's."""
+        request = enode_lives_pb2.AppendIdentifiedRequest(
+            topic_id=topic_id, queue_id=queue_id, batch=batch_to(batch), ids=ids
+        )
+        with rpc_errors(self._peer):
+            answer = await self._stub.AppendIdentified(request, timeout=self._timeout_s)
+        return [IdentifiedPlace(one.queue_id, one.offset, one.stored_at_ms, one.duplicate) for one in answer.places]
+
+    async def use_mode(self, topic_id: int, group: str, mode: DeliveryMode) -> None:
+        """A group consumes a topic this way."""
+        request = enode_lives_pb2.UseDeliveryModeRequest(topic_id=topic_id, group=group, mode=mode.value)  # type: ignore[arg-type]
+        with rpc_errors(self._peer):
+            await self._stub.UseDeliveryMode(request, timeout=self._timeout_s)
+
+    async def set_mode(self, topic_id: int, group: str, mode: DeliveryMode, *, force: bool) -> DeliveryMode:
+        """Change how a group consumes a topic."""
+        request = enode_lives_pb2.SetStoredModeRequest(
+            topic_id=topic_id,
+            group=group,
+            mode=mode.value,  # type: ignore[arg-type]
+            force=force,
+        )
+        with rpc_errors(self._peer):
+            answer = await self._stub.SetStoredMode(request, timeout=self._timeout_s)
+        return DeliveryMode(answer.before)
+
+    async def modes(self, group: str) -> list[tuple[int, DeliveryMode]]:
+        """How a group consumes topics."""
+        with rpc_errors(self._peer):
+            request = enode_lives_pb2.QueryModesRequest(group=group)
+            answer = await self._stub.QueryModes(request, timeout=self._timeout_s)
+        return [(one.topic_id, DeliveryMode(one.mode)) for one in answer.modes]
 
 
 def _wish(wish: LockWish) -> enode_pb2.LockWish:

@@ -7,6 +7,7 @@ from ortoo.snode.client_directory import ClientDirectory
 from ortoo.snode.client_sessions import ClientSessions
 from ortoo.snode.consumer_groups import ConsumerGroups
 from ortoo.snode.delayed import Delayed
+from ortoo.snode.delivery_modes import DeliveryModes
 from ortoo.snode.flow_control import FlowControl
 from ortoo.snode.flow_control_file import FlowControlFile
 from ortoo.snode.ground import Ground
@@ -49,6 +50,7 @@ class Parts:
     clients: ClientSessions
     pulling: Pulling
     popping: Popping
+    modes: DeliveryModes
     arrival: TopicArrival
     lag: Lag
     moves: OffsetMoves
@@ -75,13 +77,15 @@ def make_parts(ground: Ground) -> Parts:
         auto_create=settings.auto_create_topics,
         queue_count=settings.auto_create_queue_count,
     )
+    modes = DeliveryModes(directory, watch, enodes, clock)
     pushes = PushParts(directory, enodes, offsets, groups, locks, background, clock, randomness)
     if ground.tracing is not None:
         pushes.traffic.traces = PushTraces(ground.tracing)
-    sessions = Sessions(pushes, watch, group_settings, clock=clock, expiry_s=settings.session_expiry_s)
+    sessions = Sessions(pushes, watch, group_settings, modes, clock=clock, expiry_s=settings.session_expiry_s)
     clients = ClientSessions(
         groups,
         group_settings,
+        modes,
         sessions,
         locks,
         snode=settings.name,
@@ -122,8 +126,11 @@ def make_parts(ground: Ground) -> Parts:
         pushes=pushes,
         sessions=sessions,
         clients=clients,
-        pulling=Pulling(watch, enodes, offsets, group_settings, groups.membership, clock),
-        popping=Popping(directory, watch, enodes, group_settings, group_topics, background, clock, ground.incarnation),
+        pulling=Pulling(watch, enodes, offsets, group_settings, groups.membership, pushes.traffic, clock),
+        popping=Popping(
+            directory, watch, enodes, group_settings, group_topics, modes, background, clock, ground.incarnation
+        ),
+        modes=modes,
         arrival=arrival,
         lag=Lag(watch, enodes, reading),
         moves=OffsetMoves(watch, enodes, reading),

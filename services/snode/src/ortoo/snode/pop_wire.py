@@ -111,4 +111,5 @@ def _rules(rules: PopRules) -> pb.PopRules:
         by_priority=rules.by_priority,
         from_last=rules.from_last,
         dead_letter_topic_id=rules.dead_letter_topic_id,
+        park_expired=rules.park_expired,
     )

@@ -13,6 +13,7 @@ from ortoo.common.clock import Clock
 from ortoo.common.errors import Conflict, OrtooError, Unavailable
 from ortoo.common.logs import get_logger
 from ortoo.common.pop import Finish, GiveBack, LeasePart, Popped, PoppedBatch, PopRules, PopWish, Verdict, runs
+from ortoo.snode.delivery_modes import DeliveryModes
 from ortoo.snode.directory import Directory
 from ortoo.snode.directory_watch import DirectoryWatch
 from ortoo.snode.enode_links import EnodeLinks
@@ -21,7 +22,7 @@ from ortoo.snode.group_settings import GroupSettings
 from ortoo.snode.group_topics import GroupTopics, dead_letter_topic, retry_topic
 from ortoo.snode.message_filter import MessageFilter
 from ortoo.snode.receipt_handle import ReceiptHandle
-from ortoo.snode.routes import Placement, Queue, Topic
+from ortoo.snode.routes import DeliveryMode, MessageType, Placement, Queue, Topic
 
 FILTERED_PER_WANTED = 8
 """So many messages are looked at for each one wanted, at once."""
@@ -85,6 +86,7 @@ class Popping:
         links: EnodeLinks,
         settings: GroupSettings,
         group_topics: GroupTopics,
+        modes: DeliveryModes,
         background: Background,
         clock: Clock,
         incarnation: str,
@@ -94,6 +96,7 @@ class Popping:
         self._links = links
         self._settings = settings
         self._group_topics = group_topics
+        self._modes = modes
         self._background = background
         self._clock = clock
         self._finishes = FinishLanes(links, background)
@@ -111,6 +114,10 @@ class Popping:
         if not topic.readable:
             raise Conflict(f"topic {topic.name} is {topic.permission.name}: it cannot be read", field="topic")
         await self._settings.check(call.group)
+        mode = DeliveryMode.POP_IN_ORDER if call.rules.in_order else DeliveryMode.POP
+        await self._modes.use(call.group, (topic.name,), mode)
+        if topic.message_type is MessageType.PRIORITY:
+            call = replace(call, rules=replace(call.rules, by_priority=True))
         sources = self._sources(topic, call)
         if not sources:
             raise Unavailable(f"no enode of topic {topic.name} is there; retry", retry_after_ms=500)
@@ -167,6 +174,8 @@ class Popping:
                     break
                 try:
                     answer = await self._pop_source(source, replace(call, messages_max=room, wait_ms=0))
+                except Conflict:
+                    raise
                 except OrtooError as error:
                     failures.append(error)
                     continue
@@ -328,13 +337,17 @@ class Popping:
     def _completed(self, verdict: Verdict, group: str, enode: str) -> Verdict:
         if not isinstance(verdict, GiveBack):
             return verdict
-        return replace(verdict, rules=self._rules(verdict.rules, group, enode))
+        delays_ms = verdict.delays_ms or self._settings.of(group).retry.delays_ms
+        return replace(verdict, delays_ms=delays_ms, rules=self._rules(verdict.rules, group, enode))
 
     def _rules(self, rules: PopRules, group: str, enode: str) -> PopRules:
         """What a request leaves open is as the group says."""
+        settings = self._settings.of(group)
         return replace(
             rules,
-            attempts_max=rules.attempts_max or self._settings.of(group).attempts_max,
+            attempts_max=rules.attempts_max or settings.attempts_max,
+            in_flight_max=rules.in_flight_max or settings.in_flight_max,
+            park_expired=settings.park_expired,
             dead_letter_topic_id=self._group_topics.topic_id(dead_letter_topic(group), enode),
         )
 

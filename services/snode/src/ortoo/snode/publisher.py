@@ -3,41 +3,31 @@
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import Any
 
 from ortoo.common.background import Background
 from ortoo.common.clock import Clock
 from ortoo.common.errors import Invalid, Unavailable
-from ortoo.common.message import Message
-from ortoo.common.message_id import message_id_text
+from ortoo.common.message import NO_RARE_FIELDS, Message
 from ortoo.common.queue_choice import level_of_priority, queue_of_group
 from ortoo.common.randomness import Randomness
 from ortoo.common.record_batch import encoded_bytes_bound
 from ortoo.common.sealed_batch import MESSAGES_MAX, RECORDS_BYTES_MAX
-from ortoo.snode.delayed import delayed_message_id, recall_handle
 from ortoo.snode.directory import Directory, check_writable
 from ortoo.snode.enode_links import EnodeLinks
+from ortoo.snode.identified_sending import DEDUP_ID, ID_BYTES_MAX, IdentifiedSending
 from ortoo.snode.publish_lane import BATCH_BYTES, LaneLimits, PublishLane
+from ortoo.snode.publish_receipt import Receipt, receipt_of
 from ortoo.snode.queue_choice import StickyChoice
 from ortoo.snode.routes import MessageType, Queue, Topic
 from ortoo.snode.sendable_topics import TopicSource
 
-Place = tuple[Queue, bool]
-"""A queue, and whether messages are delivered there later."""
+Sort = tuple[bool, bool, bool]
+"""Whether messages are delivered later, have a priority, have an id of the application's: only equals share a batch."""
+Place = tuple[Queue, Sort]
+_USUAL: Sort = (False, False, False)
 LANES_MAX = 20_000
 CHOICES_MAX = 10_000
-
-
-@dataclass(frozen=True, slots=True)
-class Receipt:
-    """Where a message was stored."""
-
-    message_id: str
-    queue: Queue
-    offset: int
-    """Of a delayed message its number among those that wait."""
-    recall_handle: str = ""
-    """Of a delayed message."""
 
 
 class Publisher:
@@ -61,7 +51,8 @@ class Publisher:
         self._limits = limits
         self._clock = clock
         self._randomness = randomness
-        self._lanes: OrderedDict[tuple[int, Queue, bool], PublishLane] = OrderedDict()
+        self._identified = IdentifiedSending(links, timeout_s=limits.timeout_s, clock=clock, randomness=randomness)
+        self._lanes: OrderedDict[tuple[int, Queue, Sort], PublishLane] = OrderedDict()
         self._choices: OrderedDict[int, tuple[StickyChoice, PublishLane | None, int]] = OrderedDict()
 
     async def publish(self, topic_name: str, messages: Sequence[Message], queue: Queue | None) -> list[Receipt]:
@@ -72,18 +63,24 @@ class Publisher:
         topic = await self._topics.topic(topic_name)
         _check(messages)
         placed = self._placed(topic, messages, queue)
-        offsets = [
-            self._put(topic, to, [messages[row] for row in rows], delayed=delayed)
-            for (to, delayed), rows in placed.items()
-        ]
-        firsts = await asyncio.gather(*offsets, return_exceptions=True)
+        stored = [self._store(topic, place, [messages[row] for row in rows]) for place, rows in placed.items()]
+        answers = await asyncio.gather(*stored, return_exceptions=True)
         receipts: list[Receipt | None] = [None] * len(messages)
-        for ((to, _), rows), first in zip(placed.items(), firsts, strict=True):
-            if isinstance(first, BaseException):
-                raise first
-            for number, row in enumerate(rows):
-                receipts[row] = _receipt(topic, to, messages[row], first + number)
+        for ((to, _), rows), answer in zip(placed.items(), answers, strict=True):
+            if isinstance(answer, BaseException):
+                raise answer
+            if isinstance(answer, int):
+                answer = [receipt_of(topic, to, messages[row], answer + number) for number, row in enumerate(rows)]
+            for row, receipt in zip(rows, answer, strict=True):
+                receipts[row] = receipt
         return [receipt for receipt in receipts if receipt is not None]
+
+    def _store(self, topic: Topic, place: Place, messages: Sequence[Message]) -> "asyncio.Future[Any]":
+        """Begin to store messages of one sort; the future gives the first one's offset, or the receipts."""
+        to, sort = place
+        if sort[2]:
+            return self._background.spawn(f"publish {to}", self._identified.store(topic, to, messages))
+        return self._put(topic, to, messages, sort)
 
     def _placed(self, topic: Topic, messages: Sequence[Message], queue: Queue | None) -> dict[Place, list[int]]:
         """Rows by the queue they go to and by whether they are delayed: those share no batch with others."""
@@ -103,8 +100,12 @@ class Publisher:
         def queue_of(message: Message) -> Queue:
             if message.message_group:
                 return queue_of_group(message.message_group, queues)
-            if has_levels and message.priority is not None:
-                return _level(topic, unkeyed, message.priority)
+            if (chosen := message.properties.get(DEDUP_ID)) and not has_levels:
+                return queue_of_group(chosen, queues)  # whoever sends it again, it goes where it went
+            if chosen:
+                return _level(topic, queue_of_group(chosen, queues), message.priority or 0)
+            if has_levels:
+                return _level(topic, unkeyed, message.priority or 0)
             return unkeyed
 
         return _sorted_out(messages, queue_of)
@@ -127,9 +128,9 @@ class Publisher:
         self._choices[topic.topic_id] = (choice, chosen, chosen.batches_cut + (1 if chosen.idle else 0))
         return to
 
-    def _put(self, topic: Topic, queue: Queue, messages: Sequence[Message], *, delayed: bool) -> asyncio.Future[int]:
+    def _put(self, topic: Topic, queue: Queue, messages: Sequence[Message], sort: Sort) -> asyncio.Future[int]:
         self._links.to(queue.enode)  # an enode that is known to be away is told at once
-        lane = self._lane(topic, queue, delayed=delayed)
+        lane = self._lane(topic, queue, sort)
         future = lane.put(messages)
         if not lane.draining:
             lane.draining = True
@@ -142,8 +143,8 @@ class Publisher:
         finally:
             lane.draining = False
 
-    def _lane(self, topic: Topic, queue: Queue, *, delayed: bool = False) -> PublishLane:
-        key = (topic.topic_id, queue, delayed)
+    def _lane(self, topic: Topic, queue: Queue, sort: Sort = _USUAL) -> PublishLane:
+        key = (topic.topic_id, queue, sort)
         lane = self._lanes.get(key)
         if lane is None:
             self._drop_idle_lanes()
@@ -170,17 +171,12 @@ def _level(topic: Topic, unkeyed: Queue, priority: int) -> Queue:
 def _sorted_out(messages: Sequence[Message], queue_of: Callable[[Message], Queue]) -> dict[Place, list[int]]:
     placed: dict[Place, list[int]] = {}
     for row, message in enumerate(messages):
-        placed.setdefault((queue_of(message), message.deliver_at_ms is not None), []).append(row)
+        rare = message.rare
+        sort = _USUAL
+        if rare is not NO_RARE_FIELDS:
+            sort = (rare.deliver_at_ms is not None, rare.priority is not None, DEDUP_ID in rare.properties)
+        placed.setdefault((queue_of(message), sort), []).append(row)
     return placed
-
-
-def _receipt(topic: Topic, queue: Queue, message: Message, offset: int) -> Receipt:
-    if message.deliver_at_ms is not None:
-        made = delayed_message_id(queue.enode, offset)
-        handle = recall_handle(queue, topic.topic_id, offset, message.deliver_at_ms)
-        return Receipt(message.message_id or made, queue, offset, handle)
-    made = message_id_text(topic.topic_id, queue.enode, queue.queue_id, offset)
-    return Receipt(message.message_id or made, queue, offset)
 
 
 def _check(messages: Sequence[Message]) -> None:
@@ -189,6 +185,8 @@ def _check(messages: Sequence[Message]) -> None:
         raise Invalid(f"{len(messages)} messages; send 1 to {MESSAGES_MAX} at once", field="messages")
     for row, message in enumerate(messages):
         message.check(f"messages[{row}]")
+        if (chosen := message.properties.get(DEDUP_ID)) is not None and not 1 <= len(chosen.encode()) <= ID_BYTES_MAX:
+            raise Invalid(f"give 1 to {ID_BYTES_MAX} bytes", field=f"messages[{row}].properties['{DEDUP_ID}']")
     size = BATCH_BYTES + sum(map(encoded_bytes_bound, messages))
     if len(messages) > 1 and size > RECORDS_BYTES_MAX:
         raise Invalid(

@@ -21,6 +21,7 @@ from ortoo.snode.message_filter import MessageFilter
 from ortoo.snode.offsets import Offsets
 from ortoo.snode.routes import Queue, Topic
 from ortoo.snode.selection import Selected, selected
+from ortoo.snode.traffic import Traffic
 
 MESSAGES_DEFAULT = 32
 MESSAGES_MAX = 4_096
@@ -78,8 +79,10 @@ class Pulling:
         offsets: Offsets,
         settings: GroupSettings,
         membership: Membership,
+        traffic: Traffic,
         clock: Clock,
     ) -> None:
+        self._traffic = traffic
         self._watch = watch
         self._links = links
         self._offsets = offsets
@@ -169,7 +172,9 @@ class Pulling:
                 group=wish.group if wish.generation else "",
                 generation=wish.generation,
             )
-            parts, at = _chosen(fetched, at, wish)
+            parts, at, expired = _chosen(fetched, at, wish, self._clock.now_ms())
+            if expired:
+                self._traffic.expired(wish.queue.topic, wish.group, expired)
             if parts:
                 return Pulled(topic.topic_id, at, fetched.end_offset, parts=tuple(parts))
             passed_over = at - wish.offset
@@ -211,23 +216,24 @@ class Pulling:
         return found
 
 
-def _chosen(fetched: Fetched, at: int, wish: PullWish) -> tuple[list[Selected], int]:
-    """The parts that are meant, and where to go on."""
-    left = wish.messages_max or MESSAGES_DEFAULT
+def _chosen(fetched: Fetched, at: int, wish: PullWish, now_ms: int) -> tuple[list[Selected], int, int]:
+    """The parts that are meant, where to go on, and how many messages were left out because their time is over."""
+    left, expired = wish.messages_max or MESSAGES_DEFAULT, 0
     parts: list[Selected] = []
     for stored in fetched.batches:
-        part = selected(stored, at, None if wish.wanted is not None else at + left, wish.wanted)
+        part = selected(stored, at, None if wish.wanted is not None else at + left, wish.wanted, now_ms=now_ms)
         if part.messages > left:
             last = int(np.frombuffer(part.rows, "<i4")[left - 1]) if part.rows else left - 1
-            part = selected(stored, at, part.first_offset + last + 1, wish.wanted)
+            part = selected(stored, at, part.first_offset + last + 1, wish.wanted, now_ms=now_ms)
         at = part.next_offset
+        expired += part.expired
         if part.batch is None:
             continue
-        if wish.wanted is None and part.rows:
+        if wish.wanted is None and part.rows and part.batch.count > part.messages:
             batch, rows = narrowed(OpenedBatch(part.batch), np.frombuffer(part.rows, "<i4"))
             part = dataclasses.replace(part, batch=batch, rows=rows.tobytes())
         parts.append(part)
         left -= part.messages
         if left <= 0:
             break
-    return parts, at
+    return parts, at, expired

@@ -239,6 +239,10 @@ class PushSession:
             self._parts.traffic.lost(delivery.queue.topic, self.group, delivery.next_offset - delivery.first_offset)
         self._outbox.deliver(delivery)
 
+    def expired(self, queue: Queue, messages: int) -> None:
+        """So many messages are left out because their time is over."""
+        self._parts.traffic.expired(queue.topic, self.group, messages)
+
     async def close(self, reason: CloseReason, message: str) -> None:
         """Leave the group: the queues go to others when what was acknowledged is stored. May be called again."""
         if self.closing:

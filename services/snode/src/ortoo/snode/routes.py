@@ -4,6 +4,8 @@ import enum
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ortoo.common.retry_policy import RetryPolicy
+
 UNACKNOWLEDGED_BYTES_MAX = 64 << 20
 ATTEMPTS_MAX = 16
 
@@ -29,6 +31,15 @@ class MessageType(enum.IntEnum):
     PRIORITY = 5
     LITE = 6
     """Of a topic: the parent of lite topics."""
+
+
+class DeliveryMode(enum.IntEnum):
+    """How a group consumes a topic; the numbers are those on the wire."""
+
+    UNDECIDED = 0
+    OFFSETS = 1
+    POP = 2
+    POP_IN_ORDER = 3
 
 
 class Queue(NamedTuple):
@@ -111,6 +122,9 @@ class Group:
     notify_members_changed: bool = True
     unacknowledged_bytes_max: int = UNACKNOWLEDGED_BYTES_MAX
     attempts_max: int = ATTEMPTS_MAX
+    retry: RetryPolicy = RetryPolicy()
+    in_flight_max: int = 0
+    park_expired: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from ortoo.common.arrays.gather import narrowed
 from ortoo.common.arrays.opened_batch import Int32s, OpenedBatch
 from ortoo.common.sealed_batch import SealedBatch
 from ortoo.snode.enode_link import StoredBatch
+from ortoo.snode.expiry import may_expire, unexpired
 from ortoo.snode.message_filter import MessageFilter
 
 
@@ -24,29 +25,42 @@ class Selected:
     batch: SealedBatch | None
     rows: bytes
     messages: int
+    expired: int = 0
+    """How many messages that were wanted are left out because their time is over."""
 
 
 def selected(
-    stored: StoredBatch, from_offset: int, to_offset: int | None = None, wanted: MessageFilter | None = None
+    stored: StoredBatch,
+    from_offset: int,
+    to_offset: int | None = None,
+    wanted: MessageFilter | None = None,
+    *,
+    now_ms: int = 0,
 ) -> Selected:
-    """Cut a stored batch to `from_offset`..`to_offset` (exclusive) and filter it.
+    """Cut a stored batch to `from_offset`..`to_offset` (exclusive), filter it, and leave out what expired by `now_ms`.
 
-    The producer's bytes stay whole, unless a filter leaves less than half of them.
+    With `now_ms` 0 nothing expires. The producer's bytes stay whole, unless less than half of them are left.
     """
     batch, first = stored.batch, stored.first_offset
     start = max(from_offset - first, 0)
     stop = batch.count if to_offset is None else min(batch.count, to_offset - first)
     whole = start == 0 and stop == batch.count
-    opened = OpenedBatch(batch) if wanted is not None else None
+    expires = bool(now_ms) and may_expire(batch)
+    opened = OpenedBatch(batch) if wanted is not None or expires else None
     matching = wanted.select(opened) if wanted is not None and opened is not None else None
-    if whole and matching is None:
+    alive = unexpired(opened, now_ms) if expires and opened is not None else None
+    if whole and matching is None and alive is None:
         return Selected(first, first + batch.count, stored.stored_at_ms, batch, b"", batch.count)
     rows = _between(matching, start, stop)
+    expired = 0
+    if alive is not None:
+        before, rows = len(rows), np.intersect1d(rows, alive, assume_unique=True)
+        expired = before - len(rows)
     if not len(rows):
-        return Selected(first, first + stop, stored.stored_at_ms, None, b"", 0)
+        return Selected(first, first + stop, stored.stored_at_ms, None, b"", 0, expired)
     if opened is not None:
         batch, rows = narrowed(opened, rows)
-    return Selected(first, first + stop, stored.stored_at_ms, batch, rows.tobytes(), len(rows))
+    return Selected(first, first + stop, stored.stored_at_ms, batch, rows.tobytes(), len(rows), expired)
 
 
 def _between(rows: Int32s | None, start: int, stop: int) -> Int32s:

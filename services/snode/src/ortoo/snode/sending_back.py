@@ -10,7 +10,6 @@ from ortoo.snode.directory_watch import DirectoryWatch
 from ortoo.snode.enode_links import EnodeLinks
 from ortoo.snode.group_settings import GroupSettings
 from ortoo.snode.group_topics import GroupTopics, dead_letter_topic, retry_topic
-from ortoo.snode.retry_policy import RetryPolicy
 from ortoo.snode.routes import Queue
 
 PARK_LEVEL = -1
@@ -45,7 +44,7 @@ class SendingBack:
         topic = await self._watch.topic(sent.queue.topic)
         check_readable(topic, sent.queue)
         park = sent.delay_level == PARK_LEVEL
-        delays_ms = RetryPolicy.classic().delays_ms
+        delays_ms = self._settings.of(sent.group).retry.delays_ms
         if sent.delay_level > 0:
             delays_ms = (delay_ms_of_level(sent.delay_level),)
         enode = sent.queue.enode

@@ -89,6 +89,7 @@ def make_services(ground: Ground, parts: Parts) -> Services:
             parts.arrival,
             parts.found_clients,
             parts.moves,
+            parts.modes,
             parts.lag,
             parts.flow,
             parts.flow_file,

@@ -10,12 +10,13 @@ from ortoo.common.clock import Clock
 from ortoo.common.errors import Conflict, Invalid, OrtooError, Overloaded
 from ortoo.common.logs import get_logger
 from ortoo.snode.close_reason import CloseReason
+from ortoo.snode.delivery_modes import DeliveryModes
 from ortoo.snode.directory_watch import DirectoryWatch
 from ortoo.snode.group_settings import GroupSettings
 from ortoo.snode.members import Member, Subscription, merged
 from ortoo.snode.message_filter import MessageFilter, compile_filter
 from ortoo.snode.push_session import PushParts, PushPlan, PushSession
-from ortoo.snode.routes import Queue
+from ortoo.snode.routes import DeliveryMode, Queue
 from ortoo.snode.slow_consumer import SlowRule
 
 FAREWELL_S = 60.0
@@ -30,8 +31,16 @@ class Sessions:
     """Every open push session, by its id."""
 
     def __init__(
-        self, parts: PushParts, watch: DirectoryWatch, settings: GroupSettings, *, clock: Clock, expiry_s: float
+        self,
+        parts: PushParts,
+        watch: DirectoryWatch,
+        settings: GroupSettings,
+        modes: DeliveryModes,
+        *,
+        clock: Clock,
+        expiry_s: float,
     ) -> None:
+        self._modes = modes
         self.evicted_slow = 0
         """How many sessions were ended because they were slow."""
         self.expiry_s = expiry_s
@@ -75,11 +84,13 @@ class Sessions:
     async def open(self, plan: PushPlan, member: Callable[[PushSession], Member]) -> PushSession:
         """Open a session whose plan was checked; `member` says who it is in the group, once it has its id.
 
-        Errors: Overloaded; Conflict when the group may not consume, Forbidden when it may not as planned.
+        Errors: Overloaded; Conflict when the group may not consume, or pops; Forbidden when it may not as planned.
         """
         if len(self._sessions) >= SESSIONS_MAX:
             raise Overloaded(f"{SESSIONS_MAX} sessions are open on this snode; use another", retry_after_ms=5_000)
         await self._settings.check(plan.group, broadcast=plan.broadcast)
+        if not plan.broadcast:
+            await self._modes.use(plan.group, plan.filters, DeliveryMode.OFFSETS)
         session = PushSession(self._parts, plan)
         session.on_replaced = lambda: self.close_soon(
             session,

@@ -85,6 +85,12 @@ def _register_pushes(metrics: Metrics, directory: Directory, traffic: Traffic) -
         lambda: dict(traffic.lost_totals),
         labels=PAIR,
     )
+    metrics.counter(
+        "ortoo_messages_expired_total",
+        "Messages left out of pushes and pulls because their time was over.",
+        lambda: dict(traffic.expired_totals),
+        labels=PAIR,
+    )
     metrics.counter("ortoo_pushes_total", "Batches delivered in push sessions.", lambda: totals(2), labels=PAIR)
 
 

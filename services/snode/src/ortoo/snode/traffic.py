@@ -17,6 +17,9 @@ class Traffic:
         self.lost_totals: dict[tuple[str, str], int] = {}
         """(topic, group) to messages that were passed over because they are damaged where they are stored."""
 
+        self.expired_totals: dict[tuple[str, str], int] = {}
+        """(topic, group) to messages that were left out of pushes and pulls because their time was over."""
+
     def pushed(self, topic: str, group: str, messages: int, size_bytes: int) -> None:
         """A batch was handed to a client."""
         totals = self.pushed_totals.get((topic, group))
@@ -29,6 +32,10 @@ class Traffic:
     def lost(self, topic: str, group: str, messages: int) -> None:
         """A client was told that it will not get so many messages."""
         self.lost_totals[topic, group] = self.lost_totals.get((topic, group), 0) + messages
+
+    def expired(self, topic: str, group: str, messages: int) -> None:
+        """The time of so many messages was over before the group got them."""
+        self.expired_totals[topic, group] = self.expired_totals.get((topic, group), 0) + messages
 
     def forget(self, exists: Callable[[str, str], bool]) -> None:
         """Drop the totals of every (topic, group) that does not exist any more."""

@@ -3,6 +3,7 @@
 import dataclasses
 
 from ortoo.common.message import Message
+from ortoo.common.retry_policy import RetryKind, RetryPolicy
 from ortoo.common.sealed_batch import SealedBatch
 from ortoo.snode.routes import (
     ATTEMPTS_MAX,
@@ -71,7 +72,17 @@ def group_of(group: topic_pb2.Group) -> Group:
         group.notify_members_changed or not group.HasField("notify_members_changed"),
         group.unacknowledged_bytes_max or UNACKNOWLEDGED_BYTES_MAX,
         group.attempts_max or ATTEMPTS_MAX,
+        retry_of(group.retry),
+        group.in_flight_max,
+        group.park_expired,
     )
+
+
+def retry_of(retry: topic_pb2.RetryPolicy) -> RetryPolicy:
+    """A back-off policy, read; one of a kind that only newer processes know is the classic one."""
+    number = int(retry.kind)
+    kind = RetryKind(number) if number <= max(RetryKind) else RetryKind.CLASSIC
+    return RetryPolicy(kind, retry.first_ms, retry.longest_ms, retry.factor, tuple(retry.listed_ms))
 
 
 def group_to(group: Group) -> topic_pb2.Group:
@@ -179,6 +190,8 @@ def message_of(message: record_pb2.Message) -> Message:
         message_id=message.message_id or None,
         born_at_ms=message.born_at_ms or None,
         deliver_at_ms=message.deliver_at_ms or None,
+        expire_at_ms=message.expire_at_ms or None,
+        priority=message.priority if message.HasField("priority") else None,
     )
 
 
@@ -193,4 +206,6 @@ def message_to(message: Message) -> record_pb2.Message:
         message_id=message.message_id or "",
         born_at_ms=message.born_at_ms or 0,
         deliver_at_ms=message.deliver_at_ms or 0,
+        expire_at_ms=message.expire_at_ms or 0,
+        priority=message.priority,
     )

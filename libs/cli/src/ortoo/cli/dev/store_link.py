@@ -15,7 +15,8 @@ from ortoo.enode.deferred.check_watchers import Watcher
 from ortoo.enode.state.half_changes import HalfOpen
 from ortoo.enode.state.half_changes import Source as StoreSource
 from ortoo.enode.state.half_changes import Verdict as StoreVerdict
-from ortoo.enode.state.lock_table import Granted, Wish
+from ortoo.enode.state.life_changes import Mode
+from ortoo.enode.state.lock_table import Granted, Refused, Wish
 from ortoo.enode.store import FlushMode as StoreFlushMode
 from ortoo.snode.enode_link import (
     Appended,
@@ -25,6 +26,7 @@ from ortoo.snode.enode_link import (
     Fetched,
     FlushMode,
     HalfVerdict,
+    IdentifiedPlace,
     LockAnswer,
     LockKey,
     LockWish,
@@ -35,6 +37,7 @@ from ortoo.snode.enode_link import (
     StoredBatch,
     VerdictSource,
 )
+from ortoo.snode.routes import DeliveryMode
 
 _MODE_OF = {
     FlushMode.DEFAULT: StoreFlushMode.DEFAULT,
@@ -88,6 +91,7 @@ class StoreLink:
         self._intake = enode.intake
         self._pops = enode.pops
         self._sending = enode.sending
+        self._identified = enode.identified
         self._background = background
         self._clock = clock
         self._bytes_max = in_flight_bytes_max
@@ -175,6 +179,7 @@ class StoreLink:
     async def commit_offsets(self, topic_id: int, group: str, offsets: Mapping[int, int], generation: int = 0) -> None:
         """Store a group's offsets."""
         await self._topics.arrival(topic_id, max(offsets, default=0))
+        await self._store.modes.use(topic_id, group, Mode.OFFSETS)
         await self._store.commit_offsets(topic_id, group, offsets, generation)
 
     async def commit_rows(
@@ -183,6 +188,7 @@ class StoreLink:
         """Store a group's offsets, each under its own generation."""
         await self._topics.arrival(topic_id, max((row[0] for row in rows), default=0))
         if not reset:
+            await self._store.modes.use(topic_id, group, Mode.OFFSETS)
             return await self._store.commit_each(topic_id, group, rows)
         await self._store.reset_offsets(topic_id, group, {queue_id: offset for queue_id, offset, _ in rows})
         return []
@@ -195,14 +201,15 @@ class StoreLink:
         """Take or renew locks."""
         for one in wishes:
             await self._topics.arrival(one.topic_id, one.queue_id)
-        answers = await self._store.locks.take(
-            [Wish((w.topic_id, w.group, w.queue_id), w.owner, w.session_id, incarnation, w.resume) for w in wishes]
+        refused = await self._store.modes.refused({(w.topic_id, w.group) for w in wishes}, Mode.OFFSETS)
+        wanted = [w for w in wishes if (w.topic_id, w.group) not in refused]
+        taken = await self._store.locks.take(
+            [Wish((w.topic_id, w.group, w.queue_id), w.owner, w.session_id, incarnation, w.resume) for w in wanted]
         )
+        answers = dict(zip(wanted, taken, strict=True))
         return [
-            LockAnswer(one.generation)
-            if isinstance(one, Granted)
-            else LockAnswer(0, one.owner, max(1, int(one.remaining_s * 1000)))
-            for one in answers
+            _lock_answer(answers[wish]) if wish in answers else LockAnswer(0, error=refused[wish.topic_id, wish.group])
+            for wish in wishes
         ]
 
     async def release_locks(self, wishes: Sequence[LockWish]) -> list[bool]:
@@ -313,6 +320,34 @@ class StoreLink:
         """Send dead letters again."""
         await self._topics.arrival(wish.target_topic_id)
         return await self._sending.replay(wish)
+
+    async def append_identified(
+        self, topic_id: int, queue_id: int, batch: SealedBatch, ids: Sequence[str]
+    ) -> list[IdentifiedPlace]:
+        """Store messages with ids of the application's."""
+        await self._topics.arrival(topic_id, queue_id)
+        places = await self._identified.append(topic_id, queue_id, batch, ids)
+        return [IdentifiedPlace(one.queue_id, one.offset, one.stored_at_ms, one.duplicate) for one in places]
+
+    async def use_mode(self, topic_id: int, group: str, mode: DeliveryMode) -> None:
+        """A group consumes a topic this way."""
+        await self._topics.arrival(topic_id)
+        await self._store.modes.use(topic_id, group, Mode(mode))
+
+    async def set_mode(self, topic_id: int, group: str, mode: DeliveryMode, *, force: bool) -> DeliveryMode:
+        """Change how a group consumes a topic."""
+        await self._topics.arrival(topic_id)
+        return DeliveryMode(await self._pops.change_mode(topic_id, group, Mode(mode), force=force))
+
+    async def modes(self, group: str) -> list[tuple[int, DeliveryMode]]:
+        """How a group consumes topics."""
+        return [(topic_id, DeliveryMode(mode)) for topic_id, mode in self._store.modes.of_group(group)]
+
+
+def _lock_answer(answer: Granted | Refused) -> LockAnswer:
+    if isinstance(answer, Granted):
+        return LockAnswer(answer.generation)
+    return LockAnswer(0, answer.owner, max(1, int(answer.remaining_s * 1000)))
 
 
 def _half(half: HalfOpen) -> OpenHalf:

@@ -60,6 +60,7 @@ def written(table: MessageTable) -> SealedBatch:
         _nested("born_host", _dictionary(table.born_host)),
         _nested("message_id", _text(table.message_id)),
         _nested("trace_context", _text(table.trace_context)),
+        _fixed("expire_at_ms", table.expire_at_ms),
     ]
     records = b"".join(parts)
     delayed = table.deliver_at_ms is not None

@@ -83,6 +83,10 @@ class MessageColumns(Protocol):
     def trace_context(self) -> TextArrays | None:
         """Each message's trace context."""
 
+    @property
+    def expire_at_ms(self) -> Int64s | None:
+        """From when on no group gets each message; 0 = never."""
+
 
 @dataclass(frozen=True, slots=True)
 class MessageTable:
@@ -101,6 +105,7 @@ class MessageTable:
     properties: MapArrays | None
     message_id: TextArrays | None
     trace_context: TextArrays | None
+    expire_at_ms: Int64s | None
 
     @property
     def count(self) -> int:
@@ -111,7 +116,7 @@ class MessageTable:
 def taken(columns: MessageColumns, rows: Int32s) -> MessageTable:
     """Copy some rows, in the order of `rows`."""
     offsets, body = _ranges(columns.body_offsets, columns.body, rows)
-    encoding = columns.body_encoding
+    encoding, expiry = columns.body_encoding, columns.expire_at_ms
     return MessageTable(
         offsets,
         body,
@@ -126,6 +131,7 @@ def taken(columns: MessageColumns, rows: Int32s) -> MessageTable:
         _map(columns.properties, rows),
         _text(columns.message_id, rows),
         _text(columns.trace_context, rows),
+        _fixed(expiry, rows) if expiry is not None and expiry[rows].any() else None,
     )
 
 
@@ -153,6 +159,7 @@ def joined(tables: Sequence[MessageTable]) -> MessageTable:
         column("properties", _joined_maps),
         column("message_id", _joined_texts),
         column("trace_context", _joined_texts),
+        column("expire_at_ms", _joined_fixed),
     )
 
 

@@ -116,6 +116,11 @@ class OpenedBatch:
         return self._int64s("deliver_at_ms")
 
     @cached_property
+    def expire_at_ms(self) -> Int64s | None:
+        """From when on no group gets each message, 0 = never; None = none of them expires."""
+        return self._int64s("expire_at_ms")
+
+    @cached_property
     def priority(self) -> Int32s | None:
         """Each message's priority."""
         data = self._buffer("priority")

@@ -24,7 +24,7 @@ from ortoo.common.record_wire import read_fields
 from ortoo.common.sealed_batch import SealedBatch
 from ortoo.common.system_topics import DELAYED_TOPIC_ID
 from ortoo.enode.answers import Appended
-from ortoo.enode.deferral import Deferral
+from ortoo.enode.deferral import Deferral, Told
 from ortoo.enode.deferred.kept_work import kept
 from ortoo.enode.deferred.staging import Due, Harvest, Staging, staged
 from ortoo.enode.deferred.waiting_messages import read_waiting
@@ -98,10 +98,16 @@ class Delays:
         """How many messages were delivered."""
 
     async def append(
-        self, topic_id: int, queue_id: int, batch: SealedBatch, flush_mode: FlushMode = FlushMode.DEFAULT
+        self,
+        topic_id: int,
+        queue_id: int,
+        batch: SealedBatch,
+        flush_mode: FlushMode = FlushMode.DEFAULT,
+        consumes_at: Told | None = None,
     ) -> Appended:
         """Store a batch whose messages all have a time; the answer's offset is the first one's timer id.
 
+        `consumes_at` is as in `Store.append`, from that id.
         Errors: as `Store.append`; Invalid (field batch.records.deliver_at_ms) for a time that is too far away.
         """
         times = deliver_at_column(batch)
@@ -117,12 +123,11 @@ class Delays:
             raise Overloaded(f"{self._timers.live} messages are delayed on this enode already", retry_after_ms=1_000)
 
         def changes(first_place: int, stored_at_ms: int) -> tuple[Change, ...]:
-            return (
-                TimersSet(
-                    topic_id, queue_id, first_place, batch.producer_id, batch.first_sequence, stored_at_ms,
-                    batch.records_crc32c, times,
-                ),
+            set_timers = TimersSet(
+                topic_id, queue_id, first_place, batch.producer_id, batch.first_sequence, stored_at_ms,
+                batch.records_crc32c, times,
             )  # fmt: skip
+            return (set_timers, *(consumes_at(first_place, stored_at_ms) if consumes_at is not None else ()))
 
         deferral = Deferral(DELAYED_TOPIC_ID, changes, first_ms, last_ms)
         appended = await self._store.append(topic_id, queue_id, batch, flush_mode=flush_mode, deferral=deferral)

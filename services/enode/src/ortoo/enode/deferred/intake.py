@@ -2,6 +2,7 @@
 
 from ortoo.common.sealed_batch import SealedBatch
 from ortoo.enode.answers import Appended
+from ortoo.enode.deferral import Told
 from ortoo.enode.deferred.delays import Delays
 from ortoo.enode.deferred.transactions import Transactions
 from ortoo.enode.store import FlushMode, Store
@@ -16,9 +17,15 @@ class Intake:
         self._store = store
 
     async def append(
-        self, topic_id: int, queue_id: int, batch: SealedBatch, *, flush_mode: FlushMode = FlushMode.DEFAULT
+        self,
+        topic_id: int,
+        queue_id: int,
+        batch: SealedBatch,
+        *,
+        flush_mode: FlushMode = FlushMode.DEFAULT,
+        consumes_at: Told | None = None,
     ) -> Appended:
         """Store a batch, to be seen at once or at its messages' times. Errors: as `Store.append`."""
         if batch.delayed:
-            return await self.delays.append(topic_id, queue_id, batch, flush_mode)
-        return await self._store.append(topic_id, queue_id, batch, flush_mode=flush_mode)
+            return await self.delays.append(topic_id, queue_id, batch, flush_mode, consumes_at)
+        return await self._store.append(topic_id, queue_id, batch, flush_mode=flush_mode, consumes_at=consumes_at)

@@ -1,16 +1,27 @@
 """The desk where messages are handed out and taken back: decisions of pop lines, written into the log."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from ortoo.common.background import Background
 from ortoo.common.clock import Clock
-from ortoo.common.pop import LeasePart, Popped, PoppedBatch, PopRules, PopWish, Stale, Verdict, runs
+from ortoo.common.errors import Conflict
+from ortoo.common.pop import LeasePart, Popped, PoppedBatch, PopRules, PopWish, Stale, Verdict, merged, runs
 from ortoo.enode.pops.lines import GroupLines, Lines
-from ortoo.enode.pops.parking import PARK_LEASE_MS, REASON_ATTEMPTS, RETRY_DELAY_MS, DeadLetter, Parking
+from ortoo.enode.pops.parking import (
+    PARK_LEASE_MS,
+    REASON_ATTEMPTS,
+    REASON_EXPIRED,
+    RETRY_DELAY_MS,
+    DeadLetter,
+    Parking,
+)
 from ortoo.enode.pops.reading import PopReading
 from ortoo.enode.pops.settling import Settling
-from ortoo.enode.state.pop_changes import PopLeased
+from ortoo.enode.state.life_changes import Mode
+from ortoo.enode.state.pop_changes import PopFinished, PopLeased
 from ortoo.enode.state.pop_line import SCANNED_MAX, PopLine
+from ortoo.enode.state.pops import FinishReason
 from ortoo.enode.state.spans import Spans
 from ortoo.enode.store import Store
 
@@ -25,11 +36,13 @@ class PopDesk:
         self._store = store
         self._clock = clock
         self._background = background
-        self._reading = PopReading(store)
+        self._reading = PopReading(store, clock)
         self._parking = Parking(store, self._reading, clock)
         self._settling = Settling(store, self._parking, clock)
         self._lines = Lines(store, clock)
         self.popped_messages = 0
+        self.expired_totals: Counter[tuple[int, str]] = Counter()
+        """(topic id, group) to messages whose time was over before the group got them."""
 
     async def forget_idle(self) -> None:
         """Put groups out of memory that have nothing there which the log does not say; to be called once a minute."""
@@ -43,9 +56,10 @@ class PopDesk:
         """Hand out messages, waiting up to `wish.wait_ms` for the first.
 
         They come again unless they are acknowledged within `wish.invisible_ms`. A lease is written down, but not waited
-        for; a crash may take it. Errors: NotFound, Overloaded, Unavailable.
+        for; a crash may take it. Errors: NotFound, Conflict (the group does not pop so), Overloaded, Unavailable.
         """
         group = self._lines.of(wish.topic_id, wish.group)
+        await self._store.modes.use(wish.topic_id, wish.group, Mode.POP_IN_ORDER if wish.rules.in_order else Mode.POP)
         if wish.attempt_id and (again := await self._again(group, wish)).batches:
             return again
         deadline_s = self._clock.monotonic_s() + wish.wait_ms / 1000
@@ -89,6 +103,23 @@ class PopDesk:
         """
         return await self._settling.settle(self._lines.of(topic_id, group_name), parts, verdict)
 
+    async def change_mode(self, topic_id: int, group_name: str, mode: Mode, *, force: bool) -> Mode:
+        """Change how a group consumes a topic; returns, when it is durable, how it was.
+
+        Errors: NotFound; Conflict while its members have messages or queues, unless forced; Overloaded, Unavailable.
+        """
+        group = self._lines.of(topic_id, group_name)
+        leased, locked = group.leased_count(), len(self._store.locks.of_group(topic_id, group_name))
+        if (leased or locked) and mode is not self._store.modes.of(topic_id, group_name) and not force:
+            raise Conflict(
+                f"members of group {group_name} have {leased} messages and {locked} queues of "
+                f"{self._store.topic_name(topic_id)}: stop them first, or force it; what they have is delivered again",
+                field="force",
+            )
+        before = await self._store.modes.set(topic_id, group_name, mode)
+        group.forget()
+        return before
+
     # popping
 
     async def _pop_now(self, group: GroupLines, wish: PopWish) -> Popped:
@@ -104,7 +135,9 @@ class PopDesk:
             line = await group.ready_line(queue_id, wish.rules)
             if not line.may_have(group.now_ms(), self._end(wish.topic_id, queue_id)):
                 continue
-            batches = await self._pop_queue(group, queue_id, line, wish, room, bytes_left, popped)
+            batches, expired = await self._pop_queue(group, queue_id, line, wish, room, bytes_left, popped)
+            while expired and not batches:
+                batches, expired = await self._pop_queue(group, queue_id, line, wish, room, bytes_left, popped)
             popped.batches += batches
             room -= sum(len(batch.offsets) for batch in batches)
             bytes_left -= sum(len(batch.batch.records) for batch in batches)
@@ -125,14 +158,18 @@ class PopDesk:
         for queue_id, number, offsets in group.remembered(wish.attempt_id):
             line = group.line(queue_id)
             rows = line.held(offsets, number)
-            popped.batches += await self._reading.read(group, queue_id, line, number, rows, wish.bytes_max)
+            popped.batches += await self._reading.read(group, queue_id, line, number, rows, wish.bytes_max, [])
         return popped
 
     async def _pop_queue(
         self, group: GroupLines, queue_id: int, line: PopLine, wish: PopWish, room: int, bytes_left: int, popped: Popped
-    ) -> list[PoppedBatch]:
-        """Lease messages of one queue, read them and write the lease down; what cannot be given is put back."""
+    ) -> tuple[list[PoppedBatch], bool]:
+        """Lease messages of one queue, read them and write the lease down; what cannot be given is put back.
+
+        The second answer says whether messages were left out because their time is over.
+        """
         number = self._lines.next_number()
+        expired: list[tuple[int, int]] = []
         leased: list[tuple[int, int, int]] = []
         exhausted: list[tuple[int, int, int]] = []
         given = False
@@ -153,7 +190,7 @@ class PopDesk:
                 elif not taken.count and not taken.exhausted:
                     popped.blocked = popped.blocked or taken.blocked
                     break
-            batches = await self._reading.read(group, queue_id, line, number, leased, bytes_left)
+            batches = await self._reading.read(group, queue_id, line, number, leased, bytes_left, expired)
             rows = _rows_of(batches)
             if rows:
                 until_ms = self._clock.now_ms() + wish.invisible_ms
@@ -167,7 +204,9 @@ class PopDesk:
                 group.room.wake()
         if exhausted:
             popped.wants_dead_letter_topic |= self._park_exhausted(group, queue_id, line, number, exhausted, wish.rules)
-        return batches
+        if expired:
+            popped.wants_dead_letter_topic |= await self._let_expire(group, queue_id, line, number, expired, wish.rules)
+        return batches, bool(expired)
 
     def _end(self, topic_id: int, queue_id: int) -> int:
         return self._store.queue_range(topic_id, queue_id).end_offset
@@ -181,14 +220,52 @@ class PopDesk:
         if not rules.dead_letter_topic_id:
             line.give_back([row[:2] for row in rows], number, group.now_ms(), RETRY_DELAY_MS)
             return True
-        line.renew([row[:2] for row in rows], number, group.now_ms(), PARK_LEASE_MS)
         letters = []
         for first, count, attempt in rows:
             for offset in range(first, first + count):
                 consumer, error = line.notes.get(offset, ("", "no answer within the invisible duration"))
                 letters.append(DeadLetter(offset, attempt, REASON_ATTEMPTS, consumer, error))
-        self._background.spawn("park", self._parking.park_or_return(group, queue_id, line, number, letters, rules))
+        self._park(group, queue_id, line, number, letters, rules)
         return False
+
+    async def _let_expire(
+        self,
+        group: GroupLines,
+        queue_id: int,
+        line: PopLine,
+        number: int,
+        expired: Sequence[tuple[int, int]],
+        rules: PopRules,
+    ) -> bool:
+        """Messages (offset, attempt) whose time is over go as the group wants it; True as for exhausted ones."""
+        ranges = merged((offset, 1) for offset, _ in expired)
+        if rules.park_expired and not rules.dead_letter_topic_id:
+            line.give_back(ranges, number, group.now_ms(), RETRY_DELAY_MS, counts=False)
+            return True
+        self.expired_totals[group.topic_id, group.name] += len(expired)
+        if rules.park_expired:
+            letters = [
+                DeadLetter(offset, attempt - 1, REASON_EXPIRED, *line.notes.get(offset, ("", "")))
+                for offset, attempt in expired
+            ]
+            self._park(group, queue_id, line, number, letters, rules)
+            return False
+        line.drop(ranges)
+        reason = int(FinishReason.EXPIRED)
+        await self._store.engine.note([PopFinished(group.topic_id, group.name, queue_id, reason, tuple(ranges))])
+        return False
+
+    def _park(
+        self,
+        group: GroupLines,
+        queue_id: int,
+        line: PopLine,
+        number: int,
+        letters: list[DeadLetter],
+        rules: PopRules,
+    ) -> None:
+        line.renew([(letter.offset, 1) for letter in letters], number, group.now_ms(), PARK_LEASE_MS)
+        self._background.spawn("park", self._parking.park_or_return(group, queue_id, line, number, letters, rules))
 
 
 def _rows_of(batches: Iterable[PoppedBatch]) -> list[tuple[int, int, int]]:

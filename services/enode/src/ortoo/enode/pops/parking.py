@@ -21,6 +21,8 @@ from ortoo.enode.store import Store
 
 REASON_ATTEMPTS = "attempts"
 """All attempts are used up."""
+REASON_EXPIRED = "expired"
+"""Its time was over before the group got it."""
 REASON_ASKED = "asked"
 """The consumer asked for it."""
 ERROR_LENGTH_MAX = 1024
@@ -73,6 +75,7 @@ def _copy(opened: OpenedBatch, origin: Origin, letter: DeadLetter, now_ms: int) 
         "DLQ_ATTEMPTS": str(letter.attempts),
         "DLQ_CONSUMER": letter.consumer,
         "DLQ_ERROR": letter.error[:ERROR_LENGTH_MAX],
+        "DLQ_EXPIRE_AT_MS": str(message.expire_at_ms or ""),
         "DLQ_GROUP": origin.group,
         "DLQ_ORIGIN_ENODE": origin.enode,
         "DLQ_ORIGIN_OFFSET": str(letter.offset),
@@ -83,7 +86,9 @@ def _copy(opened: OpenedBatch, origin: Origin, letter: DeadLetter, now_ms: int) 
         "DLQ_REASON": letter.reason,
     }
     properties = {**message.properties, **{name: value for name, value in told.items() if value}}
-    return message.replace(message_id=message_id, properties=properties, deliver_at_ms=None, priority=None)
+    return message.replace(
+        message_id=message_id, properties=properties, deliver_at_ms=None, priority=None, expire_at_ms=None
+    )
 
 
 class Parking:

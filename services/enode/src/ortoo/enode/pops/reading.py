@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from ortoo.common.clock import Clock
 from ortoo.common.errors import DataLoss, OutOfRange
 from ortoo.common.logs import get_logger
 from ortoo.common.pop import PoppedBatch
@@ -19,18 +20,27 @@ _log = get_logger("pops")
 class PopReading:
     """Reads for pops, through a cache of opened batches."""
 
-    def __init__(self, store: Store) -> None:
-        """Read from `store`."""
+    def __init__(self, store: Store, clock: Clock) -> None:
+        """Read from `store`; messages expire by `clock`."""
         self.lost_messages = 0
+        self._clock = clock
         self._store = store
         self._opened = OpenedBatches(store)
 
     async def read(
-        self, group: GroupLines, queue_id: int, line: PopLine, number: int, leased: Rows, bytes_left: int
+        self,
+        group: GroupLines,
+        queue_id: int,
+        line: PopLine,
+        number: int,
+        leased: Rows,
+        bytes_left: int,
+        expired: list[tuple[int, int]],
     ) -> list[PoppedBatch]:
         """The messages of rows (first offset, count, attempt) that `line` leased under `number`.
 
-        About `bytes_left` bytes at most, and at least one batch; the rest is put back.
+        About `bytes_left` bytes at most, and at least one batch; the rest is put back. Those whose time is over are
+        left out and added to `expired`, each (offset, attempt).
         """
         batches: list[PoppedBatch] = []
         at = sorted(leased)
@@ -53,12 +63,31 @@ class PopReading:
                 attempts += [attempt] * (stop - first)
                 if stop < first + count:
                     at.insert(0, (stop, first + count - stop, attempt))
+            if (times := opened.view.expire_at_ms()) is not None:
+                offsets, attempts = self._unexpired(opened.first_offset, times, offsets, attempts, expired)
+                if not offsets:
+                    continue
             batch = opened.sealed(offsets)
             bytes_left -= len(batch.records)
             batches.append(
                 PoppedBatch(queue_id, number, opened.stored.stored_at_ms, batch, tuple(offsets), tuple(attempts))
             )
         return batches
+
+    def _unexpired(
+        self,
+        first_offset: int,
+        times: Sequence[int | None],
+        offsets: list[int],
+        attempts: list[int],
+        expired: list[tuple[int, int]],
+    ) -> tuple[list[int], list[int]]:
+        now_ms = self._clock.now_ms()
+        kept: list[tuple[int, int]] = []
+        for offset, attempt in zip(offsets, attempts, strict=True):
+            time_ms = times[offset - first_offset]
+            (kept if time_ms is None or time_ms > now_ms else expired).append((offset, attempt))
+        return [offset for offset, _ in kept], [attempt for _, attempt in kept]
 
     async def holding(self, group: GroupLines, queue_id: int, line: PopLine, offset: int) -> OpenedBatch | None:
         """The opened batch with a message; None when it is lost, which is written down."""

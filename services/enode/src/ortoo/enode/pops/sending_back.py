@@ -3,17 +3,21 @@
 import asyncio
 from collections.abc import Sequence
 
+from ortoo.common.background import Background
 from ortoo.common.clock import Clock
-from ortoo.common.errors import NotFound, OutOfRange
+from ortoo.common.errors import NotFound, OutOfRange, Overloaded
 from ortoo.common.message import Message
 from ortoo.common.message_id import message_id_text
 from ortoo.common.pop import ReplayWish, SendBackWish, merged
 from ortoo.common.record_batch import cut, encode
 from ortoo.enode.deferred.intake import Intake
+from ortoo.enode.deferred.kept_work import kept
 from ortoo.enode.pops.opened import OpenedBatch, OpenedBatches
 from ortoo.enode.pops.parking import REASON_ASKED, REASON_ATTEMPTS, DeadLetter, Origin, parked_copies
+from ortoo.enode.state.life_changes import SentBack
 from ortoo.enode.state.pop_changes import PopFinished
 from ortoo.enode.state.pops import FinishReason
+from ortoo.enode.state.sent_back import Mark, Place
 from ortoo.enode.state.spans import Spans
 from ortoo.enode.store import Store
 
@@ -22,41 +26,80 @@ REPLAY_PREFIX = "%REPLAY%"
 DELIVERIES = "RECONSUME_TIMES"
 ORIGIN_ID = "ORIGIN_MESSAGE_ID"
 ORIGIN_TOPIC = "RETRY_TOPIC"
+MARKS_MAX = 10_000
+"""How many messages of a queue a group may give back without committing an offset behind them."""
 
 
 class SendingBack:
     """Copies within one store."""
 
-    def __init__(self, store: Store, intake: Intake, clock: Clock) -> None:
+    def __init__(self, store: Store, intake: Intake, clock: Clock, background: Background) -> None:
         """Read from `store`, write through `intake`, which delays what comes later."""
+        self._background = background
         self._store = store
         self._intake = intake
         self._clock = clock
         self._opened = OpenedBatches(store)
         self._replaying = asyncio.Lock()
+        self._copying: dict[tuple[Place, Mark], asyncio.Future[None]] = {}
+        """Copies on their way to the disk."""
 
     async def send_back(self, wish: SendBackWish) -> list[str]:
         """Store copies for the group, each after its back-off, or parked; returns their ids when all are durable.
 
-        Errors: NotFound, OutOfRange, Overloaded, Unavailable.
+        Asking again for a message that the group has not passed yet stores nothing: the copy and the mark that it was
+        made are one write. Errors: NotFound, OutOfRange, Overloaded, Unavailable.
         """
         ids = []
+        place = (wish.topic_id, wish.group, wish.queue_id)
         for offset in wish.offsets:
             opened = await self._opened.holding(wish.topic_id, wish.queue_id, offset)
             message = opened.view.message(offset - opened.first_offset)
             made = message_id_text(wish.topic_id, self._store.enode, wish.queue_id, offset)
             ids.append(message.message_id or made)
             delivered = int(message.properties.get(DELIVERIES, "0")) + 1
-            if wish.park or 0 < wish.rules.attempts_max <= delivered:
-                await self._park(wish, opened, offset, delivered)
+            mark = (offset, int(wish.park or 0 < wish.rules.attempts_max <= delivered))
+            while (copying := self._copying.get((place, mark))) is not None:
+                await asyncio.wait([copying])
+            if self._store.engine.state.sent_back.has(place, mark):
                 continue
-            copy = self._again(message, ids[-1], wish.topic_id, delivered)
-            delay_ms = wish.delays_ms[min(delivered, len(wish.delays_ms)) - 1] if wish.delays_ms else 0
-            now_ms = self._clock.now_ms()
-            if delay_ms > 0:
-                copy = copy.replace(deliver_at_ms=now_ms + delay_ms)
-            await self._intake.append(wish.retry_topic_id, 0, encode([copy], now_ms=now_ms))
+            copying = self._copying[place, mark] = asyncio.get_running_loop().create_future()
+            copy = self._copy(wish, opened, message, ids[-1], delivered, mark)
+            await kept(self._background, "send back", copy)
         return ids
+
+    async def _copy(
+        self, wish: SendBackWish, opened: OpenedBatch, message: Message, message_id: str, delivered: int, mark: Mark
+    ) -> None:
+        """Copy one message. It goes on when whoever asked goes away: asking again must find out what became of it."""
+        place = (wish.topic_id, wish.group, wish.queue_id)
+        try:
+            await self._copy_marked(wish, opened, message, message_id, delivered, mark)
+        finally:
+            self._copying.pop((place, mark)).set_result(None)
+
+    async def _copy_marked(
+        self, wish: SendBackWish, opened: OpenedBatch, message: Message, message_id: str, delivered: int, mark: Mark
+    ) -> None:
+        place = (wish.topic_id, wish.group, wish.queue_id)
+        if self._store.engine.state.sent_back.count(place) >= MARKS_MAX:
+            raise Overloaded(
+                f"group {wish.group} gave back {MARKS_MAX} messages of queue {wish.queue_id} and committed no offset "
+                "behind them: commit one",
+                field="offsets",
+            )
+        marked = SentBack(wish.topic_id, wish.group, wish.queue_id, (mark,))
+        if mark[1]:
+            await self._park(wish, opened, mark[0], delivered, marked)
+            return
+        copy = self._again(message, message_id, wish.topic_id, delivered)
+        delay_ms = wish.delays_ms[min(delivered, len(wish.delays_ms)) - 1] if wish.delays_ms else 0
+        now_ms = self._clock.now_ms()
+        if delay_ms > 0:
+            copy = copy.replace(deliver_at_ms=now_ms + delay_ms)
+        await self._intake.append(
+            wish.retry_topic_id, 0, encode([copy], now_ms=now_ms), consumes_at=lambda *_: (marked,)
+        )
 
     async def replay(self, wish: ReplayWish) -> list[tuple[int, int]]:
         """Send dead letters again, each once: the copy and the mark that it was sent are one write.
@@ -115,14 +158,16 @@ class SendingBack:
         group = message.message_group
         return (sum(group.encode()) if group else offset) % count
 
-    async def _park(self, wish: SendBackWish, opened: OpenedBatch, offset: int, delivered: int) -> None:
+    async def _park(
+        self, wish: SendBackWish, opened: OpenedBatch, offset: int, delivered: int, marked: SentBack
+    ) -> None:
         origin = Origin(
             self._store.enode, wish.topic_id, self._store.topic_name(wish.topic_id), wish.group, wish.queue_id
         )
         reason = REASON_ASKED if wish.park else REASON_ATTEMPTS
         letter = DeadLetter(offset, delivered, reason)
         for batch, _ in parked_copies(opened, origin, [letter], self._clock.now_ms()):
-            await self._store.append(wish.rules.dead_letter_topic_id, 0, batch)
+            await self._store.append(wish.rules.dead_letter_topic_id, 0, batch, consumes=(marked,))
 
     def _again(self, message: Message, message_id: str, topic_id: int, delivered: int) -> Message:
         properties = {

@@ -1,11 +1,12 @@
 """TakeLocks, ReleaseLocks and QueryLocks."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from ortoo.common.errors import Invalid, OrtooError
 from ortoo.common.names import check_group_name
 from ortoo.common.status import failure_of
+from ortoo.enode.state.life_changes import Mode
 from ortoo.enode.state.lock_table import LIFETIME_S, Granted, Key, Refused, Wish
 from ortoo.enode.store import Store
 from ortoo.enode.topic_copies import TopicCopies
@@ -21,22 +22,32 @@ async def take_locks(
 ) -> enode_pb2.TakeLocksResponse:
     """Decide each wish; what is granted is durable then. A queue that is not here fails by itself."""
     wishes = _checked(request.wishes)
-    failures = await _missing(topics, wishes)
+    failures = await _failures(store, topics, wishes)
     wanted = [
         Wish(_key(wish), wish.owner or wish.session_id, wish.session_id, request.incarnation, wish.resume)
         for wish in wishes
-        if (wish.topic_id, wish.queue_id) not in failures
+        if _key(wish) not in failures
     ]
     granted = iter(await store.locks.take(wanted))
     return enode_pb2.TakeLocksResponse(
         answers=[
             enode_pb2.LockAnswer(failure=failure_of(failure))
-            if (failure := failures.get((wish.topic_id, wish.queue_id))) is not None
+            if (failure := failures.get(_key(wish))) is not None
             else _answer(next(granted))
             for wish in wishes
         ],
         lifetime_ms=int(LIFETIME_S * 1000),
     )
+
+
+async def _failures(store: Store, topics: TopicCopies, wishes: Sequence[enode_pb2.LockWish]) -> dict[Key, OrtooError]:
+    """Wishes that cannot be looked at: their queue is not here, or their group pops."""
+    missing = await _missing(topics, wishes)
+    failures = {_key(wish): it for wish in wishes if (it := missing.get((wish.topic_id, wish.queue_id))) is not None}
+    pairs = {(wish.topic_id, wish.group) for wish in wishes if _key(wish) not in failures}
+    refused = await store.modes.refused(pairs, Mode.OFFSETS)
+    failures |= {_key(wish): it for wish in wishes if (it := refused.get((wish.topic_id, wish.group))) is not None}
+    return failures
 
 
 async def _missing(topics: TopicCopies, wishes: Iterable[enode_pb2.LockWish]) -> dict[tuple[int, int], OrtooError]:

@@ -2,6 +2,7 @@
 
 from ortoo.common.errors import Invalid
 from ortoo.common.names import check_group_name
+from ortoo.enode.state.life_changes import Mode
 from ortoo.enode.store import Store
 from ortoo.v1 import enode_pb2
 
@@ -19,7 +20,9 @@ async def commit_offsets(store: Store, request: enode_pb2.CommitOffsetsRequest) 
         raise Invalid("a queue is named twice; give each queue one offset", field="offsets")
     if request.reset:
         await store.reset_offsets(request.topic_id, request.group, offsets)
-    elif any(item.generation for item in request.offsets):
+        return enode_pb2.CommitOffsetsResponse()
+    await store.modes.use(request.topic_id, request.group, Mode.OFFSETS)
+    if any(item.generation for item in request.offsets):
         rows = [(item.queue_id, item.offset, item.generation or request.generation) for item in request.offsets]
         fenced = await store.commit_each(request.topic_id, request.group, rows)
         return enode_pb2.CommitOffsetsResponse(fenced_queue_ids=fenced)

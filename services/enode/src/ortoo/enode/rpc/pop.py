@@ -105,6 +105,7 @@ def rules_of(rules: pb.PopRules) -> PopRules:
         rules.by_priority,
         rules.from_last,
         rules.dead_letter_topic_id,
+        rules.park_expired,
     )
 
 

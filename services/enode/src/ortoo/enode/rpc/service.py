@@ -7,6 +7,7 @@ from ortoo.common import bulk_calls
 from ortoo.common.bulk_field import Bulky
 from ortoo.common.grpc_errors import Context
 from ortoo.enode.deferred.intake import Intake
+from ortoo.enode.identified import IdentifiedIntake
 from ortoo.enode.pops.desk import PopDesk
 from ortoo.enode.pops.sending_back import SendingBack
 from ortoo.enode.rpc.append import AppendStream
@@ -16,6 +17,7 @@ from ortoo.enode.rpc.describe import describe_queues, describe_store
 from ortoo.enode.rpc.fetch import FetchStream
 from ortoo.enode.rpc.find import find_messages
 from ortoo.enode.rpc.halves import CheckStream, list_halves, settle_half, store_half
+from ortoo.enode.rpc.lives import append_identified, query_modes, set_mode, use_mode
 from ortoo.enode.rpc.locks import query_locks, release_locks, take_locks
 from ortoo.enode.rpc.offsets import commit_offsets, find_offset, query_offset_groups, query_offsets
 from ortoo.enode.rpc.pop import pop_queues, replay_stored, send_back, settle_popped
@@ -23,6 +25,7 @@ from ortoo.enode.rpc.streams import Streams
 from ortoo.enode.store import Store
 from ortoo.enode.topic_copies import TopicCopies
 from ortoo.v1 import enode_deferred_pb2 as deferred_pb
+from ortoo.v1 import enode_lives_pb2 as lives_pb
 from ortoo.v1 import enode_pb2 as pb
 from ortoo.v1 import enode_pop_pb2
 from ortoo.v1.enode_pb2_grpc import EnodeServiceServicer, add_EnodeServiceServicer_to_server
@@ -33,7 +36,16 @@ NAME = "ortoo.v1.EnodeService"
 class EnodeService(EnodeServiceServicer):
     """The storage of one enode, for snodes."""
 
-    def __init__(self, store: Store, topics: TopicCopies, intake: Intake, pops: PopDesk, sending: SendingBack) -> None:
+    def __init__(
+        self,
+        store: Store,
+        topics: TopicCopies,
+        intake: Intake,
+        identified: IdentifiedIntake,
+        pops: PopDesk,
+        sending: SendingBack,
+    ) -> None:
+        self._identified = identified
         self._store = store
         self._topics = topics
         self._intake = intake
@@ -159,6 +171,31 @@ class EnodeService(EnodeServiceServicer):
         """Send dead letters again."""
         await self._topics.arrival(request.target_topic_id)
         return await replay_stored(self._sending, request)
+
+    async def UseDeliveryMode(
+        self, request: lives_pb.UseDeliveryModeRequest, context: Context
+    ) -> lives_pb.UseDeliveryModeResponse:
+        """A group is about to consume a topic."""
+        await self._topics.arrival(request.topic_id)
+        return await use_mode(self._store, request)
+
+    async def SetStoredMode(
+        self, request: lives_pb.SetStoredModeRequest, context: Context
+    ) -> lives_pb.SetStoredModeResponse:
+        """Change how a group consumes a topic."""
+        await self._topics.arrival(request.topic_id)
+        return await set_mode(self._pops, request)
+
+    async def QueryModes(self, request: lives_pb.QueryModesRequest, context: Context) -> lives_pb.QueryModesResponse:
+        """How a group consumes topics."""
+        return query_modes(self._store, request)
+
+    async def AppendIdentified(
+        self, request: lives_pb.AppendIdentifiedRequest, context: Context
+    ) -> lives_pb.AppendIdentifiedResponse:
+        """Store messages by ids of the application's."""
+        await self._topics.arrival(request.topic_id, request.queue_id)
+        return await append_identified(self._identified, request)
 
     async def DescribeStore(self, request: pb.DescribeStoreRequest, context: Context) -> pb.DescribeStoreResponse:
         """The store as a whole."""

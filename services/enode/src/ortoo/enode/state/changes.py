@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from ortoo.common.errors import Unsupported
-from ortoo.enode.state import half_changes, pop_changes, timer_changes
+from ortoo.enode.state import half_changes, life_changes, pop_changes, timer_changes
 
 VERSION = 1
 KIND_SKIPPABLE_MIN = 128
@@ -179,7 +179,7 @@ class LocksPut:
 Change = (
     TopicPut | TopicGone | OffsetsCommitted | OffsetRows | ProducerWindow | QueueEnds | OffsetsSkipped
     | LocksPut | pop_changes.PopChange | timer_changes.TimerChange
-    | half_changes.HalfChange
+    | half_changes.HalfChange | life_changes.LifeChange
 )  # fmt: skip
 
 
@@ -268,4 +268,5 @@ _DECODERS: dict[int, Callable[[bytes], Change]] = {
     **pop_changes.DECODERS,
     **timer_changes.DECODERS,
     **half_changes.DECODERS,
+    **life_changes.DECODERS,
 }  # fmt: skip

@@ -14,8 +14,11 @@ from ortoo.enode.state.changes import (
 from ortoo.enode.state.dedup import Windows
 from ortoo.enode.state.halves import Halves
 from ortoo.enode.state.locks import Locks
+from ortoo.enode.state.message_ids import MessageIds
+from ortoo.enode.state.modes import Modes
 from ortoo.enode.state.offsets import Offsets
 from ortoo.enode.state.pops import Pops
+from ortoo.enode.state.sent_back import SentBackMarks
 from ortoo.enode.state.timer_changes import TimersSet
 from ortoo.enode.state.timers import Timers
 from ortoo.enode.state.topics import Topics
@@ -30,7 +33,7 @@ class Ends:
 
 
 class State:
-    """Topics, offsets, locks, producers' windows, timers, transactions and queue ends, as of one position of the log.
+    """Topics, offsets, locks, windows, pops, modes, timers, transactions and queue ends, as of one position of the log.
 
     `apply_*` are pure: no clock, no chance, no disk. Folding a stretch of the log again that is contained already
     leaves the same state when the stretch reaches to the end; checkpoints rely on it.
@@ -45,6 +48,9 @@ class State:
         self.pops = Pops()
         self.timers = Timers()
         self.halves = Halves()
+        self.sent_back = SentBackMarks()
+        self.modes = Modes()
+        self.ids = MessageIds()
         self.ends: dict[tuple[int, int], Ends] = {}
         self.skipped: dict[tuple[int, int], list[tuple[int, int]]] = {}
         self.floor = 0
@@ -77,6 +83,9 @@ class State:
         self.pops.apply(change, self.offsets)
         self.timers.apply(change)
         self.halves.apply(change)
+        self.sent_back.apply(change)
+        self.modes.apply(change)
+        self.ids.apply(change)
         if isinstance(change, TimersSet) and change.producer_id:
             self.windows.add((change.topic_id, change.queue_id, change.producer_id), deferred_batch(change))
         if isinstance(change, TopicGone):
@@ -115,6 +124,9 @@ class State:
         yield from self.pops.checkpoint()
         yield from self.timers.checkpoint()
         yield from self.halves.checkpoint()
+        yield from self.sent_back.checkpoint()
+        yield from self.modes.checkpoint()
+        yield from self.ids.checkpoint()
         for key in list(self.ends):
             ends = self.ends.get(key)
             if ends is not None:

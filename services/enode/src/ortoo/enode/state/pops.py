@@ -27,6 +27,8 @@ class FinishReason(IntEnum):
     """Retention took it, or its bytes are damaged."""
     REPLAYED = 5
     """A dead letter that was sent again."""
+    EXPIRED = 6
+    """Its time was over before the group got it."""
 
 
 class PopQueue:

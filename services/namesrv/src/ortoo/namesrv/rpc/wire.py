@@ -3,6 +3,7 @@
 import dataclasses
 
 from ortoo.common.errors import Invalid
+from ortoo.common.retry_policy import RetryKind, RetryPolicy
 from ortoo.namesrv.groups import SLOW_GRACE_DEFAULT_MS, Group
 from ortoo.namesrv.leases import Enode, LogPlaces, Snode
 from ortoo.namesrv.publish_order import PublishPlace
@@ -94,7 +95,21 @@ def group_of(group: topic_pb2.Group) -> Group:
         group.notify_members_changed or not group.HasField("notify_members_changed"),
         group.unacknowledged_bytes_max,
         group.attempts_max,
+        retry_of(group.retry),
+        group.in_flight_max,
+        group.park_expired,
     )
+
+
+def retry_of(retry: topic_pb2.RetryPolicy) -> RetryPolicy:
+    """A back-off policy, read. Errors: Invalid for a kind this version does not know."""
+    try:
+        kind = RetryKind(retry.kind)
+    except ValueError:
+        raise Invalid(
+            f"{retry.kind} is no kind of back-off that this version knows", field="group.retry.kind"
+        ) from None
+    return RetryPolicy(kind, retry.first_ms, retry.longest_ms, retry.factor, tuple(retry.listed_ms))
 
 
 def group_to(group: Group) -> topic_pb2.Group:

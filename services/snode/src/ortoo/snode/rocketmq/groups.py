@@ -1,8 +1,9 @@
 """What a consumer group's configuration means to the protocol's clients."""
 
 from ortoo.common.pop import PopRules
-from ortoo.snode.rocketmq.settings_reply import GroupRules
-from ortoo.snode.routes import Group, MessageType, Topic
+from ortoo.common.retry_policy import RetryKind
+from ortoo.snode.rocketmq.settings_reply import RETRY_DELAYS_MS, GroupRules
+from ortoo.snode.routes import Group
 
 
 def rules_of(group: Group | None) -> GroupRules:
@@ -10,14 +11,17 @@ def rules_of(group: Group | None) -> GroupRules:
 
     A group counts retries, the protocol deliveries: the first one is no retry.
     """
-    return GroupRules() if group is None else GroupRules(attempts_max=group.attempts_max + 1)
+    if group is None:
+        return GroupRules()
+    is_classic = group.retry.kind is RetryKind.CLASSIC
+    delays_ms = RETRY_DELAYS_MS if is_classic else group.retry.delays_ms
+    return GroupRules(attempts_max=group.attempts_max + 1, retry_delays_ms=delays_ms)
 
 
-def pop_rules(group: Group | None, topic: Topic | None) -> PopRules:
-    """How a group pops a topic.
+def pop_rules(group: Group | None) -> PopRules:
+    """How a group pops.
 
     Messages of one message group always come in order: the protocol's clients cannot tell, and a listener that wants
     it need not ask for it.
     """
-    by_priority = topic is not None and topic.message_type is MessageType.PRIORITY
-    return PopRules(rules_of(group).attempts_max, in_order=True, by_priority=by_priority)
+    return PopRules(rules_of(group).attempts_max, in_order=True)

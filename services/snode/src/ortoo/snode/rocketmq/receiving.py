@@ -102,7 +102,7 @@ class Receiving:
             caller.client_id,
             request.attempt_id,
             wanted,
-            replace(pop_rules(self._directory.group(group), self._directory.find_topic(topic)), from_last=from_last),
+            replace(pop_rules(self._directory.group(group)), from_last=from_last),
         )
 
     def _frames(

@@ -7,7 +7,8 @@ from apache.rocketmq.v2.definition_pb2 import Code, MessageType
 from apache.rocketmq.v2.service_pb2 import SendMessageRequest, SendMessageResponse, SendResultEntry
 from ortoo.common.clock import Clock
 from ortoo.common.sealed_batch import MESSAGES_MAX
-from ortoo.snode.publisher import Publisher, Receipt
+from ortoo.snode.publish_receipt import Receipt
+from ortoo.snode.publisher import Publisher
 from ortoo.snode.rocketmq.caller import Caller
 from ortoo.snode.rocketmq.clients import Clients
 from ortoo.snode.rocketmq.codes import Refused, ok

@@ -16,12 +16,14 @@ from apache.rocketmq.v2.definition_pb2 import (
     RetryPolicy,
     Settings,
 )
+from ortoo.common.delay_levels import DELAY_LEVELS_MS
 from ortoo.common.message import BODY_BYTES_MAX
 from ortoo.snode.rocketmq.messages import duration
 
 NODE_JS = "HTTP"
 """What the Node.js client says its language is."""
-RETRY_DELAYS_S = (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
+RETRY_DELAYS_MS = DELAY_LEVELS_MS
+"""What members of a group wait that has the classic policy: the protocol's own default begins with the first level."""
 CONSUMER_TYPES = frozenset(
     {
         ClientType.PUSH_CONSUMER,
@@ -42,7 +44,7 @@ class GroupRules:
 
     fifo: bool = False
     attempts_max: int = 17
-    retry_delays_s: tuple[int, ...] = RETRY_DELAYS_S
+    retry_delays_ms: tuple[int, ...] = RETRY_DELAYS_MS
     receive_batch_size: int = 32
     long_polling_s: int = 20
     lite_topics_max: int = 2000
@@ -73,9 +75,9 @@ def settings_reply(sent: Settings, language: str, rules: GroupRules) -> Settings
 
 def _consumer_backoff(language: str, rules: GroupRules) -> RetryPolicy:
     if language == NODE_JS:
-        first_ms, last_ms = rules.retry_delays_s[0] * 1000, rules.retry_delays_s[-1] * 1000
+        first_ms, last_ms = rules.retry_delays_ms[0], rules.retry_delays_ms[-1]
         return RetryPolicy(max_attempts=rules.attempts_max, exponential_backoff=_exponential(first_ms, last_ms))
-    delays = [Duration(seconds=delay_s) for delay_s in rules.retry_delays_s]
+    delays = list(map(duration, rules.retry_delays_ms))
     return RetryPolicy(max_attempts=rules.attempts_max, customized_backoff=CustomizedBackoff(next=delays))
 
 

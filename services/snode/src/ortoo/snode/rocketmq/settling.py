@@ -63,7 +63,8 @@ class Settling:
         A push consumer says so when its listener failed: the lease ends now, and after the last attempt the message
         is parked. A simple consumer may go on working: its lease is made longer.
         """
-        group, topic = group_name(request.group), topic_name(request.topic)
+        group = group_name(request.group)
+        topic_name(request.topic)
         invisible_ms = duration_ms(request.invisible_duration)
         if not 0 <= invisible_ms <= INVISIBLE_MS_MAX:
             what = f"invisible for {invisible_ms} ms; expected 0 to {INVISIBLE_MS_MAX}"
@@ -72,7 +73,7 @@ class Settling:
         is_failure = self._leases.drop(handle)
         verdict: Verdict = Renew(invisible_ms)
         if is_failure or request.suspend or not invisible_ms:
-            rules = pop_rules(self._directory.group(group), self._directory.find_topic(topic))
+            rules = pop_rules(self._directory.group(group))
             counts = not request.suspend
             verdict = GiveBack((invisible_ms,), counts, caller.client_id, "the consumer failed", rules=rules)
         await self._settle(handle, verdict)
@@ -82,13 +83,14 @@ class Settling:
         self, caller: Caller, request: ForwardMessageToDeadLetterQueueRequest
     ) -> ForwardMessageToDeadLetterQueueResponse:
         """The group gives a message up. Errors: Refused, Unavailable."""
-        group, topic = group_name(request.group), topic_name(request.topic)
+        group = group_name(request.group)
+        topic_name(request.topic)
         if not request.receipt_handle:
             # The C++ client leaves it out and would ask for ever; its message comes again when its lease is over.
             return ForwardMessageToDeadLetterQueueResponse(status=ok())
         handle = _handle(request.receipt_handle, group)
         await self._popping.ensure_dead_letters([handle])
-        rules = pop_rules(self._directory.group(group), self._directory.find_topic(topic))
+        rules = pop_rules(self._directory.group(group))
         words = f"given up after {request.delivery_attempt} of {request.max_delivery_attempts} attempts"
         await self._settle(handle, GiveBack((0,), True, caller.client_id, words, park=True, rules=rules))
         self._leases.drop(handle)

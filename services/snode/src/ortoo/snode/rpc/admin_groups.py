@@ -11,17 +11,18 @@ from ortoo.common.grpc_channels import Channels
 from ortoo.common.names import check_group_name
 from ortoo.common.status import failure_of, rpc_errors
 from ortoo.snode.client_directory import ClientDirectory, ClientEntry, OwnedQueue
+from ortoo.snode.delivery_modes import DeliveryModes, TopicMode
 from ortoo.snode.flow_control import FlowControl, FlowRule, FlowUnit
 from ortoo.snode.flow_control_file import FlowControlFile
 from ortoo.snode.lag import Lag
 from ortoo.snode.name_server import NameServer
 from ortoo.snode.offset_moves import OffsetMoves, ResetTarget
-from ortoo.snode.routes import Group
+from ortoo.snode.routes import DeliveryMode, Group
 from ortoo.snode.rpc.members import member_to
 from ortoo.snode.rpc.pulls import offset_to
 from ortoo.snode.rpc.rocketmq_commands import RocketmqCommands
 from ortoo.snode.topic_arrival import TopicArrival
-from ortoo.snode.wire import group_to, queue_of, queue_to
+from ortoo.snode.wire import group_to, queue_of, queue_to, retry_of
 from ortoo.v1 import admin_pb2_grpc, client_pb2, flow_control_pb2, pull_pb2, session_pb2
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -37,6 +38,8 @@ CHANGES = (
     "slow_consumer_grace_ms",
     "unacknowledged_bytes_max",
     "attempts_max",
+    "in_flight_max",
+    "park_expired",
 )
 
 
@@ -48,6 +51,7 @@ class GroupParts:
     arrival: TopicArrival
     clients: ClientDirectory
     moves: OffsetMoves
+    modes: DeliveryModes
     lag: Lag
     flow: FlowControl
     flow_file: FlowControlFile
@@ -71,6 +75,8 @@ class GroupAdmin(admin_pb2_grpc.AdminServiceServicer):
         except NotFound:
             group = Group(request.name)
         changes = {name: getattr(request, name) for name in CHANGES if request.HasField(name)}  # type: ignore[arg-type]
+        if request.HasField("retry"):
+            changes["retry"] = retry_of(request.retry)
         group = await self._parts.name_server.put_group(dataclasses.replace(group, **changes))
         await self._parts.arrival.version(group.version)
         return client_pb2.UpdateGroupResponse(group=group_to(group))
@@ -150,6 +156,21 @@ class GroupAdmin(admin_pb2_grpc.AdminServiceServicer):
             groups=self._parts.clients.wanting(request.topic), with_offsets=with_offsets
         )
 
+    async def SetDeliveryMode(
+        self, request: client_pb2.SetDeliveryModeRequest, context: Context
+    ) -> client_pb2.SetDeliveryModeResponse:
+        """Change how a group consumes a topic."""
+        mode = mode_of(request.mode)
+        before = await self._parts.modes.set(request.group, request.topic, mode, force=request.force)
+        return client_pb2.SetDeliveryModeResponse(before=before.value)  # type: ignore[arg-type]
+
+    async def ListDeliveryModes(
+        self, request: client_pb2.ListDeliveryModesRequest, context: Context
+    ) -> client_pb2.ListDeliveryModesResponse:
+        """How a group consumes its topics."""
+        listed = await self._parts.modes.listed(request.group)
+        return client_pb2.ListDeliveryModesResponse(modes=map(_mode, listed))
+
     async def ResetOffsets(
         self, request: client_pb2.ResetOffsetsRequest, context: Context
     ) -> client_pb2.ResetOffsetsResponse:
@@ -205,6 +226,18 @@ class GroupAdmin(admin_pb2_grpc.AdminServiceServicer):
 
     def _other(self, entry: ClientEntry) -> admin_pb2_grpc.AdminServiceStub:
         return admin_pb2_grpc.AdminServiceStub(self._parts.channels.to(self._parts.clients.address_of(entry)))
+
+
+def mode_of(number: int) -> DeliveryMode:
+    """A delivery mode, read. Errors: Invalid for one that this version does not know."""
+    try:
+        return DeliveryMode(number)
+    except ValueError:
+        raise Invalid(f"{number} is no delivery mode that this version knows", field="mode") from None
+
+
+def _mode(one: TopicMode) -> client_pb2.TopicMode:
+    return client_pb2.TopicMode(topic=one.topic, enode=one.enode, mode=one.mode.value)  # type: ignore[arg-type]
 
 
 def _client(entry: ClientEntry) -> client_pb2.ClientInfo:

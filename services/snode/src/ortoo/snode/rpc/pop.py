@@ -6,10 +6,10 @@ from ortoo.common.errors import Invalid
 from ortoo.common.names import check_group_name
 from ortoo.common.pop import Finish, GiveBack, PopRules, Renew, Verdict
 from ortoo.common.record_view import open_batch
+from ortoo.common.retry_policy import DELAY_MS_MAX
 from ortoo.snode.message_filter import compile_filter
 from ortoo.snode.popping import MESSAGES_MAX, PopCall, PoppedMessages, Popping
 from ortoo.snode.receipt_handle import ReceiptHandle, decode_handle
-from ortoo.snode.retry_policy import DELAY_MS_MAX, RetryPolicy
 from ortoo.snode.wire import batch_to, message_to, queue_to
 from ortoo.v1 import pop_pb2 as pb
 
@@ -43,7 +43,7 @@ async def nack(popping: Popping, request: pb.NackRequest) -> pb.NackResponse:
     _check("delay_ms", request.delay_ms, 0, DELAY_MS_MAX)
     _check_text("error", request.error)
     _check_text("client_id", request.client_id)
-    delays_ms = (request.delay_ms,) if request.HasField("delay_ms") else RetryPolicy.classic().delays_ms
+    delays_ms = (request.delay_ms,) if request.HasField("delay_ms") else ()
     how = GiveBack(
         delays_ms, not request.uncounted, request.client_id, request.error, request.park, _rules(request.options)
     )

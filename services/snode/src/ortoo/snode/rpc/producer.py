@@ -70,7 +70,11 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
         return producer_pb2.PublishResponse(
             receipts=[
                 producer_pb2.Receipt(
-                    message_id=r.message_id, queue=queue_to(r.queue), offset=r.offset, recall_handle=r.recall_handle
+                    message_id=r.message_id,
+                    queue=queue_to(r.queue),
+                    offset=r.offset,
+                    recall_handle=r.recall_handle,
+                    duplicate=r.duplicate,
                 )
                 for r in receipts
             ]

@@ -1,0 +1,25 @@
+"""What groups decide about the lives of their messages."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0006"
+down_revision = "0005"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Add the columns; groups that are there take the defaults."""
+    for column in (
+        sa.Column("retry", sa.String(1_024), nullable=False, server_default="classic"),
+        sa.Column("in_flight_max", sa.Integer, nullable=False, server_default="0"),
+        sa.Column("park_expired", sa.Boolean, nullable=False, server_default=sa.false()),
+    ):
+        op.add_column("groups", column)
+
+
+def downgrade() -> None:
+    """Drop the columns."""
+    for name in ("retry", "in_flight_max", "park_expired"):
+        op.drop_column("groups", name)

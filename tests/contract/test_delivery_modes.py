@@ -1,0 +1,52 @@
+"""A group consumes a topic in one way, which its first use decides, over crashes; an operator may change it."""
+
+import pytest
+
+from ortoo.common.errors import Conflict
+from ortoo.enode.state.life_changes import Mode
+from ortoo.enode.state.lock_table import Wish
+from tests.contract.one_store import TOPIC
+from tests.contract.pop_store import GROUP, PopStore, play, texts
+
+
+def test_a_second_mode_is_refused_with_what_to_do() -> None:
+    """By pop and by offsets at once, or with and without order; also after a crash."""
+
+    async def scenario(it: PopStore) -> None:
+        await it.send("a")
+        popped = await it.pop()
+        await it.ack(popped)
+        await it.crash()
+        with pytest.raises(Conflict, match=r"consumes topic orders by pop.*ortoo group mode billing orders --set offs"):
+            await it.store.modes.use(TOPIC, GROUP, Mode.OFFSETS)
+        refused = await it.store.modes.refused([(TOPIC, GROUP), (TOPIC, "other")], Mode.OFFSETS)
+        assert set(refused) == {(TOPIC, GROUP)}
+        with pytest.raises(Conflict, match="in the order of message groups"):
+            await it.pop(in_order=True)
+        await it.store.reset_offsets(TOPIC, GROUP, {0: 0})  # an operator may move a group that pops
+        assert texts(await it.pop()) == ["a"]
+
+    play(scenario)
+
+
+def test_an_operator_changes_the_mode_of_an_idle_group() -> None:
+    """Not while a member has messages or a queue, unless forced; the group goes on where it was."""
+
+    async def scenario(it: PopStore) -> None:
+        await it.send("a", "b")
+        popped = await it.pop(1)
+        with pytest.raises(Conflict, match="have 1 messages and 0 queues of orders"):
+            await it.desk.change_mode(TOPIC, GROUP, Mode.OFFSETS, force=False)
+        await it.ack(popped)
+        assert await it.desk.change_mode(TOPIC, GROUP, Mode.OFFSETS, force=False) is Mode.POP
+        assert it.store.query_offsets(TOPIC, GROUP) == {0: 1, 1: 0, 2: 0}
+        with pytest.raises(Conflict):
+            await it.pop()
+        await it.store.locks.take([Wish((TOPIC, GROUP, 0), "c", "s", "")])
+        with pytest.raises(Conflict, match="0 messages and 1 queues"):
+            await it.desk.change_mode(TOPIC, GROUP, Mode.UNDECIDED, force=False)
+        await it.desk.change_mode(TOPIC, GROUP, Mode.UNDECIDED, force=True)
+        await it.crash()
+        assert texts(await it.pop()) == ["b"]
+
+    play(scenario)

@@ -1,0 +1,33 @@
+"""The bytes of changes about messages given back, modes and ids are those of docs/formats/log.md, for ever."""
+
+import pytest
+
+from ortoo.enode.state.changes import Change, decode_changes, encode_changes
+from ortoo.enode.state.life_changes import IdsRemembered, Mode, ModeSet, SentBack, SentBackForgotten
+
+GOLDEN: list[tuple[Change, str]] = [
+    (
+        SentBack(0x11, "grüße", 3, ((5, 0), (7, 1))),
+        "2529000000110000000000000003000000020000000500000000000000000700000000000000016772c3bcc39f65",
+    ),
+    (
+        SentBackForgotten(0x11, "g", (0, 3)),
+        "2615000000110000000000000002000000000000000300000067",
+    ),
+    (
+        ModeSet(0x11, "g", Mode.POP_IN_ORDER),
+        "270a00000011000000000000000367",
+    ),
+    (
+        IdsRemembered(0x11, 3, 7, True, 1_700_000_000_000, 1_700_000_600_000, (b"a" * 16, b"b" * 16)),
+        "28490000001100000000000000030000000700000000000000010068e5cf8b010000c08feecf8b0100000200000061616161"
+        "61616161616161616161616162626262626262626262626262626262",
+    ),
+]
+
+
+@pytest.mark.parametrize(("change", "expected"), GOLDEN)
+def test_the_bytes_of_a_change_stay_what_they_are(change: Change, expected: str) -> None:
+    """Written today as on the first day, and read back to the same."""
+    assert change.encoded().hex() == expected
+    assert list(decode_changes(encode_changes([change.encoded()]))) == [change]
