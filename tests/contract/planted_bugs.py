@@ -220,7 +220,7 @@ BUGS: dict[Plant, str] = {
     checkpoint_folded_too_late: "the state's",
     deletions_not_in_order: "damage is reported|no whole checkpoint",
     small_files_not_synced: "is damaged",
-    carried_changes_lost: "the state's offsets|only one is found",
+    carried_changes_lost: "the state's (offsets|ids|sent_back|modes)|only one is found",
     gaps_stored: "although sequence",
 }
 """Each bug with what the harness says about it."""

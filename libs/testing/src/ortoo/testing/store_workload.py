@@ -60,6 +60,7 @@ class Workload:
         self._chance = Randomness(seed)
         self._pop_chance = Randomness(seed + 1_000_000)
         self._life_chance = Randomness(seed + 2_000_000)
+        self._lives = 0
         self._serial = 0
         self._leases = 0
         self._next_topic_id = 1000 + seed * 100
@@ -267,7 +268,7 @@ class Workload:
     async def _live(self) -> None:
         """Give messages back by offset, decide how a group consumes, remember ids: some of it together with a batch."""
         chance, topics = self._life_chance, self._store.topics()
-        if chance.below(3):
+        if chance.below(6):
             return
         topic = topics[chance.below(len(topics))]
         topic_id, queue_id = topic.topic_id, chance.below(topic.queue_count)
@@ -280,8 +281,10 @@ class Workload:
         if chance.below(6) == 0:
             changes.append(SentBackForgotten(topic_id, group, (queue_id, 0)))
         await self._store.engine.store(changes)
-        batch = self._batch()
-        ids = tuple(short_id(str(chance.below(200))) for _ in range(min(batch.count, 4)))
+        self._lives += 1
+        body = b"live %d/%d" % (self._seed, self._lives)
+        batch = SealedBatch(body, crc32c(body), 1 + chance.below(4), len(body))
+        ids = tuple(short_id(str(chance.below(200))) for _ in range(batch.count))
 
         def remembered(first_offset: int, stored_at_ms: int) -> tuple[Change, ...]:
             until_ms = stored_at_ms + 2_000
