@@ -6,8 +6,8 @@ checksums of the log are CRC-32C; a message's id names its topic, enode, queue a
 
 from ortoo.common.message import Message
 from ortoo.common.record_batch import encode
+from ortoo.common.retry_policy import RetryPolicy
 from ortoo.snode.batch_check import check
-from ortoo.snode.retry_policy import RetryPolicy
 from ortoo.snode.slow_consumer import SlowRule
 from ortoo.snode.tag_filter import TagFilter
 

@@ -217,7 +217,7 @@ class AppendIdentifiedRequest(_message.Message):
 
     @_builtins.property
     def ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The id of each message, in order, 1 to 255 bytes. One that was stored within the window is not stored again."""
+        """The id of each message, in order, 1 to 255 bytes. One that is remembered is not stored again."""
 
     def __init__(
         self,

@@ -37,7 +37,7 @@ class PublishRequest(_message.Message):
     @_builtins.property
     def messages(self) -> _containers.RepeatedCompositeFieldContainer[_record_pb2.Message]:
         """1 to 4,096 messages. One that is refused refuses all. A message with the property DEDUP_ID is stored once, however
-        often it is sent within the window of the enodes (10 minutes, unless configured otherwise).
+        often it is sent while the enodes remember the id (10 minutes, unless configured otherwise).
         """
 
     @_builtins.property

@@ -112,9 +112,8 @@ class Store:
 
         `consumes` are state changes that happen together with it, in the same frame: both or neither; `consumes_at`
         makes them of the first message's offset and the time. With a `deferral` it is stored aside and nobody sees it;
-        the offset in the answer is then its place there.
-        Batches of one queue get their offsets in the order of the calls. Cancelling the caller does not cancel an
-        accepted append. A batch with a producer id that was stored before answers its first place.
+        the answer's offset is its place there. Batches of one queue get their offsets in the order of the calls.
+        Cancelling the caller does not cancel an accepted append. A batch sent again answers its first place.
         Errors: NotFound (field "topic_id", "queue_id", or "batch.producer_id" for a forgotten producer); Invalid
         (field "batch.first_sequence": overlaps an earlier batch); Conflict (the sequence was used for other bytes, or
         too long ago to know its offset); Unavailable (a gap in the sequence: nothing stored, send the missing batch
@@ -126,8 +125,7 @@ class Store:
         key = (topic_id, queue_id, batch.producer_id)
         if flush_mode is FlushMode.DEFAULT:
             flush_mode = self._settings.flush_mode
-        told = deferral.changes if deferral is not None else consumes_at
-        if told is not None:
+        if (told := deferral.changes if deferral is not None else consumes_at) is not None:
             consumes = told(0, 0)
         prefix = encode_changes([change.encoded() for change in consumes]) if consumes else b""
         length = len(prefix) + len(batch.records)
@@ -265,8 +263,8 @@ class Store:
         self._check_commit(group, offsets)
 
         def commits(generations: Mapping[tuple[int, str, int], int]) -> list[Change]:
-            rows = [(key[2], offsets[key[2]], generation) for key, generation in generations.items()]
-            moved = [OffsetsCommitted(topic_id, group, generation, ((one, to),)) for one, to, generation in rows]
+            keys = generations.items()
+            moved = [OffsetsCommitted(topic_id, group, number, ((key[2], offsets[key[2]]),)) for key, number in keys]
             return [*moved, SentBackForgotten(topic_id, group, tuple(sorted(offsets)))]
 
         await self.locks.fence([(topic_id, group, queue_id) for queue_id in offsets], commits)
