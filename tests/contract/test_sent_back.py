@@ -1,0 +1,111 @@
+"""Messages given back by offset are copied once, however often a client that lost the answer asks, over power cuts."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from ortoo.common.background import Background
+from ortoo.common.message import Message
+from ortoo.common.pop import PopRules, SendBackWish
+from ortoo.common.randomness import Randomness
+from ortoo.common.record_batch import encode, open_batch
+from ortoo.enode.deferred.intake import Intake
+from ortoo.enode.pops.sending_back import SendingBack
+from ortoo.enode.store import Store, TopicCopy
+from ortoo.testing.faulty_disk import FaultyDisk
+from ortoo.testing.memory_disk import MemoryDisk
+from ortoo.testing.virtual_clock import VirtualClock
+from tests.contract.deferred_store import DeferredStore
+from tests.contract.one_store import TOPIC
+
+RETRIES, LETTERS = 7, 8
+RULES = PopRules(attempts_max=16, dead_letter_topic_id=LETTERS)
+
+
+@asynccontextmanager
+async def _opened(one: DeferredStore) -> AsyncIterator[SendingBack]:
+    await one.store.put_topics([TopicCopy(RETRIES, "%RETRY%g", 1, 1), TopicCopy(LETTERS, "%DLQ%g", 1, 1)])
+    async with Background("test") as background:
+        yield SendingBack(one.store, Intake(one.store, one.delays, one.transactions), one.clock, background)
+
+
+def _wish(*offsets: int, delay_ms: int = 0, park: bool = False) -> SendBackWish:
+    return SendBackWish("g", TOPIC, 0, offsets, RETRIES, (delay_ms,), park, RULES)
+
+
+async def _bodies(store: Store, topic_id: int) -> list[bytes]:
+    at, found = store.queue_range(topic_id, 0).begin_offset, []
+    while (fetched := await store.fetch(topic_id, 0, at)).batches:
+        found += [body for one in fetched.batches for body in open_batch(one.batch).bodies()]
+        at = fetched.next_offset
+    return found
+
+
+async def _send(one: DeferredStore, count: int) -> None:
+    await one.store.append(TOPIC, 0, encode([Message(b"%d" % number) for number in range(count)], now_ms=1))
+
+
+def test_asking_again_copies_nothing_until_the_group_has_passed_the_message() -> None:
+    """E-171: at the same time, later, and for a copy that waits; a park is another wish; a reset begins anew."""
+    clock = VirtualClock()
+
+    async def scenario() -> None:
+        one = DeferredStore(clock=clock)
+        await one.open()
+        async with _opened(one) as it:
+            await _send(one, 3)
+            left, right = await asyncio.gather(it.send_back(_wish(0, 1)), it.send_back(_wish(0, 1)))
+            assert left == right
+            for _ in range(3):
+                await it.send_back(_wish(2, delay_ms=60_000))
+            assert await _bodies(one.store, RETRIES) == [b"0", b"1"]
+            assert one.store.timers.live == 1
+            await it.send_back(_wish(0, park=True))
+            assert await _bodies(one.store, LETTERS) == [b"0"]
+            await one.store.commit_offsets(TOPIC, "g", {0: 2})
+            assert one.store.engine.state.sent_back.count((TOPIC, "g", 0)) == 1
+            await one.store.reset_offsets(TOPIC, "g", {0: 0})
+            await it.send_back(_wish(2))
+            assert await _bodies(one.store, RETRIES) == [b"0", b"1", b"2"]
+        await one.halt()
+        await one.store.close()
+
+    clock.run(scenario)
+
+
+def test_power_cuts_at_any_point_leave_one_copy() -> None:
+    """E-171, G1: asked again after each cut, every message has exactly one copy or one dead letter."""
+    clock = VirtualClock()
+    memory = MemoryDisk(record=True)
+
+    async def first_life() -> None:
+        one = DeferredStore(clock=clock, disk=FaultyDisk(memory))
+        await one.open()
+        async with _opened(one) as it:
+            await _send(one, 6)
+            for offset in range(6):
+                await it.send_back(_wish(offset, park=offset % 3 == 2))
+        await one.halt()
+
+    clock.run(first_life)
+    begin = len(memory.operations) // 2
+    for number in range(14):
+        point = begin + (len(memory.operations) - begin) * number // 13
+        left = MemoryDisk.replayed(memory.operations[:point]).crashed(Randomness(number))
+
+        again = VirtualClock(clock.now_ms())
+
+        async def second_life(left: MemoryDisk = left, again: VirtualClock = again) -> None:
+            one = DeferredStore(clock=again, disk=FaultyDisk(left))
+            await one.open()
+            async with _opened(one) as it:
+                if not one.store.queue_range(TOPIC, 0).end_offset:
+                    await _send(one, 6)
+                for offset in range(6):
+                    await it.send_back(_wish(offset, park=offset % 3 == 2))
+                assert sorted(await _bodies(one.store, RETRIES)) == [b"0", b"1", b"3", b"4"]
+                assert sorted(await _bodies(one.store, LETTERS)) == [b"2", b"5"]
+            await one.halt()
+            await one.store.close()
+
+        again.run(second_life)
