@@ -216,6 +216,10 @@ async def test_a_topic_nobody_made_and_a_queue_that_is_not_there_are_named(tmp_p
         await running.topic("t")
         assert await refusal(pull(running, -1)) is grpc.StatusCode.INVALID_ARGUMENT
         assert await refusal(pull(running, messages_max=5_000)) is grpc.StatusCode.INVALID_ARGUMENT
+        for empty in (queue(""), queue("t", 0, "")):
+            row = pull_pb2.ConsumerOffset(queue=empty, offset=1)
+            nothing = pull_pb2.CommitConsumerOffsetsRequest(group="g", offsets=[row])
+            assert await refusal(running.consumer.CommitOffsets(nothing)) is grpc.StatusCode.INVALID_ARGUMENT
         gone = pull_pb2.QueryConsumerOffsetsRequest(group="g", queues=[queue("t", 9)])
         assert await refusal(running.consumer.QueryOffsets(gone)) is grpc.StatusCode.INVALID_ARGUMENT
         back = pull_pb2.SendBackRequest(group="g", queue=queue("t"), offsets=[0])

@@ -8,6 +8,7 @@ from typing import Any
 import grpc
 import pytest
 
+from ortoo.common.errors import Forbidden
 from ortoo.v1 import (
     client_pb2,
     consumer_pb2,
@@ -30,6 +31,8 @@ class Counting:
     async def before(self, call: Any) -> None:
         """Count, and refuse a topic of a certain name."""
         SEEN.append(f"before {call.method}")
+        if call.topic == "forbidden":
+            raise Forbidden("nobody sends there", field="topic")
 
     async def after(self, call: Any) -> None:
         """Count."""
@@ -229,7 +232,7 @@ async def until(running: Snode, reached: Callable[[list[flow_control_pb2.FlowRul
 
 
 async def test_interceptors_are_plugged_in_by_name(tmp_path: Path) -> None:
-    """E-242: every call is seen before, and after or as an error; batches of a stream are seen one by one."""
+    """E-242: every call is seen before, and after or as an error; batches one by one; a raised error is the answer."""
     async with open_snode_cluster(tmp_path, interceptors=f"{__name__}:Counting") as running, asyncio.timeout(40):
         await running.topic("t")
         SEEN.clear()
@@ -238,6 +241,9 @@ async def test_interceptors_are_plugged_in_by_name(tmp_path: Path) -> None:
         await running.produce(batch_request(1, queue("t"), [b"d"]), batch_request(2, queue("t"), [b"e"]))
         assert SEEN[:4] == [f"{when} ProducerService/Publish" for when in ("before", "after", "before", "error")]
         assert SEEN.count("before ProducerService/Produce") == 3
+        seen = len(SEEN)
+        assert await refusal(running.publish("forbidden", b"a")) is grpc.StatusCode.PERMISSION_DENIED
+        assert SEEN[seen:] == ["before ProducerService/Publish"], "who refuses hears no more of it"
         while SEEN.count("after ProducerService/Produce") < 3:
             await running.cluster.clock.sleep(0.01)
 

@@ -35,6 +35,26 @@ async def test_a_signed_client_works_and_others_do_not(language: str, tmp_path: 
                 await client("send", name=name, topic="t", body=b"x")
 
 
+@pytest.mark.parametrize("language", LANGUAGES)
+async def test_an_official_client_may_what_its_user_may(language: str, tmp_path: Path) -> None:
+    """E-247: with `PUB|SUB` and its group it sends and receives as ever; another topic is refused."""
+    rules = tmp_path / "access.toml"
+    rules.write_text('[[user]]\naccess_key = "ann"\ntopics = { t = "PUB|SUB" }\ngroups = { g = "SUB" }\n')
+    settings = {"snode": {"access_file": str(rules)}}
+    async with open_cluster(tmp_path, settings=settings) as cluster, official(language, cluster.address) as client:
+        for topic in ("t", "u"):
+            await cluster.create_topic(topic)
+        await cluster.name_service.PutUser(ANN)
+        ann = ["ann", "s3cret"]
+        await client("producer", name="p", topics=["t"], credentials=ann)
+        await client("push", name="c", group="g", subscriptions={"t": {"expression": "*"}}, credentials=ann)
+        sent = await client("send", name="p", topic="t", body=b"x")
+        assert [m["message_id"] for m in await client.messages("c", 1)] == [sent["message_id"]]
+        with pytest.raises(ClientError):
+            await client("producer", name="q", topics=["u"], credentials=ann)
+            await client("send", name="q", topic="u", body=b"x")
+
+
 async def test_every_call_without_a_signature_is_unauthorized(tmp_path: Path) -> None:
     """The code says so in the answer of each kind of call; what follows is not looked at."""
     async with open_cluster(tmp_path, settings=REQUIRED) as cluster:

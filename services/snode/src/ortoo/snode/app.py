@@ -37,6 +37,8 @@ FILES_INTERVAL_S = 1.0
 """How often the files of limits and of access are looked at."""
 TRACE_INTERVAL_S = 0.2
 """How long records of the trace topic wait for company."""
+LAST_RECORDS_S = 2.0
+"""How long a stop waits for them."""
 CHECKS_INTERVAL_S = 0.5
 """How often enodes are looked for that nobody listens to for transactions."""
 
@@ -94,6 +96,9 @@ async def open_snode(
         if access is not None:
             register_access(telemetry.metrics, access)
         await stack.enter_async_context(telemetry.open(ready=lambda: server.serving))
+        tracing = None if ground.trace_topic is None else _tracing(ground, parts)
+        if tracing is not None:
+            stack.push_async_callback(_last_records, tracing)
         await stack.enter_async_context(server)
         services.gateway.routing.own = endpoints_of(settings.advertised_address or server.address)
         registration = _announcing(ground, settings.advertised_address or server.address)
@@ -112,8 +117,8 @@ async def open_snode(
             ("renew leases", LEASES_INTERVAL_S, services.gateway.leases.renew),
         ):
             ground.background.every(name, interval_s, step, clock=clock)
-        if ground.trace_topic is not None:
-            ground.background.every("trace topic", TRACE_INTERVAL_S, _tracing(ground, parts), clock=clock)
+        if tracing is not None:
+            ground.background.every("trace topic", TRACE_INTERVAL_S, tracing, clock=clock)
         if access is not None:
             ground.background.every("access", FILES_INTERVAL_S, access.look, clock=clock)
         yield Running(
@@ -140,6 +145,13 @@ def _tracing(ground: Ground, parts: Parts) -> Callable[[], Awaitable[None]]:
         await parts.publisher.publish(topic, records, None)
 
     return lambda: trace.flush(publish)
+
+
+async def _last_records(flush: Callable[[], Awaitable[None]]) -> None:
+    """Store what the last calls left for the trace topic, if that goes soon."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(LAST_RECORDS_S):
+            await flush()
 
 
 async def _access(ground: Ground) -> Access | None:
