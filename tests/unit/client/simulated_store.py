@@ -92,6 +92,15 @@ class SimulatedCall:
     async def run(self) -> OrtooError:
         """Answer until a fault breaks the stream."""
         owed: list[Parcel] = []
+
+        def answer(parcel: Parcel, error: OrtooError | None) -> None:
+            """Answers for one queue come in order: those that are owed go before a refusal."""
+            for one in owed:
+                self.has_heard = True
+                self._answered(one, None)
+            owed.clear()
+            self._answered(parcel, error)
+
         while True:
             while self._unsent and not self._store.is_away.is_set():
                 await SystemClock().sleep(0)
@@ -100,15 +109,15 @@ class SimulatedCall:
                 if fault is Fault.LOST:
                     return Unavailable("the stream broke")
                 if fault is Fault.REFUSED:
-                    self._answered(parcel, Overloaded("slow down"))
+                    answer(parcel, Overloaded("slow down"))
                     continue
                 if fault is Fault.AWAY:
-                    self._answered(parcel, Unavailable("the enode is away"))
+                    answer(parcel, Unavailable("the enode is away"))
                     continue
                 try:
                     parcel.first_offset = self._store.store(parcel)
                 except OrtooError as error:
-                    self._answered(parcel, error)
+                    answer(parcel, error)
                     continue
                 if fault is Fault.ANSWER_LOST:
                     return Unavailable("the stream broke")
