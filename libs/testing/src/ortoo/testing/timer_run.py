@@ -5,7 +5,8 @@
 Timers are spread over the time evenly. The enode is killed at even distances and started again. At 30 % of the time its
 clock is set back by an hour for a while, at 85 % forward by an hour, which makes everything due that is left. Lateness
 counts while the enode is up, has delivered what was due while it was down, and its clock is not being set; early is
-what comes before its clock has ever been there.
+what comes before its clock has ever been there. Beside it stands how long this disk took, meanwhile, to make 64 bytes
+durable, for nothing is delivered before that.
 """
 
 import argparse
@@ -28,6 +29,7 @@ from ortoo.common.errors import OrtooError
 from ortoo.common.logs import configure
 from ortoo.common.message import Message
 from ortoo.common.record_batch import Columns, encode, encode_columns, open_batch
+from ortoo.enode.disk import RealDisk
 from ortoo.snode.enode_link import EnodeLink
 from ortoo.snode.grpc_enode_link import GrpcLinks
 from ortoo.testing.lone_enode import NO_NAME_SERVER, open_lone_enode, topic
@@ -118,6 +120,8 @@ class TimerRun:
         self._seen = Seen(timers)
         self._clock = SystemClock()
         self._latest_ms = 0
+        self._folder = folder
+        self._syncs_ms: list[float] = []
         self._exempt: list[tuple[int, int]] = []
         """Stretches of true time in which nobody promises anything."""
 
@@ -140,6 +144,7 @@ class TimerRun:
                 loaded_mib, loaded_cpu_s = self.enode.rss_mib(), self.enode.cpu_s()
                 for queue_id in range(QUEUES):
                     background.spawn("read", self._read(link, queue_id))
+                background.spawn("probe", self._probe())
                 peak_mib = await self._disturb(begin_ms)
                 async with asyncio.timeout(120 + self._seconds):
                     await self._seen.done.wait()
@@ -189,6 +194,23 @@ class TimerRun:
             for stored in fetched.batches:
                 self._seen.take(open_batch(stored.batch).bodies(), self._shared.now_ms(), self._latest_ms)
             offset = fetched.next_offset
+
+    async def _probe(self) -> None:
+        """Make a little durable, again and again."""
+        file = RealDisk().open(self._folder / "probe", create=True)
+
+        def sync() -> float:
+            begun_s = self._clock.monotonic_s()
+            file.write(0, [bytes(64)])
+            file.sync_data()
+            return self._clock.monotonic_s() - begun_s
+
+        try:
+            while True:
+                self._syncs_ms.append(await asyncio.to_thread(sync) * 1000)
+                await self._clock.sleep(0.1)
+        finally:
+            file.close()
 
     async def _disturb(self, begin_ms: int) -> float:
         """Kill and set the clock, at their times; return the most memory that was seen."""
@@ -243,10 +265,15 @@ class TimerRun:
             "duplicates": int((seen.copies > 1).sum()),
             "counted_for_lateness": len(late),
             "catch_up_ms": catch_up_ms,
-            "late_ms": {f"p{p}": round(float(np.percentile(late, p)), 1) for p in (50, 99, 99.9)}
-            | {"max": int(late.max())},
+            "late_ms": _percentiles(late),
+            "disk_sync_ms": _percentiles(np.array(self._syncs_ms)),
             "memory_mib": {"before": round(warm_mib, 1), "loaded": round(loaded_mib, 1), "peak": round(peak_mib, 1)},
         }
+
+
+def _percentiles(values: np.ndarray) -> dict[str, float]:
+    found = {f"p{p}": round(float(np.percentile(values, p)), 1) for p in (50, 99, 99.9)}
+    return found | {"max": round(float(values.max()), 1)}
 
 
 def main() -> None:

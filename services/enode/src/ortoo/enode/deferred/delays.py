@@ -38,9 +38,9 @@ DELAY_MAX_MS = 366 * 86_400_000
 """How far ahead a message may be delayed."""
 TIMERS_MAX = 10_000_000
 """How many delayed messages an enode keeps."""
-AHEAD_MS = 20_000
+AHEAD_MS = 15_000
 """How long before their time messages are brought into memory, when there is room."""
-AHEAD_MIN_MS = 7_000
+AHEAD_MIN_MS = 6_000
 """When so little is left of that, the next ones are read: that takes seconds when they lie in many batches."""
 AHEAD_FIRST_MS = 2_000
 """After a start little is read at first, so that it is soon there; then more and more."""
