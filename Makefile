@@ -97,7 +97,7 @@ demo-spark: $(SPARK_READY) $(DEMO_READY)  ## The flights through the broker into
 
 spark-setup: $(SPARK_READY)  ## Add pyspark and what the pipeline needs to .venv; finds or installs Java 17
 
-spark-long: $(SPARK_READY)  ## 10,000,000 messages through Spark while drivers and workers are killed 20 times; an hour
+spark-long: $(SPARK_READY)  ## 10,000,000 messages through Spark while drivers and workers are killed 20 times, and what else takes minutes; half an hour
 	@libs/spark/find_java.sh 'the long tests of Spark'
 	@ORTOO_SPARK_MESSAGES=$${ORTOO_SPARK_MESSAGES:-10000000} ORTOO_SPARK_KILLS=$${ORTOO_SPARK_KILLS:-20} \
 	  $(PYTEST) -s -o faulthandler_timeout=0 -m long tests/spark

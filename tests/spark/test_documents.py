@@ -2,9 +2,11 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,12 +15,13 @@ pytest.importorskip("pyspark", reason="pyspark is not installed: make spark-setu
 from ortoo.client import Message
 from ortoo.common.settings import load
 from ortoo.spark.columns import COLUMNS
+from ortoo.spark.pipeline import command
 from ortoo.spark.pipeline.settings import PipelineSettings
 from ortoo.spark.reading.read_options import KNOWN as READ_OPTIONS
 from ortoo.spark.writing.write_options import COLUMNS as SINK_COLUMNS
 from ortoo.spark.writing.write_options import KNOWN as WRITE_OPTIONS
 from tests.repo.tree import ROOT
-from tests.spark.session import Broker, java_found
+from tests.spark.session import Broker
 
 DOCS = ROOT / "docs/spark"
 TUTORIAL = (DOCS / "tutorial.md").read_text()
@@ -60,9 +63,14 @@ def test_the_settings_in_the_documents_are_the_settings_there_are(folder: Path) 
         load(PipelineSettings, environ_prefix="X_", environ={}, file=file)
 
 
-@pytest.mark.skipif(not java_found(), reason="Java 17 is not installed")
-def test_the_tutorial_runs_as_it_stands(broker: Broker, folder: Path) -> None:
-    """Its programs and commands do what the text says, against a broker of this test."""
+def test_the_tutorial_runs_as_it_stands(
+    spark: Any, broker: Broker, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its programs and commands do what the text says, against a broker of this test.
+
+    The program and the first command have a Spark of their own; the other commands run here, in the shared one.
+    """
+    del spark
     broker.client.admin.create_topic("orders")
     with broker.client.producer("orders") as producer:
         texts = ('{"id": %d, "shop": "shop-%d", "euros": %d}' % (n, n % 3, n * 7 % 50) for n in range(1, 201))  # noqa: UP031
@@ -75,20 +83,29 @@ def test_the_tutorial_runs_as_it_stands(broker: Broker, folder: Path) -> None:
         "ORTOO_PIPELINE_SPARK_MASTER": "local[2]",
     }
     (folder / "orders.py").write_text("\n".join(blocks("python")))
-    (folder / "pipeline.toml").write_text(blocks("toml")[0].replace("localhost:8081", broker.address))
+    text = blocks("toml")[0].replace("localhost:8081", broker.address)
+    # The shared Spark was started in another folder.
+    (folder / "pipeline.toml").write_text(text.replace('"lake/orders"', f'"{folder / "lake/orders"}"'))
 
-    def run(*command: str) -> str:
-        done = subprocess.run(
-            command, cwd=folder, env=environ, capture_output=True, text=True, timeout=300, check=False
-        )
-        assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr[-3000:]}"
+    def run(*words: str) -> str:
+        done = subprocess.run(words, cwd=folder, env=environ, capture_output=True, text=True, timeout=300, check=False)
+        assert done.returncode == 0, f"{words}\n{done.stdout}\n{done.stderr[-3000:]}"
         return done.stdout
 
     said = run(sys.executable, "orders.py")
     assert "orders: 200" in said
     assert "large orders: " in said
     jobs = [line.split() for line in blocks("bash")[-1].splitlines() if line.startswith("ortoo-pipeline")]
-    outputs = [run(*words) for words in jobs]
+    outputs = [run(*jobs[0])]
+    monkeypatch.chdir(folder)
+    for name in ("ORTOO_ADDRESS", "ORTOO_PIPELINE_SPARK_MASTER"):
+        monkeypatch.setenv(name, environ[name])
+    handler = signal.getsignal(signal.SIGTERM)
+    capsys.readouterr()
+    for words in jobs[1:]:
+        assert command.main(words[1:]) == 0, words
+        outputs.append(capsys.readouterr().out)
+    signal.signal(signal.SIGTERM, handler)
     assert "reconciled: 200 rows" in outputs[0]
     assert "the same job again adds nothing" in outputs[2]
     assert "archive" in outputs[3]

@@ -16,12 +16,18 @@ _LOGGING = Path(__file__).with_name("log4j2.properties")
 
 @contextmanager
 def session(settings: SparkSettings) -> Iterator[Any]:
-    """A session, stopped at the end. Errors: Unsupported without Java, Invalid for a setting that is no pair."""
+    """The session that is active here, left as it is; otherwise a new one, stopped at the end.
+
+    Errors: Unsupported without Java, Invalid for a setting that is no pair.
+    """
     # Workers run the first python3 on the path unless they are told otherwise, and that one may lack pyarrow.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
+    if (active := SparkSession.getActiveSession()) is not None:
+        yield active
+        return
     builder = SparkSession.builder.appName("ortoo-pipeline")
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # repeats in JSON what is raised anyway
     defaults = {
