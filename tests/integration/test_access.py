@@ -138,7 +138,8 @@ async def test_rocketmqs_clients_hear_it_in_their_own_words(tmp_path: Path) -> N
             frames = [frame async for frame in getattr(stub, method)(request, metadata=reader, timeout=20)]
             return int(frames[0].status.code)
 
-        receive = {"batch_size": 1, "invisible_duration": Duration(seconds=30)}
+        soon = Duration(nanos=100_000_000)
+        receive = {"batch_size": 1, "invisible_duration": Duration(seconds=30), "long_polling_timeout": soon}
         assert await first("PullMessage", "closed", batch_size=1) == d.FORBIDDEN
         assert await first("ReceiveMessage", "closed", **receive) == d.FORBIDDEN
         assert await first("ReceiveMessage", "g", **receive) == d.MESSAGE_NOT_FOUND
