@@ -35,6 +35,8 @@ CALLS: dict[str, tuple[dict[str, Any], str]] = {
     "ListTopicGroups": ({"topic": TOPIC}, GROUP),
     "ResetOffsets": ({"group": GROUP, "topic": TOPIC, "offset": "0", "force": True}, "{"),
     "CloneOffsets": ({"from_group": GROUP, "to_group": "another", "topic": TOPIC}, "{"),
+    "ListDeliveryModes": ({"group": GROUP}, "DELIVERY_MODE_OFFSETS"),
+    "SetDeliveryMode": ({"group": "another", "topic": TOPIC, "mode": "DELIVERY_MODE_POP"}, "{"),
     "DescribeFlowControl": ({}, "{"),
     "UpdateFlowControl": (
         {"rules": [FLOW_RULE]},

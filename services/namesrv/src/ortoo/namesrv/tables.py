@@ -54,7 +54,7 @@ groups = sa.Table(
     sa.Column("notify_members_changed", sa.Boolean, nullable=False, server_default=sa.true()),
     sa.Column("unacknowledged_bytes_max", sa.BigInteger, nullable=False, server_default=str(64 << 20)),
     sa.Column("attempts_max", sa.Integer, nullable=False, server_default="16"),
-    # Since revision 0006.
+    # Since revision 0007.
     sa.Column("retry", sa.String(1_024), nullable=False, server_default="classic"),
     sa.Column("in_flight_max", sa.Integer, nullable=False, server_default="0"),
     sa.Column("park_expired", sa.Boolean, nullable=False, server_default=sa.false()),
