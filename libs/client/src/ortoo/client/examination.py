@@ -26,7 +26,7 @@ RESOLVE_TIMEOUT_S: Final = 0.3
 CONNECT_TIMEOUT_S: Final = 0.4
 SPEAK_TIMEOUT_S: Final = 0.4
 EXAMINE_TIMEOUT_S: Final = RESOLVE_TIMEOUT_S + CONNECT_TIMEOUT_S + SPEAK_TIMEOUT_S
-"""The longest that one look at an address takes."""
+"""The longest that one look at an address takes; what finding and connecting leave of it, speaking may use."""
 # The first bytes of every HTTP/2 connection: the preface, and an empty SETTINGS frame.
 HELLO: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
 SERVICES: Final = {
@@ -71,13 +71,14 @@ class Examination:
 
 async def examine(address: str, environ: Mapping[str, str] = os.environ) -> Examination:
     """Look at one address. Never raises, and takes at most EXAMINE_TIMEOUT_S."""
+    deadline_s = asyncio.get_running_loop().time() + EXAMINE_TIMEOUT_S
     seen = await reach(address, environ)
     if not seen.connects:
         return seen
     host, port = _host_and_port(address)
     # All at once: what is learnt late is learnt by everybody's one deadline.
     speaks, is_tls, (role, serving) = await asyncio.gather(
-        _first_word(host, port), _speaks_tls(host, port), _who(address)
+        _first_word(host, port, deadline_s), _speaks_tls(host, port, deadline_s), _who(address, deadline_s)
     )
     if is_tls and speaks in (Speaks.HANGS_UP, Speaks.NOTHING):
         speaks = Speaks.TLS  # some servers only hang up on who does not
@@ -133,10 +134,10 @@ async def _resolve(host: str, port: int) -> None:
     await answer
 
 
-async def _first_word(host: str, port: int) -> Speaks:
+async def _first_word(host: str, port: int, deadline_s: float) -> Speaks:
     writer: asyncio.StreamWriter | None = None
     try:
-        async with asyncio.timeout(SPEAK_TIMEOUT_S):
+        async with asyncio.timeout_at(deadline_s):
             reader, writer = await asyncio.open_connection(host, port)
             writer.write(HELLO)
             word = await reader.read(64)
@@ -156,11 +157,11 @@ async def _first_word(host: str, port: int) -> Speaks:
     return Speaks.HTTP2 if len(word) >= 9 and word[3] == 4 else Speaks.OTHER
 
 
-async def _speaks_tls(host: str, port: int) -> bool:
+async def _speaks_tls(host: str, port: int, deadline_s: float) -> bool:
     trusting = ssl.create_default_context()
     trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
     try:
-        async with asyncio.timeout(SPEAK_TIMEOUT_S):
+        async with asyncio.timeout_at(deadline_s):
             _, writer = await asyncio.open_connection(host, port, ssl=trusting)
     except (OSError, TimeoutError):
         return False
@@ -168,14 +169,15 @@ async def _speaks_tls(host: str, port: int) -> bool:
     return True
 
 
-async def _who(address: str) -> tuple[str, bool]:
+async def _who(address: str, deadline_s: float) -> tuple[str, bool]:
     """The role, by its services, and whether it is serving."""
+    timeout_s = max(0.0, deadline_s - asyncio.get_running_loop().time())
     async with Channels() as channels:
         health = health_pb2_grpc.HealthStub(channels.to(address))
 
         async def ask(role: str, service: str) -> tuple[str, bool] | None:
             try:
-                answer = await health.Check(health_pb2.HealthCheckRequest(service=service), timeout=SPEAK_TIMEOUT_S)
+                answer = await health.Check(health_pb2.HealthCheckRequest(service=service), timeout=timeout_s)
             except grpc.aio.AioRpcError:
                 return None
             return role, answer.status == health_pb2.HealthCheckResponse.SERVING

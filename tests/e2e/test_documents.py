@@ -1,0 +1,81 @@
+"""Every command in the documents is run: tutorial and answers as they stand, the others by tests of their own."""
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ortoo.testing import command
+from tests.repo.tree import ROOT
+
+WALKED = ("tutorial.md", "how-to.md")
+PROGRAMS = ("ortoo", "grpcurl", "make", "helm", "kubectl", "docker", "pip", "python")
+ELSEWHERE = {
+    "ortoo doctor --address": "tests/e2e/test_doctor.py",
+    "ortoo topic update orders --publish-order": "tests/integration/test_topic_rows.py",
+    "ortoo topic create t": "tests/e2e/test_readme.py",
+    'grpcurl -plaintext -d \'{"name":"g","slow_consumer': "tests/e2e/test_grpcurl_admin.py",
+    'grpcurl -plaintext -d \'{"group":"g","topic":"t","time_ms"': "tests/e2e/test_grpcurl_admin.py",
+    'grpcurl -plaintext -d \'{"user"': "tests/e2e/test_grpcurl_admin.py",
+    "grpcurl -plaintext -H": "tests/integration/test_access.py",
+    "helm install": "tests/deploy/test_chart.py",
+    "docker build": "tests/deploy/test_image.py",
+    "make dev": "tests/e2e/test_readme.py",
+}
+"""Where else a command of the documents is run, by how it begins."""
+NOT_RUN = {
+    "kubectl": "there is no Kubernetes here",
+    "pip install": "it is about machines that have a package index",
+}
+
+
+def commands() -> Iterator[tuple[str, str]]:
+    """(page, command) of every block in the documents of this folder and of operations."""
+    for page in sorted([*(ROOT / "docs").glob("*.md"), *(ROOT / "docs/operations").glob("*.md")]):
+        for block in re.findall(r"^```(?:bash|console)?\n(.*?)^```", page.read_text(), re.S | re.M):
+            for line in block.splitlines():
+                words = line.removeprefix("$ ").strip()
+                if words.split(" ")[0] in PROGRAMS:
+                    yield page.name, words
+
+
+def test_every_command_is_run_somewhere() -> None:
+    """A command that no test runs is one that stops working unseen."""
+    found = [(page, words) for page, words in commands() if page not in WALKED]
+    assert len(found) > 5
+    known = (*ELSEWHERE, *NOT_RUN)
+    assert [(page, words) for page, words in found if not words.startswith(known)] == []
+    assert [test for test in ELSEWHERE.values() if not (ROOT / test).exists()] == []
+
+
+def steps(page: str) -> list[tuple[str, list[str]]]:
+    """The page's commands, each with the lines that it is to print."""
+    found: list[tuple[str, list[str]]] = []
+    for block in re.findall(r"```console\n(.*?)```", (ROOT / "docs" / page).read_text(), re.S):
+        for line in block.splitlines():
+            if line.startswith("$ "):
+                found.append((line.removeprefix("$ "), []))
+            else:
+                found[-1][1].append(line)
+    return found
+
+
+def says(out: str, expected: list[str]) -> bool:
+    """Whether each expected line is in the output; `…` stands for anything."""
+    patterns = [".*".join(map(re.escape, line.split("…"))) for line in expected]
+    return all(re.search(rf"^{pattern}$", out, re.M) for pattern in patterns)
+
+
+@pytest.mark.parametrize("page", WALKED)
+async def test_the_page_is_true_step_by_step(page: str, tmp_path: Path) -> None:
+    """Each command ends with 0 and prints what the page says."""
+    program = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text(), re.S)
+    (tmp_path / "billing.py").write_text("".join(program))
+    async with command.dev_process(tmp_path) as dev:
+        for words, expected in steps(page):
+            script = words.replace("python billing.py", f"{sys.executable} {tmp_path / 'billing.py'}")
+            outcome = await command.run(["sh", "-c", script], dev.address)
+            assert outcome.exit_code == 0, (words, outcome)
+            assert says(outcome.out, expected), (words, expected, outcome.out)
