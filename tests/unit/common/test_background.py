@@ -73,3 +73,19 @@ async def test_error_of_the_body_is_the_error_of_the_block() -> None:
             task = background.spawn("forever", asyncio.Event().wait())
             raise KeyError("body")
     assert task.cancelled()
+
+
+async def test_what_is_begun_while_the_block_is_left_does_not_hold_it_up() -> None:
+    """A task that is cancelled may begin another one to tidy up; that one ends with the block."""
+    async with asyncio.timeout(10), Background("test") as background:
+        begun = asyncio.Event()
+
+        async def tidying() -> None:
+            try:
+                begun.set()
+                await asyncio.Event().wait()
+            finally:
+                background.spawn("late", asyncio.Event().wait())
+
+        background.spawn("tidying", tidying())
+        await begun.wait()

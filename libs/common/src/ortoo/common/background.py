@@ -24,6 +24,7 @@ class Background:
         self._name = name
         self._group = asyncio.TaskGroup()
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._is_leaving = False
 
     async def __aenter__(self) -> Self:
         await self._group.__aenter__()
@@ -32,6 +33,7 @@ class Background:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self._is_leaving = True
         for task in tuple(self._tasks):
             task.cancel()
         try:
@@ -42,8 +44,10 @@ class Background:
             # Only the block's body failed: its own error goes on, not wrapped into a group of one.
 
     def spawn(self, name: str, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Run `work` until it ends or the block is left."""
+        """Run `work` until it ends or the block is left. What is begun by a task that is being cancelled is as well."""
         task = self._group.create_task(work, name=f"{self._name}:{name}")
+        if self._is_leaving:
+            task.cancel()
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
