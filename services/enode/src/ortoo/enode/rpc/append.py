@@ -1,5 +1,6 @@
 """Append: many batches in flight on one stream, stored as the log takes them."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -40,6 +41,8 @@ class AppendStream:
         self._intake = intake
         self._topics = topics
         self._order = QueueOrder[enode_pb2.AppendResponse](self.outbox.put)
+        self._arriving: dict[tuple[int, int], asyncio.Future[None]] = {}
+        """By queue: the last append that waits for its topic to be known here, done when it has gone on."""
 
     async def serve(self, requests: AsyncIterator[Bulky], background: Background) -> None:
         """Read requests and begin one append for each; return when the peer sends no more."""
@@ -67,8 +70,8 @@ class AppendStream:
     async def _stored(self, request: enode_pb2.AppendRequest, batch: SealedBatch) -> enode_pb2.AppendResponse:
         topic_id, queue_id = request.topic_id, request.queue_id
         batch.check()
-        if self._topics.lacks(topic_id, queue_id):
-            await self._topics.arrival(topic_id, queue_id)
+        if (topic_id, queue_id) in self._arriving or self._topics.lacks(topic_id, queue_id):
+            await self._arrival(topic_id, queue_id)
         mode = _MODE_OF.get(request.flush_mode, FlushMode.SYNC)
         appended = await self._intake.append(topic_id, queue_id, batch, flush_mode=mode)
         return enode_pb2.AppendResponse(
@@ -77,6 +80,20 @@ class AppendStream:
             stored_at_ms=appended.stored_at_ms,
             flush_mode=_MODE_TO[appended.flush_mode],
         )
+
+    async def _arrival(self, topic_id: int, queue_id: int) -> None:
+        """Wait for a topic that is just being created; what came later for the queue goes on later."""
+        before = self._arriving.get((topic_id, queue_id))
+        mine = self._arriving[topic_id, queue_id] = asyncio.get_running_loop().create_future()
+        try:
+            if self._topics.lacks(topic_id, queue_id):
+                await self._topics.arrival(topic_id, queue_id)
+        finally:
+            if before is not None:
+                await asyncio.wait([before])
+            mine.set_result(None)
+            if self._arriving[topic_id, queue_id] is mine:
+                del self._arriving[topic_id, queue_id]
 
 
 def batch_of(request: Any, records: bytes | None = None) -> SealedBatch:
