@@ -136,8 +136,10 @@ class ReplayRun:
     async def _replay(self, address: str, group: str, *words: str) -> dict[str, Any]:
         """The last that a replay said, run to its end."""
         words = ("ortoo", "dlq", "replay", group, "--json", *words)
-        outcome = await command.run(words, address, timeout_s=COMMAND_TIMEOUT_S)
-        assert outcome.exit_code == 0, outcome.error
+        async with asyncio.timeout(COMMAND_TIMEOUT_S):
+            while (outcome := await command.run(words, address, timeout_s=COMMAND_TIMEOUT_S)).exit_code:
+                assert "cannot be asked now" in outcome.error, outcome.error  # an enode that has just come back
+                await self._clock.sleep(0.2)
         last: dict[str, Any] = json.loads(outcome.out.splitlines()[-1])
         return last
 
