@@ -24,6 +24,7 @@ NODE_MODULES = FOLDER / "node/node_modules"
 LANGUAGES = ("python", "node")
 CALL_TIMEOUT_S = 40.0
 LINE_BYTES_MAX = 64 << 20
+UNLUCKY_START = "'NoneType' object has no attribute 'shutdown'"
 
 Fields = dict[str, Any]
 
@@ -63,7 +64,18 @@ class Official:
         self._answers: dict[int, asyncio.Future[Fields]] = {}
 
     async def __call__(self, do: str, *, body: bytes | None = None, **fields: Any) -> Fields:
-        """Run a command of the driver. Errors: ClientError with the client's own words."""
+        """Run a command of the driver. Errors: ClientError with the client's own words.
+
+        The Python client's start now and then meets a defect of its own on a busy machine; then it is started again.
+        """
+        try:
+            return await self._ask(do, body, fields)
+        except ClientError as error:
+            if UNLUCKY_START not in str(error):
+                raise
+        return await self._ask(do, body, fields)
+
+    async def _ask(self, do: str, body: bytes | None, fields: Fields) -> Fields:
         number = next(self._numbers)
         ask: Fields = {"id": number, "do": do} | fields
         if body is not None:
