@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Protocol
 
 from ortoo.common.background import Background
 from ortoo.common.call_metrics import CallMetrics
@@ -12,25 +13,39 @@ from ortoo.common.metrics_export import MetricsExport
 from ortoo.common.process_metrics import ProcessMetrics
 
 
+class TelemetrySettings(Protocol):
+    """The settings that every role has for it. What is empty is not done."""
+
+    @property
+    def name(self) -> str:
+        """The process's name."""
+
+    @property
+    def metrics_address(self) -> str:
+        """Where metrics are served, host:port."""
+
+    @property
+    def metrics_endpoint(self) -> str:
+        """Where they are sent, http://host:port (OTLP/gRPC)."""
+
+    @property
+    def metrics_interval_s(self) -> float:
+        """How often they are sent."""
+
+
 class Telemetry:
     """What a process counts. Made before its server, whose interceptor is `calls`; opened when the parts are there."""
 
-    def __init__(
-        self, role: str, name: str, clock: Clock, *, address: str, endpoint: str = "", interval_s: float = 60.0
-    ) -> None:
-        """Serve on `address` (host:port) when opened, and send to `endpoint` (http://host:port, OTLP/gRPC).
-
-        What is empty is not done.
-        """
+    def __init__(self, role: str, settings: TelemetrySettings, clock: Clock) -> None:
+        """Count for one process; serve and send when opened, as `settings` say."""
         self.metrics = Metrics()
         self.calls = CallMetrics(clock)
-        self.address = address
+        self.address = settings.metrics_address
         """Where metrics are served: the real port once it is open."""
-        self._identity = (role, name)
-        self._endpoint = endpoint
-        self._interval_s = interval_s
+        self._role = role
+        self._settings = settings
         self._clock = clock
-        self._process = ProcessMetrics(role, name, clock)
+        self._process = ProcessMetrics(role, settings.name, clock)
         self._process.register(self.metrics)
         self.calls.register(self.metrics)
 
@@ -41,14 +56,14 @@ class Telemetry:
         Errors: Conflict, Unsupported.
         """
         self.metrics.gauge("ortoo_ready", "1 while requests are welcome.", lambda: int(ready()))
-        if not self.address and not self._endpoint:
+        if not self.address and not self._settings.metrics_endpoint:
             yield
             return
         endpoint = MetricsEndpoint(
             self.address, self.metrics, ready=ready, clock=self._clock, on_scrape=self._process.scraped
         )
         async with contextlib.AsyncExitStack() as parts:
-            export = self._export() if self._endpoint else None
+            export = self._export() if self._settings.metrics_endpoint else None
             if export is not None:
                 parts.push_async_callback(export.close)
             background = await parts.enter_async_context(Background("telemetry"))
@@ -60,8 +75,14 @@ class Telemetry:
             yield
 
     def _export(self) -> MetricsExport:
-        role, name = self._identity
-        return MetricsExport(role, name, self._endpoint, self.metrics, interval_s=self._interval_s, clock=self._clock)
+        return MetricsExport(
+            self._role,
+            self._settings.name,
+            self._settings.metrics_endpoint,
+            self.metrics,
+            interval_s=self._settings.metrics_interval_s,
+            clock=self._clock,
+        )
 
 
 def by_name(counters: Mapping[str, int]) -> dict[tuple[str, ...], int]:

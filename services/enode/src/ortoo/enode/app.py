@@ -77,14 +77,7 @@ async def open_enode(
     # The flush thread needs the interpreter for a moment after each fdatasync. Beside a busy event loop it waits a
     # whole switch interval for that: with CPython's 5 ms a flush of 0.12 ms takes 11.
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    telemetry = Telemetry(
-        "enode",
-        settings.name,
-        clock,
-        address=settings.metrics_address,
-        endpoint=settings.metrics_endpoint,
-        interval_s=settings.metrics_interval_s,
-    )
+    telemetry = Telemetry("enode", settings, clock)
     async with contextlib.AsyncExitStack() as parts:
         _make_folder(disk, settings.data_dir)
         chosen = within(settings.store_settings, settings.memory_share_percent, memory_bytes())

@@ -46,14 +46,7 @@ async def open_replica(
     Errors: Conflict when the folder is in use or is a copy of another log; DataLoss, Unsupported as a store says them.
     """
     clock, randomness, disk = clock or SystemClock(), randomness or Randomness(), disk or RealDisk()
-    telemetry = Telemetry(
-        "enode",
-        settings.name,
-        clock,
-        address=settings.metrics_address,
-        endpoint=settings.metrics_endpoint,
-        interval_s=settings.metrics_interval_s,
-    )
+    telemetry = Telemetry("enode", settings, clock)
     async with contextlib.AsyncExitStack() as parts:
         copy = LogCopy(disk, settings.data_dir, settings.cluster, settings.name)
         parts.callback(copy.close)

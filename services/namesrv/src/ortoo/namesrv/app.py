@@ -31,14 +31,7 @@ async def open_namesrv(
     Errors: Invalid, Conflict, Unsupported, DataLoss, Unavailable, as `Catalog.open` and the server say them.
     """
     clock, randomness = clock or SystemClock(), randomness or Randomness()
-    telemetry = Telemetry(
-        "namesrv",
-        settings.name,
-        clock,
-        address=settings.metrics_address,
-        endpoint=settings.metrics_endpoint,
-        interval_s=settings.metrics_interval_s,
-    )
+    telemetry = Telemetry("namesrv", settings, clock)
     async with contextlib.AsyncExitStack() as parts:
         catalog = await _opened_catalog(settings, clock, randomness)
         parts.push_async_callback(catalog.close)

@@ -57,14 +57,7 @@ async def open_snode(
     runs that does not share group membership.
     """
     clock, randomness = clock or SystemClock(), randomness or Randomness()
-    telemetry = Telemetry(
-        "snode",
-        settings.name,
-        clock,
-        address=settings.metrics_address,
-        endpoint=settings.metrics_endpoint,
-        interval_s=settings.metrics_interval_s,
-    )
+    telemetry = Telemetry("snode", settings, clock)
     async with contextlib.AsyncExitStack() as stack:
         ground = await stack.enter_async_context(open_ground(settings, clock, randomness, links))
         parts = make_parts(ground)
