@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass
 
 from ortoo.common.clock import Clock
-from ortoo.common.errors import Conflict, Invalid, Unavailable
+from ortoo.common.errors import Conflict, Invalid
 from ortoo.common.message import Message
 from ortoo.common.message_id import message_id_text
 from ortoo.common.pop import PopWish, ReplayWish, runs
@@ -155,13 +155,7 @@ class DeadLetters:
         return found
 
     async def _parts(self, topic: Topic, where: MessageFilter | None) -> AsyncIterator[tuple[Queue, Selected]]:
-        ranges = await self._reading.queue_ranges(topic)
-        wanted_enodes = {placement.enode for placement in topic.placements if placement.read_queue_count}
-        if away := wanted_enodes - {queue.enode for queue in ranges}:
-            raise Unavailable(
-                f"{', '.join(sorted(away))} cannot be asked now, and dead letters of {topic.name} may lie there; retry",
-                retry_after_ms=500,
-            )
+        ranges = await self._reading.all_queue_ranges(topic, f"dead letters of {topic.name} may lie there")
         for queue, held in ranges.items():
             if held.begin_offset < held.end_offset:
                 parts = self._reading.fetch(queue, held.begin_offset, held.end_offset, follow=False, wanted=where)

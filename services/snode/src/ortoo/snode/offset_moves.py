@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ortoo.common.errors import Conflict, Invalid, NotFound, OrtooError, Unavailable
+from ortoo.common.errors import Conflict, Invalid, NotFound, OrtooError
 from ortoo.common.names import check_group_name
 from ortoo.snode.directory_watch import DirectoryWatch
 from ortoo.snode.enode_link import QueueRange
@@ -84,11 +84,7 @@ class OffsetMoves:
         return sorted(found)
 
     async def _ranges(self, topic: Topic) -> dict[Queue, QueueRange]:
-        ranges = await self._reading.queue_ranges(topic)
-        away = {p.enode for p in topic.placements} - {queue.enode for queue in ranges}
-        if away:
-            raise Unavailable(f"enode {min(away)} does not answer; nothing was moved, retry", retry_after_ms=500)
-        return ranges
+        return await self._reading.all_queue_ranges(topic, "nothing was moved")
 
     async def _stored(self, group: str, topic: Topic, ranges: Mapping[Queue, QueueRange]) -> dict[Queue, int | None]:
         found: dict[Queue, int | None] = {}

@@ -61,6 +61,14 @@ class Reading:
                     found[Queue(topic.name, placement.enode, item.queue_id)] = item
         return found
 
+    async def all_queue_ranges(self, topic: Topic, refusal: str) -> dict[Queue, QueueRange]:
+        """What all readable queues hold. Errors: Unavailable when an enode is away; `refusal` says what that means."""
+        ranges = await self.queue_ranges(topic)
+        wanted = {placement.enode for placement in topic.placements if placement.read_queue_count}
+        if away := wanted - {queue.enode for queue in ranges}:
+            raise Unavailable(f"{', '.join(sorted(away))} cannot be asked now; {refusal}; retry", retry_after_ms=500)
+        return ranges
+
     async def fetch(
         self,
         queue: Queue,
