@@ -1,9 +1,7 @@
 """Lets through only what a user may; RocketMQ's clients are told in their own words."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from typing import Any
-
-import grpc
 
 from apache.rocketmq.v2 import service_pb2
 from ortoo.common.bulk_field import Bulky
@@ -12,7 +10,7 @@ from ortoo.common.grpc_errors import Context
 from ortoo.snode.access import Access, AccessOfCall
 from ortoo.snode.rocketmq.caller import headers_of, peer_of
 from ortoo.snode.rocketmq.codes import status_of
-from ortoo.snode.rpc.interception import OWN
+from ortoo.snode.rpc.handler_wrapping import HandlerWrapping
 
 _METHODS = service_pb2.DESCRIPTOR.services_by_name["MessagingService"].methods_by_name
 _ANSWERS = {
@@ -20,29 +18,11 @@ _ANSWERS = {
 }
 
 
-class AccessInterception(grpc.aio.ServerInterceptor):
+class AccessInterception(HandlerWrapping):
     """Asks for the access of every call, and of every request within a stream."""
 
     def __init__(self, access: Access) -> None:
         self._access = access
-
-    async def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
-        handler_call_details: grpc.HandlerCallDetails,
-    ) -> Any:
-        """Wrap the handler of the called method."""
-        handler = await continuation(handler_call_details)
-        full_name = handler_call_details.method
-        if handler is None or not full_name.startswith(OWN):
-            return handler
-        method = full_name.rpartition(".")[2]
-        parts = (handler.request_deserializer, handler.response_serializer)
-        if handler.unary_unary:
-            return grpc.unary_unary_rpc_method_handler(self._unary(handler.unary_unary, method), *parts)
-        if handler.unary_stream:
-            return grpc.unary_stream_rpc_method_handler(self._stream(handler.unary_stream, method), *parts)
-        return grpc.stream_stream_rpc_method_handler(self._both(handler.stream_stream, method), *parts)
 
     async def _signed_in(self, method: str, context: Context) -> AccessOfCall:
         call = AccessOfCall(self._access, method, peer_of(context))

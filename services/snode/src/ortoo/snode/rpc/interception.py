@@ -2,44 +2,20 @@
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from typing import Any
-
-import grpc
 
 from ortoo.common.bulk_field import Bulky
 from ortoo.common.grpc_errors import Context
 from ortoo.snode.interception import Call, Chain
-
-OWN = ("/ortoo.v1.", "/apache.rocketmq.v2.")
-"""Services whose calls are intercepted; health and reflection are not."""
+from ortoo.snode.rpc.handler_wrapping import HandlerWrapping
 
 
-class Interception(grpc.aio.ServerInterceptor):
+class Interception(HandlerWrapping):
     """Calls the chain before each call, after it, or when it failed; requests within Produce are calls as well."""
 
     def __init__(self, chain: Chain) -> None:
         self._chain = chain
-
-    async def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
-        handler_call_details: grpc.HandlerCallDetails,
-    ) -> Any:
-        """Wrap the handler of the called method."""
-        handler = await continuation(handler_call_details)
-        full_name = handler_call_details.method
-        if handler is None or not full_name.startswith(OWN):
-            return handler
-        method = full_name.rpartition(".")[2]
-        parts = (handler.request_deserializer, handler.response_serializer)
-        if handler.unary_unary:
-            return grpc.unary_unary_rpc_method_handler(self._unary(handler.unary_unary, method), *parts)
-        if handler.unary_stream:
-            return grpc.unary_stream_rpc_method_handler(self._stream(handler.unary_stream, method), *parts)
-        if handler.stream_stream:
-            return grpc.stream_stream_rpc_method_handler(self._both(handler.stream_stream, method), *parts)
-        return handler
 
     def _unary(self, handle: Any, method: str) -> Any:
         async def intercepted(request: Any, context: Context) -> Any:
