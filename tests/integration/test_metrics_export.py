@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import grpc
 import pytest
 from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2, metrics_service_pb2_grpc
 
@@ -14,6 +13,7 @@ from ortoo.common.clock import SystemClock
 from ortoo.common.errors import Invalid
 from ortoo.enode.settings import load
 from ortoo.testing.cluster import open_cluster
+from ortoo.testing.listening import listening
 from ortoo.testing.scrape import scraped
 from tests.integration.test_metrics import free_ports
 
@@ -50,12 +50,8 @@ class Receiver(metrics_service_pb2_grpc.MetricsServiceServicer):
 async def receiver() -> AsyncIterator[Receiver]:
     """A real OTLP/gRPC receiver."""
     receiver = Receiver()
-    server = grpc.aio.server()
-    metrics_service_pb2_grpc.add_MetricsServiceServicer_to_server(receiver, server)  # type: ignore[no-untyped-call]
-    receiver.address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
-    await server.start()
-    yield receiver
-    await server.stop(None)
+    async with listening(metrics_service_pb2_grpc.add_MetricsServiceServicer_to_server, receiver) as receiver.address:
+        yield receiver
 
 
 async def test_a_receiver_gets_what_prometheus_scrapes(tmp_path: Path, receiver: Receiver) -> None:

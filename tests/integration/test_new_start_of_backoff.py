@@ -13,6 +13,7 @@ from ortoo.client.client import Client
 from ortoo.common.clock import SystemClock
 from ortoo.common.randomness import Randomness
 from ortoo.common.retry import Backoff
+from ortoo.testing.listening import listening
 from ortoo.v1 import consumer_pb2, producer_pb2, session_pb2, topic_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceServicer, add_ConsumerServiceServicer_to_server
 from ortoo.v1.producer_pb2_grpc import ProducerServiceServicer, add_ProducerServiceServicer_to_server
@@ -78,18 +79,11 @@ class Producing(Faltering, ProducerServiceServicer):
 @asynccontextmanager
 async def client_of(add: Any, servicer: Any) -> AsyncIterator[tuple[Client, NoticedBackoff]]:
     """A client of that snode, and what its back-off was asked."""
-    server = grpc.aio.server()
-    add(servicer, server)
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
     backoff = NoticedBackoff()
     object.__setattr__(backoff, "attempts", [])
-    try:
-        async with connect(f"127.0.0.1:{port}") as mq:
-            mq._connection.backoff = backoff
-            yield mq, backoff
-    finally:
-        await server.stop(None)
+    async with listening(add, servicer) as address, connect(address) as mq:
+        mq._connection.backoff = backoff
+        yield mq, backoff
 
 
 async def until_asked(backoff: NoticedBackoff) -> list[int]:

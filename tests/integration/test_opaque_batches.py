@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from ortoo.client import ConsumerSettings, Message, ProducerSettings, connect
-from ortoo.client import producer as producer_module
 from ortoo.common.bulk_calls import (
     APPEND_REQUEST,
     FETCH_BATCHES_RESPONSE,
@@ -20,9 +19,9 @@ from ortoo.common.bulk_calls import (
 )
 from ortoo.common.bulk_field import BULK_BYTES_MIN, BulkField, Bulky
 from ortoo.common.compression import Codec
-from ortoo.common.record_batch import encode
 from ortoo.common.sealed_batch import SealedBatch
 from ortoo.testing.cluster import Cluster, open_cluster
+from ortoo.testing.made_batches import made_batches
 from ortoo.v1 import consumer_pb2, enode_pb2, producer_pb2
 
 MIB = 1 << 20
@@ -41,13 +40,7 @@ async def test_a_producers_bytes_are_those_on_disk_and_at_readers(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codec: Codec
 ) -> None:
     """By their hash: small and large batches, bare bodies and full messages, compressed and not; pushed and fetched."""
-    made: list[SealedBatch] = []
-
-    def kept(*arguments: Any, **options: Any) -> SealedBatch:
-        made.append(encode(*arguments, **options))
-        return made[-1]
-
-    monkeypatch.setattr(producer_module, "encode", kept)
+    made = made_batches(monkeypatch)
     rich = [Message(b"%d" % n * 50, f"tag-{n % 3}", (f"key-{n}",), properties={"n": str(n)}) for n in range(400)]
     async with connect(cluster.address) as mq, asyncio.timeout(60):
         async with mq.producer("t", ProducerSettings(codec=codec)) as producer:

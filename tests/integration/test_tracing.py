@@ -5,7 +5,6 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import grpc
 import pytest
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
 from opentelemetry.proto.trace.v1.trace_pb2 import Status
@@ -15,6 +14,7 @@ from ortoo.common.clock import SystemClock
 from ortoo.common.record_batch import encode
 from ortoo.common.tracing import sampled_contexts
 from ortoo.testing.cluster import open_cluster
+from ortoo.testing.listening import listening
 from ortoo.testing.processes import process_cluster
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
@@ -56,12 +56,8 @@ class Receiver(trace_service_pb2_grpc.TraceServiceServicer):
 async def receiver() -> AsyncIterator[Receiver]:
     """A real OTLP/gRPC receiver."""
     receiver = Receiver()
-    server = grpc.aio.server()
-    trace_service_pb2_grpc.add_TraceServiceServicer_to_server(receiver, server)  # type: ignore[no-untyped-call]
-    receiver.address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
-    await server.start()
-    yield receiver
-    await server.stop(None)
+    async with listening(trace_service_pb2_grpc.add_TraceServiceServicer_to_server, receiver) as receiver.address:
+        yield receiver
 
 
 async def test_one_message_is_followed_through_three_processes(tmp_path: Path, receiver: Receiver) -> None:

@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from ortoo.client import producer as producer_module
-from ortoo.common.record_batch import encode
-from ortoo.common.sealed_batch import SealedBatch
+from ortoo.testing.made_batches import made_batches
 from tests.spark.sending import send, varied
 from tests.spark.session import Broker
 
@@ -17,13 +15,7 @@ def test_workers_hold_the_producers_own_bytes(
     spark: Any, broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By their hash: each batch that a worker reads is one that the producer encoded, and none is missing."""
-    made: list[SealedBatch] = []
-
-    def kept(*arguments: Any, **options: Any) -> SealedBatch:
-        made.append(encode(*arguments, **options))
-        return made[-1]
-
-    monkeypatch.setattr(producer_module, "encode", kept)
+    made = made_batches(monkeypatch)
     send(broker, topic, varied(5_000))
     address = broker.address
 

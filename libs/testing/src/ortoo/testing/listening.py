@@ -1,0 +1,20 @@
+"""A bare gRPC server around one servicer, for what the cluster talks to and is not part of it."""
+
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import grpc
+
+
+@contextlib.asynccontextmanager
+async def listening(add: Callable[[Any, grpc.aio.Server], object], servicer: object) -> AsyncIterator[str]:
+    """Serve while the block is entered; yields host:port. `add` is the generated `add_..._to_server`."""
+    server = grpc.aio.server()
+    add(servicer, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        await server.stop(None)
