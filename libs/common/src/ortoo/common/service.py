@@ -14,8 +14,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ortoo.common.allocator import keep_freed_buffers
+from ortoo.common.background import Background
 from ortoo.common.clock import SystemClock
 from ortoo.common.errors import Conflict, Invalid, OrtooError
+from ortoo.common.late_stop import tell_of_late_stop
 from ortoo.common.logs import get_logger
 
 EXIT_FAILED = 1
@@ -97,7 +99,8 @@ async def _run(
         loop.add_signal_handler(number, on_signal, number)
     loop.add_signal_handler(signal.SIGHUP, lambda: None)  # before there is something to reload, it must not kill
     try:
-        async with open_service() as running:
+        async with Background("stop") as background, open_service() as running:
+            background.spawn("late", tell_of_late_stop(stop, clock))
             ready = True
             loop.add_signal_handler(signal.SIGHUP, on_reload, running)
             print(f"ready {running.name} {running.address}", flush=True)
