@@ -25,6 +25,8 @@ from ortoo.v1 import namesrv_pb2, namesrv_pb2_grpc
 READY_TIMEOUT_S = 30.0
 END_TIMEOUT_S = 20.0
 LOG_LINES_SHOWN = 20
+STACKS_AT_ABORT = {"PYTHONFAULTHANDLER": "1"}
+"""With this in its environment a process that is told to abort writes the stacks of its threads into its log."""
 
 _running: set["RoleProcess"] = set()
 
@@ -100,7 +102,7 @@ class RoleProcess:
             log_begin = log.tell()
             self._process = await asyncio.create_subprocess_exec(
                 *self._command(self.address or "127.0.0.1:0"),
-                env=clean | self._settings(self.address or "127.0.0.1:0") | dict(self.environ_more),
+                env=clean | STACKS_AT_ABORT | self._settings(self.address or "127.0.0.1:0") | dict(self.environ_more),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log,
@@ -172,10 +174,17 @@ class RoleProcess:
             async with asyncio.timeout(END_TIMEOUT_S):
                 code = await self._process.wait()
         except TimeoutError:
-            await self.kill()
+            await self._abort()
             raise AssertionError(f"{self.role} did not end within {END_TIMEOUT_S} s:\n{self.log_text()}") from None
         _running.discard(self)
         return code
+
+    async def _abort(self) -> None:
+        """End it so that its log says where each thread was."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGABRT)
+        await self._process.wait()
+        _running.discard(self)
 
     async def restart(self) -> None:
         """Kill it and start it again, on the same port and the same data."""
