@@ -3,8 +3,6 @@
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-import grpc
-
 from ortoo.client.connection import Connection
 from ortoo.client.dead_letters import DeadLetter, PeekedMessage, ReplayProgress, dead_letters, peek, replay
 from ortoo.client.descriptions import (
@@ -28,8 +26,8 @@ from ortoo.client.place import Queue
 from ortoo.client.tailing import coming, newest
 from ortoo.client.transactions import Verdict, end_transaction
 from ortoo.client.wire import message_of
-from ortoo.common.errors import AlreadyExists, Invalid, NotFound
-from ortoo.common.status import error_of_rpc
+from ortoo.common.errors import AlreadyExists, Invalid, NotFound, OrtooError
+from ortoo.common.status import rpc_errors
 from ortoo.v1 import admin_pb2, client_pb2, enode_deferred_pb2, namesrv_pb2, topic_pb2
 from ortoo.v1.admin_pb2_grpc import AdminServiceStub
 
@@ -280,11 +278,12 @@ class Admin:
         address = self._connection.address
         call = AdminServiceStub(self._connection.channel()).Tail(request)
         try:
-            async for answer in call:
-                yield _stored(answer)
-        except grpc.aio.AioRpcError as failure:
+            with rpc_errors(address):
+                async for answer in call:
+                    yield _stored(answer)
+        except OrtooError:
             self._connection.failed(address)
-            raise error_of_rpc(failure, address) from failure
+            raise
         finally:
             call.cancel()
 

@@ -17,7 +17,7 @@ from ortoo.common.errors import Conflict, Invalid, OrtooError, Unavailable
 from ortoo.common.grpc_channels import Channels
 from ortoo.common.randomness import Randomness
 from ortoo.common.retry import Backoff
-from ortoo.common.status import error_of_rpc
+from ortoo.common.status import rpc_errors
 
 Stub = TypeVar("Stub")
 explained_to: ContextVar[Callable[[str], object] | None] = ContextVar("explained_to", default=None)
@@ -113,10 +113,8 @@ class Connection:
         self._check_process()
         if (explain := explained_to.get()) is not None:
             explain(as_grpcurl(address, stub.__name__, method, request))
-        try:
+        with rpc_errors(address):
             return await getattr(stub(self._channel_to(address)), method)(request, timeout=timeout_s)
-        except grpc.aio.AioRpcError as failure:
-            raise error_of_rpc(failure, address) from failure
 
     async def call(self, stub: Callable[[grpc.aio.Channel], Stub], method: str, request: Any) -> Any:
         """One unary call that may be repeated without harm; tried at several snodes while it is Unavailable.

@@ -4,13 +4,12 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
-import grpc
-
 from ortoo.client.connection import Connection
 from ortoo.client.filters import Sql
 from ortoo.client.place import Queue
+from ortoo.common.errors import OrtooError
 from ortoo.common.message import Message
-from ortoo.common.status import error_of_rpc
+from ortoo.common.status import rpc_errors
 from ortoo.v1 import dead_letter_pb2 as pb
 from ortoo.v1 import record_pb2, topic_pb2
 from ortoo.v1.dead_letter_pb2_grpc import DeadLetterServiceStub
@@ -108,11 +107,12 @@ async def _streamed(connection: Connection, method: str, request: Any, read: Any
     address = connection.address
     call = getattr(DeadLetterServiceStub(connection.channel()), method)(request)
     try:
-        async for answer in call:
-            yield read(answer)
-    except grpc.aio.AioRpcError as failure:
+        with rpc_errors(address):
+            async for answer in call:
+                yield read(answer)
+    except OrtooError:
         connection.failed(address)
-        raise error_of_rpc(failure, address) from failure
+        raise
     finally:
         call.cancel()
 

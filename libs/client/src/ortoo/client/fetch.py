@@ -2,8 +2,6 @@
 
 from collections.abc import AsyncIterator, Sequence
 
-import grpc
-
 from ortoo.client.connection import Connection
 from ortoo.client.filters import Filter, expressions
 from ortoo.client.place import Queue
@@ -12,7 +10,7 @@ from ortoo.client.received import ReceivedBatch
 from ortoo.common import bulk_calls
 from ortoo.common.bulk_field import Bulky
 from ortoo.common.errors import Invalid, NotFound, OrtooError, Unavailable
-from ortoo.common.status import error_of, error_of_rpc
+from ortoo.common.status import error_of, rpc_errors
 from ortoo.v1 import consumer_pb2, topic_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
 
@@ -92,12 +90,11 @@ async def _batches(
     )
     call = bulk_calls.fetch(connection.channel(), request)
     try:
-        async for answer in call:
-            if answer.message.HasField("failure"):
-                raise error_of(answer.message.failure)
-            yield answer
-    except grpc.aio.AioRpcError as failure:
-        raise error_of_rpc(failure, address) from failure
+        with rpc_errors(address):
+            async for answer in call:
+                if answer.message.HasField("failure"):
+                    raise error_of(answer.message.failure)
+                yield answer
     finally:
         call.cancel()
 

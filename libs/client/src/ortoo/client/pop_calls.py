@@ -3,13 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
-import grpc
-
 from ortoo.client.connection import Connection
 from ortoo.client.shared_acks import SharedAcks
 from ortoo.common.background import Background
 from ortoo.common.errors import OrtooError, Unavailable
-from ortoo.common.status import error_of_rpc
+from ortoo.common.status import rpc_errors
 from ortoo.v1 import pop_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
 
@@ -38,9 +36,10 @@ class PopCalls:
             address = connection.address
             try:
                 stub = ConsumerServiceStub(connection.channel())
-                return await stub.Pop(request, timeout=request.wait_ms / 1000 + MARGIN_S)
-            except grpc.aio.AioRpcError as failure:
-                error: OrtooError = error_of_rpc(failure, address)
+                with rpc_errors(address):
+                    return await stub.Pop(request, timeout=request.wait_ms / 1000 + MARGIN_S)
+            except OrtooError as failure:
+                error = failure
             attempt += 1
             if not error.retriable or attempt >= TRIES_MAX:
                 raise error

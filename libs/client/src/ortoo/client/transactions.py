@@ -18,8 +18,6 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-import grpc
-
 from ortoo.client.connection import Connection
 from ortoo.client.place import Queue
 from ortoo.client.routes import Route, query_route
@@ -28,7 +26,7 @@ from ortoo.common.background import Background
 from ortoo.common.errors import OrtooError, Unavailable
 from ortoo.common.logs import get_logger
 from ortoo.common.message import Message
-from ortoo.common.status import error_of_rpc
+from ortoo.common.status import rpc_errors
 from ortoo.v1 import enode_deferred_pb2, producer_pb2, topic_pb2
 from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
 
@@ -164,15 +162,16 @@ class TransactionalProducer:
         while True:
             address = connection.address
             call = ProducerServiceStub(connection.channel()).WatchTransactionChecks(request)
+            error: OrtooError = Unavailable(f"{address} ended the call")
             try:
-                async for check in call:
-                    attempt = 0
-                    self.known.set()
-                    if check.transaction_id:
-                        self._background.spawn("check", self._check(check))
-                error: OrtooError = Unavailable(f"{address} ended the call")
-            except grpc.aio.AioRpcError as failure:
-                error = error_of_rpc(failure, address)
+                with rpc_errors(address):
+                    async for check in call:
+                        attempt = 0
+                        self.known.set()
+                        if check.transaction_id:
+                            self._background.spawn("check", self._check(check))
+            except OrtooError as failure:
+                error = failure
             finally:
                 call.cancel()
                 self.known.clear()

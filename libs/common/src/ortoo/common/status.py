@@ -1,5 +1,6 @@
 """One table between error kinds, gRPC status and the proto Failure, both ways."""
 
+import asyncio
 import contextlib
 from collections.abc import Iterator
 
@@ -84,8 +85,21 @@ def error_of_rpc(error: grpc.aio.AioRpcError, peer: str) -> errors.OrtooError:
 
 @contextlib.contextmanager
 def rpc_errors(peer: str) -> Iterator[None]:
-    """Turn failed gRPC calls in the block into OrtooErrors that name `peer`."""
+    """Turn failed gRPC calls in the block into OrtooErrors that name `peer`.
+
+    Errors: CancelledError too, when the task was cancelled just as a call failed. grpc.aio forgets the cancellation
+    then and raises the failure; a loop that tries again after failures would never end.
+    """
+    before = _cancellations()
     try:
         yield
     except grpc.aio.AioRpcError as error:
+        if _cancellations() > before:
+            raise asyncio.CancelledError from error
         raise error_of_rpc(error, peer) from error
+
+
+def _cancellations() -> int:
+    """How often the current task was asked to end."""
+    task = asyncio.current_task()
+    return 0 if task is None else task.cancelling()
