@@ -9,7 +9,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 HELM = HERE.parents[1] / ".tools" / "helm"
-EXAMPLES = ("default", "minimal", "ha")
+EXAMPLES = ("default", "minimal", "ha", "guarded")
 HEAD = "# Made from deploy/k8s/chart by `make manifests`; edit that, not this.\n"
 
 

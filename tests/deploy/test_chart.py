@@ -14,6 +14,8 @@ import pytest
 from ortoo.common.front import flat
 from ortoo.enode.settings import Settings as EnodeSettings
 from ortoo.namesrv.settings import Settings as NamesrvSettings
+from ortoo.snode.access_rules import access_rules_of
+from ortoo.snode.flow_control_file import rules_of
 from ortoo.snode.settings import Settings as SnodeSettings
 from tests.repo.tree import ROOT
 
@@ -34,6 +36,7 @@ CASES: dict[str, tuple[str, ...]] = {
     "default": (),
     "minimal": ("--values", str(EXAMPLES / "minimal.yaml")),
     "ha": ("--values", str(EXAMPLES / "ha.yaml")),
+    "guarded": ("--values", str(EXAMPLES / "guarded.yaml")),
     "bundled": tuple(word for name, value in BUNDLED.items() for word in ("--set", f"{name}={value}")),
 }
 
@@ -117,6 +120,7 @@ def test_every_object_satisfies_the_schema(version: str) -> None:
         ("snode.replicas=2", "several snodes share their groups through Redis"),
         ("postgresql.url=mysql://x", "url"),
         ("enode.settings.Bad-Name=1", "Bad-Name"),
+        ("snode.tls.required=true", "needs a certificate"),
     ],
 )
 def test_values_that_cannot_work_are_refused(wrong: str, said: str) -> None:
@@ -188,7 +192,7 @@ def test_settings_in_the_manifests_are_settings_of_the_code(role: str) -> None:
     settings = ROLES[role]()
     prefix = f"ORTOO_{role.upper()}_"
     known = {prefix + name.replace(".", "_").upper() for name in flat(settings)}
-    for example in ("default", "minimal", "ha"):
+    for example in ("default", "minimal", "ha", "guarded"):
         text = (MANIFESTS / example / f"{role}.yaml").read_text()
         given = set(re.findall(rf"name: ({prefix}\w+)", text))
         assert f"{prefix}LISTEN_ADDRESS" in given
@@ -196,6 +200,50 @@ def test_settings_in_the_manifests_are_settings_of_the_code(role: str) -> None:
         port = settings.listen_address.rpartition(":")[2]
         assert f"containerPort: {port}" in text
         assert f"grpc: {{port: {port}}}" in re.sub(r"grpc:\s*\n\s*port: (\d+)", r"grpc: {port: \1}", text)
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_every_setting_can_be_given(role: str, tmp_path: Path) -> None:
+    """What `ROLE.settings` has arrives as the variable that the code reads; what names a file has a file to name."""
+    names = {name: f"ORTOO_{role.upper()}_{name.replace('.', '_').upper()}" for name in flat(ROLES[role]())}
+    given = json.dumps({role: {"settings": dict.fromkeys(names, "given")}})
+    file = tmp_path / "values.json"
+    file.write_text(given)
+    name_of = f"r-ortoo-{role}"
+    (env,) = (
+        c["env"] for name, _, c in containers(objects(rendered("helm", "--values", str(file)))) if name == name_of
+    )
+    last = {variable["name"]: variable.get("value") for variable in env}
+    assert {name for name, variable in names.items() if last.get(variable) != "given"} == set()
+
+    guarded = containers(objects(rendered("helm", *CASES["guarded"])))
+    ((pod, container),) = ((pod, container) for name, pod, container in guarded if name == name_of)
+    values = {variable["name"]: variable.get("value", "") for variable in container["env"]}
+    volumes = {volume["name"] for volume in pod["volumes"]} if "volumes" in pod else set()
+    mounts = {mount["mountPath"]: mount for mount in container["volumeMounts"]}
+    for name, variable in names.items():
+        if name.endswith("_file"):
+            mount = mounts[str(Path(values[variable]).parent)]
+            assert mount["readOnly"], name
+            assert mount["name"] in volumes, name
+            assert "subPath" not in mount, f"{name} would not follow a change"
+
+
+def test_rules_of_access_reach_the_pod_from_either_secret() -> None:
+    """The chart's own Secret has the rules as they are given, and a Secret of the operator's takes its place."""
+    found = objects(rendered("helm", *CASES["guarded"]))
+    (secret,) = (one for one in found if one["metadata"]["name"] == "r-ortoo-access")
+    rules = access_rules_of(secret["stringData"]["access.toml"])
+    assert rules.users.keys() == {"ann", "shop"}
+    (limits,) = (one for one in found if one["metadata"]["name"] == "r-ortoo-limits")
+    assert [rule.per_second for rule in rules_of(limits["data"]["limits.toml"])] == [1000]
+    options = ("--set", "snode.access.existingSecret.name=mine", "--set", "snode.access.existingSecret.key=my.toml")
+    found = objects(rendered("helm", *CASES["guarded"], *options))
+    assert not [one for one in found if one["metadata"]["name"] == "r-ortoo-access"]
+    (pod,) = (pod for name, pod, _ in containers(found) if name == "r-ortoo-snode")
+    (volume,) = (volume for volume in pod["volumes"] if volume["name"] == "access")
+    assert volume["secret"]["secretName"] == "mine"
+    assert volume["secret"]["items"] == [{"key": "my.toml", "path": "access.toml"}]
 
 
 def test_addresses_of_name_servers_are_those_of_their_pods() -> None:

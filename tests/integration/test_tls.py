@@ -12,7 +12,11 @@ from apache.rocketmq.v2 import service_pb2
 from apache.rocketmq.v2.definition_pb2 import Code, Resource
 from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
 from ortoo.common.errors import Invalid
+from ortoo.snode.settings import load
 from ortoo.testing.cluster import open_cluster
+from ortoo.v1 import admin_pb2, namesrv_pb2
+from ortoo.v1.admin_pb2_grpc import AdminServiceStub
+from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
 
 
 async def certificate(folder: Path) -> tuple[Path, Path]:
@@ -48,6 +52,49 @@ async def test_both_ports_serve_the_same(tmp_path: Path) -> None:
         async with grpc.aio.secure_channel(cluster.address, credentials) as wrong:
             with pytest.raises(grpc.aio.AioRpcError):
                 await health_pb2_grpc.HealthStub(wrong).Check(health_pb2.HealthCheckRequest(), timeout=10)
+
+
+async def test_where_tls_is_required_nothing_is_done_in_the_clear(tmp_path: Path) -> None:
+    """E-253: each protocol and each kind of call is refused on the plain port, which only tells its health."""
+    made, key = await certificate(tmp_path)
+    chosen = {
+        "tls_listen_address": "127.0.0.1:0",
+        "tls_certificate_file": str(made),
+        "tls_key_file": str(key),
+        "tls_required": True,
+    }
+    async with open_cluster(tmp_path, settings={"snode": chosen}) as cluster:
+        await cluster.create_topic("t")
+        credentials = grpc.ssl_channel_credentials(made.read_bytes())
+        route = service_pb2.QueryRouteRequest(topic=Resource(name="t"))
+        caller = (("x-mq-client-id", "c"),)
+        async with (
+            grpc.aio.secure_channel(cluster.running["snode-0"].tls_address, credentials) as secret,
+            grpc.aio.insecure_channel(cluster.address) as clear,
+        ):
+            assert (await MessagingServiceStub(secret).QueryRoute(route, metadata=caller)).status.code == Code.OK
+            for call in (
+                MessagingServiceStub(clear).QueryRoute(route, metadata=caller),
+                AdminServiceStub(clear).ListTopics(namesrv_pb2.ListTopicsRequest()),
+                AdminServiceStub(clear).Tail(admin_pb2.TailRequest(topic="t")).read(),
+                ProducerServiceStub(clear).Produce(iter(())).read(),
+            ):
+                with pytest.raises(grpc.aio.AioRpcError) as refused:
+                    await call
+                assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
+                assert "tls_listen_address" in (refused.value.details() or "")
+            health = await health_pb2_grpc.HealthStub(clear).Check(health_pb2.HealthCheckRequest())
+            assert health.status == health_pb2.HealthCheckResponse.SERVING
+        async with grpc.aio.insecure_channel(cluster.running["snode-0"].tls_address) as plain_to_tls:
+            with pytest.raises(grpc.aio.AioRpcError):
+                await MessagingServiceStub(plain_to_tls).QueryRoute(route, metadata=caller, timeout=10)
+
+
+def test_required_tls_needs_a_port() -> None:
+    """E-253: a snode that could be reached by nobody does not start, and names the setting."""
+    with pytest.raises(Invalid, match="tls_listen_address") as caught:
+        load({"ORTOO_SNODE_TLS_REQUIRED": "true"})
+    assert caught.value.field == "tls_required"
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,18 @@ app.kubernetes.io/component: {{ .role }}
 {{- end -}}
 {{- end }}
 
+{{- define "ortoo.accessSecret" -}}
+{{- if .Values.snode.access.existingSecret.name -}}{{ .Values.snode.access.existingSecret.name }}
+{{- else if .Values.snode.access.rules -}}{{ include "ortoo.fullname" . }}-access
+{{- end -}}
+{{- end }}
+
+{{- define "ortoo.limitsConfigMap" -}}
+{{- if .Values.snode.flowControl.existingConfigMap.name -}}{{ .Values.snode.flowControl.existingConfigMap.name }}
+{{- else if .Values.snode.flowControl.limits -}}{{ include "ortoo.fullname" . }}-limits
+{{- end -}}
+{{- end }}
+
 {{- define "ortoo.podSecurity" -}}
 runAsNonRoot: true
 runAsUser: 10001

@@ -5,6 +5,8 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 
+import grpc
+
 from ortoo.common.address_server import listed_again
 from ortoo.common.announcing import Announcing
 from ortoo.common.clock import Clock, SystemClock
@@ -25,6 +27,7 @@ from ortoo.snode.queue_locks import ASK_AGAIN_S
 from ortoo.snode.rocketmq.route import endpoints_of
 from ortoo.snode.rpc.access_interception import AccessInterception
 from ortoo.snode.rpc.interception import Interception
+from ortoo.snode.rpc.tls_only import TlsOnly
 from ortoo.snode.sendable_topics import SendableTopics
 from ortoo.snode.services import Services, make_services
 from ortoo.snode.settings import Settings
@@ -63,12 +66,15 @@ async def open_snode(
         parts = make_parts(ground)
         services = make_services(ground, parts)
         access = await _access(ground)
+        guards: list[grpc.aio.ServerInterceptor] = [TlsOnly()] if settings.tls_required else []
+        if access is not None:
+            guards.append(AccessInterception(access))
         around = Interception(Chain([parts.flow, *load_interceptors(settings.interceptors)]))
         server = GrpcServer(
             settings.listen_address,
             services.added,
             outermost=[telemetry.calls],
-            interceptors=[around] if access is None else [AccessInterception(access), around],
+            interceptors=[*guards, around],
             grace_s=settings.stop_grace_s,
             drain_delay_s=settings.drain_delay_s,
             tls=_tls_listener(settings),
@@ -77,8 +83,6 @@ async def open_snode(
         ground.background.spawn("directory", ground.watch.run())
         ground.background.spawn("groups", parts.groups.run())
         await parts.flow_file.look()
-        await ground.watch.ready.wait()
-        await parts.attachments.look()
         register(telemetry.metrics, ground.directory, parts.sessions, parts.pushes.traffic)
         store = ground.membership_store
         register_clients(
@@ -88,7 +92,10 @@ async def open_snode(
             register_trace_topic(telemetry.metrics, ground.trace_topic)
         if access is not None:
             register_access(telemetry.metrics, access)
+        # Before the name server has been heard, so that one that waits for it can be seen to.
         await stack.enter_async_context(telemetry.open(ready=lambda: server.serving))
+        await ground.watch.ready.wait()
+        await parts.attachments.look()
         tracing = None if ground.trace_topic is None else _tracing(ground, parts)
         if tracing is not None:
             stack.push_async_callback(_last_records, tracing)

@@ -34,6 +34,8 @@ class Settings:
     """The server's certificate with those between it and the root, PEM."""
     tls_key_file: str = ""
     """The certificate's private key, PEM."""
+    tls_required: bool = False
+    """Whether calls in the clear are refused; health checks and reflection are answered on both ports all the same."""
     rocketmq_signatures_required: bool = False
     """Whether RocketMQ's clients must sign their requests, as users that the name server knows."""
     namesrv_address: str = "127.0.0.1:8071"
@@ -100,6 +102,8 @@ class Settings:
             for name in ("tls_certificate_file", "tls_key_file"):
                 if not getattr(self, name):
                     raise Invalid("TLS needs it; give a PEM file, or leave tls_listen_address empty", field=name)
+        elif self.tls_required:
+            raise Invalid("TLS is required and spoken nowhere; give tls_listen_address too", field="tls_required")
         if self.trace_topic:
             check_topic_name(self.trace_topic, "trace_topic")
         check_advertised(self.rocketmq_advertised_address, field="rocketmq_advertised_address")
