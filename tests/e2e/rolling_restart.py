@@ -38,8 +38,8 @@ class Outcome:
 
     sent: int = 0
     failed: list[str] = field(default_factory=list)
-    slowest_s: float = 0.0
-    slowest_during: str = ""
+    slowest_during: dict[str, float] = field(default_factory=dict)
+    """Of the sends that ended while a process restarted, the slowest in seconds."""
     received: Counter[bytes] = field(default_factory=Counter)
     popped: Counter[bytes] = field(default_factory=Counter)
     attempts_burned: list[tuple[str, bytes, int]] = field(default_factory=list)
@@ -47,6 +47,15 @@ class Outcome:
     acknowledged: set[bytes] = field(default_factory=set)
     exit_codes: dict[str, int] = field(default_factory=dict)
     during: str = "start"
+
+    @property
+    def slowest(self) -> tuple[str, float]:
+        """While what restarted the slowest send of all ended, and its seconds."""
+        return max(self.slowest_during.items(), key=lambda one: one[1], default=("start", 0.0))
+
+    def sent_within(self, took_s: float) -> None:
+        """A send has ended."""
+        self.slowest_during[self.during] = max(took_s, self.slowest_during.get(self.during, 0.0))
 
     @property
     def lost(self) -> int:
@@ -65,8 +74,9 @@ class Outcome:
             found.append(f"{body.decode()} was popped as attempt {attempt} while {during} restarted")
         if self.lost:
             found.append(f"{self.lost} messages are lost")
-        if self.slowest_s > send_max_s:
-            found.append(f"a send took {self.slowest_s:.2f} s while {self.slowest_during} restarted")
+        during, slowest_s = self.slowest
+        if slowest_s > send_max_s:
+            found.append(f"a send took {slowest_s:.2f} s while {during} restarted")
         found += [f"{name} ended with {code}" for name, code in self.exit_codes.items() if code]
         return found
 
@@ -75,7 +85,7 @@ class Outcome:
         return (
             f"{self.sent} sent, {len(self.failed)} failed, {self.lost} lost, {self.duplicates} delivered again, "
             f"{len(self.popped)} popped, {len(self.attempts_burned)} attempts burned, "
-            f"slowest send {self.slowest_s * 1000:.0f} ms ({self.slowest_during})"
+            f"slowest send {self.slowest[1] * 1000:.0f} ms ({self.slowest[0]})"
         )
 
 
@@ -124,7 +134,8 @@ async def _under_load(
                 outcome.exit_codes[role.folder.name] = await role.stop()
                 await role.start()
                 await clock.sleep(1)
-                say(f"{role.folder.name} restarted; {outcome.summary()}")
+                slowest_ms = outcome.slowest_during.get(role.folder.name, 0.0) * 1000
+                say(f"{role.folder.name} restarted, slowest send {slowest_ms:.0f} ms; so far {outcome.summary()}")
             outcome.during = "end"
             sending.cancel()
             async with asyncio.timeout(PATIENCE_S):
@@ -181,9 +192,7 @@ async def _watch(producer: Producer, bodies: list[bytes], outcome: Outcome) -> N
             outcome.failed.append(repr(error))
         else:
             outcome.acknowledged.add(body)
-    took_s = clock.monotonic_s() - begun_s
-    if took_s > outcome.slowest_s:
-        outcome.slowest_s, outcome.slowest_during = took_s, outcome.during
+    outcome.sent_within(clock.monotonic_s() - begun_s)
 
 
 def main() -> int:

@@ -14,7 +14,7 @@ from ortoo.client.place import Queue
 from ortoo.client.producer import Producer, ProducerSettings
 from ortoo.client.routes import Route
 from ortoo.common.clock import SystemClock
-from ortoo.common.errors import OrtooError, Overloaded, Unavailable
+from ortoo.common.errors import NOT_TAKEN_FIELD, OrtooError, Overloaded, Unavailable
 from ortoo.common.randomness import Randomness
 from ortoo.common.record_view import open_batch
 from ortoo.common.retry import Backoff
@@ -32,7 +32,15 @@ class Fault(Enum):
     LOST = "not stored, then the stream breaks"
     REFUSED = "not stored, the answer says to slow down"
     AWAY = "not stored, the answer says that the enode is away"
+    NOT_TAKEN = "not stored, and the answer says that this is certain"
     SILENT = "stored, and answered with the next batch"
+
+
+REFUSALS = {
+    Fault.REFUSED: Overloaded("slow down"),
+    Fault.AWAY: Unavailable("the enode is away"),
+    Fault.NOT_TAKEN: Unavailable("the enode stops", field=NOT_TAKEN_FIELD),
+}
 
 
 class SimulatedStore:
@@ -108,11 +116,8 @@ class SimulatedCall:
                 fault = self._store.next_fault()
                 if fault is Fault.LOST:
                     return Unavailable("the stream broke")
-                if fault is Fault.REFUSED:
-                    answer(parcel, Overloaded("slow down"))
-                    continue
-                if fault is Fault.AWAY:
-                    answer(parcel, Unavailable("the enode is away"))
+                if fault in REFUSALS:
+                    answer(parcel, REFUSALS[fault])
                     continue
                 try:
                     parcel.first_offset = self._store.store(parcel)

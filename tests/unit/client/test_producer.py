@@ -12,6 +12,7 @@ from ortoo.client.connection import Connection
 from ortoo.client.routes import Route
 from ortoo.common.clock import SystemClock
 from ortoo.common.randomness import Randomness
+from ortoo.common.retry import Backoff
 from tests.unit.client.simulated_store import TOPIC_ID, Fault, SimulatedStore, producer_to
 
 BODY = b"x" * 1000
@@ -58,6 +59,20 @@ async def test_a_lost_answer_is_resolved_by_the_same_batch_again() -> None:
         second = await producer.send(b"two")
     assert (first.offset, second.offset, store.sends) == (0, 1, 4)
     assert list(store.queues.values()) == [[b"one", b"two"]]
+
+
+async def test_an_enode_that_stops_holds_up_nothing() -> None:
+    """What it has not taken goes to another queue at once; what belongs to a message group waits for its own queue."""
+    store = SimulatedStore([Fault.NOT_TAKEN])
+    async with asyncio.timeout(30), producer_to(store) as producer:
+        producer._connection.backoff = Backoff(first_s=3600.0, max_s=3600.0)
+        refused = producer._sticky.queue
+        receipts = [await producer.send(b"%d" % number) for number in range(4)]
+    assert refused not in {receipt.queue for receipt in receipts}
+    store = SimulatedStore([Fault.NOT_TAKEN])
+    async with asyncio.timeout(30), producer_to(store) as producer:
+        queue = producer._route.queue_of_group("orders")
+        assert (await producer.send(Message(b"0", message_group="orders"))).queue == queue
 
 
 async def test_an_unanswered_message_ends_with_an_unknown_outcome() -> None:

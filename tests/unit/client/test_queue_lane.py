@@ -9,12 +9,13 @@ import pytest
 from ortoo.client import NotFound, Overloaded, Unavailable
 from ortoo.client.parcel import Parcel
 from ortoo.client.queue_lane import IN_FLIGHT_MAX, Fate, QueueLane
-from ortoo.common.errors import Invalid
+from ortoo.common.errors import NOT_TAKEN_FIELD, Invalid
 from ortoo.common.message import Message
 from ortoo.common.record_batch import encode
 from tests.unit.client.made_batches import QUEUE
 
 GAP = Unavailable("gap", field="batch.first_sequence")
+STOPPING = Unavailable("the enode stops", field=NOT_TAKEN_FIELD)
 UNKNOWN = NotFound("unknown", field="batch.producer_id")
 
 
@@ -70,6 +71,47 @@ def test_a_batch_comes_again_as_it_was_and_before_those_behind_it(lane: QueueLan
     assert lane.is_waiting_to_resend
     lane.resume()
     assert [identity(lane.next_to_send()) for _ in range(3)] == [(1, 0), (1, 2), (1, 4)]
+
+
+def test_what_an_enode_has_not_taken_may_go_elsewhere(lane: QueueLane) -> None:
+    """The batch leaves with what was never sent; what is sent here later begins where it would have stood."""
+    for _ in range(IN_FLIGHT_MAX + 2):
+        lane.put(parcel())
+    sent = [it for _ in range(IN_FLIGHT_MAX) if (it := lane.next_to_send()) is not None]
+    lane.stored(sent[0])
+    for batch in sent[1:]:
+        assert lane.failed(batch, STOPPING) is Fate.MOVES
+        assert not batch.is_numbered
+    assert len(lane.take_movable()) == 2
+    lane.put(parcel())
+    assert lane.next_to_send() is None
+    assert lane.is_waiting_to_resend
+    lane.resume()
+    assert identity(lane.next_to_send()) == (1, 2)
+
+
+@pytest.mark.parametrize("why", ["its outcome was unknown once", "the connection broke once", "it belongs here"])
+def test_what_may_be_stored_or_belongs_here_stays(lane: QueueLane, why: str) -> None:
+    """G4: a batch that may lie in a queue already goes to no other, nor does what was sent behind it."""
+    for _ in range(2):
+        lane.put(parcel())
+    first, second = lane.next_to_send(), lane.next_to_send()
+    assert first is not None
+    assert second is not None
+    if why == "it belongs here":
+        first.is_bound = True
+    else:
+        if why == "the connection broke once":
+            lane.connection_lost()
+        else:
+            assert lane.failed(first, Unavailable("who knows")) is Fate.RETURNED
+            assert lane.failed(second, GAP) is Fate.RETURNED
+        lane.resume()
+        assert (lane.next_to_send(), lane.next_to_send()) == (first, second)
+    assert lane.failed(first, STOPPING) is Fate.RETURNED
+    assert lane.failed(second, STOPPING) is Fate.RETURNED
+    lane.resume()
+    assert [identity(lane.next_to_send()) for _ in range(2)] == [(1, 0), (1, 2)]
 
 
 def test_a_lost_connection_returns_everything(lane: QueueLane) -> None:

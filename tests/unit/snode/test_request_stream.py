@@ -7,7 +7,7 @@ import grpc
 import pytest
 
 from ortoo.common.background import Background
-from ortoo.common.errors import Invalid, Overloaded, Unavailable
+from ortoo.common.errors import NOT_TAKEN_FIELD, Invalid, Overloaded, Unavailable
 from ortoo.common.status import error_of, failure_of
 from ortoo.snode.request_stream import RequestStream
 from ortoo.testing.virtual_clock import VirtualClock
@@ -23,9 +23,13 @@ class FakeCall:
         self.written: asyncio.Queue[enode_pb2.AppendRequest] = asyncio.Queue()
         self.answers: asyncio.Queue[Any] = asyncio.Queue()
         self.cancelled = False
+        self.status: grpc.StatusCode | None = None
+        """How the far side has ended it, if it has."""
 
     async def write(self, request: enode_pb2.AppendRequest) -> None:
         """Take a request."""
+        if self.status is not None:
+            raise asyncio.InvalidStateError("RPC already finished.")
         await self.written.put(request)
 
     async def read(self) -> Any:
@@ -34,7 +38,7 @@ class FakeCall:
 
     async def code(self) -> grpc.StatusCode:
         """How it ended."""
-        return grpc.StatusCode.UNAVAILABLE
+        return self.status or grpc.StatusCode.UNAVAILABLE
 
     async def details(self) -> str:
         """Why."""
@@ -69,9 +73,17 @@ class Far:
         return self.calls[-1]
 
 
-def stream_to(far: Far, clock: VirtualClock, bytes_max: int = 100) -> Stream:
+def stream_to(far: Far, clock: VirtualClock, bytes_max: int = 100, *, answers_all_it_took: bool = False) -> Stream:
     """A stream with a limit of three seconds."""
-    return Stream("enode e", far.open, decode, clock=clock, timeout_s=3.0, in_flight_bytes_max=bytes_max)
+    return Stream(
+        "enode e",
+        far.open,
+        decode,
+        clock=clock,
+        timeout_s=3.0,
+        in_flight_bytes_max=bytes_max,
+        answers_all_it_took=answers_all_it_took,
+    )
 
 
 async def test_answers_find_their_requests() -> None:
@@ -115,6 +127,32 @@ async def test_a_broken_call_fails_everything_at_once_and_the_next_request_opens
             await clock.sleep(0)
         await far.calls[1].answer(9)
         assert await later == 9
+
+
+@pytest.mark.parametrize("in_good_order", [True, False])
+async def test_what_a_peer_has_not_taken_is_told_apart(in_good_order: bool) -> None:
+    """G11: after an end in good order what has no answer is not stored, after any other nobody knows; answers count."""
+    far, clock = Far(), VirtualClock()
+    stream = stream_to(far, clock, answers_all_it_took=True)
+    async with asyncio.timeout(10), Background("test") as background:
+        background.spawn("run", stream.run())
+        answered, unanswered = stream.send(enode_pb2.AppendRequest()), stream.send(enode_pb2.AppendRequest())
+        while not far.calls:
+            await clock.sleep(0)
+        call = far.calls[0]
+        while call.written.qsize() < 2:
+            await clock.sleep(0)
+        call.status = grpc.StatusCode.OK if in_good_order else grpc.StatusCode.CANCELLED
+        late = stream.send(enode_pb2.AppendRequest())  # writing it fails, and the answer was not read yet
+        for _ in range(5):
+            await clock.sleep(0)
+        await call.answer(7)
+        await call.answers.put(grpc.aio.EOF)
+        assert await answered == 7
+        for future in (unanswered, late):
+            with pytest.raises(Unavailable) as raised:
+                await future
+            assert (raised.value.field == NOT_TAKEN_FIELD) is in_good_order
 
 
 async def test_silence_is_an_error_after_the_limit() -> None:

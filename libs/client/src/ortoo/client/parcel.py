@@ -22,6 +22,8 @@ class Parcel:
         "deadline_s",
         "first_offset",
         "future",
+        "is_bound",
+        "is_doubtful",
         "is_numbered",
         "queue",
         "refused",
@@ -36,6 +38,10 @@ class Parcel:
         self.future = future
         self.deadline_s = deadline_s
         self.is_numbered = False
+        self.is_bound = False
+        """Whether it must go to this queue: a message in it belongs there, by its group or its priority."""
+        self.is_doubtful = False
+        """Whether it may be stored already, because the outcome of a try is unknown."""
         self.first_offset = -1
         self.stored_at_ms = 0
         self.refused: dict[int, OrtooError] = {}
@@ -60,6 +66,11 @@ class Parcel:
     def forget_number(self) -> None:
         """It is certain that it was not stored under its number; it may get another."""
         self.is_numbered = False
+
+    @property
+    def may_move(self) -> bool:
+        """Whether it may go to another queue after it was refused."""
+        return not (self.is_bound or self.is_doubtful)
 
     def stored(self, first_offset: int, stored_at_ms: int) -> None:
         """Tell everybody who waits where it lies."""

@@ -173,6 +173,8 @@ class Producer:
         parcel = lane.open
         if parcel is None:
             parcel = lane.open = self._new_parcel(lane)
+        if rare is not NO_RARE_FIELDS and rare.message_group is not None:
+            parcel.is_bound = True
         row = lane.taken
         lane.taken = row + 1
         return Sending(parcel, row, rare.message_id)
@@ -200,6 +202,7 @@ class Producer:
         loop = asyncio.get_running_loop()
         deadline_s = self._clock.monotonic_s() + self._settings.delivery_timeout_ms / 1000
         parcel = Parcel(lane.queue, self._route.topic_id, loop.create_future(), deadline_s)
+        parcel.is_bound = self._route.has_levels
         # With little under way there is nothing to wait for: the batch is whatever this turn of the loop brings. With
         # more it waits for company until an answer comes, so batches grow as fast as answers get slower.
         if self._under_way < _PROMPT_BATCHES and lane.account.has_room:
@@ -217,9 +220,16 @@ class Producer:
         return self._sticky
 
     def _move_on(self) -> None:
-        """Let messages without a message group go to the next queue, those with a priority to its enode."""
-        self._sticky_number += 1
-        self._sticky = self._lane(self._route.writable[self._sticky_number % len(self._route.writable)])
+        """Let messages without a message group go to the next queue, those with a priority to its enode.
+
+        Queues where something waits to be sent again are passed over, unless all are such.
+        """
+        queues = self._route.writable
+        for _ in queues:
+            self._sticky_number += 1
+            self._sticky = self._lane(queues[self._sticky_number % len(queues)])
+            if not self._sticky.is_troubled:
+                return
 
     def _lane(self, queue: Queue) -> "_Lane":
         lane = self._lanes.get(queue)
@@ -245,8 +255,17 @@ class Producer:
         self._bytes += len(batch.records)
         self._under_way += 1
         self._pause = True
-        lane.account.put(parcel)
         self._wanted.set()
+        self._put(parcel, lane)
+
+    def _put(self, parcel: Parcel, lane: "_Lane") -> None:
+        """Hand a batch to a queue; where something waits to be sent again, it goes to another one if it may."""
+        if lane.is_troubled and parcel.may_move:
+            self._move_on()
+            if not self._sticky.is_troubled:
+                lane = self._sticky
+                parcel.queue = lane.queue
+        lane.account.put(parcel)
         self._pump(lane)
 
     def _encode(self, messages: Sequence[Message | bytes], parcel: Parcel) -> SealedBatch | None:
@@ -275,19 +294,31 @@ class Producer:
             return  # its time was over before its answer came
         lane = self._lanes[parcel.queue]
         account = lane.account
+        moving: list[Parcel] = []
         if isinstance(error, NotFound | Unavailable):
             self._route_doubted.set()
         if error is None:
             lane.attempt = 0
             account.stored(parcel)
             self._finish(parcel, None)
-        elif account.failed(parcel, error) is Fate.REFUSED:
-            self._finish(parcel, error)
+        else:
+            moving = self._failed_there(parcel, account, error)
         if account.is_waiting_to_resend and lane.retry is None:
             delay_s = self._connection.backoff.delay_s(lane.attempt, self._connection.randomness) if error else 0.0
             lane.attempt += 1
             lane.retry = asyncio.get_running_loop().call_later(delay_s, self._resume, lane)
+        for one in moving:
+            self._put(one, lane)
         self._pump(lane)
+
+    def _failed_there(self, parcel: Parcel, account: QueueLane, error: OrtooError) -> list[Parcel]:
+        """End a batch that is refused for good; what should look for another queue."""
+        fate = account.failed(parcel, error)
+        if fate is Fate.REFUSED:
+            self._finish(parcel, error)
+            return []
+        unsent = account.take_movable()
+        return [parcel, *unsent] if fate is Fate.MOVES else unsent
 
     def _resume(self, lane: "_Lane") -> None:
         lane.retry = None
@@ -377,6 +408,11 @@ class _Lane:
         self.attempt = 0
         self.taken = 0
         """How many messages the batch that is being filled has."""
+
+    @property
+    def is_troubled(self) -> bool:
+        """Whether something waits to be sent again, so that others had better go elsewhere."""
+        return self.retry is not None or self.account.has_failed
 
     @property
     def is_settled(self) -> bool:

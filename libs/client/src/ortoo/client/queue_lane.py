@@ -8,6 +8,8 @@ it. The rules that keep a retry from storing twice and an order from turning rou
   all that failed is sent again, in order.
 * An answer that says "there is a gap before this batch" stored nothing for certain, so such a batch may be numbered
   anew when the batch before it was refused for good.
+* A batch that its enode has not taken for certain, and was not sent before with an unknown outcome, may move to another
+  queue unless one of its messages belongs here; what was sent behind it is refused as a gap, and numbered anew.
 * When a batch is given up with an unknown outcome, batches that were never sent go on under a new producer id; those
   that were sent wait for their own answer.
 """
@@ -17,7 +19,7 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 
 from ortoo.client.parcel import Parcel
-from ortoo.common.errors import NotFound, OrtooError, Unavailable
+from ortoo.common.errors import NOT_TAKEN_FIELD, NotFound, OrtooError, Unavailable
 
 IN_FLIGHT_MAX = 5
 """How many batches of one queue may be under way: as many as the enode remembers the offsets of."""
@@ -33,6 +35,8 @@ class Fate(Enum):
     """It fails for good and is not stored."""
     RETURNED = "returned"
     """It is sent again."""
+    MOVES = "moves"
+    """It may go to another queue; it is not in this one any more."""
 
 
 class QueueLane:
@@ -59,13 +63,18 @@ class QueueLane:
         """Whether one more batch would be sent at once."""
         return not self._ready and not self._returned and len(self._in_flight) < self._in_flight_max
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether a batch was refused or returned, and nothing has been sent again since."""
+        return bool(self._returned) or self._refused_sequence is not None
+
     def put(self, parcel: Parcel) -> None:
         """Take a sealed batch that comes after all that were taken."""
         self._ready.append(parcel)
 
     def next_to_send(self) -> Parcel | None:
         """The next batch to send now, numbered; None if there is none or sending has to wait."""
-        if self._returned or not self._ready or len(self._in_flight) >= self._in_flight_max:
+        if self.has_failed or not self._ready or len(self._in_flight) >= self._in_flight_max:
             return None
         parcel = self._ready.popleft()
         if not parcel.is_numbered:
@@ -88,16 +97,32 @@ class QueueLane:
             parcel.forget_number()
             self._start_anew()
         elif not error.retriable:
-            if self._refused_sequence is None:
-                self._refused_sequence = parcel.batch.first_sequence
+            self._leave_out(parcel)
             return Fate.REFUSED
+        elif isinstance(error, Unavailable) and error.field == NOT_TAKEN_FIELD:
+            if parcel.may_move and not self._returned:
+                self._leave_out(parcel)
+                parcel.forget_number()
+                return Fate.MOVES
+        elif isinstance(error, Unavailable):
+            parcel.is_doubtful = True
         self._returned.append(parcel)
         return Fate.RETURNED
 
     def connection_lost(self) -> None:
         """No answer will come for what is under way."""
+        for parcel in self._in_flight:
+            parcel.is_doubtful = True
         self._returned += self._in_flight
         self._in_flight.clear()
+
+    def take_movable(self) -> list[Parcel]:
+        """Take out what was never sent and may go to another queue."""
+        taken = [parcel for parcel in self._ready if parcel.may_move and not parcel.is_numbered]
+        if taken:
+            gone = set(map(id, taken))
+            self._ready = deque(self._kept(self._ready, gone))
+        return taken
 
     def give_up(self, now_s: float) -> list[Parcel]:
         """Take out the batches whose time is over; those that were sent have an unknown outcome."""
@@ -130,6 +155,11 @@ class QueueLane:
     def everything(self) -> Iterable[Parcel]:
         """All batches that have no outcome yet, in order."""
         return (*self._in_flight, *self._returned, *self._ready)
+
+    def _leave_out(self, parcel: Parcel) -> None:
+        """It is not stored, nor is what was sent behind it: what comes next takes its sequence."""
+        if self._refused_sequence is None:
+            self._refused_sequence = parcel.batch.first_sequence
 
     def _start_anew(self) -> None:
         self._producer_id = self._new_producer_id()

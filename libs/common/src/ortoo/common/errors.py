@@ -17,7 +17,11 @@ OrtooError
 A new kind needs an ADR. The first line of a class's docstring is its default message.
 """
 
-from typing import ClassVar
+from typing import ClassVar, Final
+
+NOT_TAKEN_FIELD: Final = "queue.enode"
+"""The field of an Unavailable which says that the enode was away or about to stop, so that nothing was stored for
+certain: the same may be sent elsewhere."""
 
 
 class OrtooError(Exception):

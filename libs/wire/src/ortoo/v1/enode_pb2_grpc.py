@@ -185,7 +185,8 @@ class EnodeServiceServicer:
     """
 
     def Append(self, request_iterator, context):
-        """Stores batches. Answers may come in another order than requests, except within one queue.
+        """Stores batches. Answers may come in another order than requests, except within one queue. An enode that stops answers
+        what it has taken and ends the call with OK: what has no answer then is not stored.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -20,7 +20,9 @@ class EnodeServiceStub:
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Append: _aio.StreamStreamMultiCallable[_enode_pb2.AppendRequest, _enode_pb2.AppendResponse]
-    """Stores batches. Answers may come in another order than requests, except within one queue."""
+    """Stores batches. Answers may come in another order than requests, except within one queue. An enode that stops answers
+    what it has taken and ends the call with OK: what has no answer then is not stored.
+    """
     FetchBatches: _aio.StreamStreamMultiCallable[_enode_pb2.FetchBatchesRequest, _enode_pb2.FetchBatchesResponse]
     """Reads batches, many queues over one stream. A read at the end of a queue waits for the next batch."""
     CommitOffsets: _aio.UnaryUnaryMultiCallable[_enode_pb2.CommitOffsetsRequest, _enode_pb2.CommitOffsetsResponse]
@@ -87,7 +89,9 @@ class EnodeServiceServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _abc.AsyncIterator[_enode_pb2.AppendRequest],
         context: _aio.ServicerContext[_abc.AsyncIterator[_enode_pb2.AppendRequest], _abc.AsyncIterator[_enode_pb2.AppendResponse]],
     ) -> _abc.AsyncIterator[_enode_pb2.AppendResponse]:
-        """Stores batches. Answers may come in another order than requests, except within one queue."""
+        """Stores batches. Answers may come in another order than requests, except within one queue. An enode that stops answers
+        what it has taken and ends the call with OK: what has no answer then is not stored.
+        """
 
     @_abc_1.abstractmethod
     def FetchBatches(

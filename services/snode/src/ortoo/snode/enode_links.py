@@ -1,6 +1,6 @@
 """Finds the link to an enode by its name, and says at once when there is no hope."""
 
-from ortoo.common.errors import NotFound, OrtooError, Unavailable
+from ortoo.common.errors import NOT_TAKEN_FIELD, NotFound, OrtooError, Unavailable
 from ortoo.snode.directory import Directory
 from ortoo.snode.enode_link import EnodeLink, Links
 
@@ -16,12 +16,16 @@ class EnodeLinks:
         """The link to an enode. Errors: Unavailable when it was never heard of, or is known to be away."""
         entry = self._directory.enode(enode)
         if entry is None:
-            raise Unavailable(f"no enode named {enode} has registered; start it, or wait for it", retry_after_ms=500)
+            raise _away(f"no enode named {enode} has registered; start it, or wait for it")
         link = self._links.to(enode, entry.address)
         # A lease may be missing because the name server is new; a connection that works is the better witness.
         if not entry.alive and not link.connected:
-            raise Unavailable(f"enode {enode} is away: its lease ran out; retry when it is back", retry_after_ms=500)
+            raise _away(f"enode {enode} is away: its lease ran out; retry when it is back")
         return link
+
+
+def _away(message: str) -> Unavailable:
+    return Unavailable(message, field=NOT_TAKEN_FIELD, retry_after_ms=500)
 
 
 def explained(error: OrtooError) -> OrtooError:

@@ -116,6 +116,7 @@ class GrpcEnodeLink:
             clock=clock,
             timeout_s=timeout_s,
             in_flight_bytes_max=in_flight_bytes_max,
+            answers_all_it_took=True,
         )
         self._fetches = RequestStream[enode_pb2.FetchBatchesRequest, Bulky, Fetched](
             peer,

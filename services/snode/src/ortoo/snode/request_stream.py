@@ -9,7 +9,7 @@ import grpc
 
 from ortoo.common.background import Background
 from ortoo.common.clock import Clock
-from ortoo.common.errors import Internal, OrtooError, Overloaded, Unavailable
+from ortoo.common.errors import NOT_TAKEN_FIELD, Internal, OrtooError, Overloaded, Unavailable
 from ortoo.common.logs import get_logger
 from ortoo.common.status import error_of_rpc
 
@@ -40,7 +40,9 @@ class RequestStream(Generic[Request, Answer, Result]):
     """One bidirectional call to `peer`, opened when there is something to ask and opened anew after it broke.
 
     Requests go out in the order of `send`. When the call ends, or one request has waited longer than allowed, all
-    requests on their way fail with Unavailable: their outcome is unknown, and nothing later overtakes them.
+    requests on their way fail with Unavailable: their outcome is unknown, and nothing later overtakes them. It is known
+    of those that were not sent yet, and when a peer that `answers_all_it_took` ends the call in good order: nothing
+    became of these, which NOT_TAKEN_FIELD says.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class RequestStream(Generic[Request, Answer, Result]):
         clock: Clock,
         timeout_s: float,
         in_flight_bytes_max: int,
+        answers_all_it_took: bool = False,
     ) -> None:
         """`decode` makes a result of an answer or raises the OrtooError that it carries."""
         self.connected = False
@@ -61,6 +64,7 @@ class RequestStream(Generic[Request, Answer, Result]):
         self._clock = clock
         self._timeout_s = timeout_s
         self._bytes_max = in_flight_bytes_max
+        self._answers_all_it_took = answers_all_it_took
         self._bytes = 0
         self._last_id = 0
         self._pending: dict[int, _Pending[Result]] = {}
@@ -98,6 +102,11 @@ class RequestStream(Generic[Request, Answer, Result]):
         """Fail every request that has no answer."""
         self.connected = False
         pending, self._pending = self._pending, {}
+        never_sent = Unavailable(f"{self._peer} went away before this was sent; retry", field=NOT_TAKEN_FIELD)
+        for request in self._unsent:
+            item = pending.pop(request.request_id, None)
+            if item is not None and not item.future.done():
+                item.future.set_exception(never_sent)
         self._unsent.clear()
         self._wake.clear()
         self._bytes = 0
@@ -135,7 +144,11 @@ class RequestStream(Generic[Request, Answer, Result]):
     async def _write(self, call: Any) -> OrtooError:
         while True:
             while self._unsent:
-                await call.write(self._unsent.popleft())
+                try:
+                    await call.write(self._unsent.popleft())
+                except (grpc.aio.UsageError, asyncio.InvalidStateError):
+                    # The peer has ended the call. Its last answers are still to be read, and then why it did.
+                    await asyncio.get_running_loop().create_future()
             self._wake.clear()
             await self._wake.wait()
 
@@ -155,6 +168,8 @@ class RequestStream(Generic[Request, Answer, Result]):
         code = await call.code()
         if code is not grpc.StatusCode.OK:
             return Unavailable(f"{self._peer}: {await call.details() or code.name}; the outcome is unknown, retry")
+        if self._answers_all_it_took:
+            return Unavailable(f"{self._peer} is stopping and has not taken this; retry", field=NOT_TAKEN_FIELD)
         return Unavailable(f"{self._peer} ended the stream; the outcome is unknown, retry")
 
     async def _watch(self, call: Any) -> OrtooError:

@@ -2,6 +2,7 @@
 
 from apache.rocketmq.v2.definition_pb2 import Code, Status
 from ortoo.common import errors
+from ortoo.common.status import count_told
 
 BY_FIELD: tuple[tuple[type[errors.OrtooError], str, Code.ValueType], ...] = (
     (errors.Invalid, "topic", Code.ILLEGAL_TOPIC),
@@ -75,8 +76,10 @@ def code_of(error: errors.OrtooError) -> Code.ValueType:
 
 def status_of(error: errors.OrtooError | Refused) -> Status:
     """How a failed call ended, in the protocol's words."""
-    code = error.code if isinstance(error, Refused) else code_of(error)
-    return Status(code=code, message=str(error))
+    if isinstance(error, Refused):
+        return Status(code=error.code, message=str(error))
+    count_told(error)
+    return Status(code=code_of(error), message=str(error))
 
 
 def common_status(codes: list[Code.ValueType]) -> Status:
