@@ -1,30 +1,22 @@
 """Every alert fires in its fault and is silent in a clean run; a real Prometheus scrapes real processes."""
 
-import asyncio
 import json
 import re
-import shutil
 import subprocess
-import urllib.parse
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ortoo.client import connect
-from ortoo.common.clock import SystemClock
-from ortoo.testing.processes import process_cluster
-from ortoo.testing.scrape import get, scraped
-from tests.integration.test_metrics import free_ports
+from tests.deploy.alert_faults import FAULTS, alert_faults, damaged_log, dead_enode, full_disk
+from tests.deploy.prometheus import MISSING, RULES
 from tests.repo.tree import ROOT
 
-RULES = ROOT / "deploy/k8s/chart/files/alerts.yaml"
 DASHBOARD = ROOT / "deploy/k8s/chart/files/dashboard.json"
-MISSING = [tool for tool in ("prometheus", "promtool") if shutil.which(tool) is None]
 with_prometheus = pytest.mark.skipif(bool(MISSING), reason=f"NOT CHECKED: {', '.join(MISSING)} not installed here")
 
 # Alert to (series, values in the fault, values in a clean run), one value a minute.
-FAULTS: dict[str, list[tuple[str, str, str]]] = {
+SERIES: dict[str, list[tuple[str, str, str]]] = {
     "OrtooProcessDown": [('up{job="ortoo",instance="a"}', "0x40", "1x40")],
     "OrtooEnodeAway": [('ortoo_process_alive{node_type="enode",node_id="e"}', "0x40", "1x40")],
     "OrtooNotWritable": [('ortoo_writable{instance="a"}', "0x40", "1x40")],
@@ -37,7 +29,8 @@ FAULTS: dict[str, list[tuple[str, str, str]]] = {
     "OrtooOldMessage": [('rocketmq_consumer_lag_latency{topic="t",consumer_group="g"}', "700000x40", "1000x40")],
     "OrtooSlowConsumer": [('ortoo_slow_consumers_evicted_total{instance="a"}', "0+1x40", "3x40")],
     "OrtooDefect": [
-        ('rocketmq_rpc_latency_count{request_code="m",response_code="INTERNAL",instance="a"}', "0+1x40", "2x40")
+        ('ortoo_failures_total{kind="INTERNAL",instance="a"}', "0+1x40", "2x40"),
+        ('ortoo_failures_total{kind="UNAVAILABLE",instance="a"}', "0x40", "0+9x40"),
     ],
     "OrtooOverloaded": [
         ('ortoo_event_loop_delay_seconds_bucket{le="0.1",instance="a"}', "0+0x40", "0+100x40"),
@@ -59,7 +52,7 @@ def alert_names() -> list[str]:
 
 def test_every_alert_has_a_fault_and_a_runbook() -> None:
     """No alert without a test, nor without a page that says what to do."""
-    assert sorted(FAULTS) == sorted(alert_names())
+    assert sorted(SERIES) == sorted(alert_names())
     page = (ROOT / "docs/operations/alerts.md").read_text()
     for name in alert_names():
         assert f"\n## {name}\n" in page
@@ -84,9 +77,9 @@ def test_every_alert_fires_in_its_fault_and_only_there(tmp_path: Path) -> None:
             ],
         }
 
-    tests = [case([(n, bad) for n, bad, _ in series], [(alert, True)]) for alert, series in FAULTS.items()]
-    clean = [(name, good) for series in FAULTS.values() for name, _, good in series]
-    tests.append(case(clean, [(alert, False) for alert in FAULTS]))
+    tests = [case([(n, bad) for n, bad, _ in series], [(alert, True)]) for alert, series in SERIES.items()]
+    clean = [(name, good) for series in SERIES.values() for name, _, good in series]
+    tests.append(case(clean, [(alert, False) for alert in SERIES]))
     file = tmp_path / "tests.yaml"
     file.write_text(json.dumps({"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": tests}))
     checked = subprocess.run(("promtool", "check", "rules", str(RULES)), capture_output=True, text=True, check=False)
@@ -111,67 +104,15 @@ def test_rules_and_dashboard_name_metrics_that_exist() -> None:
     assert [name for name in plain if dynamic.get(name, f'"{name}"') not in registered] == []
 
 
-async def value_of(prometheus: str, expression: str) -> float | None:
-    """What Prometheus answers; None when it has nothing."""
-    answer = await get(prometheus, f"/api/v1/query?query={urllib.parse.quote(expression)}")
-    body = answer.body
-    if b"chunked" in answer.headers.lower().encode():
-        body = b"".join(re.split(rb"\r\n[0-9a-f]+\r\n", b"\r\n" + body))
-    found = json.loads(body[body.index(b"{") : body.rindex(b"}") + 1])["data"]["result"]
-    return float(found[0]["value"][1]) if found else None
-
-
 @with_prometheus
-async def test_prometheus_scrapes_every_process_and_notices_a_dead_enode(tmp_path: Path) -> None:
-    """A real Prometheus sees three processes up and their messages; killing the enode fires its alert, nothing else."""
-    *ports, own = free_ports(4)
-    roles = ("namesrv", "enode", "snode")
-    addresses = {role: f"127.0.0.1:{port}" for role, port in zip(roles, ports, strict=True)}
-    environ: dict[str, dict[str, object]] = {role: {"METRICS_ADDRESS": addresses[role]} for role in roles}
-    environ["namesrv"]["LEASE_S"] = 1.0
-    environ["enode"] |= {"STORE_SEGMENT_BYTES": 4 << 20, "STORE_HEADROOM_BYTES": 0}
-    rules = tmp_path / "rules.yaml"
-    rules.write_text(re.sub(r"for: \w+", "for: 0s", RULES.read_text()))
-    config = tmp_path / "prometheus.yaml"
-    targets = [{"targets": list(addresses.values())}]
-    jobs = [{"job_name": "ortoo", "static_configs": targets}]
-    times = {"scrape_interval": "1s", "evaluation_interval": "1s", "scrape_timeout": "1s"}
-    config.write_text(json.dumps({"global": times, "rule_files": [str(rules)], "scrape_configs": jobs}))
-    prometheus = f"127.0.0.1:{own}"
-    async with process_cluster(tmp_path / "cluster", environ=environ) as cluster:
-        process = await asyncio.create_subprocess_exec(
-            *("prometheus", f"--config.file={config}", f"--storage.tsdb.path={tmp_path / 'data'}"),
-            f"--web.listen-address={prometheus}",
-            stdout=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.DEVNULL,
-        )
-        try:
-            async with connect(cluster.address) as mq:
-                await mq.admin.create_topic("t")
-                async with mq.producer("t") as producer:
-                    await producer.send(b"seen by Prometheus")
-            assert (await scraped(addresses["enode"]))["rocketmq_messages_in_total"] == {(("topic", "t"),): 1}
-            await until(prometheus, 'sum(up{job="ortoo"})', 3)
-            await until(prometheus, 'rocketmq_messages_in_total{topic="t"}', 1)
-            firing = 'count(ALERTS{alertstate="firing"}) or vector(0)'
-            assert await value_of(prometheus, firing) == 0
-            await cluster.enode.kill()
-            await until(prometheus, 'count(ALERTS{alertname="OrtooEnodeAway",alertstate="firing"})', 1)
-            await until(prometheus, 'count(ALERTS{alertname="OrtooProcessDown",alertstate="firing"})', 1)
-            await cluster.enode.start()
-            await until(prometheus, firing, 0)
-        finally:
-            process.kill()
-            await process.wait()
+async def test_alerts_fire_in_real_processes_and_go_with_the_fault(tmp_path: Path) -> None:
+    """Silence at first; then an enode is dead, a disk full, a log damaged, one after another. `make alerts` has all."""
+    nights = [fault for fault in FAULTS if fault.make in (dead_enode, full_disk, damaged_log)]
+    report = await alert_faults(tmp_path, nights, clean_s=3, say=lambda _: None)
+    assert report.wrong == []
+    assert {alert for alert, *_ in report.rows} == {alert for fault in nights for alert in fault.alerts}
 
 
-async def until(prometheus: str, expression: str, value: float) -> None:
-    """Wait until Prometheus answers so."""
-    async with asyncio.timeout(60):
-        while True:
-            try:
-                if await value_of(prometheus, expression) == value:
-                    return
-            except (OSError, ValueError, KeyError):
-                pass
-            await SystemClock().sleep(0.3)
+def test_every_alert_has_a_real_fault() -> None:
+    """`make alerts` fires each of them."""
+    assert {alert for fault in FAULTS for alert in fault.alerts} == set(alert_names())

@@ -70,7 +70,7 @@ class Metrics:
     def read(self) -> Iterator[tuple[Family, list[Sample]]]:
         """Every family with its series as they are now, within the budget."""
         left_out = 0
-        for family in self._families.values():
+        for family in list(self._families.values()):  # who reads may be interrupted while parts still add theirs
             samples, over = self._samples(family)
             left_out += over
             yield family, samples

@@ -9,6 +9,7 @@ from pathlib import Path
 from ortoo.common.clock import Clock
 from ortoo.common.histogram import DELAY_S, Histogram
 from ortoo.common.metrics import Metrics
+from ortoo.common.status import FAILURES_TOLD
 
 LOOP_PROBE_S = 0.5
 
@@ -45,6 +46,12 @@ class ProcessMetrics:
         metrics.gauge("process_open_fds", "Open files and sockets.", _open_files)
         metrics.histogram(
             "ortoo_event_loop_delay_seconds", "How late the event loop served a timer.", lambda: self._loop_delay
+        )
+        metrics.counter(
+            "ortoo_failures_total",
+            "Failures told to callers, as a call's status or within a stream.",
+            lambda: [((kind,), count) for kind, count in FAILURES_TOLD.items()],
+            labels=("kind",),
         )
         metrics.gauge("ortoo_scrape_duration_seconds", "How long the last scrape took.", lambda: self.scrape_s)
 

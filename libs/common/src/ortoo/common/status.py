@@ -27,6 +27,10 @@ TABLE: tuple[tuple[type[errors.OrtooError], grpc.StatusCode, "failure_pb2.Failur
     (errors.Internal, grpc.StatusCode.INTERNAL, failure_pb2.FAILURE_KIND_INTERNAL),
 )
 
+_NAMES = {cls: failure_pb2.FailureKind.Name(kind).removeprefix("FAILURE_KIND_") for cls, _, kind in TABLE}
+FAILURES_TOLD: dict[str, int] = dict.fromkeys(_NAMES.values(), 0)
+"""Kind to how many failures of it this process has told its callers: as a call's status or within a stream."""
+
 _STATUS_BY_CLASS = {cls: status for cls, status, _ in TABLE}
 _KIND_BY_CLASS = {cls: kind for cls, _, kind in TABLE}
 _CLASS_BY_KIND = {kind: cls for cls, _, kind in TABLE}
@@ -46,8 +50,14 @@ def status_of(error: errors.OrtooError) -> grpc.StatusCode:
     return _STATUS_BY_CLASS[type(error)]
 
 
+def count_told(error: errors.OrtooError) -> None:
+    """Count a failure that a caller is told of in other words than `failure_of`."""
+    FAILURES_TOLD[_NAMES[type(error)]] += 1
+
+
 def failure_of(error: errors.OrtooError) -> failure_pb2.Failure:
-    """`error` as it travels."""
+    """`error` as it travels; it counts as told."""
+    count_told(error)
     failure = failure_pb2.Failure(
         kind=_KIND_BY_CLASS[type(error)],
         message=error.message,

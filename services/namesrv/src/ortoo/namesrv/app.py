@@ -33,6 +33,9 @@ async def open_namesrv(
     clock, randomness = clock or SystemClock(), randomness or Randomness()
     telemetry = Telemetry("namesrv", settings, clock)
     async with contextlib.AsyncExitStack() as parts:
+        servers: list[GrpcServer] = []
+        # First of all, so that one that waits for its database can be seen to.
+        await parts.enter_async_context(telemetry.open(ready=lambda: any(server.serving for server in servers)))
         catalog = await _opened_catalog(settings, clock, randomness)
         parts.push_async_callback(catalog.close)
         directory = await Directory.open(
@@ -55,8 +58,8 @@ async def open_namesrv(
         background.spawn("others", directory.follow_others(settings.sync_interval_s))
         background.every("expiry", settings.expiry_interval_s, directory.expire, clock=clock)
         register(telemetry.metrics, directory)
-        await parts.enter_async_context(telemetry.open(ready=lambda: server.serving))
         await parts.enter_async_context(server)
+        servers.append(server)
         yield Running(settings.name, server.address)
 
 

@@ -1,0 +1,121 @@
+"""An enode on a machine that can be made to ail while it runs, as a process of its own.
+
+python -m tests.deploy.ailing_enode          # takes the place of python -m ortoo.enode
+
+It is the enode itself; what ails is its machine. `Ailments`, as JSON in the file that ORTOO_TEST_AILMENTS names, say
+how, and are followed within a tenth of a second.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import json
+import os
+import sys
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from ortoo.common import front, telemetry
+from ortoo.common.background import Background
+from ortoo.common.clock import SystemClock
+from ortoo.common.metrics import Metrics
+from ortoo.common.service import Running
+from ortoo.enode.__main__ import ROLE
+from ortoo.enode.app import open_enode
+from ortoo.enode.disk import RealDisk
+from ortoo.enode.settings import Settings
+from ortoo.testing.faulty_disk import FaultyDisk
+
+FILE = "ORTOO_TEST_AILMENTS"
+LOOK_INTERVAL_S = 0.1
+SERIES_MAX = 60
+"""A budget of metrics that a few topics use up."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Ailments:
+    """What is wrong with the machine; nothing is, unless it is said."""
+
+    clock_behind_ms: int = 0
+    sync_delay_s: float = 0.0
+    disk_full: bool = False
+
+    def write(self, file: Path) -> None:
+        """Have the enode that follows `file` ail so."""
+        fresh = file.with_suffix(".new")
+        fresh.write_text(json.dumps(dataclasses.asdict(self)))
+        fresh.replace(file)
+
+
+class AilingMachine:
+    """Clock and disk of the machine, which are as the file says."""
+
+    def __init__(self, file: Path) -> None:
+        """Read the file a first time."""
+        self._file = file
+        self.ailments = Ailments()
+        self.disk = AilingDisk(self)
+        self.clock = AilingClock(self)
+        self._follow()
+
+    async def look(self) -> None:
+        """Follow the file."""
+        self._follow()
+
+    def _follow(self) -> None:
+        ailments = Ailments(**json.loads(self._file.read_text()))
+        if ailments.disk_full:
+            self.disk.full_after(0)
+        elif self.ailments.disk_full:
+            self.disk.heal()
+        self.ailments = ailments
+
+
+class AilingClock(SystemClock):
+    """A clock that can be late; as on every machine the monotonic one is not."""
+
+    def __init__(self, machine: AilingMachine) -> None:
+        """The clock of this machine."""
+        self._machine = machine
+
+    def now_ms(self) -> int:
+        """What the machine takes for the time."""
+        return super().now_ms() - self._machine.ailments.clock_behind_ms
+
+
+class AilingDisk(FaultyDisk):
+    """A disk that can be full or slow."""
+
+    def __init__(self, machine: AilingMachine) -> None:
+        """The disk of this machine."""
+        super().__init__(RealDisk())
+        self._machine = machine
+        self._never = threading.Event()
+
+    def next_sync_error(self) -> int:
+        """A sync begins: it takes its time."""
+        self._never.wait(self._machine.ailments.sync_delay_s)  # in the flush thread, as a slow fdatasync is
+        return super().next_sync_error()
+
+
+@contextlib.asynccontextmanager
+async def open_ailing(settings: Settings) -> AsyncIterator[Running]:
+    """Run an enode on such a machine."""
+    machine = AilingMachine(Path(os.environ[FILE]))
+    async with (
+        open_enode(settings, clock=machine.clock, disk=machine.disk) as running,
+        Background("ills") as background,
+    ):
+        background.every("look", LOOK_INTERVAL_S, machine.look, clock=machine.clock)
+        yield running
+
+
+def main() -> int:
+    """Do what `ortoo-enode` does."""
+    vars(telemetry)["Metrics"] = functools.partial(Metrics, series_max=SERIES_MAX)
+    return front.main(dataclasses.replace(ROLE, open=open_ailing), sys.argv[1:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,440 @@
+"""Every alert is fired by its fault, in real processes that a real Prometheus scrapes, and goes when the fault goes.
+
+    python -m tests.deploy.alert_faults
+
+A name server over PostgreSQL, two enodes and a snode, with traffic all the time; one enode's machine can be made to
+ail. First nothing may fire for a while. Then one fault after the other is made: exactly its alerts must fire (those of
+processes that it restarts may), and none may be left when it is over. Time runs thirty times faster for Prometheus (see
+`tests.deploy.prometheus`). Prints a table; the exit code is 1 when an alert was missing, wrong, or did not resolve.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ortoo.client import Client, ConsumerSettings, DataLoss, OrtooError, Queue, connect
+from ortoo.common import logs
+from ortoo.common.background import Background
+from ortoo.common.clock import SystemClock
+from ortoo.testing.postgres import Postgres, postgres
+from ortoo.testing.processes import SMALL_STORE, ProcessCluster, RoleProcess
+from tests.deploy import ailing_enode
+from tests.deploy.ailing_enode import Ailments
+from tests.deploy.prometheus import MISSING, Prometheus, prometheus
+from tests.integration.test_metrics import free_ports
+from tests.repo.tree import ROOT
+
+FIRES_WITHIN_S = 60.0
+RESOLVES_WITHIN_S = 60.0
+OLD_MS = 700_000
+"""How old a message is that its group has forgotten: more than the ten minutes of the rule."""
+HARMED = b"a body that comes to harm"
+RESTARTED = frozenset({"OrtooProcessDown", "OrtooEnodeAway", "OrtooNotReady"})
+"""What may fire beside, when a fault needs a process to be started again."""
+
+
+class AilingEnode(RoleProcess):
+    """An enode whose machine can be made to ail."""
+
+    def __init__(self, folder: Path, environ: dict[str, object]) -> None:
+        """In `folder`; its clock is late at first, as a log's time never goes back."""
+        super().__init__("enode", folder, environ)
+        folder.mkdir(parents=True)
+        self._ailments = folder / "ailments.json"
+        self.ail(Ailments(clock_behind_ms=OLD_MS))
+        self.environ_more = {ailing_enode.FILE: str(self._ailments), "PYTHONPATH": str(ROOT)}
+
+    def ail(self, ailments: Ailments | None = None) -> None:
+        """Have the machine ail so; without an argument it is well."""
+        (ailments or Ailments()).write(self._ailments)
+
+    def _command(self, listen_address: str) -> Sequence[str]:
+        return (sys.executable, "-m", ailing_enode.__name__, *self.arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """The processes, and who works with them."""
+
+    database: Postgres
+    namesrv: RoleProcess
+    enode: AilingEnode
+    """The one that suffers."""
+    snode: RoleProcess
+    cluster: ProcessCluster
+    mq: Client
+    background: Background
+
+    async def keep_sending(self, topic: str, *, interval_s: float) -> None:
+        """Send one message after another, for ever and whatever becomes of them."""
+        clock = SystemClock()
+        async with self.mq.producer(topic) as producer:
+            while True:
+                with contextlib.suppress(OrtooError):
+                    await producer.send(b"tick")
+                await clock.sleep(interval_s)
+
+    async def keep_receiving(self, group: str, topic: str) -> None:
+        """Acknowledge whatever comes."""
+        async with self.mq.consumer(group, topic, ConsumerSettings(from_first=True, ack_interval_ms=20)) as consumer:
+            async for batch in consumer.batches():
+                batch.ack()
+
+    async def catch_up(self, group: str, topic: str) -> None:
+        """Have the group acknowledge all there is."""
+        async with _running(self.background, self.keep_receiving(group, topic)):
+            clock = SystemClock()
+            lag = -1
+            async with asyncio.timeout(60):
+                while lag:
+                    await clock.sleep(0.2)
+                    with contextlib.suppress(OrtooError):
+                        found = await self.mq.admin.lag(group, topic)
+                        lag = found.lag_messages if any(q.committed_offset >= 0 for q in found.queues) else -1
+
+    async def send(self, topic: str, count: int) -> None:
+        """Send so many messages."""
+        async with self.mq.producer(topic) as producer:
+            await asyncio.gather(*await producer.send_many([b"message %d" % number for number in range(count)]))
+
+    async def new_topic(self, topic: str) -> None:
+        """One queue, on the enode that suffers."""
+        await self.mq.admin.create_topic(topic, queue_count=1, enodes=[self.enode.folder.name])
+
+
+@asynccontextmanager
+async def _running(background: Background, work: object) -> AsyncIterator[None]:
+    task = background.spawn("fault", work)  # type: ignore[arg-type]
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+
+
+@asynccontextmanager
+async def forgotten_message(scene: Scene) -> AsyncIterator[None]:
+    """A group has left a message alone for more than ten minutes."""
+    scene.enode.ail()  # until now its clock was late, and the message looked new
+    yield
+    await scene.catch_up("forgetful", "old")
+
+
+@asynccontextmanager
+async def dead_enode(scene: Scene) -> AsyncIterator[None]:
+    """An enode is killed."""
+    await scene.enode.kill()
+    yield
+    await scene.enode.start()
+    await scene.cluster.until_alive()
+
+
+@asynccontextmanager
+async def full_disk(scene: Scene) -> AsyncIterator[None]:
+    """The disk of an enode takes no more bytes."""
+    scene.enode.ail(Ailments(disk_full=True))
+    async with _running(scene.background, scene.keep_sending("old", interval_s=0.1)):
+        yield
+    scene.enode.ail()
+
+
+@asynccontextmanager
+async def damaged_log(scene: Scene) -> AsyncIterator[None]:
+    """A byte of a stored message changed on the disk, and somebody reads it."""
+    await scene.new_topic("damaged")
+    async with scene.mq.producer("damaged") as producer:
+        await producer.send(HARMED)
+        await producer.send(b"unharmed")
+    await scene.enode.stop()
+    segment, position = next(
+        (file, file.read_bytes().index(HARMED))
+        for file in sorted(scene.enode.data.rglob("*.seg"))
+        if HARMED in file.read_bytes()
+    )
+    _write_byte(segment, position, b"?")
+    await scene.enode.start()
+    queue = Queue("damaged", scene.enode.folder.name, 0)
+    with contextlib.suppress(DataLoss):
+        async for _ in scene.mq.fetch(queue, 0, 1):
+            pass
+    yield
+    await scene.enode.stop()
+    _write_byte(segment, position, HARMED[:1])
+    await scene.enode.start()
+
+
+def _write_byte(file: Path, position: int, byte: bytes) -> None:
+    with file.open("r+b") as opened:
+        opened.seek(position)
+        opened.write(byte)
+
+
+@asynccontextmanager
+async def no_database(scene: Scene) -> AsyncIterator[None]:
+    """PostgreSQL is away when somebody creates a topic."""
+    await scene.database.stop()
+    with contextlib.suppress(OrtooError):
+        await scene.mq.admin.create_topic("never")
+    yield
+    await scene.database.start()
+
+
+@asynccontextmanager
+async def waiting_name_server(scene: Scene) -> AsyncIterator[None]:
+    """A name server starts and its database is away."""
+    await scene.database.stop()
+    await scene.namesrv.kill()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(scene.namesrv.start())  # ready when the database is
+        yield
+        await scene.database.start()
+    await scene.cluster.until_alive()
+
+
+@asynccontextmanager
+async def group_behind(scene: Scene) -> AsyncIterator[None]:
+    """A group has ended, and senders go on."""
+    await scene.new_topic("behind")
+    await scene.send("behind", 1)
+    await scene.catch_up("absent", "behind")
+    await scene.send("behind", 12_000)
+    async with _running(scene.background, scene.keep_sending("behind", interval_s=0.05)):
+        yield
+    await scene.catch_up("absent", "behind")
+
+
+@asynccontextmanager
+async def frozen_handler(scene: Scene) -> AsyncIterator[None]:
+    """A consumer takes messages and never acknowledges them."""
+    await scene.new_topic("stuck")
+    await scene.send("stuck", 1)
+    await scene.mq.admin.put_group("frozen", slow_consumer_threshold_messages=100, slow_consumer_grace_ms=1_000)
+    await scene.catch_up("frozen", "stuck")
+
+    async def take() -> None:
+        async with scene.mq.consumer("frozen", "stuck") as consumer:
+            async for _ in consumer.batches():
+                pass
+
+    async with _running(scene.background, take()):
+        await scene.send("stuck", 500)
+        yield
+    await scene.catch_up("frozen", "stuck")
+
+
+@asynccontextmanager
+async def starved_snode(scene: Scene) -> AsyncIterator[None]:
+    """A snode gets processor time for a fifth of each second."""
+    clock = SystemClock()
+
+    async def starve() -> None:
+        while True:
+            scene.snode.freeze()
+            await clock.sleep(0.8)
+            scene.snode.thaw()
+            await clock.sleep(0.2)
+
+    async with _running(scene.background, starve()):
+        yield
+    scene.snode.thaw()
+
+
+@asynccontextmanager
+async def slow_disk(scene: Scene) -> AsyncIterator[None]:
+    """Each fdatasync takes 0.2 s."""
+    scene.enode.ail(Ailments(sync_delay_s=0.2))
+    async with _running(scene.background, scene.keep_sending("old", interval_s=0.2)):
+        yield
+        scene.enode.ail()
+    # The rule is about flushes: without any there would be nothing to say.
+    await scene.catch_up("forgetful", "old")
+
+
+@asynccontextmanager
+async def many_topics(scene: Scene) -> AsyncIterator[None]:
+    """More topics than the budget of series, which is small on this enode."""
+    names = [f"many-{number}" for number in range(ailing_enode.SERIES_MAX + 10)]
+    for name in names:
+        await scene.new_topic(name)
+    yield
+    for name in names:
+        await scene.mq.admin.delete_topic(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What is done, and which alerts must and may fire then."""
+
+    make: Callable[[Scene], AbstractAsyncContextManager[None]]
+    alerts: frozenset[str]
+    beside: frozenset[str] = frozenset()
+
+    @property
+    def what(self) -> str:
+        """In words."""
+        return (self.make.__doc__ or "").rstrip(".")
+
+
+FAULTS = (
+    Fault(forgotten_message, frozenset({"OrtooOldMessage"})),
+    Fault(dead_enode, frozenset({"OrtooProcessDown", "OrtooEnodeAway"})),
+    Fault(full_disk, frozenset({"OrtooNotWritable", "OrtooNotReady"})),
+    Fault(damaged_log, frozenset({"OrtooDamagedLog", "OrtooDefect"}), RESTARTED),
+    Fault(no_database, frozenset({"OrtooDatabaseAway"})),
+    Fault(waiting_name_server, frozenset({"OrtooNotReady"}), RESTARTED),
+    Fault(group_behind, frozenset({"OrtooGroupFallsBehind"})),
+    Fault(frozen_handler, frozenset({"OrtooSlowConsumer"})),
+    Fault(starved_snode, frozenset({"OrtooOverloaded"}), RESTARTED),
+    Fault(slow_disk, frozenset({"OrtooSlowDisk"})),
+    Fault(many_topics, frozenset({"OrtooTooManySeries"})),
+)
+
+
+@dataclass(slots=True)
+class Report:
+    """What was seen."""
+
+    rows: list[tuple[str, str, float, float]] = field(default_factory=list)
+    """(alert, fault, fired after s, resolved after s)."""
+    wrong: list[str] = field(default_factory=list)
+
+    def table(self) -> str:
+        """All rows."""
+        lines = [f"{'alert':24}{'fired after':>12}{'resolved after':>16}  fault"]
+        lines += [f"{alert:24}{fired:>10.1f} s{gone:>14.1f} s  {what}" for alert, what, fired, gone in self.rows]
+        return "\n".join([*lines, *self.wrong, ""])
+
+
+async def alert_faults(
+    folder: Path, faults: Sequence[Fault] = FAULTS, *, clean_s: float, say: Callable[[str], object]
+) -> Report:
+    """Run them in `folder`, after `clean_s` seconds in which nothing may fire."""
+    report = Report()
+    async with _scene(folder) as (scene, watch):
+        await _prepare(scene)
+        await _stays_silent(watch, clean_s, report)
+        say(f"{clean_s:.0f} s without a fault: {', '.join(report.wrong) or 'no alert'}")
+        for fault in faults:
+            before = len(report.wrong)
+            await _make(fault, scene, watch, report)
+            say(f"{fault.what}: {', '.join(report.wrong[before:] or sorted(fault.alerts))}")
+    return report
+
+
+async def _stays_silent(watch: Prometheus, clean_s: float, report: Report) -> None:
+    clock = SystemClock()
+    end_s = clock.monotonic_s() + clean_s
+    while clock.monotonic_s() < end_s:
+        await clock.sleep(0.5)
+        for alert, about in (await watch.alerts()).items():
+            text = f"without a fault: {alert} {about}"
+            if text not in report.wrong:
+                report.wrong.append(text)
+
+
+async def _make(fault: Fault, scene: Scene, watch: Prometheus, report: Report) -> None:
+    clock = SystemClock()
+    begun_s = clock.monotonic_s()
+    fired: dict[str, float] = {}
+    gone: dict[str, float] = {}
+
+    async def all_fire() -> bool:
+        for alert, about in (await watch.alerts()).items():
+            if alert not in fired and alert not in fault.alerts | fault.beside:
+                report.wrong.append(f"{fault.what}: {alert} {about} fires too")
+            fired.setdefault(alert, clock.monotonic_s() - begun_s)
+        return fault.alerts <= fired.keys()
+
+    async def all_gone() -> bool:
+        left = await watch.alerts()
+        for alert in fired.keys() - left.keys():
+            gone.setdefault(alert, clock.monotonic_s() - begun_s)
+        return not left and not await watch.alerts("pending")
+
+    async with fault.make(scene):
+        try:
+            await watch.until(all_fire, FIRES_WITHIN_S)
+        except TimeoutError:
+            report.wrong.append(f"{fault.what}: {sorted(fault.alerts - fired.keys())} did not fire")
+    begun_s = clock.monotonic_s()
+    try:
+        await watch.until(all_gone, RESOLVES_WITHIN_S)
+    except TimeoutError:
+        report.wrong.append(f"{fault.what}: {await watch.alerts()} still fires")
+    for alert in sorted(fault.alerts & fired.keys()):
+        report.rows.append((alert, fault.what, fired[alert], gone.get(alert, float("inf"))))
+
+
+@asynccontextmanager
+async def _scene(folder: Path) -> AsyncIterator[tuple[Scene, Prometheus]]:
+    ports = free_ports(5)
+    metrics = [f"127.0.0.1:{port}" for port in ports[:4]]
+    async with postgres() as database, contextlib.AsyncExitStack() as parts:
+        namesrv = RoleProcess(
+            "namesrv",
+            folder / "namesrv",
+            {"DATABASE_URL": database.url, "LEASE_S": 2.0, "METRICS_ADDRESS": metrics[0]},
+        )
+        enodes = [
+            make(folder / name, {"NAME": name, **SMALL_STORE, "METRICS_ADDRESS": address, "HEARTBEAT_INTERVAL_S": 0.5})
+            for name, make, address in (
+                ("enode-0", lambda folder, environ: RoleProcess("enode", folder, environ), metrics[1]),
+                ("enode-1", AilingEnode, metrics[2]),
+            )
+        ]
+        snode = RoleProcess("snode", folder / "snode", {"NAME": "snode", "METRICS_ADDRESS": metrics[3]})
+        await namesrv.start()
+        parts.push_async_callback(namesrv.kill)
+        for role in (*enodes, snode):
+            role.environ["NAMESRV_ADDRESS"] = namesrv.address
+            parts.push_async_callback(role.kill)
+            await role.start()
+        victim = enodes[1]
+        assert isinstance(victim, AilingEnode)
+        cluster = ProcessCluster(folder, namesrv, enodes, [snode])
+        await cluster.until_alive()
+        mq = await parts.enter_async_context(connect(snode.address))
+        background = await parts.enter_async_context(Background("faults"))
+        watch = await parts.enter_async_context(prometheus(folder / "prometheus", f"127.0.0.1:{ports[4]}", metrics))
+        yield Scene(database, namesrv, victim, snode, cluster, mq, background), watch
+
+
+async def _prepare(scene: Scene) -> None:
+    """Traffic that never stops, and a message that its group forgets."""
+    await scene.mq.admin.create_topic("steady", enodes=["enode-0"])
+    scene.background.spawn("senders", scene.keep_sending("steady", interval_s=0.05))
+    scene.background.spawn("receivers", scene.keep_receiving("steady", "steady"))
+    await scene.new_topic("old")
+    await scene.send("old", 1)
+    await scene.catch_up("forgetful", "old")
+    await scene.send("old", 1)
+
+
+def main() -> int:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--clean-s", type=float, default=60.0, help="how long nothing may fire at first")
+    parser.add_argument("--only", default="", help="one fault alone, by the name of its function")
+    arguments = parser.parse_args()
+    if MISSING:
+        sys.stderr.write(f"NOT CHECKED: {', '.join(MISSING)} not installed here\n")
+        return 77
+    logs.configure(level="error")
+    chosen = [fault for fault in FAULTS if arguments.only in ("", fault.make.__name__)]
+    with tempfile.TemporaryDirectory(prefix="ortoo-alerts-") as folder:
+        run = alert_faults(
+            Path(folder), chosen, clean_s=arguments.clean_s, say=lambda text: sys.stdout.write(f"{text}\n")
+        )
+        report = asyncio.run(run)
+    sys.stdout.write(report.table())
+    return 1 if report.wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
