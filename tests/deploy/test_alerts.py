@@ -105,6 +105,7 @@ def test_rules_and_dashboard_name_metrics_that_exist() -> None:
 
 
 @with_prometheus
+@pytest.mark.timeout(400)
 async def test_alerts_fire_in_real_processes_and_go_with_the_fault(tmp_path: Path) -> None:
     """Silence at first; then an enode is dead, a disk full, a log damaged, one after another. `make alerts` has all."""
     nights = [fault for fault in FAULTS if fault.make in (dead_enode, full_disk, damaged_log)]

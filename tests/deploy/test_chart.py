@@ -51,7 +51,7 @@ def tool(name: str) -> str:
 
 def run(*command: str, given: str = "") -> subprocess.CompletedProcess[str]:
     """Run a tool to its end."""
-    return subprocess.run(command, input=given, capture_output=True, text=True, check=False, timeout=100)
+    return subprocess.run(command, input=given, capture_output=True, text=True, check=False, timeout=300)
 
 
 def rendered(helm: str, *options: str) -> str:

@@ -1,55 +1,35 @@
 """Refuses calls in the clear where TLS is required; health, reflection and the autoscaler's interface stay open."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from typing import Any
-
-import grpc
 
 from ortoo.common.errors import Forbidden
 from ortoo.common.grpc_errors import Context
-from ortoo.snode.rpc.interception import OWN
+from ortoo.snode.rpc.handler_wrapping import HandlerWrapping
 
 
-class TlsOnly(grpc.aio.ServerInterceptor):
+class TlsOnly(HandlerWrapping):
     """Lets through only what came by the port that speaks TLS."""
 
-    async def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
-        handler_call_details: grpc.HandlerCallDetails,
-    ) -> Any:
-        """Wrap the handler of the called method."""
-        handler = await continuation(handler_call_details)
-        if handler is None or not handler_call_details.method.startswith(OWN):
-            return handler
-        parts = (handler.request_deserializer, handler.response_serializer)
-        if handler.unary_unary:
-            return grpc.unary_unary_rpc_method_handler(_unary(handler.unary_unary), *parts)
-        if handler.unary_stream:
-            return grpc.unary_stream_rpc_method_handler(_stream(handler.unary_stream), *parts)
-        return grpc.stream_stream_rpc_method_handler(_stream(handler.stream_stream), *parts)
+    def _unary(self, handle: Any, method: str) -> Any:
+        async def guarded(request: Any, context: Context) -> Any:
+            _check(context)
+            return await handle(request, context)
 
+        return guarded
 
-def _unary(handle: Any) -> Any:
-    async def guarded(request: Any, context: Context) -> Any:
-        _check(context)
-        return await handle(request, context)
+    def _stream(self, handle: Any, method: str) -> Any:
+        async def guarded(given: Any, context: Context) -> AsyncIterator[Any]:
+            _check(context)
+            async for response in handle(given, context):
+                yield response
 
-    return guarded
+        return guarded
 
-
-def _stream(handle: Any) -> Any:
-    async def guarded(given: Any, context: Context) -> AsyncIterator[Any]:
-        _check(context)
-        async for response in handle(given, context):
-            yield response
-
-    return guarded
+    _both = _stream
 
 
 def _check(context: Context) -> None:
     """Errors: Forbidden, when the connection is in the clear."""
     if b"ssl" not in context.auth_context().get("transport_security_type", ()):
-        raise Forbidden(
-            "this snode is called by TLS only; use its other port, tls_listen_address", field="tls_required"
-        )
+        raise Forbidden("use the port that speaks TLS, tls_listen_address: this one is closed", field="tls_required")
