@@ -1,11 +1,12 @@
 """Sinks whose tasks and commits fail: at every step, and twice at once, a batch is stored once."""
 
+import os
+import select
 import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -18,11 +19,15 @@ from pyspark.sql.types import StringType, StructField, StructType, TimestampType
 
 from ortoo.spark.writing.stream_write import StreamWriter
 from tests.repo.tree import ROOT
-from tests.spark.session import Broker, java_found
+from tests.spark.session import Broker
 
 SCHEMA = StructType([StructField("body", StringType()), StructField("born_at", TimestampType())])
 ROWS = 20_000
 TASKS = 2
+EAGER_MIB = 192
+IN_FLIGHT_MIB = 16
+"""What the option inFlightBytes is when nobody gives it."""
+QUIET_S = 2.0
 
 
 def rows(task: int, *, fail_at: int = ROWS) -> Iterator[Any]:
@@ -86,26 +91,6 @@ class Batch:
         self._new_writer().abort([None] * TASKS, self._number)
 
 
-RETRIED = r"""
-import sys
-from pathlib import Path
-from pyspark import TaskContext
-from tests.spark.session import spark_session
-
-def flaky(batches):
-    for number, batch in enumerate(batches):
-        if number == 2 and TaskContext.get().attemptNumber() == 0:
-            raise OSError("the first attempt fails in the middle")
-        yield batch
-
-address, topic, folder = sys.argv[1:]
-with spark_session(Path(folder), master="local[2,3]") as spark:
-    rows = spark.range(0, 60_000, 1, 2).selectExpr("cast(id as string) body", "timestamp_millis(id) born_at")
-    sink = rows.mapInArrow(flaky, rows.schema).write.format("ortoo").options(address=address, topic=topic)
-    sink.options(deliverySemantics="exactly-once", jobId="retried").mode("append").save()
-"""
-
-
 def stored(broker: Broker, topic: str) -> int:
     """How many messages a topic holds."""
     return sum(end - begin for begin, end in broker.queues(topic).values())
@@ -140,12 +125,31 @@ def test_two_attempts_of_a_task_at_once_store_its_rows_once(broker: Broker, topi
     assert stored(broker, topic) == ROWS
 
 
-@pytest.mark.long
-def test_a_task_that_spark_repeats_stores_its_rows_once(broker: Broker, topic: str, folder: Path) -> None:
-    """Check 7: with `local[2,3]` Spark itself repeats tasks that failed in the middle."""
-    if not java_found():
-        pytest.skip("Java 17 is not installed")
-    command = [sys.executable, "-c", RETRIED, broker.address, topic, str(folder)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert stored(broker, topic) == 60_000
+def test_memory_stays_flat_behind_a_broker_that_does_not_answer(broker: Broker, topic: str) -> None:
+    """Check 12: while the enodes are frozen the sink takes 16 MiB and no more, and none of 192 MiB is lost or kept."""
+    for enode in broker.cluster.enodes:
+        enode.freeze()
+    try:
+        command = [sys.executable, "-m", "tests.spark.eager_writer", broker.address, topic, str(EAGER_MIB)]
+        writer = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE)
+        taken = lines_until_quiet(writer).count(b"taken")
+        assert 0 < taken <= IN_FLIGHT_MIB + 8
+    finally:
+        for enode in broker.cluster.enodes:
+            enode.thaw()
+    rest, _ = writer.communicate(timeout=120)
+    _, messages, grown_mib = rest.splitlines()[-1].split()
+    assert int(messages) == stored(broker, topic) == EAGER_MIB << 10
+    assert int(grown_mib) < EAGER_MIB / 2
+
+
+def lines_until_quiet(process: subprocess.Popen[bytes]) -> bytes:
+    """What a process says until it has said something and then nothing for a while."""
+    assert process.stdout is not None
+    said = b""
+    while not said or select.select([process.stdout], [], [], QUIET_S)[0]:
+        found = os.read(process.stdout.fileno(), 65_536)
+        if not found:
+            break
+        said += found
+    return said

@@ -27,6 +27,9 @@ from ortoo.spark.reading.read_options import ReadOptions
 from ortoo.spark.reading.topic_state import Range, TopicState, current_state
 
 _POLL_S = 0.05
+_IDLE_SHARE = 0.1
+_IDLE_AGE_S = 0.4
+"""An idle query looks less often: after a tenth of the time in which nothing came, and at the latest after this."""
 _log = get_logger("spark")
 
 
@@ -43,6 +46,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._pinned = False
         self._target: Offsets | None = None
         self._cached: tuple[float, TopicState] | None = None
+        self._changed_s = 0.0
         self._waiting_since_s: float | None = None
         self._size = MessageSize()
         self._group_is_there = False
@@ -84,10 +88,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         link, options = self._link(), self._options
         deadline_s = link.clock.monotonic_s() + (0 if self._target else options.latest_wait_ms / 1000)
         while True:
-            ends = self._ends(at, limit)
-            if ends.to_json() != start or link.clock.monotonic_s() >= deadline_s:
-                return ends.to_json()
-            link.sleep(_POLL_S)
+            ends = self._ends(at, limit).to_json()
+            rest_s = deadline_s - link.clock.monotonic_s()
+            if ends != start or rest_s <= 0:
+                return ends
+            link.sleep(min(max(self._fresh_s(), _POLL_S), rest_s))
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Any]:
         """The tasks of a batch: the same ones when the batch is repeated. Errors: DataLoss, as the policy says."""
@@ -136,11 +141,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return link_to(self._options.addresses)
 
     def _state(self, *, fresh: bool = False) -> TopicState:
-        """What the topics hold, asked anew when the last answer is older than `metadataMaxAgeMs`."""
+        """What the topics hold, asked anew when the last answer is too old."""
         now_s = self._link().clock.monotonic_s()
-        if fresh or self._cached is None or now_s - self._cached[0] > self._options.metadata_max_age_ms / 1000:
-            self._cached = (now_s, current_state(self._link(), self._options, missing_allowed=True))
+        if fresh or self._cached is None or now_s - self._cached[0] > self._age_max_s(now_s):
+            state = current_state(self._link(), self._options, missing_allowed=True)
+            if self._cached is None or state != self._cached[1]:
+                self._changed_s = now_s
+            self._cached = (now_s, state)
         return self._cached[1]
+
+    def _age_max_s(self, now_s: float) -> float:
+        """How old an answer may be: `metadataMaxAgeMs`, and more while nothing new comes for seconds."""
+        idle_s = now_s - self._changed_s
+        return max(self._options.metadata_max_age_ms / 1000, min(idle_s * _IDLE_SHARE, _IDLE_AGE_S))
 
     def _ends(self, at: Offsets, limit: Any) -> Offsets:
         """The end of the next batch."""
@@ -174,6 +187,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if target is not None:
                 latest[queue] = max(target, latest.get(queue, 0))
         return latest
+
+    def _fresh_s(self) -> float:
+        """For how long the last answer is not asked again."""
+        now_s = self._link().clock.monotonic_s()
+        return 0.0 if self._cached is None else self._cached[0] + self._age_max_s(now_s) - now_s
 
     def _begin(self, queue: Queue) -> int:
         """Where a queue starts that the query has not seen: with its first message."""

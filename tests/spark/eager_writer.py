@@ -1,0 +1,56 @@
+"""A task of a write whose rows come as fast as the sink takes them.
+
+python -m tests.spark.eager_writer ADDRESS TOPIC MIB
+
+Says `taken` for each MiB that the sink took, and at last how many messages are stored and by how many MiB it grew.
+"""
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.types import BinaryType, StructField, StructType
+
+from ortoo.spark.writing.message_writer import MessageWriter
+from ortoo.spark.writing.write_options import parse
+
+ROWS_A_MIB = 1_024
+
+
+def rows(mib: int) -> Iterator[Any]:
+    """So many MiB of rows, a KiB each."""
+    for _ in range(mib):
+        bodies = pa.array([b"x" * 1_024] * ROWS_A_MIB, pa.binary())
+        yield pa.RecordBatch.from_arrays([bodies], names=["body"])
+        say("taken")
+
+
+def memory_mib(name: str) -> int:
+    """A figure of this process's memory: VmRSS is what it has now, VmHWM the most it ever had."""
+    found = re.search(rf"{name}:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    assert found is not None
+    return int(found[1]) // 1_024
+
+
+def say(line: str) -> None:
+    """A line for whoever started this."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def main(address: str, topic: str, mib: int) -> None:
+    """Write, and tell."""
+    task = TaskContext._getOrCreate()
+    task._partitionId, task._localProperties = 0, {}
+    options = parse({"address": address, "topic": topic}, StructType([StructField("body", BinaryType())]))
+    began_mib = memory_mib("VmRSS")
+    written = MessageWriter(options, "job").write(rows(mib))
+    say(f"stored {written.messages} {memory_mib('VmHWM') - began_mib}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))

@@ -1,0 +1,113 @@
+"""A driver of its own, for what the shared session must not see: a broken neighbour, tasks and workers that fail.
+
+python -m tests.spark.other_driver ADDRESS SOURCE TARGET FOLDER
+
+Tells what it saw as one line of JSON. `local[2,3]` lets Spark try each task three times.
+"""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
+
+import ortoo.spark
+from ortoo.spark.reading.batch_read import BatchReader
+from ortoo.spark.reading.read_options import parse
+from ortoo.spark.reading.stream_read import StreamReader
+from ortoo.spark.source import OrtooDataSource
+from tests.spark.session import spark_session
+
+FAILURES = "OTHER_DRIVER_FAILURES"
+"""The variable that tells workers where to leave a file for each failure."""
+
+
+class DyingSource(OrtooDataSource):
+    """Our source, but the worker of each task's first attempt is killed in the middle of it."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return "dying"
+
+    def reader(self, schema: Any) -> DataSourceReader:
+        """The plan: ours, with other workers."""
+        return DyingBatchReader(parse(self.options, streaming=False), schema)
+
+    def streamReader(self, schema: Any) -> DataSourceStreamReader:
+        """The source of a query: ours, with other workers."""
+        return DyingStreamReader(parse(self.options, streaming=True), schema)
+
+
+class DyingBatchReader(BatchReader):
+    """Ours, whose workers die."""
+
+    def read(self, partition: Any) -> Iterator[Any]:
+        """The rows of one task; the first attempt takes its worker with it."""
+        return dying("read", super().read(partition))
+
+
+class DyingStreamReader(StreamReader):
+    """Ours, whose workers die."""
+
+    def read(self, partition: Any) -> Iterator[Any]:
+        """The rows of one task; the first attempt takes its worker with it."""
+        return dying("copy", super().read(partition))
+
+
+def dying(work: str, batches: Iterator[Any]) -> Iterator[Any]:
+    """The same batches; in the middle of a task's first attempt the worker is killed."""
+    yield next(batches)
+    if is_first_attempt(work):
+        os.kill(os.getpid(), signal.SIGKILL)
+    yield from batches
+
+
+def is_first_attempt(work: str) -> bool:
+    """Whether Spark runs this task for the first time; a file tells that it did, and what the work was."""
+    task = TaskContext.get()
+    assert task is not None, "this runs in a task"
+    if task.attemptNumber():
+        return False
+    Path(os.environ[FAILURES], f"{work}-{task.partitionId()}").touch()
+    return True
+
+
+def main(address: str, source: str, target: str, folder: Path) -> dict[str, Any]:
+    """What happened, by name."""
+    seen: dict[str, Any] = {}
+    failures = folder / "failures"
+    failures.mkdir()
+    os.environ[FAILURES] = str(failures)
+    with spark_session(folder, master="local[2,3]") as spark:
+        rows = spark.read.format("ortoo").options(address=address, subscribe=source)
+        try:
+            rows.load()
+        except Py4JJavaError as error:
+            seen["unregistered"] = str(error).split("\n\tat ")[0]
+        ortoo.spark.register(spark)
+        seen["registered"] = rows.load().count()
+
+        spark.dataSource.register(DyingSource)
+        dying = spark.read.format("dying").options(address=address, subscribe=source, minPartitions=4).load()
+        places = dying.select("enode", "queue_id", "offset").collect()
+        seen["read"] = [len(places), len(set(places))]
+
+        stream = spark.readStream.format("dying").options(address=address, subscribe=source)
+        sink = stream.option("startingOffsets", "earliest").load().select("body", "born_at").writeStream.format("ortoo")
+        sink = sink.options(address=address, topic=target, deliverySemantics="exactly-once", sinkId=target)
+        query = sink.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
+        query.awaitTermination()
+    seen["failures"] = sorted(file.name for file in failures.iterdir())
+    return seen
+
+
+if __name__ == "__main__":
+    address, source, target, folder = sys.argv[1:]
+    sys.stdout.write(json.dumps(main(address, source, target, Path(folder))) + "\n")
