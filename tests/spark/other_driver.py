@@ -18,6 +18,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
 
 import ortoo.spark
+from ortoo.common.clock import SystemClock
 from ortoo.spark.reading.batch_read import BatchReader
 from ortoo.spark.reading.read_options import parse
 from ortoo.spark.reading.stream_read import StreamReader
@@ -79,6 +80,11 @@ def is_first_attempt(work: str) -> bool:
     return True
 
 
+def tell(what: str) -> None:
+    """A line for whoever looks for what takes so long."""
+    sys.stderr.write(f"{SystemClock().now_ms()} {what}\n")
+
+
 def main(address: str, source: str, target: str, folder: Path) -> dict[str, Any]:
     """What happened, by name."""
     seen: dict[str, Any] = {}
@@ -87,23 +93,28 @@ def main(address: str, source: str, target: str, folder: Path) -> dict[str, Any]
     os.environ[FAILURES] = str(failures)
     with spark_session(folder, master="local[2,3]") as spark:
         rows = spark.read.format("ortoo").options(address=address, subscribe=source)
+        tell("Spark is up")
         try:
             rows.load()
         except Py4JJavaError as error:
             seen["unregistered"] = str(error).split("\n\tat ")[0]
         ortoo.spark.register(spark)
+        tell("the format was looked for")
         seen["registered"] = rows.load().count()
+        tell("the topic was counted")
 
         spark.dataSource.register(DyingSource)
         dying = spark.read.format("dying").options(address=address, subscribe=source, minPartitions=4).load()
         places = dying.select("enode", "queue_id", "offset").collect()
         seen["read"] = [len(places), len(set(places))]
+        tell("the topic was read by dying workers")
 
         stream = spark.readStream.format("dying").options(address=address, subscribe=source)
         sink = stream.option("startingOffsets", "earliest").load().select("body", "born_at").writeStream.format("ortoo")
         sink = sink.options(address=address, topic=target, deliverySemantics="exactly-once", sinkId=target)
         query = sink.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
         query.awaitTermination()
+        tell("the topic was copied by dying workers")
     seen["failures"] = sorted(file.name for file in failures.iterdir())
     return seen
 

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import shutil
 import sys
 import tempfile
 from dataclasses import replace
@@ -33,12 +34,13 @@ from ortoo.spark.pipeline.trace import trace
 
 _CONF = ("spark.driver.memory=768m", "spark.sql.shuffle.partitions=4", "spark.driver.host=127.0.0.1")
 
+KEPT = Path(".ortoo/spark-demo")
+"""Where a run leaves its lake and its reports; the next one begins anew."""
+
 
 def main() -> int:
     """Run the demo; the exit code is 0 when every count is right and 1 otherwise."""
-    parser = argparse.ArgumentParser(prog="ortoo spark demo", description=__doc__)
-    parser.add_argument("--data-dir", type=Path, help="keep the store, the lake and the reports here")
-    arguments = parser.parse_args()
+    argparse.ArgumentParser(prog="make demo-spark", description=__doc__).parse_args()
     configure(level="error")
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     clock = SystemClock()
@@ -47,29 +49,31 @@ def main() -> int:
     def say(text: str) -> None:
         print(f"[{clock.monotonic_s() - began_s:6.1f} s] {text}", flush=True)
 
-    with tempfile.TemporaryDirectory(prefix="ortoo-spark-demo-") as temporary:
-        folder: Path = arguments.data_dir or Path(temporary)
-        folder.mkdir(parents=True, exist_ok=True)
-        try:
-            return 0 if _run(folder.resolve(), say) else 1
-        except OrtooError as error:
-            print(f"error: {error}", file=sys.stderr)
-            return 1
+    shutil.rmtree(KEPT, ignore_errors=True)
+    KEPT.mkdir(parents=True)
+    say("starting a broker and Spark")
+    try:
+        with tempfile.TemporaryDirectory(prefix="ortoo-spark-demo-") as store, broker(Path(store)) as address:
+            right = _run(address, KEPT.resolve(), say)
+    except OrtooError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    say(f"the lake and the reports are in {KEPT}")
+    return 0 if right else 1
 
 
-def _run(folder: Path, say: Say) -> bool:
-    with broker(folder / "store") as address:
-        settings = PipelineSettings(
-            address=address,
-            lake=LakeSettings(str(folder / "lake")),
-            archive=ArchiveSettings(topics=("flights",), max_offsets_per_trigger=100_000, consumer_group="archive"),
-            replay=ReplaySettings(topic="united", where=f"tag = '{flights.UNITED}'", create_queue_count=4, tasks=2),
-            spark=SparkSettings("local[2]", _CONF),
-        )
-        with session(settings.spark) as spark:
-            say("Spark is up")
-            _send(address, say)
-            return _pipeline(spark, settings, say)
+def _run(address: str, folder: Path, say: Say) -> bool:
+    settings = PipelineSettings(
+        address=address,
+        lake=LakeSettings(str(folder / "lake")),
+        archive=ArchiveSettings(topics=("flights",), max_offsets_per_trigger=100_000, consumer_group="archive"),
+        replay=ReplaySettings(topic="united", where=f"tag = '{flights.UNITED}'", create_queue_count=4, tasks=2),
+        spark=SparkSettings("local[2]", _CONF),
+    )
+    with session(settings.spark) as spark:
+        say("Spark is up")
+        _send(address, say)
+        return _pipeline(spark, settings, say)
 
 
 def _send(address: str, say: Say) -> None:

@@ -10,6 +10,7 @@ from ortoo.spark.lake.table import Lake
 from ortoo.spark.link import link_to
 from ortoo.spark.pipeline.progress import Say
 from ortoo.spark.pipeline.settings import PipelineSettings
+from ortoo.spark.writing.sink_account import SinkAccount
 from ortoo.spark.writing.write_options import COLUMNS
 
 _PLACES = ("topic", "enode", "queue_id")
@@ -32,6 +33,10 @@ def replay(spark: Any, settings: PipelineSettings, say: Say) -> int:
         say(f"dry run: {count:,} messages would go to {job.topic} as job {job_id}")
         return count
     _ensure_topic(settings)
+    account = SinkAccount(f"replay-{job_id}", job_id, job.topic)
+    if account.is_committed(link_to((settings.address,)), 0):
+        say(f"job {job_id} was done before, so nothing was added to {job.topic}; another job_id replays again")
+        return count
     ordered = frame.repartition(job.tasks, "topic", "enode", "queue_id").sortWithinPartitions(
         "topic", "enode", "queue_id", "offset"
     )
@@ -41,7 +46,7 @@ def replay(spark: Any, settings: PipelineSettings, say: Say) -> int:
         "topic": job.topic,
         "deliverySemantics": "exactly-once",
         "jobId": job_id,
-        "sinkId": f"replay-{job_id}",
+        "sinkId": account.sink_id,
         "maxRatePerSecond": str(-(-job.max_rate_per_second // job.tasks)),
     }
     writer = ordered.selectExpr(*_columns(frame.columns, job.mark_property)).write.format("ortoo")
