@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bench.baselines.span_sink import sink
@@ -16,7 +17,9 @@ METHOD = (
     "three clusters at once, loaded in turn with the same messages, of which 1 % carry a sampled context, in an order "
     "that rotates: one whose snode does not look whether tracing is on, one with tracing off, one that sends spans to "
     "an OTLP receiver; one producer and one push consumer; processor time of producer, consumer, snode and enode a "
-    "message; the median of the rounds' ratios to the first cluster of the same round"
+    "message. A round is short and its order rotates, so that what disturbs the machine disturbs neighbours alike; "
+    "the cost is the median over the rounds of the ratio to the first cluster's mean of this round and the next, with "
+    "the standard error of that median and the quartiles"
 )
 CHUNK_MESSAGES = 8_000
 BYPASSED, OFF, ON = "bypassed", "off", "on, 1 % sampled"
@@ -76,23 +79,30 @@ async def measure(options: argparse.Namespace) -> Figures:
         for number in range(options.rounds):
             for lane in lanes[number % 3 :] + lanes[: number % 3]:
                 used[lane.name].append(await lane.run(messages))
+    found = {name: _costs(used[name], used[BYPASSED]) for name in (OFF, ON)}
     return {
         "rounds": options.rounds,
         "messages_per_round": messages,
         "cpu_us_per_message": {name: round(statistics.median(values), 3) for name, values in used.items()},
-        "cost_percent": {
-            name: round(100 * (statistics.median(map(_ratio, used[name], used[BYPASSED])) - 1), 2) for name in (OFF, ON)
-        },
-        "spread_percent": {
-            name: [round(100 * (edge(map(_ratio, used[name], used[BYPASSED])) - 1), 1) for edge in (min, max)]
-            for name in (OFF, ON)
+        "cost_percent": {name: round(statistics.median(costs), 2) for name, costs in found.items()},
+        "standard_error_percent": {name: round(_standard_error(costs), 2) for name, costs in found.items()},
+        "quartiles_percent": {
+            name: [round(edge, 1) for edge in statistics.quantiles(costs, n=4)[::2]] for name, costs in found.items()
         },
     }
 
 
-def _ratio(ours: float, baseline: float) -> float:
-    return ours / baseline
+def _costs(ours: Sequence[float], baseline: Sequence[float]) -> list[float]:
+    """Percent above the baseline, round by round; the baseline's neighbour smooths what happens between two lanes."""
+    beside = [(one + after) / 2 for one, after in zip(baseline, [*baseline[1:], baseline[-1]], strict=True)]
+    return [100 * (one / other - 1) for one, other in zip(ours, beside, strict=True)]
+
+
+def _standard_error(costs: Sequence[float]) -> float:
+    """Of the median, from the spread of the middle half: it is not disturbed by single rounds."""
+    low, _, high = statistics.quantiles(costs, n=4)
+    return float(1.2533 * (high - low) / 1.349 / len(costs) ** 0.5)
 
 
 if __name__ == "__main__":
-    main("tracing", METHOD, measure, messages=240_000, rounds=15)
+    main("tracing", METHOD, measure, messages=64_000, rounds=60)

@@ -122,10 +122,11 @@ async def test_a_second_delivery_is_linked_to_the_first(tmp_path: Path, receiver
 
 
 def test_looking_for_traces_costs_little() -> None:
-    """A batch without traces costs microseconds; with 1 % sampled, less than 3 % of encoding it."""
+    """A batch without traces, or with none that is sampled, costs microseconds; with 1 % sampled, hardly more."""
     plain = encode([Message(b"x" * 256)] * 3500, now_ms=1)
     messages = [Message(b"x" * 256, trace_context=CONTEXT if n % 100 == 0 else None) for n in range(3500)]
     sampled = encode(messages, now_ms=1)
+    unsampled = encode([Message(b"x" * 128, trace_context=NOT_SAMPLED)] * 3500, now_ms=1)
 
     def cost_s(work: object, rounds: int) -> float:
         begun_s = time.process_time()
@@ -135,9 +136,11 @@ def test_looking_for_traces_costs_little() -> None:
 
     encoding_s = cost_s(lambda: encode(messages, now_ms=1), 20)
     assert sampled_contexts(plain.records) == []
+    assert sampled_contexts(unsampled.records) == []
     assert len(sampled_contexts(sampled.records)) == 1
     assert len(sampled_contexts(encode(messages[:800], now_ms=1).records)) == 8
     assert cost_s(lambda: sampled_contexts(plain.records), 500) < 0.01 * encoding_s
+    assert cost_s(lambda: sampled_contexts(unsampled.records), 500) < 0.03 * encoding_s
     assert cost_s(lambda: sampled_contexts(sampled.records), 500) < 0.03 * encoding_s
 
 
@@ -146,4 +149,6 @@ def test_malformed_contexts_are_not_traced() -> None:
     for text in ("", "x", "00-zz-yy-01", CONTEXT.upper(), "é" * 100):
         batch = encode([Message(b"x", trace_context=text)], now_ms=1)
         assert sampled_contexts(batch.records) == []
+        mixed = [Message(b"x", trace_context=one) for one in (NOT_SAMPLED, text, CONTEXT)]
+        assert len(sampled_contexts(encode(mixed, now_ms=1).records)) == 1
     assert sampled_contexts(b"\xff" * 40) == []

@@ -95,7 +95,9 @@ async def open_enode(
         store.before_retention(HALF_TOPIC_ID, transactions.rescue)
         intake = Intake(store, delays, transactions)
         sending = SendingBack(store, intake, clock, background)
-        tracing = await parts.enter_async_context(open_tracing("enode", settings.name, settings.trace_endpoint))
+        tracing = await parts.enter_async_context(
+            open_tracing("enode", settings.name, settings.trace_endpoint, clock=clock, randomness=randomness)
+        )
         taking = intake if tracing is None else traced_intake(intake, tracing, settings.name)
         identified = IdentifiedIntake(store, taking, background, clock, window_ms=settings.dedup_window_ms)
         handlers = service.EnodeService(store, topics, taking, identified, pops, sending)

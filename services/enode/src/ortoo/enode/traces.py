@@ -3,7 +3,7 @@
 from typing import Any
 
 from ortoo.common.sealed_batch import SealedBatch
-from ortoo.common.tracing import Tracing
+from ortoo.common.tracing import Tracing, sampled_contexts
 from ortoo.enode.deferred.intake import Intake
 
 
@@ -27,12 +27,15 @@ class TracedIntake:
 
     async def append(self, topic_id: int, queue_id: int, batch: SealedBatch, **options: Any) -> Any:
         """Store one batch. Errors: as `Intake.append`."""
+        contexts = sampled_contexts(batch.records)
+        if not contexts:
+            return await self._intake.append(topic_id, queue_id, batch, **options)
         attributes: dict[str, str | int] = {
             "ortoo.enode": self._enode,
             "ortoo.topic_id": str(topic_id),
             "ortoo.queue_id": queue_id,
         }
-        spans = self._tracing.begin("ortoo store", batch.records, attributes)
+        spans = self._tracing.begin("ortoo store", contexts, attributes)
         try:
             stored = await self._intake.append(topic_id, queue_id, batch, **options)
         except BaseException as error:

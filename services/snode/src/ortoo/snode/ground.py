@@ -63,7 +63,9 @@ async def open_ground(
         directory = Directory()
         name_servers = await found_name_servers(settings.namesrv_address, background=background, clock=clock)
         name_server = NameServer(name_servers, channels)
-        tracing = await parts.enter_async_context(open_tracing("snode", settings.name, settings.trace_endpoint))
+        tracing = await parts.enter_async_context(
+            open_tracing("snode", settings.name, settings.trace_endpoint, clock=clock, randomness=randomness)
+        )
         opened: Links = await parts.enter_async_context(
             links(
                 background=background,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ortoo.common.sealed_batch import SealedBatch
-from ortoo.common.tracing import Tracing
+from ortoo.common.tracing import Span, Tracing, sampled_contexts
 from ortoo.snode.enode_link import Appended, EnodeLink, FlushMode, Links
 from ortoo.snode.push_outbox import Delivery
 from ortoo.snode.routes import Queue
@@ -45,24 +45,24 @@ class TracedLink:
         self, topic_id: int, queue_id: int, batch: SealedBatch, flush_mode: FlushMode = FlushMode.DEFAULT
     ) -> asyncio.Future[Appended]:
         """Send one batch, and span the time until it is stored."""
+        contexts = sampled_contexts(batch.records)
+        if not contexts:
+            return self._link.append(topic_id, queue_id, batch, flush_mode)
         attributes: dict[str, str | int] = {
             "ortoo.enode": self._enode,
             "ortoo.topic_id": str(topic_id),
             "ortoo.queue_id": queue_id,
         }
-        spans = self._tracing.begin("ortoo publish", batch.records, attributes)
+        spans = self._tracing.begin("ortoo publish", contexts, attributes)
         answer = self._link.append(topic_id, queue_id, batch, flush_mode)
-        if spans:
-            answer.add_done_callback(
-                lambda done: self._tracing.end(spans, None if done.cancelled() else done.exception())
-            )
+        answer.add_done_callback(lambda done: self._tracing.end(spans, None if done.cancelled() else done.exception()))
         return answer
 
 
 @dataclass(slots=True)
 class _Waiting:
     next_offset: int
-    spans: Sequence[Any]
+    spans: Sequence[Span]
 
 
 class PushTraces:
@@ -77,25 +77,26 @@ class PushTraces:
         """A batch was handed to a member of a group."""
         if delivery.batch is None or self._count >= WAITING_MAX:
             return
+        waiting = self._waiting.get((group, delivery.queue))
+        earlier: list[Span] = []
+        while waiting and waiting[-1].next_offset > delivery.first_offset:
+            spans = waiting.pop().spans
+            self._tracing.end(spans, TimeoutError("not acknowledged; delivered again"))
+            earlier += spans
+            self._count -= 1
+        contexts = sampled_contexts(delivery.batch.records)
+        if not contexts:
+            return
         attributes: dict[str, str | int] = {
             "messaging.destination.name": delivery.queue.topic,
             "messaging.consumer.group.name": group,
             "ortoo.queue_id": delivery.queue.queue_id,
             "ortoo.offset": delivery.first_offset,
         }
-        records = delivery.batch.records
-        waiting = self._waiting.get((group, delivery.queue))
-        earlier: list[Any] = []
-        while waiting and waiting[-1].next_offset > delivery.first_offset:
-            spans = waiting.pop().spans
-            self._tracing.end(spans, TimeoutError("not acknowledged; delivered again"))
-            earlier += spans
-            self._count -= 1
-        self._tracing.end(self._tracing.begin("ortoo push", records, attributes, earlier))
-        spans = self._tracing.begin("ortoo process", records, attributes, earlier)
-        if spans:
-            self._count += 1
-            self._waiting.setdefault((group, delivery.queue), deque()).append(_Waiting(delivery.next_offset, spans))
+        self._tracing.end(self._tracing.begin("ortoo push", contexts, attributes, earlier))
+        spans = self._tracing.begin("ortoo process", contexts, attributes, earlier)
+        self._count += 1
+        self._waiting.setdefault((group, delivery.queue), deque()).append(_Waiting(delivery.next_offset, spans))
 
     def acknowledged(self, group: str, queue: Queue, offset: int) -> None:
         """A group has processed a queue up to `offset`."""
