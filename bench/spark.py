@@ -24,6 +24,7 @@ RATIOS = (
     ("read_full", "generator_full"),
     ("read_slim", "tuples_slim"),
     ("read_full", "tuples_full"),
+    ("read_body", "read_full"),
 )
 """Which path is compared with which."""
 
@@ -91,6 +92,7 @@ def _timed(spark: Any, cluster: processes.Cluster, arguments: argparse.Namespace
         "read_slim": (lambda: noop(ours(SLIM)), rows),
         "generator_full": (lambda: noop(generated("")), rows),
         "read_full": (lambda: noop(ours("")), rows),
+        "read_body": (lambda: noop(ours("body")), rows),
         "tuples_slim": (lambda: noop(some(SLIM)), tuple_rows),
         "tuples_full": (lambda: noop(some("")), tuple_rows),
         "write": (written, rows),
