@@ -8,6 +8,7 @@ import pytest
 
 from ortoo.common.randomness import Randomness
 from ortoo.common.record_batch import encode_bodies
+from ortoo.enode.log.segment import SUFFIX
 from ortoo.enode.log.tide_mark import decode_slots
 from ortoo.testing import grpcurl
 from ortoo.testing.lone_enode import NO_NAME_SERVER, append_batches, open_lone_enode, stored_batches, topic
@@ -75,7 +76,7 @@ def is_known_durable(enode: RoleProcess) -> bool:
 
 def last_segment(folder: Path) -> Path:
     """The segment file that was written last."""
-    return max((p for p in folder.rglob("*") if p.is_file() and p.stat().st_size > 4096), key=lambda p: p.name)
+    return max(folder.rglob(f"*{SUFFIX}"), key=lambda p: p.name)
 
 
 async def is_unknown(address: str) -> bool:

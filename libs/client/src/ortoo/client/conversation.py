@@ -1,8 +1,9 @@
 """A stream in both directions with one snode: what both sides say, signs of life, and how it ends."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any, Generic, TypeVar
+import contextlib
+from collections.abc import Callable
+from typing import Generic, TypeVar
 
 import grpc
 
@@ -41,33 +42,29 @@ class Conversation(Generic[Request, Response]):
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         async def write() -> None:
-            while True:
-                await call.write(await self._outgoing.get())
+            # Once the stream is over nothing can be written; what the server said before that is still to be read.
+            with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+                while True:
+                    await call.write(await self._outgoing.get())
 
         async def read() -> None:
-            async for response in call:
-                if self._hear(response) and not ended.done():
-                    ended.set_result(None)
-            _fail(ended, Unavailable(f"{self._peer} ended the session without a word"))
+            try:
+                async for response in call:
+                    if self._hear(response) and not ended.done():
+                        ended.set_result(None)
+                _fail(ended, Unavailable(f"{self._peer} ended the session without a word"))
+            except grpc.aio.AioRpcError as failure:
+                _fail(ended, error_of_rpc(failure, self._peer))
 
         async def beat() -> None:
             while True:
                 await self._clock.sleep(self.heartbeat_s)
                 self.say(self._heartbeat())
 
-        async def guarded(part: Callable[[], Coroutine[Any, Any, None]]) -> None:
-            try:
-                await part()
-            except grpc.aio.AioRpcError as failure:
-                _fail(ended, error_of_rpc(failure, self._peer))
-            except asyncio.InvalidStateError:
-                # The stream is over; the reading side knows why.
-                pass
-
         try:
             async with Background("conversation") as background:
                 for part in (write, read, beat):
-                    background.spawn(part.__name__, guarded(part))
+                    background.spawn(part.__name__, part())
                 await ended
         finally:
             call.cancel()

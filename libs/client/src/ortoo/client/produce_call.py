@@ -1,6 +1,7 @@
 """One Produce stream: batches out, answers in, and a prompt end when the snode falls silent."""
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Callable
 
@@ -54,19 +55,19 @@ class ProduceCall:
                 await part()
             except grpc.aio.AioRpcError as failure:
                 error = error_of_rpc(failure, self._peer)
-            except asyncio.InvalidStateError:
-                error = Unavailable(f"the stream to {self._peer} broke")
             except OrtooError as silence:
                 error = silence
             if not broken.done():
                 broken.set_result(error)
 
         async def write() -> None:
-            while True:
-                while self._unsent:
-                    await call.write(self._request(self._unsent.popleft()))
-                self._wake.clear()
-                await self._wake.wait()
+            # Once the stream is over nothing can be written; what the snode said before that is still to be read.
+            with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+                while True:
+                    while self._unsent:
+                        await call.write(self._request(self._unsent.popleft()))
+                    self._wake.clear()
+                    await self._wake.wait()
 
         async def read() -> None:
             async for answer in call:
@@ -74,7 +75,8 @@ class ProduceCall:
 
         try:
             async with Background("produce") as background:
-                for part in (write, read, self._watch_silence):
+                background.spawn("write", write())
+                for part in (read, self._watch_silence):
                     background.spawn(part.__name__, until_broken(part))  # type: ignore[arg-type]
                 return await broken
         finally:
