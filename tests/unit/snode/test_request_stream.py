@@ -25,6 +25,13 @@ class FakeCall:
         self.cancelled = False
         self.status: grpc.StatusCode | None = None
         """How the far side has ended it, if it has."""
+        self.reached = True
+        """Whether there is a far side."""
+
+    async def wait_for_connection(self) -> None:
+        """Reach the far side."""
+        if not self.reached:
+            raise grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, grpc.aio.Metadata(), grpc.aio.Metadata(), "refused")
 
     async def write(self, request: enode_pb2.AppendRequest) -> None:
         """Take a request."""
@@ -66,10 +73,12 @@ class Far:
 
     def __init__(self) -> None:
         self.calls: list[FakeCall] = []
+        self.reached = True
 
     def open(self) -> FakeCall:
         """Another call."""
         self.calls.append(FakeCall())
+        self.calls[-1].reached = self.reached
         return self.calls[-1]
 
 
@@ -153,6 +162,18 @@ async def test_what_a_peer_has_not_taken_is_told_apart(in_good_order: bool) -> N
             with pytest.raises(Unavailable) as raised:
                 await future
             assert (raised.value.field == NOT_TAKEN_FIELD) is in_good_order
+
+
+async def test_what_was_meant_for_a_peer_that_is_not_there_was_never_sent() -> None:
+    """G11: a connection that is refused leaves no doubt."""
+    far, clock = Far(), VirtualClock()
+    far.reached = False
+    stream = stream_to(far, clock)
+    async with asyncio.timeout(10), Background("test") as background:
+        background.spawn("run", stream.run())
+        with pytest.raises(Unavailable) as raised:
+            await stream.send(enode_pb2.AppendRequest())
+        assert raised.value.field == NOT_TAKEN_FIELD
 
 
 async def test_silence_is_an_error_after_the_limit() -> None:

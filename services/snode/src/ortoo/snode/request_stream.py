@@ -142,6 +142,7 @@ class RequestStream(Generic[Request, Answer, Result]):
             broken.set_result(error)
 
     async def _write(self, call: Any) -> OrtooError:
+        await call.wait_for_connection()  # what a peer that is not there would have got counts as never sent
         while True:
             while self._unsent:
                 try:
