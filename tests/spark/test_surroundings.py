@@ -87,7 +87,7 @@ def test_installing_the_wheels_is_all(broker: Broker, topic: str, folder: Path) 
         env=environ,
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=380,
         check=False,
     )
     assert f"rows 2 of {site}" in done.stdout, done.stderr[-2000:]
