@@ -18,9 +18,9 @@ from tests.spark.session import Broker, java_found
 
 MESSAGES = 40_000
 RUN_S = 500
-"""On a machine that does much else besides; alone it takes twenty seconds."""
+"""On a machine that does much else besides; alone it takes forty seconds."""
 
-pytestmark = pytest.mark.timeout(2 * RUN_S)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(2 * RUN_S)]
 
 
 @dataclass(frozen=True)
