@@ -24,6 +24,10 @@ from ortoo.snode.selection import Selected, selected
 
 TAIL_BYTES = 256 << 10
 """What a tail reads of one queue at once."""
+RANGE_BYTES_MAX = 4 << 20
+"""What a read of a range asks an enode for at once: with only a batch or two a request costs as much as they do."""
+RANGES_BYTES = 64 << 20
+"""What all reads of ranges may ask for together; with many of them each asks for less, and oftener."""
 _log = get_logger("reading")
 
 
@@ -38,6 +42,11 @@ class TailedMessage:
     message: Message
 
 
+def range_bytes(ranges: int) -> int:
+    """What one of so many reads of ranges asks for next: each holds an answer while the following one is coming."""
+    return max(FETCH_BYTES_MAX, min(RANGE_BYTES_MAX, RANGES_BYTES // (2 * ranges)))
+
+
 class Reading:
     """Reads through any snode; joins no group, takes no lock, moves no offset."""
 
@@ -45,6 +54,8 @@ class Reading:
         self._watch = watch
         self._links = links
         self._background = background
+        self._ranges = 0
+        """How many ranges are being read."""
 
     async def queue_ranges(self, topic: Topic) -> dict[Queue, QueueRange]:
         """What the readable queues hold, in order; those of an enode that is away are missing."""
@@ -76,10 +87,10 @@ class Reading:
         to_offset: int,
         *,
         follow: bool,
-        bytes_max: int = FETCH_BYTES_MAX,
+        bytes_max: int = 0,
         wanted: MessageFilter | None = None,
     ) -> AsyncIterator[tuple[int, Selected]]:
-        """Batches of one queue, each with the topic's id.
+        """Batches of one queue, each with the topic's id. `bytes_max` is for one request to the enode; 0 = as it fits.
 
         Errors: NotFound, Invalid, OutOfRange, Unavailable; DataLoss, which says where reading can go on.
         """
@@ -100,9 +111,11 @@ class Reading:
         at, wait_ms = from_offset, FETCH_WAIT_MS if follow else 0
 
         def begin(offset: int) -> asyncio.Task[Fetched | Exception]:
-            reading = self._read(queue, topic.topic_id, offset, bytes_max, wait_ms)
+            wanted_bytes = bytes_max or (FETCH_BYTES_MAX if follow else range_bytes(self._ranges))
+            reading = self._read(queue, topic.topic_id, offset, wanted_bytes, wait_ms)
             return self._background.spawn(f"read {queue}", reading)
 
+        self._ranges += not follow
         coming = begin(at)
         try:
             while follow or at < to_offset:
@@ -122,6 +135,7 @@ class Reading:
                         return
                     coming = begin(at)
         finally:
+            self._ranges -= not follow
             coming.cancel()
 
     async def _read(

@@ -28,7 +28,7 @@ from ortoo.spark.reading.topic_state import Range, TopicState, current_state
 
 _POLL_S = 0.05
 _IDLE_SHARE = 0.1
-_IDLE_AGE_S = 0.4
+_IDLE_AGE_S = 0.5
 """An idle query looks less often: after a tenth of the time in which nothing came, and at the latest after this."""
 _log = get_logger("spark")
 
