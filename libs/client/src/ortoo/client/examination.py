@@ -77,13 +77,15 @@ async def examine(address: str, environ: Mapping[str, str] = os.environ) -> Exam
         return seen
     host, port = _host_and_port(address)
     # All at once: what is learnt late is learnt by everybody's one deadline.
-    speaks, is_tls, (role, serving) = await asyncio.gather(
+    speaks, is_tls, (role, serving, answers) = await asyncio.gather(
         _first_word(host, port, deadline_s), _speaks_tls(host, port, deadline_s), _who(address, deadline_s)
     )
     if is_tls and speaks in (Speaks.HANGS_UP, Speaks.NOTHING):
         speaks = Speaks.TLS  # some servers only hang up on who does not
     if speaks is not Speaks.HTTP2:
         role, serving = "", False
+    elif not answers:
+        speaks = Speaks.NOTHING  # its first word was all: it hangs
     return dataclasses.replace(seen, speaks=speaks, role=role, serving=serving)
 
 
@@ -169,21 +171,21 @@ async def _speaks_tls(host: str, port: int, deadline_s: float) -> bool:
     return True
 
 
-async def _who(address: str, deadline_s: float) -> tuple[str, bool]:
-    """The role, by its services, and whether it is serving."""
+async def _who(address: str, deadline_s: float) -> tuple[str, bool, bool]:
+    """The role, by its services, whether it is serving, and whether it answers at all."""
     timeout_s = max(0.0, deadline_s - asyncio.get_running_loop().time())
     async with Channels() as channels:
         health = health_pb2_grpc.HealthStub(channels.to(address))
 
-        async def ask(role: str, service: str) -> tuple[str, bool] | None:
+        async def ask(role: str, service: str) -> tuple[str, bool, bool]:
             try:
                 answer = await health.Check(health_pb2.HealthCheckRequest(service=service), timeout=timeout_s)
-            except grpc.aio.AioRpcError:
-                return None
-            return role, answer.status == health_pb2.HealthCheckResponse.SERVING
+            except grpc.aio.AioRpcError as error:
+                return "", False, error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED
+            return role, answer.status == health_pb2.HealthCheckResponse.SERVING, True
 
         found = await asyncio.gather(*(ask(role, service) for role, service in SERVICES.items()))
-    return next((one for one in found if one is not None), ("", False))
+    return next((one for one in found if one[0]), ("", False, any(answers for *_, answers in found)))
 
 
 def _proxy_variable(host: str, environ: Mapping[str, str]) -> str:

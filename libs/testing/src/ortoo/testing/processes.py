@@ -192,9 +192,10 @@ class RoleProcess:
         await self.start()
 
     def freeze(self) -> None:
-        """Stop its execution (SIGSTOP): it neither answers nor closes its connections."""
+        """Stop its execution (SIGSTOP): it neither answers nor closes its connections. Returns when it has stopped."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def thaw(self) -> None:
         """Let a frozen process go on (SIGCONT)."""

@@ -44,6 +44,8 @@ class LitePopping:
             wait_s = deadline_s - self._clock.monotonic_s()
             if not found and wait_s > 0:
                 found = await self._wait(queues, replace(call, wait_ms=int(wait_s * 1000) + 1), changed)
+            if found and changed.is_set():
+                found = await self._still_wanted(found, self._queues(parent, subscribed()))
             if found or self._clock.monotonic_s() >= deadline_s:
                 return await self._cut(found, call)
 
@@ -100,6 +102,16 @@ class LitePopping:
                 answer = await self._popping.pop(replace(call, wait_ms=0))
                 if answer.batches:
                     await self._popping.release(answer)
+
+    async def _still_wanted(self, found: Sequence[PopAnswer], queues: Sequence[Queue]) -> list[PopAnswer]:
+        """What lies in these queues; the rest was subscribed to when it was asked for, and goes back."""
+        kept: list[PopAnswer] = []
+        for answer in found:
+            if all(batch.queue in queues for batch in answer.batches):
+                kept.append(answer)
+            else:
+                await self._popping.release(answer)
+        return kept
 
     async def _cut(self, found: Sequence[PopAnswer], call: PopCall) -> PopAnswer:
         """As many as are wanted; several may have come at once, and the rest goes back."""
