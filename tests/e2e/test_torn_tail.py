@@ -14,6 +14,8 @@ from ortoo.testing import grpcurl
 from ortoo.testing.lone_enode import NO_NAME_SERVER, append_batches, open_lone_enode, stored_batches, topic
 from ortoo.testing.processes import RoleProcess
 
+pytestmark = pytest.mark.one_try
+
 TOPIC = 7
 BATCH = encode_bodies([b"m" * 200] * 10, now_ms=1)
 
