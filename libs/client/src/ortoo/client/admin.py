@@ -1,6 +1,7 @@
 """What operators do: topics, groups, lag, tail. Everything goes through AdminService, so grpcurl can do it too."""
 
 from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
 from typing import Any
 
 from ortoo.client.connection import Connection
@@ -26,8 +27,7 @@ from ortoo.client.place import Queue
 from ortoo.client.tailing import coming, newest
 from ortoo.client.transactions import Verdict, end_transaction
 from ortoo.client.wire import message_of
-from ortoo.common.errors import AlreadyExists, Invalid, NotFound, OrtooError
-from ortoo.common.status import rpc_errors
+from ortoo.common.errors import AlreadyExists, Invalid, NotFound
 from ortoo.v1 import admin_pb2, client_pb2, enode_deferred_pb2, namesrv_pb2, topic_pb2
 from ortoo.v1.admin_pb2_grpc import AdminServiceStub
 
@@ -275,17 +275,9 @@ class Admin:
             tag_expression=tags,
             sql_expression=sql,
         )
-        address = self._connection.address
-        call = AdminServiceStub(self._connection.channel()).Tail(request)
-        try:
-            with rpc_errors(address):
-                async for answer in call:
-                    yield _stored(answer)
-        except OrtooError:
-            self._connection.failed(address)
-            raise
-        finally:
-            call.cancel()
+        async with aclosing(self._connection.stream(AdminServiceStub, "Tail", request)) as answers:
+            async for answer in answers:
+                yield _stored(answer)
 
     async def tail_last(
         self, topic: str, count: int, *, follow: bool = True, wanted: Filter = "*"

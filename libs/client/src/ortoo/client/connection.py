@@ -3,7 +3,7 @@
 import os
 import shlex
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, Self, TypeVar, cast
@@ -115,6 +115,25 @@ class Connection:
             explain(as_grpcurl(address, stub.__name__, method, request))
         with rpc_errors(address):
             return await getattr(stub(self._channel_to(address)), method)(request, timeout=timeout_s)
+
+    async def stream(
+        self, stub: Callable[[grpc.aio.Channel], Stub], method: str, request: Any
+    ) -> AsyncGenerator[Any, None]:
+        """The answers of one call that gives many; close it to end the call.
+
+        Errors: what the server answered; Unavailable when it went away. Either way the next call asks another snode.
+        """
+        address = self.address
+        call = getattr(stub(self.channel()), method)(request)
+        try:
+            with rpc_errors(address):
+                async for answer in call:
+                    yield answer
+        except OrtooError:
+            self.failed(address)
+            raise
+        finally:
+            call.cancel()
 
     async def call(self, stub: Callable[[grpc.aio.Channel], Stub], method: str, request: Any) -> Any:
         """One unary call that may be repeated without harm; tried at several snodes while it is Unavailable.

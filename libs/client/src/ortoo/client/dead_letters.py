@@ -1,15 +1,14 @@
 """Dead letters of a group, and what comes next in a topic: an operator's look at messages without taking them."""
 
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
 from ortoo.client.connection import Connection
 from ortoo.client.filters import Sql
 from ortoo.client.place import Queue
-from ortoo.common.errors import OrtooError
 from ortoo.common.message import Message
-from ortoo.common.status import rpc_errors
 from ortoo.v1 import dead_letter_pb2 as pb
 from ortoo.v1 import record_pb2, topic_pb2
 from ortoo.v1.dead_letter_pb2_grpc import DeadLetterServiceStub
@@ -104,17 +103,9 @@ async def peek(connection: Connection, topic: str, group: str, messages_max: int
 
 
 async def _streamed(connection: Connection, method: str, request: Any, read: Any) -> AsyncIterator[Any]:
-    address = connection.address
-    call = getattr(DeadLetterServiceStub(connection.channel()), method)(request)
-    try:
-        with rpc_errors(address):
-            async for answer in call:
-                yield read(answer)
-    except OrtooError:
-        connection.failed(address)
-        raise
-    finally:
-        call.cancel()
+    async with aclosing(connection.stream(DeadLetterServiceStub, method, request)) as answers:
+        async for answer in answers:
+            yield read(answer)
 
 
 def _expression(where: Sql | None) -> str:
