@@ -84,14 +84,14 @@ rolling: $(READY)  ## Restart every process of a cluster in turn at 2,000 messag
 	@$(PY) -m tests.e2e.rolling_restart
 
 crash: $(READY)  ## Stop the store at 2,500 points, damage it in 500 places, 5,000 random runs, a full disk, a million pops, timers, message groups, replays, kill each role 20 times
-	@$(PY) -m ortoo.testing.crash_points --points 2500
-	@$(PY) -m ortoo.testing.damage_points --megabytes 200 --places 500
-	@$(PY) -m ortoo.testing.pop_schedule --steps 1000000
+	@$(PY) -m ortoo.testing.store.crash_points --points 2500
+	@$(PY) -m ortoo.testing.store.damage_points --megabytes 200 --places 500
+	@$(PY) -m ortoo.testing.runs.pop_schedule --steps 1000000
 	@ORTOO_EXAMPLES=5000 $(PYTEST) tests/property/test_store_model.py
-	@$(PY) -m ortoo.testing.full_disk || test $$? -eq 77
-	@$(PY) -m ortoo.testing.timer_run
-	@$(PY) -m ortoo.testing.fifo_run
-	@$(PY) -m ortoo.testing.replay_run
+	@$(PY) -m ortoo.testing.store.full_disk || test $$? -eq 77
+	@$(PY) -m ortoo.testing.runs.timer_run
+	@$(PY) -m ortoo.testing.runs.fifo_run
+	@$(PY) -m ortoo.testing.runs.replay_run
 	@$(PYTEST) -m crash tests/e2e
 
 demo-spark: $(SPARK_READY) $(DEMO_READY)  ## The flights through the broker into a lake, reports about them, and United's back

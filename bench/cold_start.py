@@ -75,7 +75,7 @@ async def _ours() -> tuple[float, float, float]:
     with tempfile.TemporaryDirectory(prefix="ortoo-bench-") as folder:
         flags = ("--listen-address", "127.0.0.1:0", "--data-dir", folder)
         began = time.perf_counter()
-        async with _started("-c", "from ortoo.cli.main import main; main()", "dev", *flags) as (pid, address):
+        async with _started("-c", "from ortoo.cli.app import main; main()", "dev", *flags) as (pid, address):
             ready = time.perf_counter() - began
             async with connect(address) as mq:
                 await mq.admin.create_topic("first")

@@ -16,8 +16,8 @@ from bench.stores import TOPIC_ID, append_all, open_store
 from bench.traffic import make_topic
 from bench.workload import Bodies
 from ortoo.client import Message, Producer, connect
-from ortoo.common.record_batch import Columns, encode_columns
-from ortoo.common.sealed_batch import SealedBatch
+from ortoo.common.records.batch import Columns, encode_columns
+from ortoo.common.records.sealed_batch import SealedBatch
 
 METHOD = (
     "cost: one producer sends messages with a key each through two clusters in turn, one whose enode keeps the index "

@@ -10,8 +10,8 @@ from statistics import median
 
 from bench.report import Figures, main, ratio
 from bench.stores import IN_FLIGHT, QUEUES, TOPIC_ID, append_all, open_store, repeated_batches
-from ortoo.common.sealed_batch import SealedBatch
-from ortoo.enode.store import Store
+from ortoo.common.records.sealed_batch import SealedBatch
+from ortoo.enode.store.store import Store
 
 METHOD = (
     "a store in this process holds a backlog; producers that keep 16 batches under way append alone, and then beside "

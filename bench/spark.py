@@ -37,8 +37,8 @@ async def measure(arguments: argparse.Namespace) -> report.Figures:
     with tempfile.TemporaryDirectory(prefix="ortoo-bench-spark-") as folder:
         async with processes.cluster() as cluster:
             await _fill(cluster.address, arguments.rows, arguments.body_bytes)
-            from ortoo.spark.pipeline.session import session
-            from ortoo.spark.pipeline.settings import SparkSettings
+            from ortoo.spark.pipeline.running.session import session
+            from ortoo.spark.pipeline.running.settings import SparkSettings
 
             conf = (f"spark.driver.memory={arguments.memory}", "spark.driver.host=127.0.0.1")
             with session(SparkSettings("local[2]", conf)) as spark:
@@ -141,7 +141,7 @@ def _first(address: str, rows: int) -> str:
     """Ends of the queues so that about so many rows are read, as an option."""
     import json
 
-    from ortoo.spark.link import link_to
+    from ortoo.spark.core.link import link_to
     from ortoo.spark.reading.limits import limited
 
     link = link_to((address,))

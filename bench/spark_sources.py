@@ -7,9 +7,9 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from ortoo.spark import columns
+from ortoo.spark.core import columns
+from ortoo.spark.core.read_options import parse
 from ortoo.spark.reading.batch_read import BatchReader
-from ortoo.spark.reading.read_options import parse
 
 BATCH_ROWS = 4_096
 

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from bench.workload import Bodies
-from ortoo.common.clock import SystemClock
-from ortoo.common.logs import configure
-from ortoo.common.randomness import Randomness
-from ortoo.common.record_batch import encode_bodies
-from ortoo.common.sealed_batch import SealedBatch
+from ortoo.common.process.clock import SystemClock
+from ortoo.common.process.logs import configure
+from ortoo.common.process.randomness import Randomness
+from ortoo.common.records.batch import encode_bodies
+from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.enode.app import SWITCH_INTERVAL_S
-from ortoo.enode.disk import Disk, RealDisk
-from ortoo.enode.store import Store, StoreSettings, TopicCopy
+from ortoo.enode.disk.disk import Disk, RealDisk
+from ortoo.enode.store.store import Store, StoreSettings, TopicCopy
 
 TOPIC_ID = 1
 QUEUES = 8

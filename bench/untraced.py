@@ -7,7 +7,7 @@ import re
 import sys
 from pathlib import Path
 
-import ortoo.snode.push_session as seam
+import ortoo.snode.push.session as seam
 from ortoo.snode.__main__ import main
 
 LOOK = re.compile(r"\n +if \(traces := self\._parts\.traffic\.traces\) is not None:\n +traces\.\w+\(.*\)")

@@ -4,18 +4,18 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 
-from ortoo.common.background import Background
-from ortoo.common.randomness import Randomness
-from ortoo.common.record_batch import open_batch
-from ortoo.common.system_topics import DELAYED_TOPIC_ID, HALF_TOPIC_ID
+from ortoo.common.groups.system_topics import DELAYED_TOPIC_ID, HALF_TOPIC_ID
+from ortoo.common.process.background import Background
+from ortoo.common.process.randomness import Randomness
+from ortoo.common.records.batch import open_batch
+from ortoo.enode.deferred.check_schedule import CheckSchedule
 from ortoo.enode.deferred.delays import Delays
 from ortoo.enode.deferred.moves import TimerMoves
 from ortoo.enode.deferred.transactions import Transactions
-from ortoo.enode.state.check_schedule import CheckSchedule
-from ortoo.enode.store import Store
-from ortoo.testing.faulty_disk import FaultyDisk
-from ortoo.testing.memory_disk import MemoryDisk
-from ortoo.testing.virtual_clock import VirtualClock
+from ortoo.enode.store.store import Store
+from ortoo.testing.disks.faulty_disk import FaultyDisk
+from ortoo.testing.disks.memory_disk import MemoryDisk
+from ortoo.testing.time.virtual_clock import VirtualClock
 from tests.contract.one_store import QUEUES, TOPIC, OneStore
 
 

@@ -3,15 +3,15 @@
 from dataclasses import dataclass, field
 
 from ortoo.common.errors import OrtooError
-from ortoo.common.randomness import Randomness
-from ortoo.common.sealed_batch import SealedBatch, crc32c
-from ortoo.enode.store import Appended, Store, StoreSettings, TopicCopy
-from ortoo.testing.disk_image import Fate
-from ortoo.testing.faulty_disk import FaultyDisk
-from ortoo.testing.memory_disk import USUAL_FATE, MemoryDisk
-from ortoo.testing.store_model import observe
-from ortoo.testing.store_workload import FOLDER
-from ortoo.testing.virtual_clock import VirtualClock
+from ortoo.common.process.randomness import Randomness
+from ortoo.common.records.sealed_batch import SealedBatch, crc32c
+from ortoo.enode.store.store import Appended, Store, StoreSettings, TopicCopy
+from ortoo.testing.disks.disk_image import Fate
+from ortoo.testing.disks.faulty_disk import FaultyDisk
+from ortoo.testing.disks.memory_disk import USUAL_FATE, MemoryDisk
+from ortoo.testing.store.model import observe
+from ortoo.testing.store.workload import FOLDER
+from ortoo.testing.time.virtual_clock import VirtualClock
 
 TOPIC = 5
 QUEUES = 3

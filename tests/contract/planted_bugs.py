@@ -8,21 +8,23 @@ from typing import Any
 import pytest
 
 from ortoo.common.errors import Unavailable
-from ortoo.enode import engine, housekeeping
-from ortoo.enode.disk import Disk
-from ortoo.enode.housekeeping import CHECKPOINTS_KEPT, Housekeeping
-from ortoo.enode.log import identity, recovery, scan
+from ortoo.enode.disk import identity
+from ortoo.enode.disk.clean_stop import CleanStop
+from ortoo.enode.disk.disk import Disk
+from ortoo.enode.index.survey import Survey
+from ortoo.enode.log import scan
 from ortoo.enode.log.appender import Appender
 from ortoo.enode.log.checkpoint import Slice
-from ortoo.enode.log.clean_stop import CleanStop
 from ortoo.enode.log.frame import FrameHeader
 from ortoo.enode.log.group import Group
-from ortoo.enode.log.recovery import Recovered
-from ortoo.enode.log.refold import Refold
 from ortoo.enode.log.segment import Segment, index_name
-from ortoo.enode.log.survey import Survey
-from ortoo.enode.state.dedup import Accept, Duplicate, Sequencer, Windows
-from ortoo.enode.state.offsets import Offsets
+from ortoo.enode.recovery import opening as recovery
+from ortoo.enode.recovery.opening import Recovered
+from ortoo.enode.recovery.refold import Refold
+from ortoo.enode.state.tables.dedup import Accept, Duplicate, Sequencer, Windows
+from ortoo.enode.state.tables.offsets import Offsets
+from ortoo.enode.store import engine, housekeeping
+from ortoo.enode.store.housekeeping import CHECKPOINTS_KEPT, Housekeeping
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 

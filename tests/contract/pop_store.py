@@ -7,15 +7,15 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from ortoo.common.background import Background
-from ortoo.common.message import Message
-from ortoo.common.pop import Finish, GiveBack, LeasePart, Popped, PopRules, PopWish
-from ortoo.common.record_batch import encode, open_batch
+from ortoo.common.groups.pop import Finish, GiveBack, LeasePart, Popped, PopRules, PopWish
+from ortoo.common.process.background import Background
+from ortoo.common.records.batch import encode, open_batch
+from ortoo.common.records.message import Message
 from ortoo.enode.pops.desk import PopDesk
-from ortoo.enode.store import Store, TopicCopy
-from ortoo.testing.disk_image import Fate
-from ortoo.testing.memory_disk import USUAL_FATE
-from ortoo.testing.virtual_clock import VirtualClock
+from ortoo.enode.store.store import Store, TopicCopy
+from ortoo.testing.disks.disk_image import Fate
+from ortoo.testing.disks.memory_disk import USUAL_FATE
+from ortoo.testing.time.virtual_clock import VirtualClock
 from tests.contract.one_store import QUEUES, TOPIC, OneStore
 
 DEAD_LETTERS = 6

@@ -5,13 +5,13 @@ from functools import partial
 
 import pytest
 
-from ortoo.common.randomness import Randomness
-from ortoo.testing.crash_points import check_fault, enumerate_points, images, main, quiet, record
-from ortoo.testing.damage_points import STARTS, Place, build, check_place, choose
-from ortoo.testing.damage_points import Report as DamageReport
-from ortoo.testing.disk_image import SyncData, SyncFolder, Write
-from ortoo.testing.faulty_disk import FaultyDisk
-from ortoo.testing.log_fold import frames_written
+from ortoo.common.process.randomness import Randomness
+from ortoo.testing.disks.disk_image import SyncData, SyncFolder, Write
+from ortoo.testing.disks.faulty_disk import FaultyDisk
+from ortoo.testing.store.crash_points import check_fault, enumerate_points, images, main, quiet, record
+from ortoo.testing.store.damage_points import STARTS, Place, build, check_place, choose
+from ortoo.testing.store.damage_points import Report as DamageReport
+from ortoo.testing.store.log_fold import frames_written
 
 
 def test_a_crash_after_any_operation_loses_nothing_acknowledged() -> None:

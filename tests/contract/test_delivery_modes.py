@@ -3,8 +3,8 @@
 import pytest
 
 from ortoo.common.errors import Conflict
-from ortoo.enode.state.life_changes import Mode
-from ortoo.enode.state.lock_table import Wish
+from ortoo.enode.changes.lives import Mode
+from ortoo.enode.store.lock_table import Wish
 from tests.contract.one_store import TOPIC
 from tests.contract.pop_store import GROUP, PopStore, play, texts
 

@@ -1,7 +1,7 @@
 """A message whose time is over reaches no group that pops; it is dropped and counted, or parked, as the group wants."""
 
-from ortoo.common.message import Message
-from ortoo.common.record_batch import encode
+from ortoo.common.records.batch import encode
+from ortoo.common.records.message import Message
 from tests.contract.one_store import TOPIC
 from tests.contract.pop_store import GROUP, PopStore, play, texts
 

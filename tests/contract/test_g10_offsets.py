@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from ortoo.common.errors import Fenced
-from ortoo.testing.disk_image import KEEP_NOTHING
+from ortoo.testing.disks.disk_image import KEEP_NOTHING
 from tests.contract.one_store import SETTINGS, TOPIC, OneStore
 
 

@@ -3,9 +3,9 @@
 import errno
 
 from ortoo.common.errors import NotFound, Overloaded, Unavailable
-from ortoo.testing.crash_points import FATES
-from ortoo.testing.faulty_disk import FaultyDisk
-from ortoo.testing.memory_disk import MemoryDisk
+from ortoo.testing.disks.faulty_disk import FaultyDisk
+from ortoo.testing.disks.memory_disk import MemoryDisk
+from ortoo.testing.store.crash_points import FATES
 from tests.contract.one_store import QUEUES, TOPIC, OneStore, batch, refusal
 
 

@@ -3,9 +3,9 @@
 import pytest
 
 from ortoo.common.errors import Unavailable
-from ortoo.enode.store import FlushMode
-from ortoo.testing.crash_points import FATES
-from ortoo.testing.disk_image import KEEP_NOTHING
+from ortoo.enode.store.store import FlushMode
+from ortoo.testing.disks.disk_image import KEEP_NOTHING
+from ortoo.testing.store.crash_points import FATES
 from tests.contract.one_store import SETTINGS, TOPIC, OneStore, batch
 
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from ortoo.common.errors import NotFound, OrtooError
-from ortoo.common.randomness import Randomness
-from ortoo.common.record_batch import Message, encode
+from ortoo.common.process.randomness import Randomness
+from ortoo.common.records.batch import Message, encode
 from tests.contract.deferred_store import DeferredStore, power_cuts
 from tests.contract.one_store import QUEUES, TOPIC
 

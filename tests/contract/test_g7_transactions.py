@@ -5,10 +5,10 @@ from collections.abc import Callable
 import pytest
 
 from ortoo.common.errors import Conflict, NotFound
-from ortoo.common.randomness import Randomness
-from ortoo.common.record_batch import Message, encode
+from ortoo.common.process.randomness import Randomness
+from ortoo.common.records.batch import Message, encode
+from ortoo.enode.changes.halves import Source, Verdict
 from ortoo.enode.deferred.check_watchers import DueCheck, Watcher
-from ortoo.enode.state.half_changes import Source, Verdict
 from tests.contract.deferred_store import DeferredStore, power_cuts
 from tests.contract.one_store import QUEUES, TOPIC
 

@@ -1,6 +1,6 @@
 """G8: an unacknowledged message comes back within its invisible duration and one second; an acknowledged one never."""
 
-from ortoo.common.pop import Finish, LeasePart, Renew
+from ortoo.common.groups.pop import Finish, LeasePart, Renew
 from tests.contract.one_store import TOPIC
 from tests.contract.pop_store import GROUP, INVISIBLE_MS, PopStore, attempts, parts, play, texts
 

@@ -1,6 +1,6 @@
 """G9: after N attempts a message is in the dead-letter topic exactly once, with the reason."""
 
-from ortoo.common.message_id import message_id_text
+from ortoo.common.records.message_id import message_id_text
 from tests.contract.one_store import TOPIC
 from tests.contract.pop_store import DEAD_LETTERS, PopStore, play, texts
 

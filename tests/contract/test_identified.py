@@ -4,15 +4,15 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from ortoo.common.background import Background
-from ortoo.common.message import Message
-from ortoo.common.randomness import Randomness
-from ortoo.common.record_batch import encode, open_batch
+from ortoo.common.process.background import Background
+from ortoo.common.process.randomness import Randomness
+from ortoo.common.records.batch import encode, open_batch
+from ortoo.common.records.message import Message
+from ortoo.enode.deferred.identified import IdentifiedIntake, Place
 from ortoo.enode.deferred.intake import Intake
-from ortoo.enode.identified import IdentifiedIntake, Place
-from ortoo.testing.faulty_disk import FaultyDisk
-from ortoo.testing.memory_disk import MemoryDisk
-from ortoo.testing.virtual_clock import VirtualClock
+from ortoo.testing.disks.faulty_disk import FaultyDisk
+from ortoo.testing.disks.memory_disk import MemoryDisk
+from ortoo.testing.time.virtual_clock import VirtualClock
 from tests.contract.deferred_store import DeferredStore
 from tests.contract.one_store import TOPIC
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ortoo.testing.crash_points import enumerate_points
-from ortoo.testing.store_model import Broken
+from ortoo.testing.store.crash_points import enumerate_points
+from ortoo.testing.store.model import Broken
 from tests.contract.planted_bugs import BUGS, Plant
 
 POINTS_MAX = 1500

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from ortoo.common.errors import Fenced
-from ortoo.enode.state.lock_table import Granted, Refused, Wish
-from ortoo.testing.disk_image import KEEP_NOTHING
+from ortoo.enode.store.lock_table import Granted, Refused, Wish
+from ortoo.testing.disks.disk_image import KEEP_NOTHING
 from tests.contract.one_store import SETTINGS, TOPIC, OneStore
 
 

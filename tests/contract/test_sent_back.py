@@ -4,17 +4,17 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from ortoo.common.background import Background
-from ortoo.common.message import Message
-from ortoo.common.pop import PopRules, SendBackWish
-from ortoo.common.randomness import Randomness
-from ortoo.common.record_batch import encode, open_batch
+from ortoo.common.groups.pop import PopRules, SendBackWish
+from ortoo.common.process.background import Background
+from ortoo.common.process.randomness import Randomness
+from ortoo.common.records.batch import encode, open_batch
+from ortoo.common.records.message import Message
 from ortoo.enode.deferred.intake import Intake
 from ortoo.enode.pops.sending_back import SendingBack
-from ortoo.enode.store import Store, TopicCopy
-from ortoo.testing.faulty_disk import FaultyDisk
-from ortoo.testing.memory_disk import MemoryDisk
-from ortoo.testing.virtual_clock import VirtualClock
+from ortoo.enode.store.store import Store, TopicCopy
+from ortoo.testing.disks.faulty_disk import FaultyDisk
+from ortoo.testing.disks.memory_disk import MemoryDisk
+from ortoo.testing.time.virtual_clock import VirtualClock
 from tests.contract.deferred_store import DeferredStore
 from tests.contract.one_store import TOPIC
 

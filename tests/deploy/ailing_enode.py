@@ -16,16 +16,17 @@ import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from ortoo.common import front, telemetry
-from ortoo.common.background import Background
-from ortoo.common.clock import SystemClock
-from ortoo.common.metrics import Metrics
-from ortoo.common.service import Running
+from ortoo.common.process import front
+from ortoo.common.process.background import Background
+from ortoo.common.process.clock import SystemClock
+from ortoo.common.process.service import Running
+from ortoo.common.telemetry import role as telemetry
+from ortoo.common.telemetry.metrics import Metrics
 from ortoo.enode.__main__ import ROLE
 from ortoo.enode.app import open_enode
-from ortoo.enode.disk import RealDisk
+from ortoo.enode.disk.disk import RealDisk
 from ortoo.enode.settings import Settings
-from ortoo.testing.faulty_disk import FaultyDisk
+from ortoo.testing.disks.faulty_disk import FaultyDisk
 
 FILE = "ORTOO_TEST_AILMENTS"
 LOOK_INTERVAL_S = 0.1

@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from ortoo.client import Client, ConsumerSettings, DataLoss, OrtooError, Queue, connect
-from ortoo.common import logs
-from ortoo.common.background import Background
-from ortoo.common.clock import SystemClock
-from ortoo.testing.postgres import Postgres, postgres
-from ortoo.testing.processes import SMALL_STORE, ProcessCluster, RoleProcess
+from ortoo.common.process import logs
+from ortoo.common.process.background import Background
+from ortoo.common.process.clock import SystemClock
+from ortoo.testing.servers.postgres import Postgres, postgres
+from ortoo.testing.servers.processes import SMALL_STORE, ProcessCluster, RoleProcess
 from tests.deploy import ailing_enode
 from tests.deploy.ailing_enode import Ailments
 from tests.deploy.prometheus import MISSING, Prometheus, prometheus

@@ -14,8 +14,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ortoo.common.clock import SystemClock
-from ortoo.testing.scrape import get
+from ortoo.common.process.clock import SystemClock
+from ortoo.testing.servers.scrape import get
 from tests.repo.tree import ROOT
 
 RULES = ROOT / "deploy/k8s/chart/files/alerts.yaml"

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from ortoo.client import ConsumerSettings, connect
-from ortoo.common.clock import SystemClock
-from ortoo.testing import grpcurl
-from ortoo.testing.containers import Containers, missing_tools
-from ortoo.testing.scrape import get
+from ortoo.common.process.clock import SystemClock
+from ortoo.testing.servers import grpcurl
+from ortoo.testing.servers.containers import Containers, missing_tools
+from ortoo.testing.servers.scrape import get
 from tests.repo.tree import ROOT
 
 pytestmark = [

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
-from ortoo.common.background import Background
+from ortoo.common.process.background import Background
 
 READ_BYTES = 1 << 16
 

@@ -15,16 +15,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ortoo.client import ConsumerSettings, ProducerSettings, Sending, connect
-from ortoo.common import logs
-from ortoo.common.background import Background
-from ortoo.common.clock import SystemClock
 from ortoo.common.errors import OrtooError
-from ortoo.common.grpc_channels import Channels
-from ortoo.common.randomness import Randomness
-from ortoo.common.record_view import open_batch
-from ortoo.common.sealed_batch import SealedBatch
-from ortoo.testing import command
-from ortoo.testing.processes import RoleProcess, process_cluster
+from ortoo.common.grpc.channels import Channels
+from ortoo.common.process import logs
+from ortoo.common.process.background import Background
+from ortoo.common.process.clock import SystemClock
+from ortoo.common.process.randomness import Randomness
+from ortoo.common.records.sealed_batch import SealedBatch
+from ortoo.common.records.view import open_batch
+from ortoo.testing.servers import command
+from ortoo.testing.servers.processes import RoleProcess, process_cluster
 from ortoo.v1 import admin_pb2, admin_pb2_grpc, consumer_pb2, consumer_pb2_grpc, namesrv_pb2, topic_pb2
 from tests.e2e.ledger import Ledger, Place
 

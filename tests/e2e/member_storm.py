@@ -13,11 +13,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ortoo.client import connect
-from ortoo.common import logs
-from ortoo.common.background import Background
-from ortoo.common.clock import SystemClock
-from ortoo.common.grpc_channels import Channels
-from ortoo.common.randomness import Randomness
+from ortoo.common.grpc.channels import Channels
+from ortoo.common.process import logs
+from ortoo.common.process.background import Background
+from ortoo.common.process.clock import SystemClock
+from ortoo.common.process.randomness import Randomness
 from tests.e2e.consumer_cluster import Books, Member, consumer_cluster, ends_of, settled, until
 from tests.e2e.store_away import members_seen, produce
 

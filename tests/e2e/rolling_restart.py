@@ -19,12 +19,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ortoo.client import Client, ConsumerSettings, PopSettings, Producer, ProducerSettings, Unavailable, connect
-from ortoo.common import logs
-from ortoo.common.background import Background
-from ortoo.common.clock import SystemClock
-from ortoo.testing.postgres import postgres
-from ortoo.testing.processes import SMALL_STORE, ProcessCluster, RoleProcess
-from ortoo.testing.valkey import valkey
+from ortoo.common.process import logs
+from ortoo.common.process.background import Background
+from ortoo.common.process.clock import SystemClock
+from ortoo.testing.servers.postgres import postgres
+from ortoo.testing.servers.processes import SMALL_STORE, ProcessCluster, RoleProcess
+from ortoo.testing.servers.valkey import valkey
 
 TOPIC, GROUP, POPPERS = "rolling", "readers", "poppers"
 SEND_MAX_S = 2.0

@@ -22,9 +22,9 @@ from pathlib import Path
 from statistics import median
 
 from ortoo.client import ConsumerSettings, connect
-from ortoo.common import logs
-from ortoo.common.background import Background
-from ortoo.common.clock import SystemClock
+from ortoo.common.process import logs
+from ortoo.common.process.background import Background
+from ortoo.common.process.clock import SystemClock
 from ortoo.v1 import admin_pb2_grpc, client_pb2
 from tests.e2e.consumer_cluster import ConsumerCluster, consumer_cluster, ends_of
 

@@ -12,10 +12,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ortoo.client import Client, connect
-from ortoo.common import logs
-from ortoo.common.background import Background
-from ortoo.common.clock import SystemClock
-from ortoo.common.grpc_channels import Channels
+from ortoo.common.grpc.channels import Channels
+from ortoo.common.process import logs
+from ortoo.common.process.background import Background
+from ortoo.common.process.clock import SystemClock
 from ortoo.v1 import consumer_pb2_grpc, pull_pb2
 from tests.e2e.consumer_cluster import Books, ConsumerCluster, consumer_cluster, ends_of, members, settled, until
 

@@ -5,7 +5,7 @@ import re
 import sys
 from pathlib import Path
 
-from ortoo.testing import command
+from ortoo.testing.servers import command
 
 PAGE = Path(__file__).parents[2] / "docs/consumers.md"
 

@@ -16,12 +16,12 @@ import pytest
 from ortoo.cli.doctor.run import LIMIT_S as LOOKING_S_MAX
 from ortoo.cli.doctor.run import diagnose
 from ortoo.client import ConsumerSettings, connect
-from ortoo.common.clock import SystemClock
-from ortoo.common.grpc_server import GrpcServer
-from ortoo.testing import command
-from ortoo.testing.cluster import Cluster, open_cluster
-from ortoo.testing.processes import process_cluster
-from ortoo.testing.valkey import valkey
+from ortoo.common.grpc.server import GrpcServer
+from ortoo.common.process.clock import SystemClock
+from ortoo.testing.servers import command
+from ortoo.testing.servers.cluster import Cluster, open_cluster
+from ortoo.testing.servers.processes import process_cluster
+from ortoo.testing.servers.valkey import valkey
 from ortoo.v1 import namesrv_pb2, topic_pb2
 from tests.integration.test_metrics import free_ports
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ortoo.testing import command
+from ortoo.testing.servers import command
 from tests.repo.tree import ROOT
 
 WALKED = ("tutorial.md", "how-to.md")

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from ortoo.client import ProducerSettings, connect
-from ortoo.common.clock import SystemClock
-from ortoo.common.service import EXIT_REFUSED
-from ortoo.testing import grpcurl
-from ortoo.testing.processes import SMALL_STORE, DidNotStart, ProcessCluster, RoleProcess, process_cluster
+from ortoo.common.process.clock import SystemClock
+from ortoo.common.process.service import EXIT_REFUSED
+from ortoo.testing.servers import grpcurl
+from ortoo.testing.servers.processes import SMALL_STORE, DidNotStart, ProcessCluster, RoleProcess, process_cluster
 from tests.e2e.test_process_front import outcome
 from tests.e2e.test_roles import everything
 

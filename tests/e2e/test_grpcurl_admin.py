@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from ortoo.client import ConsumerSettings, connect
-from ortoo.testing import grpcurl
-from ortoo.testing.cluster import open_cluster
+from ortoo.testing.servers import grpcurl
+from ortoo.testing.servers.cluster import open_cluster
 from ortoo.v1 import admin_pb2
 
 SERVICE = admin_pb2.DESCRIPTOR.services_by_name["AdminService"]

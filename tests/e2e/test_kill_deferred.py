@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from ortoo.testing.timer_run import TimerRun
-from ortoo.testing.transaction_run import TransactionRun
+from ortoo.testing.runs.timer_run import TimerRun
+from ortoo.testing.runs.transaction_run import TransactionRun
 
 pytestmark = pytest.mark.one_try
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ortoo.client import Client, connect
-from ortoo.testing.processes import process_cluster
+from ortoo.testing.servers.processes import process_cluster
 from tests.e2e.deaf_relay import deaf_relay
 
 pytestmark = pytest.mark.one_try

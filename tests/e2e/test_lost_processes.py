@@ -5,8 +5,8 @@ from pathlib import Path
 
 import grpc
 
-from ortoo.common.clock import SystemClock
-from ortoo.testing.processes import process_cluster
+from ortoo.common.process.clock import SystemClock
+from ortoo.testing.servers.processes import process_cluster
 from ortoo.v1 import namesrv_pb2, producer_pb2, topic_pb2
 from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
 from ortoo.v1.producer_pb2_grpc import ProducerServiceStub

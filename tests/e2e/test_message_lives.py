@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from ortoo.client import connect
-from ortoo.common.clock import SystemClock
-from ortoo.testing.fifo_run import FifoRun
-from ortoo.testing.processes import process_cluster
-from ortoo.testing.replay_run import ReplayRun, faults
+from ortoo.common.process.clock import SystemClock
+from ortoo.testing.runs.fifo_run import FifoRun
+from ortoo.testing.runs.replay_run import ReplayRun, faults
+from ortoo.testing.servers.processes import process_cluster
 
 CLOCK = SystemClock()
 INVISIBLE_MS = 1_500

@@ -4,8 +4,8 @@ import json
 import shlex
 
 from ortoo.client import connect
-from ortoo.testing import command, grpcurl
-from ortoo.testing.cluster import Cluster
+from ortoo.testing.servers import command, grpcurl
+from ortoo.testing.servers.cluster import Cluster
 
 
 async def test_top_shows_what_flows(cluster: Cluster) -> None:

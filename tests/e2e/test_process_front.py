@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from ortoo.client import connect
-from ortoo.testing.processes import DidNotStart, ProcessCluster, RoleProcess
+from ortoo.testing.servers.processes import DidNotStart, ProcessCluster, RoleProcess
 
 ROLES = ("namesrv", "enode", "snode")
 every_role = pytest.mark.parametrize("role", ROLES)

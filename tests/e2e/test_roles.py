@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from ortoo.client import ConsumerSettings, connect
-from ortoo.common.background import Background
-from ortoo.common.service import EXIT_NOT_STARTED, EXIT_REFUSED
-from ortoo.testing import grpcurl
-from ortoo.testing.processes import DidNotStart, ProcessCluster, RoleProcess, process_cluster
+from ortoo.common.process.background import Background
+from ortoo.common.process.service import EXIT_NOT_STARTED, EXIT_REFUSED
+from ortoo.testing.servers import grpcurl
+from ortoo.testing.servers.processes import DidNotStart, ProcessCluster, RoleProcess, process_cluster
 
 ORDERS = list(itertools.permutations(("namesrv", "enode-0", "snode-0")))
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from ortoo.client import Producer, connect
-from ortoo.common.background import Background
-from ortoo.common.clock import SystemClock
 from ortoo.common.errors import Unavailable
-from ortoo.testing.postgres import Postgres, postgres
-from ortoo.testing.processes import SMALL_STORE, ProcessCluster, RoleProcess
+from ortoo.common.process.background import Background
+from ortoo.common.process.clock import SystemClock
+from ortoo.testing.servers.postgres import Postgres, postgres
+from ortoo.testing.servers.processes import SMALL_STORE, ProcessCluster, RoleProcess
 
 SEND_MAX_S = 5.0
 """Sends do not wait for a name server; what they wait for is a busy machine."""

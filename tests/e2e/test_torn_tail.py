@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from ortoo.common.randomness import Randomness
-from ortoo.common.record_batch import encode_bodies
+from ortoo.common.process.randomness import Randomness
+from ortoo.common.records.batch import encode_bodies
+from ortoo.enode.disk.tide_mark import decode_slots
 from ortoo.enode.log.segment import SUFFIX
-from ortoo.enode.log.tide_mark import decode_slots
-from ortoo.testing import grpcurl
-from ortoo.testing.lone_enode import NO_NAME_SERVER, append_batches, open_lone_enode, stored_batches, topic
-from ortoo.testing.processes import RoleProcess
+from ortoo.testing.servers import grpcurl
+from ortoo.testing.servers.lone_enode import NO_NAME_SERVER, append_batches, open_lone_enode, stored_batches, topic
+from ortoo.testing.servers.processes import RoleProcess
 
 pytestmark = pytest.mark.one_try
 

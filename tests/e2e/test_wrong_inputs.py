@@ -9,11 +9,11 @@ import pytest
 import pytest_asyncio
 
 from ortoo.common.errors import AlreadyExists, Invalid, NotFound, OrtooError, OutOfRange, Unsupported
-from ortoo.common.grpc_channels import MESSAGE_BYTES_MAX, Channels
-from ortoo.common.record_batch import encode_bodies
-from ortoo.common.sealed_batch import SealedBatch, crc32c
-from ortoo.common.status import error_of, rpc_errors
-from ortoo.testing.processes import ProcessCluster, process_cluster
+from ortoo.common.errors.status import error_of, rpc_errors
+from ortoo.common.grpc.channels import MESSAGE_BYTES_MAX, Channels
+from ortoo.common.records.batch import encode_bodies
+from ortoo.common.records.sealed_batch import SealedBatch, crc32c
+from ortoo.testing.servers.processes import ProcessCluster, process_cluster
 from ortoo.v1 import (
     admin_pb2,
     admin_pb2_grpc,

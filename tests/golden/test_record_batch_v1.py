@@ -4,10 +4,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ortoo.common.message import Message
-from ortoo.common.record_batch import encode, open_batch
-from ortoo.common.sealed_batch import SealedBatch
-from ortoo.snode.batch_check import check
+from ortoo.common.records.batch import encode, open_batch
+from ortoo.common.records.message import Message
+from ortoo.common.records.sealed_batch import SealedBatch
+from ortoo.snode.send.batch_check import check
 
 HERE = Path(__file__).parent
 RECORDS = (HERE / "record_batch_v1.bin").read_bytes()

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from ortoo.client import Client, Message, PullConsumer, PullSettings, Queue, connect
-from ortoo.common.clock import SystemClock
+from ortoo.common.process.clock import SystemClock
 
 T = TypeVar("T")
 

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from ortoo.common.record_batch import encode_bodies
-from ortoo.snode.wire import batch_to
-from ortoo.testing.cluster import Cluster, open_cluster
+from ortoo.common.records.batch import encode_bodies
+from ortoo.snode.cluster.wire import batch_to
+from ortoo.testing.servers.cluster import Cluster, open_cluster
 from ortoo.v1 import namesrv_pb2, producer_pb2, pull_pb2, record_pb2, topic_pb2
 from ortoo.v1.admin_pb2_grpc import AdminServiceStub
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub

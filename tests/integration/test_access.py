@@ -14,8 +14,8 @@ from apache.rocketmq.v2 import definition_pb2 as d
 from apache.rocketmq.v2 import service_pb2 as s
 from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
 from ortoo.client import Client, ConsumerSettings, Forbidden, Queue, connect
-from ortoo.common.signature import signed_headers
-from ortoo.testing.cluster import Cluster, open_cluster
+from ortoo.common.grpc.signature import signed_headers
+from ortoo.testing.servers.cluster import Cluster, open_cluster
 from ortoo.v1 import namesrv_pb2
 
 RULES = """

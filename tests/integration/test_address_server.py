@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import pytest
 
-from ortoo.common import address_server
-from ortoo.common.address_server import check_name_servers, found_name_servers
-from ortoo.common.background import Background
-from ortoo.common.clock import SystemClock
+from ortoo.common.cluster import address_server
+from ortoo.common.cluster.address_server import check_name_servers, found_name_servers
 from ortoo.common.errors import Invalid
+from ortoo.common.process.background import Background
+from ortoo.common.process.clock import SystemClock
 
 
 @dataclass

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ortoo.client import AlreadyExists, Consumer, ConsumerSettings, Invalid, Message, NotFound, Sql, blocking, connect
-from ortoo.testing.cluster import Cluster, open_cluster
+from ortoo.testing.servers.cluster import Cluster, open_cluster
 
 EVERYTHING = ConsumerSettings(from_first=True)
 

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from ortoo.client import ConsumerSettings, connect
-from ortoo.testing.cluster import Cluster
-from ortoo.testing.fixtures import cluster
+from ortoo.testing.servers.cluster import Cluster
+from ortoo.testing.servers.fixtures import cluster
 
 __all__ = ["cluster"]
 

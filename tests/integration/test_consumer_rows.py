@@ -16,8 +16,8 @@ from ortoo.client import (
     ReceivedMessage,
     connect,
 )
-from ortoo.testing.cluster import open_cluster
-from ortoo.testing.scrape import scraped
+from ortoo.testing.servers.cluster import open_cluster
+from ortoo.testing.servers.scrape import scraped
 from ortoo.v1 import consumer_pb2, enode_deferred_pb2, namesrv_pb2, producer_pb2, pull_pb2, record_pb2, topic_pb2
 from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
 from tests.integration.pull_group import PROMPT, beside, only_queue, send, until

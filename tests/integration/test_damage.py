@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from ortoo.client import ConsumerSettings, DataLoss, LostMessages, Message, Queue, connect
-from ortoo.testing.cluster import Cluster, open_cluster
-from ortoo.testing.grpcurl import call
+from ortoo.testing.servers.cluster import Cluster, open_cluster
+from ortoo.testing.servers.grpcurl import call
 
 COUNT = 12
 LOST = 5

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 from ortoo.client import Client, Message, PoppedMessage, PopSettings, Sql, connect
-from ortoo.common.clock import SystemClock
-from ortoo.testing.cluster import Cluster, open_cluster
-from ortoo.testing.command import run as run_command
+from ortoo.common.process.clock import SystemClock
+from ortoo.testing.servers.cluster import Cluster, open_cluster
+from ortoo.testing.servers.command import run as run_command
 from ortoo.v1 import pull_pb2, topic_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
 

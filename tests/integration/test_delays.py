@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from ortoo.client import Conflict, ConsumerSettings, DelayedMessage, Invalid, Message, NotFound, blocking, connect
-from ortoo.common.record_batch import encode, open_batch
+from ortoo.common.records.batch import encode, open_batch
 from ortoo.enode.app import RunningEnode
-from ortoo.testing.cluster import open_cluster
-from ortoo.testing.lone_enode import SMALL_STORE, open_lone_enode, topic
-from ortoo.testing.stepped_clock import SteppedClock
+from ortoo.testing.servers.cluster import open_cluster
+from ortoo.testing.servers.lone_enode import SMALL_STORE, open_lone_enode, topic
+from ortoo.testing.time.stepped_clock import SteppedClock
 
 DAY_MS = 86_400_000
 

@@ -6,10 +6,10 @@ from pathlib import Path
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from ortoo.client import connect
-from ortoo.common.background import Background
-from ortoo.common.grpc_channels import Channels
-from ortoo.testing.cluster import open_cluster
-from ortoo.testing.scrape import get
+from ortoo.common.grpc.channels import Channels
+from ortoo.common.process.background import Background
+from ortoo.testing.servers.cluster import open_cluster
+from ortoo.testing.servers.scrape import get
 from tests.integration.test_metrics import free_ports
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import grpc
 import pytest
 
-from ortoo.common.grpc_channels import Channels
-from ortoo.common.record_batch import encode_bodies
-from ortoo.common.sealed_batch import SealedBatch
-from ortoo.testing.lone_enode import append_request, open_lone_enode, topic
+from ortoo.common.grpc.channels import Channels
+from ortoo.common.records.batch import encode_bodies
+from ortoo.common.records.sealed_batch import SealedBatch
+from ortoo.testing.servers.lone_enode import append_request, open_lone_enode, topic
 from ortoo.v1 import enode_pb2, enode_pb2_grpc, failure_pb2
 
 TOPIC = 7

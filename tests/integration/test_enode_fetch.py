@@ -8,10 +8,10 @@ import grpc
 import pytest
 
 from ortoo.common.errors import Invalid, NotFound, Unavailable
-from ortoo.common.grpc_channels import Channels
-from ortoo.common.record_batch import encode_bodies
-from ortoo.common.status import rpc_errors
-from ortoo.testing.lone_enode import LoneEnode, append_request, open_lone_enode, topic
+from ortoo.common.errors.status import rpc_errors
+from ortoo.common.grpc.channels import Channels
+from ortoo.common.records.batch import encode_bodies
+from ortoo.testing.servers.lone_enode import LoneEnode, append_request, open_lone_enode, topic
 from ortoo.v1 import enode_pb2 as pb
 from ortoo.v1 import enode_pb2_grpc, failure_pb2
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from grpc_health.v1 import health_pb2
 
-from ortoo.common.record_batch import encode_bodies
-from ortoo.enode.disk import RealDisk, RealFile
-from ortoo.enode.store_settings import StoreSettings
-from ortoo.testing.lone_enode import LoneEnode, append_request, open_lone_enode, topic
+from ortoo.common.records.batch import encode_bodies
+from ortoo.enode.disk.disk import RealDisk, RealFile
+from ortoo.enode.log.settings import StoreSettings
+from ortoo.testing.servers.lone_enode import LoneEnode, append_request, open_lone_enode, topic
 from ortoo.v1 import enode_pb2 as pb
 from ortoo.v1 import failure_pb2
 

@@ -7,9 +7,9 @@ from typing import Any
 import grpc
 import pytest
 
-from ortoo.common.record_batch import encode_bodies
-from ortoo.enode.state import lock_table
-from ortoo.testing.lone_enode import LoneEnode, append_batches, open_lone_enode, topic
+from ortoo.common.records.batch import encode_bodies
+from ortoo.enode.store import lock_table
+from ortoo.testing.servers.lone_enode import LoneEnode, append_batches, open_lone_enode, topic
 from ortoo.v1 import enode_pb2, failure_pb2
 
 TOPIC = 7

@@ -8,10 +8,10 @@ import grpc
 import pytest
 
 from ortoo.common.errors import NotFound, OrtooError
-from ortoo.common.record_batch import encode_bodies
-from ortoo.common.status import rpc_errors
-from ortoo.testing.cluster import Cluster, open_cluster
-from ortoo.testing.lone_enode import append_request
+from ortoo.common.errors.status import rpc_errors
+from ortoo.common.records.batch import encode_bodies
+from ortoo.testing.servers.cluster import Cluster, open_cluster
+from ortoo.testing.servers.lone_enode import append_request
 from ortoo.v1 import enode_pb2 as pb
 from ortoo.v1 import enode_pb2_grpc, namesrv_pb2, topic_pb2
 

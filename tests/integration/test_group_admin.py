@@ -18,7 +18,7 @@ from ortoo.client import (
     blocking,
     connect,
 )
-from ortoo.testing.cluster import Cluster, open_cluster
+from ortoo.testing.servers.cluster import Cluster, open_cluster
 from tests.integration.pull_group import PROMPT, beside, only_queue, send, until
 
 

@@ -13,8 +13,8 @@ from apache.rocketmq.v2 import definition_pb2 as d
 from apache.rocketmq.v2 import service_pb2 as s
 from apache.rocketmq.v2.definition_pb2 import Code, LiteSubscriptionAction, Resource
 from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
-from ortoo.common.background import Background
-from ortoo.testing.cluster import Cluster, open_cluster
+from ortoo.common.process.background import Background
+from ortoo.testing.servers.cluster import Cluster, open_cluster
 from ortoo.v1 import topic_pb2
 
 TOPIC, GROUP = Resource(name="t"), Resource(name="g")

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from ortoo.client import Conflict, ConsumerSettings, Invalid, Message, PopSettings, connect
-from ortoo.common.clock import SystemClock
-from ortoo.testing.cluster import Cluster, open_cluster
-from ortoo.testing.command import run
+from ortoo.common.process.clock import SystemClock
+from ortoo.testing.servers.cluster import Cluster, open_cluster
+from ortoo.testing.servers.command import run
 from ortoo.v1 import pull_pb2, topic_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from ortoo.client import Invalid, Message, NotFound, connect
-from ortoo.testing import command, grpcurl
-from ortoo.testing.cluster import Cluster, open_cluster
+from ortoo.testing.servers import command, grpcurl
+from ortoo.testing.servers.cluster import Cluster, open_cluster
 
 
 @pytest.fixture

@@ -12,16 +12,16 @@ from pathlib import Path
 import pytest
 
 from ortoo.client import ConsumerSettings, connect
-from ortoo.common.clock import SystemClock
-from ortoo.common.metrics import Metrics
-from ortoo.common.metrics_text import chunks
-from ortoo.common.randomness import Randomness
-from ortoo.common.record_batch import encode_bodies
-from ortoo.enode.disk import RealDisk
-from ortoo.enode.store import Store, StoreSettings, TopicCopy
-from ortoo.enode.telemetry import register
-from ortoo.testing.cluster import Cluster, open_cluster
-from ortoo.testing.scrape import families, get, scraped
+from ortoo.common.process.clock import SystemClock
+from ortoo.common.process.randomness import Randomness
+from ortoo.common.records.batch import encode_bodies
+from ortoo.common.telemetry.metrics import Metrics
+from ortoo.common.telemetry.text import chunks
+from ortoo.enode.disk.disk import RealDisk
+from ortoo.enode.observe.metrics import register
+from ortoo.enode.store.store import Store, StoreSettings, TopicCopy
+from ortoo.testing.servers.cluster import Cluster, open_cluster
+from ortoo.testing.servers.scrape import families, get, scraped
 
 ROLES = ("namesrv", "enode", "snode")
 

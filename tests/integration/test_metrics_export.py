@@ -9,12 +9,12 @@ import pytest
 from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2, metrics_service_pb2_grpc
 
 from ortoo.client import connect
-from ortoo.common.clock import SystemClock
 from ortoo.common.errors import Invalid
+from ortoo.common.process.clock import SystemClock
 from ortoo.enode.settings import load
-from ortoo.testing.cluster import open_cluster
-from ortoo.testing.listening import listening
-from ortoo.testing.scrape import scraped
+from ortoo.testing.servers.cluster import open_cluster
+from ortoo.testing.servers.listening import listening
+from ortoo.testing.servers.scrape import scraped
 from tests.integration.test_metrics import free_ports
 
 

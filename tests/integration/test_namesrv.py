@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from ortoo.common.clock import SystemClock
 from ortoo.common.errors import AlreadyExists, Conflict, DataLoss, Invalid, NotFound, Overloaded, Unsupported
-from ortoo.common.grpc_channels import Channels
-from ortoo.common.service import EXIT_NOT_STARTED, EXIT_REFUSED
-from ortoo.common.status import rpc_errors
+from ortoo.common.errors.status import rpc_errors
+from ortoo.common.grpc.channels import Channels
+from ortoo.common.process.clock import SystemClock
+from ortoo.common.process.service import EXIT_NOT_STARTED, EXIT_REFUSED
 from ortoo.namesrv.app import open_namesrv
 from ortoo.namesrv.settings import Settings
 from ortoo.v1 import namesrv_pb2 as pb

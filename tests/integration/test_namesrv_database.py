@@ -14,14 +14,14 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from ortoo.common.clock import SystemClock
 from ortoo.common.errors import Conflict, Fenced, Invalid, NotFound, Unavailable
-from ortoo.common.grpc_channels import Channels
-from ortoo.common.status import rpc_errors
-from ortoo.namesrv import schema, tables
+from ortoo.common.errors.status import rpc_errors
+from ortoo.common.grpc.channels import Channels
+from ortoo.common.process.clock import SystemClock
 from ortoo.namesrv.app import open_namesrv
+from ortoo.namesrv.catalog import schema, tables
 from ortoo.namesrv.settings import Settings
-from ortoo.testing.postgres import Postgres, postgres
+from ortoo.testing.servers.postgres import Postgres, postgres
 from ortoo.v1 import namesrv_pb2 as pb
 from ortoo.v1 import topic_pb2
 from ortoo.v1.namesrv_pb2_grpc import NameServiceStub

@@ -9,11 +9,11 @@ import grpc
 import pytest
 
 from ortoo.client import connect
-from ortoo.client.client import Client
-from ortoo.common.clock import SystemClock
-from ortoo.common.randomness import Randomness
-from ortoo.common.retry import Backoff
-from ortoo.testing.listening import listening
+from ortoo.client.app import Client
+from ortoo.common.process.clock import SystemClock
+from ortoo.common.process.randomness import Randomness
+from ortoo.common.process.retry import Backoff
+from ortoo.testing.servers.listening import listening
 from ortoo.v1 import consumer_pb2, producer_pb2, session_pb2, topic_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceServicer, add_ConsumerServiceServicer_to_server
 from ortoo.v1.producer_pb2_grpc import ProducerServiceServicer, add_ProducerServiceServicer_to_server

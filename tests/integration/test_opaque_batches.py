@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 
 from ortoo.client import ConsumerSettings, Message, ProducerSettings, connect
-from ortoo.common.bulk_calls import (
+from ortoo.common.grpc.bulk_calls import (
     APPEND_REQUEST,
     FETCH_BATCHES_RESPONSE,
     FETCH_RESPONSE,
     PRODUCE_REQUEST,
     PUSH_RESPONSE,
 )
-from ortoo.common.bulk_field import BULK_BYTES_MIN, BulkField, Bulky
-from ortoo.common.compression import Codec
-from ortoo.common.sealed_batch import SealedBatch
-from ortoo.testing.cluster import Cluster, open_cluster
-from ortoo.testing.made_batches import made_batches
+from ortoo.common.grpc.bulk_field import BULK_BYTES_MIN, BulkField, Bulky
+from ortoo.common.records.compression import Codec
+from ortoo.common.records.sealed_batch import SealedBatch
+from ortoo.testing.runs.made_batches import made_batches
+from ortoo.testing.servers.cluster import Cluster, open_cluster
 from ortoo.v1 import consumer_pb2, enode_pb2, producer_pb2
 
 MIB = 1 << 20

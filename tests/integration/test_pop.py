@@ -8,10 +8,10 @@ import grpc
 import pytest
 
 from ortoo.client import Message, connect
-from ortoo.common.clock import SystemClock
-from ortoo.common.record_view import open_batch
-from ortoo.snode.wire import batch_of
-from ortoo.testing.cluster import Cluster, open_cluster
+from ortoo.common.process.clock import SystemClock
+from ortoo.common.records.view import open_batch
+from ortoo.snode.cluster.wire import batch_of
+from ortoo.testing.servers.cluster import Cluster, open_cluster
 from ortoo.v1 import consumer_pb2_grpc, pop_pb2, producer_pb2, producer_pb2_grpc, record_pb2, topic_pb2
 
 CLOCK = SystemClock()

@@ -16,9 +16,9 @@ from ortoo.client import (
     blocking,
     connect,
 )
-from ortoo.common.background import Background
-from ortoo.common.clock import SystemClock
-from ortoo.testing.cluster import open_cluster
+from ortoo.common.process.background import Background
+from ortoo.common.process.clock import SystemClock
+from ortoo.testing.servers.cluster import open_cluster
 
 CLOCK = SystemClock()
 

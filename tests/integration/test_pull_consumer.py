@@ -19,8 +19,8 @@ from ortoo.client import (
     blocking,
     connect,
 )
-from ortoo.common.clock import SystemClock
-from ortoo.testing.cluster import Cluster, open_cluster
+from ortoo.common.process.clock import SystemClock
+from ortoo.testing.servers.cluster import Cluster, open_cluster
 from tests.integration.pull_group import PROMPT, beside, only_queue, prompt, send, stored_offset, until
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from ortoo.client import AllocationStrategy, Client, PullConsumer, Queue, ReceivedMessage, connect
-from ortoo.common.clock import SystemClock
-from ortoo.common.randomness import Randomness
-from ortoo.testing.cluster import Cluster, open_cluster
+from ortoo.common.process.clock import SystemClock
+from ortoo.common.process.randomness import Randomness
+from ortoo.testing.servers.cluster import Cluster, open_cluster
 from ortoo.v1 import consumer_pb2_grpc, namesrv_pb2, pull_pb2, topic_pb2
 from tests.integration.pull_group import PROMPT, beside, disjoint, only_queue, prompt, send, until
 

@@ -8,7 +8,7 @@ from unittest import mock
 import pytest
 
 from ortoo.client import Client, Handling, NotFound, ReceivedMessage, RetryLater, Unavailable, connect
-from ortoo.testing.cluster import open_cluster
+from ortoo.testing.servers.cluster import open_cluster
 from tests.integration.pull_group import PROMPT, beside, only_queue, send, stored_offset, until
 
 
@@ -113,7 +113,7 @@ async def test_a_message_that_cannot_be_given_back_comes_again_here(mq: Client) 
     async def refuse(*_: object) -> list[str]:
         raise Unavailable("not now")
 
-    with mock.patch("ortoo.client.handling.send_back", refuse):
+    with mock.patch("ortoo.client.pull.handling.send_back", refuse):
         async with mq.pull_consumer("g", "one", PROMPT) as consumer:
             running = beside(consumer.run_batches(handle, Handling(batch_messages_max=4, retry_delay_ms=50)))
             await until(lambda: len(calls) == 2)

@@ -9,10 +9,10 @@ import pytest
 
 from apache.rocketmq.v2.admin_pb2 import ChangeLogLevelRequest
 from apache.rocketmq.v2.admin_pb2_grpc import AdminStub
-from ortoo.testing.processes import process_cluster
+from ortoo.testing.servers.processes import process_cluster
 
 PROGRAM = """
-from ortoo.common import logs
+from ortoo.common.process import logs
 log = logs.get_logger("planted")
 logs.configure(level="error")
 log.info("quiet")

@@ -12,8 +12,8 @@ from apache.rocketmq.v2 import definition_pb2 as d
 from apache.rocketmq.v2 import service_pb2 as s
 from apache.rocketmq.v2.definition_pb2 import Code, Resource
 from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
-from ortoo.common.background import Background
-from ortoo.testing.cluster import open_cluster
+from ortoo.common.process.background import Background
+from ortoo.testing.servers.cluster import open_cluster
 from ortoo.v1 import client_pb2, failure_pb2, session_pb2, topic_pb2
 from ortoo.v1.admin_pb2_grpc import AdminServiceStub
 

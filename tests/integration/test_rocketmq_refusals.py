@@ -14,8 +14,8 @@ from apache.rocketmq.v2 import definition_pb2 as d
 from apache.rocketmq.v2 import service_pb2 as s
 from apache.rocketmq.v2.definition_pb2 import Code, Resource
 from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
-from ortoo.common.clock import SystemClock
-from ortoo.testing.cluster import Cluster, open_cluster
+from ortoo.common.process.clock import SystemClock
+from ortoo.testing.servers.cluster import Cluster, open_cluster
 
 METADATA = (("x-mq-client-id", "tester"), ("x-mq-language", "PYTHON"))
 TOPIC, GROUP = Resource(name="t"), Resource(name="g")

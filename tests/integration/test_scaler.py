@@ -7,11 +7,11 @@ import pytest
 
 from ortoo.client import ConsumerSettings, connect
 from ortoo.common.errors import Invalid, NotFound, OrtooError
-from ortoo.common.grpc_channels import Channels
-from ortoo.common.status import rpc_errors
+from ortoo.common.errors.status import rpc_errors
+from ortoo.common.grpc.channels import Channels
 from ortoo.keda import externalscaler_pb2 as pb
 from ortoo.keda.externalscaler_pb2_grpc import ExternalScalerStub
-from ortoo.testing.cluster import open_cluster
+from ortoo.testing.servers.cluster import open_cluster
 
 METADATA = {"group": "g", "topic": "t", "lagThreshold": "50", "oldestAgeSeconds": "30"}
 

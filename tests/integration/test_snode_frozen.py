@@ -9,9 +9,9 @@ from typing import Any
 import grpc
 import pytest
 
-from ortoo.common.clock import SystemClock
-from ortoo.common.grpc_channels import Channels
-from ortoo.testing.processes import process_cluster
+from ortoo.common.grpc.channels import Channels
+from ortoo.common.process.clock import SystemClock
+from ortoo.testing.servers.processes import process_cluster
 from ortoo.v1 import failure_pb2, namesrv_pb2, producer_pb2, pull_pb2, record_pb2
 from ortoo.v1.admin_pb2_grpc import AdminServiceStub
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub

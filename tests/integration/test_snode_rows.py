@@ -11,8 +11,8 @@ import grpc
 import pytest
 
 from ortoo.client import Handling, ReceivedMessage, connect
-from ortoo.testing.cluster import open_cluster
-from ortoo.testing.scrape import Series, scraped
+from ortoo.testing.servers.cluster import open_cluster
+from ortoo.testing.servers.scrape import Series, scraped
 from ortoo.v1 import (
     admin_pb2,
     client_pb2,

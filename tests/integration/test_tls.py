@@ -13,7 +13,7 @@ from apache.rocketmq.v2.definition_pb2 import Code, Resource
 from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
 from ortoo.common.errors import Invalid
 from ortoo.snode.settings import load
-from ortoo.testing.cluster import open_cluster
+from ortoo.testing.servers.cluster import open_cluster
 from ortoo.v1 import admin_pb2, namesrv_pb2
 from ortoo.v1.admin_pb2_grpc import AdminServiceStub
 from ortoo.v1.producer_pb2_grpc import ProducerServiceStub

@@ -10,12 +10,12 @@ from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_serv
 from opentelemetry.proto.trace.v1.trace_pb2 import Status
 
 from ortoo.client import ConsumerSettings, Message, connect
-from ortoo.common.clock import SystemClock
-from ortoo.common.record_batch import encode
-from ortoo.common.tracing import sampled_contexts
-from ortoo.testing.cluster import open_cluster
-from ortoo.testing.listening import listening
-from ortoo.testing.processes import process_cluster
+from ortoo.common.process.clock import SystemClock
+from ortoo.common.records.batch import encode
+from ortoo.common.telemetry.tracing import sampled_contexts
+from ortoo.testing.servers.cluster import open_cluster
+from ortoo.testing.servers.listening import listening
+from ortoo.testing.servers.processes import process_cluster
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 CONTEXT = f"00-{TRACE}-{PARENT}-01"

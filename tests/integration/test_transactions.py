@@ -20,13 +20,13 @@ from ortoo.client import (
     blocking,
     connect,
 )
-from ortoo.common.background import Background
-from ortoo.common.clock import SystemClock
-from ortoo.common.record_batch import encode, open_batch
-from ortoo.enode.state.half_changes import Source
-from ortoo.enode.state.half_changes import Verdict as StoreVerdict
-from ortoo.testing.cluster import Cluster, open_cluster
-from ortoo.testing.lone_enode import SMALL_STORE, open_lone_enode, topic
+from ortoo.common.process.background import Background
+from ortoo.common.process.clock import SystemClock
+from ortoo.common.records.batch import encode, open_batch
+from ortoo.enode.changes.halves import Source
+from ortoo.enode.changes.halves import Verdict as StoreVerdict
+from ortoo.testing.servers.cluster import Cluster, open_cluster
+from ortoo.testing.servers.lone_enode import SMALL_STORE, open_lone_enode, topic
 
 QUICK: dict[str, Any] = {
     "transaction_check_after_ms": 200,

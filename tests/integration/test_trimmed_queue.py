@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ortoo.client import PullSettings, connect
-from ortoo.testing.cluster import SMALL_STORE, open_cluster
+from ortoo.testing.servers.cluster import SMALL_STORE, open_cluster
 from ortoo.v1 import consumer_pb2, pull_pb2
 from tests.integration.pull_group import PROMPT
 from tests.integration.push_client import PushClient

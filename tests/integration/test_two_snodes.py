@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from ortoo.common.errors import Conflict
-from ortoo.testing.cluster import open_cluster
-from ortoo.testing.valkey import Valkey, valkey
+from ortoo.testing.servers.cluster import open_cluster
+from ortoo.testing.servers.valkey import Valkey, valkey
 from ortoo.v1 import consumer_pb2, pull_pb2, session_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
 from tests.integration.push_client import PushClient

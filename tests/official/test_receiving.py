@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ortoo import client as ortoo
-from ortoo.testing.cluster import Cluster, open_cluster
+from ortoo.testing.servers.cluster import Cluster, open_cluster
 from ortoo.v1 import namesrv_pb2, topic_pb2
 from tests.official.client import LANGUAGES, ClientError, Official, official
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ortoo.testing.cluster import Cluster, open_cluster
+from ortoo.testing.servers.cluster import Cluster, open_cluster
 from ortoo.v1 import topic_pb2
 from tests.official.client import LANGUAGES, Official, official
 

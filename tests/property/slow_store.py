@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from ortoo.common.errors import Conflict, Fenced, Invalid, NotFound, OrtooError, OutOfRange, Unavailable
-from ortoo.common.sealed_batch import SealedBatch
+from ortoo.common.records.sealed_batch import SealedBatch
 
 REMEMBERED = 5
 

@@ -3,10 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ortoo.namesrv.groups import Group
-from ortoo.namesrv.leases import Enode, Snode
-from ortoo.namesrv.route_changes import RouteChange, Routes
-from ortoo.namesrv.topics import Permission, Placement, Topic
+from ortoo.namesrv.decisions.groups import Group
+from ortoo.namesrv.decisions.leases import Enode, Snode
+from ortoo.namesrv.decisions.route_changes import RouteChange, Routes
+from ortoo.namesrv.decisions.topics import Permission, Placement, Topic
 
 NAMES = st.sampled_from(["a", "b", "c"])
 Change = tuple[str, str, int]

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from ortoo.common.arrays.gather import gathered
 from ortoo.common.arrays.message_table import joined, taken
-from ortoo.common.compression import Codec
 from ortoo.common.errors import Invalid, Unsupported
-from ortoo.common.message import Message
-from ortoo.common.record_batch import SealedBatch, encode, open_batch
-from ortoo.common.sealed_batch import crc32c
-from ortoo.snode.batch_check import check
+from ortoo.common.records.batch import SealedBatch, encode, open_batch
+from ortoo.common.records.compression import Codec
+from ortoo.common.records.message import Message
+from ortoo.common.records.sealed_batch import crc32c
+from ortoo.snode.send.batch_check import check
 from ortoo.v1 import record_pb2
 
 TEXT = st.text(st.characters(exclude_categories=["Cc", "Cs"], exclude_characters="|"), max_size=12)

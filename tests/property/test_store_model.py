@@ -12,15 +12,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ortoo.common.errors import OrtooError
-from ortoo.common.randomness import Randomness
-from ortoo.common.sealed_batch import SealedBatch, crc32c
-from ortoo.enode.store import Store, StoreSettings, TopicCopy
-from ortoo.testing.crash_points import FATES, quiet
-from ortoo.testing.disk_image import KEEP_EVERYTHING
-from ortoo.testing.memory_disk import MemoryDisk
-from ortoo.testing.store_model import observe
-from ortoo.testing.store_workload import FOLDER, NEEDED
-from ortoo.testing.virtual_clock import VirtualClock
+from ortoo.common.process.randomness import Randomness
+from ortoo.common.records.sealed_batch import SealedBatch, crc32c
+from ortoo.enode.store.store import Store, StoreSettings, TopicCopy
+from ortoo.testing.disks.disk_image import KEEP_EVERYTHING
+from ortoo.testing.disks.memory_disk import MemoryDisk
+from ortoo.testing.store.crash_points import FATES, quiet
+from ortoo.testing.store.model import observe
+from ortoo.testing.store.workload import FOLDER, NEEDED
+from ortoo.testing.time.virtual_clock import VirtualClock
 from tests.property.slow_store import SlowStore, refusal
 
 EXAMPLES = int(os.environ.get("ORTOO_EXAMPLES", "150"))

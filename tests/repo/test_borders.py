@@ -37,10 +37,10 @@ def test_a_banned_function_is_refused_with_its_replacement(banned: str) -> None:
 @pytest.mark.parametrize(
     ("owner", "code"),
     [
-        ("libs/common/src/ortoo/common/clock.py", "import time\n\nprint(time.time())\n"),
-        ("libs/common/src/ortoo/common/randomness.py", "import random\n\nprint(random.random())\n"),
-        ("libs/common/src/ortoo/common/background.py", "import asyncio\n\nprint(asyncio.create_task)\n"),
-        ("services/enode/src/ortoo/enode/disk.py", "import os\n\nprint(os.fdatasync)\n"),
+        ("libs/common/src/ortoo/common/process/clock.py", "import time\n\nprint(time.time())\n"),
+        ("libs/common/src/ortoo/common/process/randomness.py", "import random\n\nprint(random.random())\n"),
+        ("libs/common/src/ortoo/common/process/background.py", "import asyncio\n\nprint(asyncio.create_task)\n"),
+        ("services/enode/src/ortoo/enode/disk/disk.py", "import os\n\nprint(os.fdatasync)\n"),
     ],
 )
 def test_the_owner_of_a_banned_function_exists_and_may_use_it(owner: str, code: str) -> None:
@@ -64,15 +64,19 @@ def contracts(folder: Path) -> subprocess.CompletedProcess[str]:
 
 PLANTED = {
     "a service imports another": ("snode/app.py", "import ortoo.enode.app", "services meet only on the wire"),
-    "common imports a service": ("common/clock.py", "import ortoo.snode.app", "services meet only on the wire"),
+    "common imports a service": ("common/process/clock.py", "import ortoo.snode.app", "services meet only on the wire"),
     "production imports the fakes": ("client/__init__.py", "import ortoo.testing", "services meet only on the wire"),
-    "the command imports the wire": ("cli/main.py", "import ortoo.v1", "the command uses the client"),
-    "the command imports a service": ("cli/main.py", "import ortoo.enode.app", "`dev` alone"),
-    "the log imports the store": ("enode/log/frame.py", "import ortoo.enode.store", "in the enode"),
+    "the command imports the wire": ("cli/app.py", "import ortoo.v1", "the command uses the client"),
+    "the command imports a service": ("cli/app.py", "import ortoo.enode.app", "`dev` alone"),
+    "the log imports the store": ("enode/log/frame.py", "import ortoo.enode.store.store", "in the enode"),
     "the log imports grpc": ("enode/log/frame.py", "import grpc", "bytes know nothing"),
-    "a decision imports protobuf": ("snode/slow_consumer.py", "from ortoo.v1 import topic_pb2", "stops at the door"),
-    "a decision imports asyncio": ("namesrv/leases.py", "import asyncio", "pure modules"),
-    "the batch's encoding imports the wire": ("common/record_batch.py", "import ortoo.v1", "what travels"),
+    "a decision imports protobuf": (
+        "snode/membership/slow_consumer.py",
+        "from ortoo.v1 import topic_pb2",
+        "stops at the door",
+    ),
+    "a decision imports asyncio": ("namesrv/decisions/leases.py", "import asyncio", "pure modules"),
+    "the batch's encoding imports the wire": ("common/records/batch.py", "import ortoo.v1", "what travels"),
     "the client imports numpy": ("client/__init__.py", "import numpy", "no numpy"),
 }
 

@@ -10,8 +10,8 @@ from typing import Any
 from ortoo.spark import register
 from ortoo.spark.lake.lake_sink import LakeDataSource, lake_schema
 from ortoo.spark.lake.table import Lake
-from ortoo.spark.pipeline.session import session
-from ortoo.spark.pipeline.settings import SparkSettings
+from ortoo.spark.pipeline.running.session import session
+from ortoo.spark.pipeline.running.settings import SparkSettings
 
 COLUMNS = "topic,enode,queue_id,offset,body,stored_at,born_at"
 

@@ -18,11 +18,11 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
 
 import ortoo.spark
-from ortoo.common.clock import SystemClock
+from ortoo.common.process.clock import SystemClock
+from ortoo.spark.core.read_options import parse
+from ortoo.spark.format.source import OrtooDataSource
 from ortoo.spark.reading.batch_read import BatchReader
-from ortoo.spark.reading.read_options import parse
 from ortoo.spark.reading.stream_read import StreamReader
-from ortoo.spark.source import OrtooDataSource
 from tests.spark.session import spark_session
 
 FAILURES = "OTHER_DRIVER_FAILURES"

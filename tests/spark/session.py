@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from ortoo.client import Queue, blocking
-from ortoo.client.loop_thread import LoopThread
-from ortoo.testing.processes import ProcessCluster, process_cluster
+from ortoo.client.blocking.loop_thread import LoopThread
+from ortoo.testing.servers.processes import ProcessCluster, process_cluster
 
 
 def java_found() -> bool:

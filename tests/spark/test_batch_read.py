@@ -14,13 +14,13 @@ pytest.importorskip("pyspark", reason="pyspark is not installed: make spark-setu
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType, TimestampType
 
 from ortoo.client import Message, Receipt
-from ortoo.common.clock import SystemClock
-from ortoo.spark.link import link_to
-from ortoo.spark.reading.arrow_batch import BatchDecoder
-from ortoo.spark.reading.arrow_schema import arrow_schema
-from ortoo.spark.reading.body_format import BodyFormat
+from ortoo.common.process.clock import SystemClock
+from ortoo.spark.arrow.batch import BatchDecoder
+from ortoo.spark.arrow.body_format import BodyFormat
+from ortoo.spark.arrow.schema import arrow_schema
+from ortoo.spark.core.link import link_to
+from ortoo.spark.core.read_options import parse
 from ortoo.spark.reading.group_offsets import commit_group, ensure_group
-from ortoo.spark.reading.read_options import parse
 from tests.spark.sending import numbered, send, varied
 from tests.spark.session import Broker
 

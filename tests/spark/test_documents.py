@@ -13,11 +13,11 @@ import pytest
 pytest.importorskip("pyspark", reason="pyspark is not installed: make spark-setup")
 
 from ortoo.client import Message
-from ortoo.common.settings import load
-from ortoo.spark.columns import COLUMNS
-from ortoo.spark.pipeline import command
-from ortoo.spark.pipeline.settings import PipelineSettings
-from ortoo.spark.reading.read_options import KNOWN as READ_OPTIONS
+from ortoo.common.process.settings import load
+from ortoo.spark.core.columns import COLUMNS
+from ortoo.spark.core.read_options import KNOWN as READ_OPTIONS
+from ortoo.spark.pipeline import app as command
+from ortoo.spark.pipeline.running.settings import PipelineSettings
 from ortoo.spark.writing.write_options import COLUMNS as SINK_COLUMNS
 from ortoo.spark.writing.write_options import KNOWN as WRITE_OPTIONS
 from tests.repo.tree import ROOT

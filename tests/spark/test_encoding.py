@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ortoo.client import Queue, ReceivedBatch
-from ortoo.common.compression import Codec
 from ortoo.common.errors import Invalid, OrtooError
-from ortoo.common.record_batch import encode, open_batch
-from ortoo.common.sealed_batch import RECORDS_BYTES_MAX, SealedBatch, crc32c
-from ortoo.spark.reading.arrow_batch import BatchDecoder
-from ortoo.spark.reading.body_format import BodyFormat
+from ortoo.common.records.batch import encode, open_batch
+from ortoo.common.records.compression import Codec
+from ortoo.common.records.sealed_batch import RECORDS_BYTES_MAX, SealedBatch, crc32c
+from ortoo.spark.arrow.batch import BatchDecoder
+from ortoo.spark.arrow.body_format import BodyFormat
 from ortoo.spark.writing.record_encoder import BatchCutter, sealed_batch
 
 UTC = datetime.UTC

@@ -14,8 +14,8 @@ import pytest
 
 from bench import processes
 from ortoo.client import Message
-from ortoo.common.clock import SystemClock
-from ortoo.common.randomness import Randomness
+from ortoo.common.process.clock import SystemClock
+from ortoo.common.process.randomness import Randomness
 from ortoo.spark.lake.table import Lake
 from tests.repo.tree import ROOT
 from tests.spark.session import Broker

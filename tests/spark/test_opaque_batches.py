@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ortoo.testing.made_batches import made_batches
+from ortoo.testing.runs.made_batches import made_batches
 from tests.spark.sending import send, varied
 from tests.spark.session import Broker
 
@@ -24,7 +24,7 @@ def test_workers_hold_the_producers_own_bytes(
         from hashlib import sha256
 
         from ortoo.client import Queue
-        from ortoo.spark.link import link_to
+        from ortoo.spark.core.link import link_to
 
         for place in places:
             for received in link_to([address]).fetch(Queue(*place), 0, 0):

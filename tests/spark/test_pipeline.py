@@ -12,21 +12,21 @@ import pytest
 pytest.importorskip("pyspark", reason="pyspark is not installed: make spark-setup")
 
 from ortoo.client import ConsumerSettings, Queue
+from ortoo.spark.core.offsets import Offsets
 from ortoo.spark.lake.table import Lake
-from ortoo.spark.offsets import Offsets
-from ortoo.spark.pipeline.archive import archive, check
-from ortoo.spark.pipeline.compact import compact, count_by_date
-from ortoo.spark.pipeline.lag import lag
-from ortoo.spark.pipeline.reconciliation import QueueCount, reconcile
-from ortoo.spark.pipeline.replay import replay
-from ortoo.spark.pipeline.settings import (
+from ortoo.spark.pipeline.jobs.archive import archive, check
+from ortoo.spark.pipeline.jobs.compact import compact, count_by_date
+from ortoo.spark.pipeline.jobs.lag import lag
+from ortoo.spark.pipeline.jobs.reconciliation import QueueCount, reconcile
+from ortoo.spark.pipeline.jobs.replay import replay
+from ortoo.spark.pipeline.jobs.trace import trace
+from ortoo.spark.pipeline.running.settings import (
     ArchiveSettings,
     CompactSettings,
     LakeSettings,
     PipelineSettings,
     ReplaySettings,
 )
-from ortoo.spark.pipeline.trace import trace
 from tests.spark.sending import numbered, send, varied
 from tests.spark.session import Broker
 

@@ -7,7 +7,7 @@ pytest.importorskip("pyspark", reason="pyspark is not installed: make spark-setu
 from pyspark.sql.types import LongType, StructField, StructType
 
 from ortoo.client import OrtooError
-from ortoo.spark.reading import read_options
+from ortoo.spark.core import read_options
 from ortoo.spark.reading.batch_read import BatchReader
 from tests.spark.session import Broker
 

@@ -12,8 +12,9 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from bench import processes
 from ortoo.client import DataLoss, Message, Queue, Unavailable
-from ortoo.common.clock import SystemClock
-from ortoo.spark.reading import read_options, stream_read, topic_state
+from ortoo.common.process.clock import SystemClock
+from ortoo.spark.core import read_options
+from ortoo.spark.reading import stream_read, topic_state
 from ortoo.spark.reading.batch_read import BatchReader
 from ortoo.spark.reading.stream_read import StreamReader
 from tests.official.client import official

@@ -11,9 +11,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
 from ortoo.client import DataLoss, Message, Queue
-from ortoo.spark.link import link_to
-from ortoo.spark.offsets import Offsets
-from ortoo.spark.reading import read_options
+from ortoo.spark.core import read_options
+from ortoo.spark.core.link import link_to
+from ortoo.spark.core.offsets import Offsets
 from ortoo.spark.reading.stream_read import StreamReader
 from tests.spark.sending import numbered, send
 from tests.spark.session import Broker

@@ -24,7 +24,7 @@ WORKER_MIB_MAX = 400
 READ_ALL = r"""
 import re, sys
 from pyspark.sql.types import BinaryType, StructField, StructType
-from ortoo.spark.reading import read_options
+from ortoo.spark.core import read_options
 from ortoo.spark.reading.batch_read import BatchReader
 options = {"address": sys.argv[1], "subscribe": sys.argv[2]}
 schema = StructType([StructField("body", BinaryType())])
@@ -43,7 +43,11 @@ def test_the_wheel_carries_what_spark_looks_for(folder: Path) -> None:
         names = set(archive.namelist())
         entry = next(name for name in names if name.endswith("entry_points.txt"))
         assert "ortoo-pipeline" in archive.read(entry).decode()
-    assert {"pyspark_ortoo/__init__.py", "ortoo/spark/source.py", "ortoo/spark/pipeline/log4j2.properties"} <= names
+    assert {
+        "pyspark_ortoo/__init__.py",
+        "ortoo/spark/format/source.py",
+        "ortoo/spark/pipeline/running/log4j2.properties",
+    } <= names
     assert "ortoo/__init__.py" not in names
 
 

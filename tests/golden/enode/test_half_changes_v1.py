@@ -2,8 +2,8 @@
 
 import pytest
 
-from ortoo.enode.state.changes import Change, decode_changes, encode_changes
-from ortoo.enode.state.half_changes import HalfEnded, HalfOpen
+from ortoo.enode.changes.all import Change, decode_changes, encode_changes
+from ortoo.enode.changes.halves import HalfEnded, HalfOpen
 
 GOLDEN: list[tuple[Change, str]] = [
     (

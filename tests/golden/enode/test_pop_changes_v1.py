@@ -2,8 +2,8 @@
 
 import pytest
 
-from ortoo.enode.state.changes import Change, decode_changes, encode_changes
-from ortoo.enode.state.pop_changes import PopFinished, PopLeased, PopNote, PopReturned, PopSpans
+from ortoo.enode.changes.all import Change, decode_changes, encode_changes
+from ortoo.enode.changes.pops import PopFinished, PopLeased, PopNote, PopReturned, PopSpans
 
 GOLDEN: list[tuple[Change, str]] = [
     (

@@ -12,11 +12,11 @@ from pathlib import Path
 import google_crc32c
 import pytest
 
-from ortoo.common.randomness import Randomness
-from ortoo.common.record_batch import Message, encode
-from ortoo.common.sealed_batch import SealedBatch
-from ortoo.enode.disk import RealDisk
-from ortoo.enode.store import Store, StoreSettings, TopicCopy
+from ortoo.common.process.randomness import Randomness
+from ortoo.common.records.batch import Message, encode
+from ortoo.common.records.sealed_batch import SealedBatch
+from ortoo.enode.disk.disk import RealDisk
+from ortoo.enode.store.store import Store, StoreSettings, TopicCopy
 
 GOLDEN = Path(__file__).parent / "store-v1"
 SETTINGS = StoreSettings(

@@ -4,8 +4,8 @@ import struct
 
 import pytest
 
-from ortoo.enode.state.changes import Change, decode_changes, encode_changes
-from ortoo.enode.state.timer_changes import TimerRows, TimersDone, TimersSet
+from ortoo.enode.changes.all import Change, decode_changes, encode_changes
+from ortoo.enode.changes.timers import TimerRows, TimersDone, TimersSet
 
 TIMES = struct.pack("<2q", 1_700_000_000_000, 1_731_536_000_000)
 IDS = struct.pack("<2q", 3, 9)

@@ -3,7 +3,7 @@
 import pytest
 from typer.testing import CliRunner
 
-from ortoo.cli.main import app, main
+from ortoo.cli.app import app, main
 
 NOBODY = "localhost:1"
 

@@ -4,9 +4,9 @@ import struct
 from collections.abc import Sequence
 
 from ortoo.client import Queue, ReceivedBatch
-from ortoo.client.received import Finished
-from ortoo.common.message import Message
-from ortoo.common.record_batch import encode
+from ortoo.client.core.received import Finished
+from ortoo.common.records.batch import encode
+from ortoo.common.records.message import Message
 
 QUEUE = Queue("t", "enode-0", 0)
 

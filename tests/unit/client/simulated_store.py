@@ -8,18 +8,18 @@ from enum import Enum
 from typing import Any
 from unittest import mock
 
-from ortoo.client.connection import Connection
-from ortoo.client.parcel import Parcel
-from ortoo.client.place import Queue
-from ortoo.client.producer import Producer, ProducerSettings
-from ortoo.client.routes import Route
-from ortoo.common.clock import SystemClock
+from ortoo.client.core.connection import Connection
+from ortoo.client.core.place import Queue
+from ortoo.client.produce.producer import Producer, ProducerSettings
+from ortoo.client.produce.producer_batch import Parcel
+from ortoo.client.produce.routes import Route
 from ortoo.common.errors import NOT_TAKEN_FIELD, OrtooError, Overloaded, Unavailable
-from ortoo.common.randomness import Randomness
-from ortoo.common.record_view import open_batch
-from ortoo.common.retry import Backoff
-from ortoo.enode.state.changes import WindowBatch
-from ortoo.enode.state.dedup import Duplicate, Sequencer, Windows
+from ortoo.common.process.clock import SystemClock
+from ortoo.common.process.randomness import Randomness
+from ortoo.common.process.retry import Backoff
+from ortoo.common.records.view import open_batch
+from ortoo.enode.changes.all import WindowBatch
+from ortoo.enode.state.tables.dedup import Duplicate, Sequencer, Windows
 
 TOPIC_ID = 7
 
@@ -159,8 +159,8 @@ async def producer_to(
         return chosen
 
     with (
-        mock.patch("ortoo.client.producer.ProduceCall", store.call),
-        mock.patch("ortoo.client.producer.query_route", query_route),
+        mock.patch("ortoo.client.produce.producer.ProduceCall", store.call),
+        mock.patch("ortoo.client.produce.producer.query_route", query_route),
     ):
         async with Producer(connection, "t", ProducerSettings(**({"linger_ms": 0.0} | settings))) as producer:
             yield producer

@@ -1,9 +1,9 @@
 """The numbers that users of RocketMQ know are the defaults."""
 
 from ortoo.client import ConsumerSettings, FlowLimits, Handling, PullSettings
-from ortoo.client.handling_in_order import SUSPEND_MAX_MS, SUSPEND_MIN_MS
-from ortoo.enode.state.lock_table import LIFETIME_S
-from ortoo.snode.routes import Group
+from ortoo.client.pull.handling_in_order import SUSPEND_MAX_MS, SUSPEND_MIN_MS
+from ortoo.enode.store.lock_table import LIFETIME_S
+from ortoo.snode.cluster.routes import Group
 from ortoo.snode.settings import Settings
 
 

@@ -5,11 +5,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ortoo.common.errors import NotFound, OrtooError, OutOfRange, Unavailable
-from ortoo.common.pop import LeasePart, Popped, PopWish, ReplayWish, SendBackWish, Stale, Verdict
-from ortoo.common.sealed_batch import SealedBatch
-from ortoo.enode.state.lock_table import Granted, LockTable, Wish
-from ortoo.snode.directory import Directory
-from ortoo.snode.enode_link import (
+from ortoo.common.groups.pop import LeasePart, Popped, PopWish, ReplayWish, SendBackWish, Stale, Verdict
+from ortoo.common.records.sealed_batch import SealedBatch
+from ortoo.enode.store.lock_table import Granted, LockTable, Wish
+from ortoo.snode.cluster.directory import Directory
+from ortoo.snode.cluster.routes import DeliveryMode, EnodeEntry, Permission, Placement, RouteChange, Topic
+from ortoo.snode.enodes.link import (
     Appended,
     DelayedEntry,
     DueHalf,
@@ -28,8 +29,7 @@ from ortoo.snode.enode_link import (
     StoredBatch,
     VerdictSource,
 )
-from ortoo.snode.enode_links import EnodeLinks
-from ortoo.snode.routes import DeliveryMode, EnodeEntry, Permission, Placement, RouteChange, Topic
+from ortoo.snode.enodes.pool import EnodeLinks
 
 TOPIC = Topic("t", 77, 1, Permission.READ_WRITE, (Placement("e", 4, 4),))
 

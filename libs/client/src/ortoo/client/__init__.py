@@ -7,11 +7,8 @@ receipt = await producer.send(Message(b"hello"))
 `ortoo.client.blocking` has the same for programs without an event loop.
 """
 
-from ortoo.client.admin import Admin
-from ortoo.client.client import Client, connect
-from ortoo.client.consumer import Consumer, ConsumerSettings
-from ortoo.client.dead_letters import DeadLetter, PeekedMessage, ReplayProgress
-from ortoo.client.descriptions import (
+from ortoo.client.admin.admin import Admin
+from ortoo.client.admin.descriptions import (
     ClusterInfo,
     DelayedMessage,
     FoundMessages,
@@ -26,10 +23,7 @@ from ortoo.client.descriptions import (
     TopicInfo,
     TopicPlacement,
 )
-from ortoo.client.filters import Filter, Sql
-from ortoo.client.flow_control import FlowLimits
-from ortoo.client.group_admin import GroupAdmin
-from ortoo.client.group_descriptions import (
+from ortoo.client.admin.group_descriptions import (
     ClientDescription,
     ClientInfo,
     ClientQueue,
@@ -40,22 +34,26 @@ from ortoo.client.group_descriptions import (
     TopicMode,
     TopicProgress,
 )
-from ortoo.client.handling import Handling
-from ortoo.client.handling_in_order import CommitVerdict
-from ortoo.client.losses import LostMessages
-from ortoo.client.parcel import Sending, Sendings
-from ortoo.client.place import Queue, Receipt
-from ortoo.client.pop_consumer import PopConsumer, PopSettings
-from ortoo.client.popped import PoppedMessage
-from ortoo.client.producer import Producer, ProducerSettings
-from ortoo.client.pull_consumer import PullConsumer
-from ortoo.client.pull_settings import PullSettings
-from ortoo.client.pulling import Pulled, PullStatus
-from ortoo.client.received import ReceivedBatch, ReceivedMessage
-from ortoo.client.retry_later import RetryLater
-from ortoo.client.transactions import Transaction, TransactionalProducer, TransactionCheck, Verdict
-from ortoo.common.allocation import AllocationStrategy
-from ortoo.common.compression import Codec
+from ortoo.client.admin.groups import GroupAdmin
+from ortoo.client.app import Client, connect
+from ortoo.client.core.filters import Filter, Sql
+from ortoo.client.core.losses import LostMessages
+from ortoo.client.core.place import Queue, Receipt
+from ortoo.client.core.received import ReceivedBatch, ReceivedMessage
+from ortoo.client.core.retry_later import RetryLater
+from ortoo.client.pop.consumer import PopConsumer, PopSettings
+from ortoo.client.pop.popped import PoppedMessage
+from ortoo.client.produce.producer import Producer, ProducerSettings
+from ortoo.client.produce.producer_batch import Sending, Sendings
+from ortoo.client.produce.transactions import Transaction, TransactionalProducer, TransactionCheck, Verdict
+from ortoo.client.pull.consumer import PullConsumer
+from ortoo.client.pull.flow_control import FlowLimits
+from ortoo.client.pull.handling import Handling
+from ortoo.client.pull.handling_in_order import CommitVerdict
+from ortoo.client.pull.pulling import Pulled, PullStatus
+from ortoo.client.pull.settings import PullSettings
+from ortoo.client.push.consumer import Consumer, ConsumerSettings
+from ortoo.client.read.dead_letters import DeadLetter, PeekedMessage, ReplayProgress
 from ortoo.common.errors import (
     AlreadyExists,
     Conflict,
@@ -71,7 +69,9 @@ from ortoo.common.errors import (
     Unavailable,
     Unsupported,
 )
-from ortoo.common.message import Message
+from ortoo.common.groups.allocation import AllocationStrategy
+from ortoo.common.records.compression import Codec
+from ortoo.common.records.message import Message
 
 __all__ = [
     "Admin",

@@ -12,6 +12,6 @@ __all__ = ["register"]
 
 def register(spark: Any) -> None:
     """Make the format "ortoo" known to a Spark session."""
-    from ortoo.spark.source import OrtooDataSource  # here, so that the package's plain parts need no Spark
+    from ortoo.spark.format.source import OrtooDataSource  # here, so that the package's plain parts need no Spark
 
     spark.dataSource.register(OrtooDataSource)

@@ -5,12 +5,12 @@ import sys
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 
-from ortoo.common import front, service
 from ortoo.common.errors import OrtooError
-from ortoo.common.service import Running
+from ortoo.common.process import front, service
+from ortoo.common.process.service import Running
 from ortoo.enode.app import open_enode
-from ortoo.enode.node_role import NodeRole
-from ortoo.enode.replica_app import open_replica
+from ortoo.enode.cluster.node_role import NodeRole
+from ortoo.enode.replication.replica_app import open_replica
 from ortoo.enode.settings import HIDDEN, IMPORTANT, Settings, load
 
 TOOLS = ("inspect", "repair")

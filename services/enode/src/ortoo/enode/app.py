@@ -6,39 +6,39 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ortoo.common.address_server import found_name_servers, listed_again
-from ortoo.common.background import Background
-from ortoo.common.clock import Clock, SystemClock
+from ortoo.common.cluster.address_server import found_name_servers, listed_again
 from ortoo.common.errors import Conflict, Invalid
-from ortoo.common.grpc_channels import Channels
-from ortoo.common.grpc_server import GrpcServer
-from ortoo.common.logs import get_logger
-from ortoo.common.metrics import Metrics
-from ortoo.common.randomness import Randomness
-from ortoo.common.service import Running
-from ortoo.common.system_topics import DELAYED_TOPIC_ID, HALF_TOPIC_ID
-from ortoo.common.telemetry import Telemetry
-from ortoo.common.tracing import open_tracing
+from ortoo.common.groups.system_topics import DELAYED_TOPIC_ID, HALF_TOPIC_ID
+from ortoo.common.grpc.channels import Channels
+from ortoo.common.grpc.server import GrpcServer
+from ortoo.common.process.background import Background
+from ortoo.common.process.clock import Clock, SystemClock
+from ortoo.common.process.logs import get_logger
+from ortoo.common.process.randomness import Randomness
+from ortoo.common.process.service import Running
+from ortoo.common.telemetry.metrics import Metrics
+from ortoo.common.telemetry.role import Telemetry
+from ortoo.common.telemetry.tracing import open_tracing
+from ortoo.enode.cluster.node_role import NodeRole, reached_at, replication_address_of
+from ortoo.enode.cluster.registration import registration
+from ortoo.enode.cluster.topic_copies import TopicCopies, watch_topics
 from ortoo.enode.deferred.delays import Delays
+from ortoo.enode.deferred.identified import IdentifiedIntake
 from ortoo.enode.deferred.intake import Intake
 from ortoo.enode.deferred.moves import TimerMoves
 from ortoo.enode.deferred.transactions import Transactions
-from ortoo.enode.disk import Disk, RealDisk
-from ortoo.enode.engine import Engine
-from ortoo.enode.identified import IdentifiedIntake
-from ortoo.enode.memory_share import memory_bytes, within
-from ortoo.enode.node_role import NodeRole, reached_at, replication_address_of
+from ortoo.enode.disk.disk import Disk, RealDisk
+from ortoo.enode.observe.metrics import register, register_pops
+from ortoo.enode.observe.traces import traced_intake
 from ortoo.enode.pops.desk import PopDesk
 from ortoo.enode.pops.sending_back import SendingBack
-from ortoo.enode.registration import registration
 from ortoo.enode.replication.followers import Followers
 from ortoo.enode.rpc import replication, service
-from ortoo.enode.rpc.streams import Streams
+from ortoo.enode.rpc.streams.all import Streams
 from ortoo.enode.settings import Settings
-from ortoo.enode.store import Store
-from ortoo.enode.telemetry import register, register_pops
-from ortoo.enode.topic_copies import TopicCopies, watch_topics
-from ortoo.enode.traces import traced_intake
+from ortoo.enode.store.engine import Engine
+from ortoo.enode.store.memory_share import memory_bytes, within
+from ortoo.enode.store.store import Store
 from ortoo.v1 import topic_pb2
 
 SWITCH_INTERVAL_S = 0.0001

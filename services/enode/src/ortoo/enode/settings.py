@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ortoo.common import settings
-from ortoo.common.address_server import check_name_servers
-from ortoo.common.addresses import check_address, check_advertised, check_receiver
+from ortoo.common.cluster.address_server import check_name_servers
+from ortoo.common.cluster.addresses import check_address, check_advertised, check_receiver
+from ortoo.common.cluster.names import check_process_name
 from ortoo.common.errors import Invalid
-from ortoo.common.names import check_process_name
-from ortoo.enode.node_role import NO_REPLICATION, SLAVE_MEMORY_LESS_PERCENT, NodeRole, check_replica_id
-from ortoo.enode.state.check_schedule import CheckSchedule
-from ortoo.enode.store_settings import StoreSettings
+from ortoo.common.process import settings
+from ortoo.enode.cluster.node_role import NO_REPLICATION, SLAVE_MEMORY_LESS_PERCENT, NodeRole, check_replica_id
+from ortoo.enode.deferred.check_schedule import CheckSchedule
+from ortoo.enode.log.settings import StoreSettings
 
 ENVIRON_PREFIX = "ORTOO_ENODE_"
 IMPORTANT = (

@@ -2,7 +2,7 @@
 
 import sys
 
-from ortoo.common import front
+from ortoo.common.process import front
 from ortoo.namesrv.app import open_namesrv
 from ortoo.namesrv.settings import IMPORTANT, load
 

@@ -3,20 +3,20 @@
 import contextlib
 from collections.abc import AsyncIterator
 
-from ortoo.common.background import Background
-from ortoo.common.clock import Clock, SystemClock
 from ortoo.common.errors import Unavailable
-from ortoo.common.grpc_server import GrpcServer
-from ortoo.common.logs import get_logger
-from ortoo.common.randomness import Randomness
-from ortoo.common.retry import Backoff
-from ortoo.common.service import Running
-from ortoo.common.telemetry import Telemetry
-from ortoo.namesrv.catalog import Catalog
-from ortoo.namesrv.directory import Directory
+from ortoo.common.grpc.server import GrpcServer
+from ortoo.common.process.background import Background
+from ortoo.common.process.clock import Clock, SystemClock
+from ortoo.common.process.logs import get_logger
+from ortoo.common.process.randomness import Randomness
+from ortoo.common.process.retry import Backoff
+from ortoo.common.process.service import Running
+from ortoo.common.telemetry.role import Telemetry
+from ortoo.namesrv.catalog.catalog import Catalog
+from ortoo.namesrv.directory.directory import Directory
+from ortoo.namesrv.directory.metrics import register
 from ortoo.namesrv.rpc import service
 from ortoo.namesrv.settings import Settings
-from ortoo.namesrv.telemetry import register
 from ortoo.v1.namesrv_pb2_grpc import add_NameServiceServicer_to_server
 
 _log = get_logger("namesrv")

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ortoo.common import settings
-from ortoo.common.addresses import check_address, check_receiver
+from ortoo.common.cluster.addresses import check_address, check_receiver
+from ortoo.common.cluster.name_servers import addresses_of
+from ortoo.common.cluster.names import check_process_name
 from ortoo.common.errors import Invalid
-from ortoo.common.name_servers import addresses_of
-from ortoo.common.names import check_process_name
+from ortoo.common.process import settings
 
 ENVIRON_PREFIX = "ORTOO_NAMESRV_"
 IMPORTANT = ("name", "listen_address", "namesrv_address", "data_dir", "database_url")

@@ -2,7 +2,7 @@
 
 import sys
 
-from ortoo.common import front
+from ortoo.common.process import front
 from ortoo.snode.app import open_snode
 from ortoo.snode.settings import IMPORTANT, load
 

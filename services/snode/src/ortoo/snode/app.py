@@ -7,31 +7,31 @@ from pathlib import Path
 
 import grpc
 
-from ortoo.common.address_server import listed_again
-from ortoo.common.announcing import Announcing
-from ortoo.common.clock import Clock, SystemClock
-from ortoo.common.grpc_server import GrpcServer
-from ortoo.common.message import Message
-from ortoo.common.randomness import Randomness
-from ortoo.common.service import Running
-from ortoo.common.telemetry import Telemetry
-from ortoo.common.tls_listener import TlsListener
-from ortoo.snode.access import Access
-from ortoo.snode.authentication import Authentication
-from ortoo.snode.enode_link import LinkFactory
-from ortoo.snode.ground import Ground, open_ground
-from ortoo.snode.grpc_enode_link import GrpcLinks
-from ortoo.snode.interception import Chain, load_interceptors
-from ortoo.snode.parts import Parts, make_parts
-from ortoo.snode.queue_locks import ASK_AGAIN_S
-from ortoo.snode.rocketmq.route import endpoints_of
-from ortoo.snode.rpc.access_interception import AccessInterception
-from ortoo.snode.rpc.interception import Interception
-from ortoo.snode.rpc.tls_only import TlsOnly
-from ortoo.snode.sendable_topics import SendableTopics
-from ortoo.snode.services import Services, make_services
+from ortoo.common.cluster.address_server import listed_again
+from ortoo.common.cluster.announcing import Announcing
+from ortoo.common.grpc.server import GrpcServer
+from ortoo.common.grpc.tls_listener import TlsListener
+from ortoo.common.process.clock import Clock, SystemClock
+from ortoo.common.process.randomness import Randomness
+from ortoo.common.process.service import Running
+from ortoo.common.records.message import Message
+from ortoo.common.telemetry.role import Telemetry
+from ortoo.snode.enodes.grpc_link import GrpcLinks
+from ortoo.snode.enodes.link import LinkFactory
+from ortoo.snode.enodes.queue_locks import ASK_AGAIN_S
+from ortoo.snode.policy.access import Access
+from ortoo.snode.policy.authentication import Authentication
+from ortoo.snode.policy.chain import Chain, load_interceptors
+from ortoo.snode.rocketmq.routes.route import endpoints_of
+from ortoo.snode.rpc.around.access import AccessInterception
+from ortoo.snode.rpc.around.interception import Interception
+from ortoo.snode.rpc.around.tls_only import TlsOnly
 from ortoo.snode.settings import Settings
-from ortoo.snode.telemetry import register, register_access, register_clients, register_trace_topic
+from ortoo.snode.topics.sendable import SendableTopics
+from ortoo.snode.wiring.ground import Ground, open_ground
+from ortoo.snode.wiring.metrics import register, register_access, register_clients, register_trace_topic
+from ortoo.snode.wiring.parts import Parts, make_parts
+from ortoo.snode.wiring.services import Services, make_services
 
 PRESENCE_SWEEP_S = 10.0
 LEASES_INTERVAL_S = 5.0

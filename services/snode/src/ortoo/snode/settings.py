@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ortoo.common import settings
-from ortoo.common.address_server import check_name_servers
-from ortoo.common.addresses import check_address, check_advertised, check_receiver
+from ortoo.common.cluster.address_server import check_name_servers
+from ortoo.common.cluster.addresses import check_address, check_advertised, check_receiver
+from ortoo.common.cluster.names import check_process_name, check_topic_name
 from ortoo.common.errors import Invalid
-from ortoo.common.names import check_process_name, check_topic_name
+from ortoo.common.process import settings
 
 ENVIRON_PREFIX = "ORTOO_SNODE_"
 IMPORTANT = ("name", "listen_address", "advertised_address", "namesrv_address")

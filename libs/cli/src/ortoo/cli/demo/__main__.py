@@ -9,7 +9,7 @@ from pathlib import Path
 from ortoo.cli.demo.journey import Journey
 from ortoo.cli.demo.summary import print_summary
 from ortoo.common.errors import OrtooError
-from ortoo.common.logs import configure
+from ortoo.common.process.logs import configure
 
 
 def main() -> int:

@@ -12,8 +12,8 @@ from ortoo.cli.demo.role_process import RoleProcess
 from ortoo.cli.demo.summary import Outcome
 from ortoo.cli.demo.tally import GroupTally, content_hash
 from ortoo.client import ConsumerSettings, Message, connect
-from ortoo.common.background import Background
-from ortoo.common.clock import Clock, SystemClock
+from ortoo.common.process.background import Background
+from ortoo.common.process.clock import Clock, SystemClock
 
 TOPIC = "flights"
 QUEUES = 8

@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from ortoo.cli.dev.store_link import StoreLinks
-from ortoo.common.service import Running
+from ortoo.common.process.service import Running
 from ortoo.enode.app import open_enode
-from ortoo.enode.node_role import NO_REPLICATION
+from ortoo.enode.cluster.node_role import NO_REPLICATION
+from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.settings import Settings as EnodeSettings
-from ortoo.enode.store_settings import StoreSettings
 from ortoo.namesrv.app import open_namesrv
 from ortoo.namesrv.settings import Settings as NamesrvSettings
 from ortoo.snode.app import open_snode

@@ -6,7 +6,7 @@ import signal
 from pathlib import Path
 
 from ortoo.cli.dev.cluster import open_dev_cluster
-from ortoo.common.logs import configure
+from ortoo.common.process.logs import configure
 
 
 def run(data_dir: Path, listen_address: str) -> None:

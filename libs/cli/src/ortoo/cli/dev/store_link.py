@@ -5,20 +5,21 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
-from ortoo.common.background import Background
-from ortoo.common.clock import Clock
 from ortoo.common.errors import Overloaded, Unavailable
-from ortoo.common.pop import GiveBack, LeasePart, Popped, PopWish, ReplayWish, SendBackWish, Stale, Verdict
-from ortoo.common.sealed_batch import SealedBatch
+from ortoo.common.groups.pop import GiveBack, LeasePart, Popped, PopWish, ReplayWish, SendBackWish, Stale, Verdict
+from ortoo.common.process.background import Background
+from ortoo.common.process.clock import Clock
+from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.enode.app import RunningEnode
+from ortoo.enode.changes.halves import HalfOpen
+from ortoo.enode.changes.halves import Source as StoreSource
+from ortoo.enode.changes.halves import Verdict as StoreVerdict
+from ortoo.enode.changes.lives import Mode
 from ortoo.enode.deferred.check_watchers import Watcher
-from ortoo.enode.state.half_changes import HalfOpen
-from ortoo.enode.state.half_changes import Source as StoreSource
-from ortoo.enode.state.half_changes import Verdict as StoreVerdict
-from ortoo.enode.state.life_changes import Mode
-from ortoo.enode.state.lock_table import Granted, Refused, Wish
-from ortoo.enode.store import FlushMode as StoreFlushMode
-from ortoo.snode.enode_link import (
+from ortoo.enode.store.lock_table import Granted, Refused, Wish
+from ortoo.enode.store.store import FlushMode as StoreFlushMode
+from ortoo.snode.cluster.routes import DeliveryMode
+from ortoo.snode.enodes.link import (
     Appended,
     DelayedEntry,
     DueHalf,
@@ -37,7 +38,6 @@ from ortoo.snode.enode_link import (
     StoredBatch,
     VerdictSource,
 )
-from ortoo.snode.routes import DeliveryMode
 
 _MODE_OF = {
     FlushMode.DEFAULT: StoreFlushMode.DEFAULT,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ortoo.client import ClusterInfo, GroupInfo, TopicDescription
-from ortoo.client.examination import Examination, Speaks
+from ortoo.client.admin.examination import Examination, Speaks
 
 SKEW_MS_MAX = 2_000
 """A clock that is further off makes delayed messages late and ages wrong."""

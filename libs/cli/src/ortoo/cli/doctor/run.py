@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from ortoo.cli.doctor.findings import Facts, Finding, of_address, of_cluster
-from ortoo.cli.output import print_json
+from ortoo.cli.terminal.output import print_json
 from ortoo.client import Admin, NotFound, OrtooError, connect
-from ortoo.client.examination import EXAMINE_TIMEOUT_S, Examination, examine, reach
-from ortoo.common.clock import SystemClock
+from ortoo.client.admin.examination import EXAMINE_TIMEOUT_S, Examination, examine, reach
+from ortoo.common.process.clock import SystemClock
 
 CLUSTER_TIMEOUT_S = 0.4
 """How long the snode may take to describe the cluster, at least: it may use what looking at it has left."""

@@ -20,10 +20,10 @@ from ortoo.common.arrays.opened_batch import (
     OpenedBatch,
     TextArrays,
 )
-from ortoo.common.compression import Codec
-from ortoo.common.record_columns import FORMAT, NUMBERS
-from ortoo.common.record_wire import bytes_field, bytes_head, number_field
-from ortoo.common.sealed_batch import SealedBatch, crc32c
+from ortoo.common.records.columns import FORMAT, NUMBERS
+from ortoo.common.records.compression import Codec
+from ortoo.common.records.sealed_batch import SealedBatch, crc32c
+from ortoo.common.records.wire import bytes_field, bytes_head, number_field
 
 
 def narrowed(opened: OpenedBatch, rows: Int32s) -> tuple[SealedBatch, Int32s]:

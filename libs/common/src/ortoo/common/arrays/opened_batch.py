@@ -11,13 +11,13 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ortoo.common import record_reader as reader
-from ortoo.common.compression import Codec
 from ortoo.common.errors import Invalid
-from ortoo.common.record_columns import NUMBERS
-from ortoo.common.record_view import body_block, read_head
-from ortoo.common.record_wire import read_fields
-from ortoo.common.sealed_batch import SealedBatch
+from ortoo.common.records import reader
+from ortoo.common.records.columns import NUMBERS
+from ortoo.common.records.compression import Codec
+from ortoo.common.records.sealed_batch import SealedBatch
+from ortoo.common.records.view import body_block, read_head
+from ortoo.common.records.wire import read_fields
 
 Int32s = NDArray[np.int32]
 Int64s = NDArray[np.int64]

@@ -11,26 +11,26 @@ from typing import Any
 
 from ortoo.cli.demo import flights
 from ortoo.client import OrtooError, ProducerSettings, blocking
-from ortoo.common.clock import SystemClock
-from ortoo.common.logs import configure
+from ortoo.common.process.clock import SystemClock
+from ortoo.common.process.logs import configure
 from ortoo.spark import register
 from ortoo.spark.demo.broker import broker
 from ortoo.spark.demo.delays import delays
 from ortoo.spark.lake.table import Lake
-from ortoo.spark.pipeline.archive import archive
-from ortoo.spark.pipeline.compact import compact
-from ortoo.spark.pipeline.page import text_table
-from ortoo.spark.pipeline.progress import Say
-from ortoo.spark.pipeline.replay import replay
-from ortoo.spark.pipeline.session import session
-from ortoo.spark.pipeline.settings import (
+from ortoo.spark.pipeline.jobs.archive import archive
+from ortoo.spark.pipeline.jobs.compact import compact
+from ortoo.spark.pipeline.jobs.replay import replay
+from ortoo.spark.pipeline.jobs.trace import trace
+from ortoo.spark.pipeline.running.page import text_table
+from ortoo.spark.pipeline.running.progress import Say
+from ortoo.spark.pipeline.running.session import session
+from ortoo.spark.pipeline.running.settings import (
     ArchiveSettings,
     LakeSettings,
     PipelineSettings,
     ReplaySettings,
     SparkSettings,
 )
-from ortoo.spark.pipeline.trace import trace
 
 _CONF = ("spark.driver.memory=768m", "spark.sql.shuffle.partitions=4", "spark.driver.host=127.0.0.1")
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from ortoo.spark.pipeline.page import Table, new_figure, write_page
+from ortoo.spark.pipeline.running.page import Table, new_figure, write_page
 
 _SQL = """
 select flight.carrier, count(*) as flights, count(flight.dep_delay) as departed,

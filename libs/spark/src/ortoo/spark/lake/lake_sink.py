@@ -12,7 +12,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, Writ
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from ortoo.common.errors import Invalid
-from ortoo.common.randomness import Randomness
+from ortoo.common.process.randomness import Randomness
 from ortoo.spark.lake.table import DATE, Lake, NewFile
 
 

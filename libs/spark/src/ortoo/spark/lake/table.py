@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ortoo.common.clock import SystemClock
 from ortoo.common.errors import Invalid
+from ortoo.common.process.clock import SystemClock
 
 DATE = "dt"
 STAGING = "_staging"

@@ -2,6 +2,6 @@
 
 import sys
 
-from ortoo.spark.pipeline.command import main
+from ortoo.spark.pipeline.app import main
 
 sys.exit(main())

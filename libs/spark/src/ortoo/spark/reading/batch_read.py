@@ -7,16 +7,16 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ortoo.common.errors import Invalid
-from ortoo.spark.columns import chosen_names
-from ortoo.spark.link import Link, link_to
-from ortoo.spark.reading.arrow_batch import BatchDecoder
-from ortoo.spark.reading.arrow_schema import arrow_schema
-from ortoo.spark.reading.body_format import BodyFormat
+from ortoo.spark.arrow.batch import BatchDecoder
+from ortoo.spark.arrow.body_format import BodyFormat
+from ortoo.spark.arrow.schema import arrow_schema
+from ortoo.spark.core.columns import chosen_names
+from ortoo.spark.core.link import Link, link_to
+from ortoo.spark.core.read_options import ReadOptions
 from ortoo.spark.reading.bounds import end_offsets, start_offsets
 from ortoo.spark.reading.data_loss import readable
 from ortoo.spark.reading.planning import Slice, plan
 from ortoo.spark.reading.push_down import OffsetFilter
-from ortoo.spark.reading.read_options import ReadOptions
 from ortoo.spark.reading.slice_reader import read_arrow
 from ortoo.spark.reading.topic_state import Range, current_state
 

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 from ortoo.client import Queue
 from ortoo.common.errors import Invalid
-from ortoo.spark.link import Link
-from ortoo.spark.offsets import EARLIEST, LATEST
-from ortoo.spark.reading.read_options import Bound, ReadOptions
+from ortoo.spark.core.link import Link
+from ortoo.spark.core.offsets import EARLIEST, LATEST
+from ortoo.spark.core.read_options import Bound, ReadOptions
 from ortoo.spark.reading.time_lookup import offset_at
 from ortoo.spark.reading.topic_state import Range, TopicState
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from ortoo.client import NotFound, Queue
-from ortoo.common.status import error_of
-from ortoo.spark.link import Link
+from ortoo.common.errors.status import error_of
+from ortoo.spark.core.link import Link
 from ortoo.v1 import pull_pb2, topic_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ortoo.client import Queue
-from ortoo.spark.link import Link
+from ortoo.spark.core.link import Link
 
 SAMPLES_MAX = 4
 _UNKNOWN_BYTES = 1_024.0

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ortoo.client import Queue
-from ortoo.spark.link import Link
+from ortoo.spark.core.link import Link
 from ortoo.spark.reading.time_lookup import offset_at
 from ortoo.spark.reading.topic_state import Range
 

@@ -7,9 +7,9 @@ import pyarrow as pa
 
 from ortoo.client import Queue, ReceivedBatch
 from ortoo.common.errors import DataLoss, NotFound, OrtooError, OutOfRange, Unavailable
-from ortoo.common.logs import get_logger
-from ortoo.spark.link import Link
-from ortoo.spark.reading.arrow_batch import BatchDecoder
+from ortoo.common.process.logs import get_logger
+from ortoo.spark.arrow.batch import BatchDecoder
+from ortoo.spark.core.link import Link
 from ortoo.spark.reading.data_loss import Loss, readable
 from ortoo.spark.reading.planning import Slice
 from ortoo.spark.reading.topic_state import Range

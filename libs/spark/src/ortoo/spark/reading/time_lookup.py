@@ -1,7 +1,7 @@
 """Which offset a queue had at a time."""
 
 from ortoo.client import Queue, Unsupported
-from ortoo.spark.link import Link
+from ortoo.spark.core.link import Link
 from ortoo.spark.reading.topic_state import Range
 from ortoo.v1 import pull_pb2, topic_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub

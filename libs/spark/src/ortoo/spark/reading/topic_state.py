@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from ortoo.client import NotFound, Queue
 from ortoo.common.errors import Invalid
-from ortoo.spark.link import Link
-from ortoo.spark.reading.read_options import ReadOptions
+from ortoo.spark.core.link import Link
+from ortoo.spark.core.read_options import ReadOptions
 
 
 @dataclass(frozen=True, slots=True)

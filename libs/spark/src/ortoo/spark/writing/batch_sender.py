@@ -11,10 +11,10 @@ from types import TracebackType
 from typing import Self
 
 from ortoo.client import Conflict, OrtooError, Queue, Unavailable
-from ortoo.client.connection import Connection
-from ortoo.client.parcel import Parcel
-from ortoo.client.produce_call import ProduceCall
-from ortoo.common.background import Background
+from ortoo.client.core.connection import Connection
+from ortoo.client.produce.produce_call import ProduceCall
+from ortoo.client.produce.producer_batch import Parcel
+from ortoo.common.process.background import Background
 from ortoo.spark.writing.lanes import Addressed
 
 IN_FLIGHT_MAX = 5

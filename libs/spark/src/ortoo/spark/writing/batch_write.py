@@ -6,8 +6,8 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceArrowWriter
 
 from ortoo.common.errors import Invalid
-from ortoo.common.randomness import Randomness
-from ortoo.spark.link import link_to
+from ortoo.common.process.randomness import Randomness
+from ortoo.spark.core.link import link_to
 from ortoo.spark.writing.message_writer import MessageWriter, TaskWritten
 from ortoo.spark.writing.sink_account import SinkAccount
 from ortoo.spark.writing.target import check_target

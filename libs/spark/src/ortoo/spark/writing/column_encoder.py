@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ortoo.common.errors import Invalid
-from ortoo.common.record_wire import bytes_field
+from ortoo.common.records.wire import bytes_field
 
 Int32s = Any
 """A numpy array of int32."""

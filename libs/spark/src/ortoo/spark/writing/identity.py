@@ -3,7 +3,7 @@
 import hashlib
 from dataclasses import dataclass
 
-from ortoo.common.randomness import Randomness
+from ortoo.common.process.randomness import Randomness
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ortoo.client import Queue
-from ortoo.client.routes import Route
-from ortoo.common.compression import Codec
+from ortoo.client.produce.routes import Route
 from ortoo.common.errors import Invalid
-from ortoo.common.sealed_batch import SealedBatch
+from ortoo.common.records.compression import Codec
+from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.spark.writing.identity import TaskIdentity
 from ortoo.spark.writing.record_encoder import BatchCutter
 

@@ -8,9 +8,9 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
 from ortoo.client import Conflict, Queue
-from ortoo.client.routes import Route, query_route
-from ortoo.common.randomness import Randomness
-from ortoo.spark.link import Link, link_to
+from ortoo.client.produce.routes import Route, query_route
+from ortoo.common.process.randomness import Randomness
+from ortoo.spark.core.link import Link, link_to
 from ortoo.spark.writing.batch_sender import BatchSender, Sent
 from ortoo.spark.writing.identity import TaskIdentity
 from ortoo.spark.writing.lanes import Lanes

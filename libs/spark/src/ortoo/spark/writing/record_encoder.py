@@ -7,12 +7,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ortoo.common.compression import Codec, deflate
 from ortoo.common.errors import Invalid
-from ortoo.common.message import BODY_BYTES_MAX
-from ortoo.common.record_columns import FORMAT, NUMBERS
-from ortoo.common.record_wire import bytes_field, bytes_head, number_field
-from ortoo.common.sealed_batch import MESSAGES_MAX, RECORDS_BYTES_MAX, SealedBatch, crc32c
+from ortoo.common.records.columns import FORMAT, NUMBERS
+from ortoo.common.records.compression import Codec, deflate
+from ortoo.common.records.message import BODY_BYTES_MAX
+from ortoo.common.records.sealed_batch import MESSAGES_MAX, RECORDS_BYTES_MAX, SealedBatch, crc32c
+from ortoo.common.records.wire import bytes_field, bytes_head, number_field
 from ortoo.spark.writing import column_encoder as encode
 
 _MESSAGE_BYTES = 40

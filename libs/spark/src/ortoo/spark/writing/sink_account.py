@@ -9,7 +9,7 @@ import hashlib
 from dataclasses import dataclass
 
 from ortoo.client import Conflict, Queue
-from ortoo.spark.link import Link
+from ortoo.spark.core.link import Link
 from ortoo.spark.reading.group_offsets import commit_group, group_offset
 
 GROUP = "%SINK%"

@@ -6,7 +6,7 @@ from typing import Any
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter
 
-from ortoo.spark.link import link_to
+from ortoo.spark.core.link import link_to
 from ortoo.spark.writing.message_writer import MessageWriter, TaskWritten
 from ortoo.spark.writing.sink_account import SinkAccount
 from ortoo.spark.writing.target import check_target

@@ -1,7 +1,7 @@
 """Whether a topic can be written to, asked before rows are."""
 
-from ortoo.client.routes import query_route
-from ortoo.spark.link import Link
+from ortoo.client.produce.routes import query_route
+from ortoo.spark.core.link import Link
 from ortoo.spark.writing.write_options import WriteOptions
 
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ortoo.client import Codec
+from ortoo.common.cluster.names import check_topic_name
 from ortoo.common.errors import Invalid
-from ortoo.common.names import check_topic_name
-from ortoo.spark.options import OptionReader
-from ortoo.spark.suggestion import did_you_mean
+from ortoo.spark.core.options import OptionReader
+from ortoo.spark.core.suggestion import did_you_mean
 
 KNOWN: Final = (
     "address", "topic", "tag", "messageGroup", "deliverySemantics", "sinkId", "jobId", "extraColumns", "codec",

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from ortoo.common.sealed_batch import SealedBatch
-from ortoo.enode.state.half_changes import HalfOpen
+from ortoo.common.records.sealed_batch import SealedBatch
+from ortoo.enode.changes.halves import HalfOpen
 
 
 @dataclass(frozen=True, slots=True)

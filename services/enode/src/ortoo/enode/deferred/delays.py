@@ -12,27 +12,27 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ortoo.common import record_reader
 from ortoo.common.arrays.opened_batch import Int32s, OpenedBatch
-from ortoo.common.background import Background
-from ortoo.common.clock import Clock
 from ortoo.common.errors import Conflict, Invalid, NotFound, OrtooError, Overloaded, Unavailable
-from ortoo.common.logs import get_logger
-from ortoo.common.message_id import message_id_text
-from ortoo.common.record_columns import NUMBERS
-from ortoo.common.record_wire import read_fields
-from ortoo.common.sealed_batch import SealedBatch
-from ortoo.common.system_topics import DELAYED_TOPIC_ID
-from ortoo.enode.answers import Appended
-from ortoo.enode.deferral import Deferral, Told
+from ortoo.common.groups.system_topics import DELAYED_TOPIC_ID
+from ortoo.common.process.background import Background
+from ortoo.common.process.clock import Clock
+from ortoo.common.process.logs import get_logger
+from ortoo.common.records import reader as record_reader
+from ortoo.common.records.columns import NUMBERS
+from ortoo.common.records.message_id import message_id_text
+from ortoo.common.records.sealed_batch import SealedBatch
+from ortoo.common.records.wire import read_fields
+from ortoo.enode.changes.all import Change
+from ortoo.enode.changes.timers import TimerEnd, TimersDone, TimersSet
 from ortoo.enode.deferred.kept_work import kept
 from ortoo.enode.deferred.staging import Due, Harvest, Staging, staged
 from ortoo.enode.deferred.waiting_messages import read_waiting
-from ortoo.enode.state.changes import Change
-from ortoo.enode.state.timer_bucket import Hold, Int64s, Rows
-from ortoo.enode.state.timer_changes import TimerEnd, TimersDone, TimersSet
-from ortoo.enode.state.timers import NEAR_MS
-from ortoo.enode.store import FlushMode, Store
+from ortoo.enode.log.answers import Appended
+from ortoo.enode.state.tables.timer_bucket import Hold, Int64s, Rows
+from ortoo.enode.state.tables.timers import NEAR_MS
+from ortoo.enode.store.deferral import Deferral, Told
+from ortoo.enode.store.store import FlushMode, Store
 
 DELAY_MAX_MS = 366 * 86_400_000
 """How far ahead a message may be delayed."""

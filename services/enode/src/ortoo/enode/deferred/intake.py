@@ -1,11 +1,11 @@
 """Where batches come in: each goes where its sort belongs."""
 
-from ortoo.common.sealed_batch import SealedBatch
-from ortoo.enode.answers import Appended
-from ortoo.enode.deferral import Told
+from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.enode.deferred.delays import Delays
 from ortoo.enode.deferred.transactions import Transactions
-from ortoo.enode.store import FlushMode, Store
+from ortoo.enode.log.answers import Appended
+from ortoo.enode.store.deferral import Told
+from ortoo.enode.store.store import FlushMode, Store
 
 
 class Intake:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from ortoo.common.background import Background
+from ortoo.common.process.background import Background
 
 T = TypeVar("T")
 

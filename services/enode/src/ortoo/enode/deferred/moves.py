@@ -4,20 +4,20 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ortoo.common.batch_builder import BatchBuilder
-from ortoo.common.clock import Clock
 from ortoo.common.errors import NotFound
-from ortoo.common.logs import get_logger
-from ortoo.common.message import Message
-from ortoo.common.record_view import open_batch
-from ortoo.common.system_topics import DELAYED_TOPIC_ID
-from ortoo.enode.deferral import Deferral
+from ortoo.common.groups.system_topics import DELAYED_TOPIC_ID
+from ortoo.common.process.clock import Clock
+from ortoo.common.process.logs import get_logger
+from ortoo.common.records.builder import BatchBuilder
+from ortoo.common.records.message import Message
+from ortoo.common.records.view import open_batch
+from ortoo.enode.changes.all import Change
+from ortoo.enode.changes.timers import TimerEnd, TimersDone, TimersSet
 from ortoo.enode.deferred.waiting_messages import read_waiting
-from ortoo.enode.state.changes import Change
-from ortoo.enode.state.timer_bucket import Hold, Int64s, Rows
-from ortoo.enode.state.timer_changes import TimerEnd, TimersDone, TimersSet
-from ortoo.enode.state.timers import Destination
-from ortoo.enode.store import Store
+from ortoo.enode.state.tables.timer_bucket import Hold, Int64s, Rows
+from ortoo.enode.state.tables.timers import Destination
+from ortoo.enode.store.deferral import Deferral
+from ortoo.enode.store.store import Store
 
 MOVED_AT_ONCE = 1_024
 _log = get_logger("delays")

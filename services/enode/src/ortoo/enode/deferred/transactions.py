@@ -9,20 +9,20 @@ import asyncio
 import heapq
 from dataclasses import replace
 
-from ortoo.common.background import Background
-from ortoo.common.clock import Clock
+from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Conflict, Invalid, NotFound, OrtooError, Overloaded
-from ortoo.common.logs import get_logger
-from ortoo.common.names import check_group_name
-from ortoo.common.sealed_batch import SealedBatch
-from ortoo.common.system_topics import HALF_TOPIC_ID
-from ortoo.enode.deferral import Deferral
+from ortoo.common.groups.system_topics import HALF_TOPIC_ID
+from ortoo.common.process.background import Background
+from ortoo.common.process.clock import Clock
+from ortoo.common.process.logs import get_logger
+from ortoo.common.records.sealed_batch import SealedBatch
+from ortoo.enode.changes.all import Change
+from ortoo.enode.changes.halves import HalfEnded, HalfOpen, Source, Verdict
+from ortoo.enode.deferred.check_schedule import CheckSchedule
 from ortoo.enode.deferred.check_watchers import CheckWatchers, DueCheck
 from ortoo.enode.deferred.kept_work import kept
-from ortoo.enode.state.changes import Change
-from ortoo.enode.state.check_schedule import CheckSchedule
-from ortoo.enode.state.half_changes import HalfEnded, HalfOpen, Source, Verdict
-from ortoo.enode.store import Store
+from ortoo.enode.store.deferral import Deferral
+from ortoo.enode.store.store import Store
 
 OPEN_MAX = 200_000
 """How many transactions may be open on an enode."""

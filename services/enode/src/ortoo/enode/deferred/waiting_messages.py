@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator, Sequence
 import numpy as np
 
 from ortoo.common.arrays.opened_batch import Int32s, OpenedBatch
-from ortoo.common.clock import Clock
 from ortoo.common.errors import DataLoss, OutOfRange
-from ortoo.common.logs import get_logger
-from ortoo.enode.store import Store
+from ortoo.common.process.clock import Clock
+from ortoo.common.process.logs import get_logger
+from ortoo.enode.store.store import Store
 
 READ_BYTES = 256 << 10
 PAUSE_AFTER = 64

@@ -6,10 +6,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from ortoo.common.clock import Clock
 from ortoo.common.errors import Overloaded, Unavailable
-from ortoo.common.sealed_batch import SealedBatch, crc32c
-from ortoo.enode.disk import Buffer
+from ortoo.common.process.clock import Clock
+from ortoo.common.records.sealed_batch import SealedBatch, crc32c
+from ortoo.enode.changes.all import HEAD_BYTES, Change, encode_changes
+from ortoo.enode.disk.disk import Buffer
 from ortoo.enode.log.checkpoint import Slice
 from ortoo.enode.log.disk_work import DiskWork
 from ortoo.enode.log.frame import (
@@ -24,9 +25,8 @@ from ortoo.enode.log.frame import (
 )
 from ortoo.enode.log.group import Entry, Group, Part
 from ortoo.enode.log.segment import Segment
+from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.log.spares import Spares
-from ortoo.enode.state.changes import HEAD_BYTES, Change, encode_changes
-from ortoo.enode.store_settings import StoreSettings
 
 CHANGES_BYTES_MAX = 1 << 20
 

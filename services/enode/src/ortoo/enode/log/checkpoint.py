@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from ortoo.common.errors import Unsupported
+from ortoo.enode.changes.all import encode_changes
 from ortoo.enode.log.queue_index import SliceAt
-from ortoo.enode.state.changes import encode_changes
 
 VERSION = 1
 _SLICE = struct.Struct("<HHQIIQQ")

@@ -5,7 +5,7 @@ import struct
 from typing import NamedTuple
 
 from ortoo.common.errors import Unsupported
-from ortoo.common.sealed_batch import crc32c
+from ortoo.common.records.sealed_batch import crc32c
 
 MAGIC = int.from_bytes(b"ORTO", "little")
 MAGIC_BYTES = b"ORTO"

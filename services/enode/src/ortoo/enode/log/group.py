@@ -4,12 +4,12 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
-from ortoo.common.sealed_batch import SealedBatch
-from ortoo.enode.disk import Buffer
+from ortoo.common.records.sealed_batch import SealedBatch
+from ortoo.enode.changes.all import Change
+from ortoo.enode.disk.disk import Buffer
 from ortoo.enode.log.frame import FrameHeader, with_durable_below
 from ortoo.enode.log.queue_index import SliceAt
 from ortoo.enode.log.segment import Segment
-from ortoo.enode.state.changes import Change
 
 
 @dataclass(slots=True)

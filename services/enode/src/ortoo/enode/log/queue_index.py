@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ortoo.common.errors import Unsupported
-from ortoo.common.sealed_batch import crc32c
+from ortoo.common.records.sealed_batch import crc32c
 from ortoo.enode.log.rows import ROW_BYTES, Rows
 
 MAGIC = b"ORTI"

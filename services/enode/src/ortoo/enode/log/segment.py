@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from ortoo.enode.disk import Disk, File
+from ortoo.enode.disk.disk import Disk, File
 
 SUFFIX = ".seg"
 INDEX_SUFFIX = ".idx"

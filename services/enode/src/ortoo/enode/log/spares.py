@@ -4,7 +4,7 @@ import errno
 from pathlib import Path
 
 from ortoo.common.errors import Overloaded
-from ortoo.enode.disk import Disk, File
+from ortoo.enode.disk.disk import Disk, File
 from ortoo.enode.log.disk_work import DiskWork
 from ortoo.enode.log.segment import SPARE_SUFFIX
 

@@ -4,7 +4,7 @@ import asyncio
 import heapq
 from collections.abc import Callable
 
-from ortoo.common.clock import Clock
+from ortoo.common.process.clock import Clock
 
 
 class Alarm:

@@ -3,10 +3,13 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from ortoo.common.background import Background
-from ortoo.common.clock import Clock
 from ortoo.common.errors import Conflict
-from ortoo.common.pop import LeasePart, Popped, PoppedBatch, PopRules, PopWish, Stale, Verdict, merged, runs
+from ortoo.common.groups.pop import LeasePart, Popped, PoppedBatch, PopRules, PopWish, Stale, Verdict, merged, runs
+from ortoo.common.process.background import Background
+from ortoo.common.process.clock import Clock
+from ortoo.enode.changes.lives import Mode
+from ortoo.enode.changes.pops import PopFinished, PopLeased
+from ortoo.enode.pops.line import SCANNED_MAX, PopLine
 from ortoo.enode.pops.lines import GroupLines, Lines
 from ortoo.enode.pops.parking import (
     PARK_LEASE_MS,
@@ -18,12 +21,9 @@ from ortoo.enode.pops.parking import (
 )
 from ortoo.enode.pops.reading import PopReading
 from ortoo.enode.pops.settling import Settling
-from ortoo.enode.state.life_changes import Mode
-from ortoo.enode.state.pop_changes import PopFinished, PopLeased
-from ortoo.enode.state.pop_line import SCANNED_MAX, PopLine
-from ortoo.enode.state.pops import FinishReason
-from ortoo.enode.state.spans import Spans
-from ortoo.enode.store import Store
+from ortoo.enode.state.tables.pops import FinishReason
+from ortoo.enode.state.tables.spans import Spans
+from ortoo.enode.store.store import Store
 
 Rows = Sequence[tuple[int, int, int]]
 

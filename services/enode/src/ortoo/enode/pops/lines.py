@@ -3,17 +3,17 @@
 from collections import OrderedDict
 from collections.abc import Collection, Sequence
 
-from ortoo.common.clock import Clock
-from ortoo.common.logs import get_logger
-from ortoo.common.pop import Popped, PopRules
+from ortoo.common.groups.pop import Popped, PopRules
+from ortoo.common.process.clock import Clock
+from ortoo.common.process.logs import get_logger
+from ortoo.enode.changes.all import Change, OffsetsCommitted, TopicGone
+from ortoo.enode.changes.pops import PopFinished, PopSpans
 from ortoo.enode.pops.alarms import Alarms
+from ortoo.enode.pops.line import OPENING_SHIFT, PopLine
 from ortoo.enode.pops.waiting import Hall, WaitingRoom
-from ortoo.enode.state.changes import Change, OffsetsCommitted, TopicGone
-from ortoo.enode.state.pop_changes import PopFinished, PopSpans
-from ortoo.enode.state.pop_line import OPENING_SHIFT, PopLine
-from ortoo.enode.state.pops import FinishReason, PopQueue
-from ortoo.enode.state.spans import Spans
-from ortoo.enode.store import Store
+from ortoo.enode.state.tables.pops import FinishReason, PopQueue
+from ortoo.enode.state.tables.spans import Spans
+from ortoo.enode.store.store import Store
 
 ATTEMPTS_REMEMBERED = 1_000
 """Of so many pops with an attempt id a group remembers what they got."""

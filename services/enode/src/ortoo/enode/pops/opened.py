@@ -9,9 +9,9 @@ import numpy as np
 from ortoo.common.arrays.gather import gathered
 from ortoo.common.arrays.opened_batch import OpenedBatch as ArrayBatch
 from ortoo.common.errors import OutOfRange
-from ortoo.common.record_view import RecordBatchView, open_batch
-from ortoo.common.sealed_batch import SealedBatch
-from ortoo.enode.store import Store, StoredBatch
+from ortoo.common.records.sealed_batch import SealedBatch
+from ortoo.common.records.view import RecordBatchView, open_batch
+from ortoo.enode.store.store import Store, StoredBatch
 
 BYTES_MAX = 32 << 20
 FACTOR = 4

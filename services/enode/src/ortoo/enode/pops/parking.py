@@ -3,21 +3,21 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ortoo.common.clock import Clock
 from ortoo.common.errors import OrtooError, Unavailable
-from ortoo.common.logs import get_logger
-from ortoo.common.message import Message
-from ortoo.common.message_id import message_id_text
-from ortoo.common.pop import PopRules, merged
-from ortoo.common.record_batch import cut, encode
-from ortoo.common.sealed_batch import SealedBatch
+from ortoo.common.groups.pop import PopRules, merged
+from ortoo.common.process.clock import Clock
+from ortoo.common.process.logs import get_logger
+from ortoo.common.records.batch import cut, encode
+from ortoo.common.records.message import Message
+from ortoo.common.records.message_id import message_id_text
+from ortoo.common.records.sealed_batch import SealedBatch
+from ortoo.enode.changes.pops import PopFinished
+from ortoo.enode.pops.line import PopLine
 from ortoo.enode.pops.lines import GroupLines
 from ortoo.enode.pops.opened import OpenedBatch
 from ortoo.enode.pops.reading import PopReading
-from ortoo.enode.state.pop_changes import PopFinished
-from ortoo.enode.state.pop_line import PopLine
-from ortoo.enode.state.pops import FinishReason
-from ortoo.enode.store import Store
+from ortoo.enode.state.tables.pops import FinishReason
+from ortoo.enode.store.store import Store
 
 REASON_ATTEMPTS = "attempts"
 """All attempts are used up."""

@@ -2,16 +2,16 @@
 
 from collections.abc import Sequence
 
-from ortoo.common.clock import Clock
 from ortoo.common.errors import DataLoss, OutOfRange
-from ortoo.common.logs import get_logger
-from ortoo.common.pop import PoppedBatch
+from ortoo.common.groups.pop import PoppedBatch
+from ortoo.common.process.clock import Clock
+from ortoo.common.process.logs import get_logger
+from ortoo.enode.changes.pops import PopFinished
+from ortoo.enode.pops.line import PopLine
 from ortoo.enode.pops.lines import GroupLines
 from ortoo.enode.pops.opened import OpenedBatch, OpenedBatches
-from ortoo.enode.state.pop_changes import PopFinished
-from ortoo.enode.state.pop_line import PopLine
-from ortoo.enode.state.pops import FinishReason
-from ortoo.enode.store import Store
+from ortoo.enode.state.tables.pops import FinishReason
+from ortoo.enode.store.store import Store
 
 Rows = Sequence[tuple[int, int, int]]
 _log = get_logger("pops")

@@ -3,23 +3,23 @@
 import asyncio
 from collections.abc import Sequence
 
-from ortoo.common.background import Background
-from ortoo.common.clock import Clock
 from ortoo.common.errors import NotFound, OutOfRange, Overloaded
-from ortoo.common.message import Message
-from ortoo.common.message_id import message_id_text
-from ortoo.common.pop import ReplayWish, SendBackWish, merged
-from ortoo.common.record_batch import cut, encode
+from ortoo.common.groups.pop import ReplayWish, SendBackWish, merged
+from ortoo.common.process.background import Background
+from ortoo.common.process.clock import Clock
+from ortoo.common.records.batch import cut, encode
+from ortoo.common.records.message import Message
+from ortoo.common.records.message_id import message_id_text
+from ortoo.enode.changes.lives import SentBack
+from ortoo.enode.changes.pops import PopFinished
 from ortoo.enode.deferred.intake import Intake
 from ortoo.enode.deferred.kept_work import kept
 from ortoo.enode.pops.opened import OpenedBatch, OpenedBatches
 from ortoo.enode.pops.parking import REASON_ASKED, REASON_ATTEMPTS, DeadLetter, Origin, parked_copies
-from ortoo.enode.state.life_changes import SentBack
-from ortoo.enode.state.pop_changes import PopFinished
-from ortoo.enode.state.pops import FinishReason
-from ortoo.enode.state.sent_back import Mark, Place
-from ortoo.enode.state.spans import Spans
-from ortoo.enode.store import Store
+from ortoo.enode.state.tables.pops import FinishReason
+from ortoo.enode.state.tables.sent_back import Mark, Place
+from ortoo.enode.state.tables.spans import Spans
+from ortoo.enode.store.store import Store
 
 REPLAY_PREFIX = "%REPLAY%"
 """Under this group name it is kept which dead letters of a group were sent again."""

@@ -2,16 +2,16 @@
 
 from collections.abc import Iterable
 
-from ortoo.common.clock import Clock
 from ortoo.common.errors import OrtooError
-from ortoo.common.pop import Finish, GiveBack, LeasePart, Renew, Stale, Verdict, merged
+from ortoo.common.groups.pop import Finish, GiveBack, LeasePart, Renew, Stale, Verdict, merged
+from ortoo.common.process.clock import Clock
+from ortoo.enode.changes.all import Change
+from ortoo.enode.changes.pops import PopFinished, PopLeased, PopNote, PopReturned
+from ortoo.enode.pops.line import PopLine
 from ortoo.enode.pops.lines import GroupLines
 from ortoo.enode.pops.parking import PARK_LEASE_MS, REASON_ASKED, REASON_ATTEMPTS, DeadLetter, Parking
-from ortoo.enode.state.changes import Change
-from ortoo.enode.state.pop_changes import PopFinished, PopLeased, PopNote, PopReturned
-from ortoo.enode.state.pop_line import PopLine
-from ortoo.enode.state.pops import FinishReason
-from ortoo.enode.store import Store
+from ortoo.enode.state.tables.pops import FinishReason
+from ortoo.enode.store.store import Store
 
 NOTE_LENGTH_MAX = 1_024
 Rows = list[tuple[int, int, int]]

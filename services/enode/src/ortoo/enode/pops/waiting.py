@@ -4,8 +4,8 @@ import asyncio
 from collections import deque
 from functools import partial
 
-from ortoo.common.clock import Clock
 from ortoo.common.errors import Overloaded
+from ortoo.common.process.clock import Clock
 from ortoo.enode.pops.alarms import Alarm, Alarms
 
 WAITERS_MAX = 100_000

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from ortoo.common.logs import get_logger
+from ortoo.common.process.logs import get_logger
 from ortoo.enode.log.appender import Appender
 
 NEAR_BYTES = 64 << 20

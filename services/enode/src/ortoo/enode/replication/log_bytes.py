@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from ortoo.common.errors import Conflict, OutOfRange, Unavailable
-from ortoo.common.sealed_batch import crc32c
-from ortoo.enode.engine import Engine
+from ortoo.common.records.sealed_batch import crc32c
 from ortoo.enode.log.segment import Segment
+from ortoo.enode.store.engine import Engine
 
 CHUNK_BYTES = 1 << 20
 TAIL_BYTES = 64 << 10

@@ -7,16 +7,16 @@ import itertools
 from pathlib import Path
 
 from ortoo.common.errors import Conflict
-from ortoo.common.sealed_batch import crc32c
-from ortoo.enode.disk import DirectoryLock, Disk, File
-from ortoo.enode.log.clean_stop import FILE_NAME as CLEAN_NAME
-from ortoo.enode.log.clean_stop import decode_clean_stop
-from ortoo.enode.log.identity import FILE_NAME as IDENTITY_NAME
-from ortoo.enode.log.identity import Identity, decode_identity, encode_identity, read_whole, write_whole
-from ortoo.enode.log.recovery import forget_clean_stop
+from ortoo.common.records.sealed_batch import crc32c
+from ortoo.enode.disk.clean_stop import FILE_NAME as CLEAN_NAME
+from ortoo.enode.disk.clean_stop import decode_clean_stop
+from ortoo.enode.disk.disk import DirectoryLock, Disk, File
+from ortoo.enode.disk.identity import FILE_NAME as IDENTITY_NAME
+from ortoo.enode.disk.identity import Identity, decode_identity, encode_identity, read_whole, write_whole
+from ortoo.enode.disk.tide_mark import FILE_NAME as TIDE_NAME
+from ortoo.enode.disk.tide_mark import TideMark, decode_slots
 from ortoo.enode.log.segment import bases, segment_name
-from ortoo.enode.log.tide_mark import FILE_NAME as TIDE_NAME
-from ortoo.enode.log.tide_mark import TideMark, decode_slots
+from ortoo.enode.recovery.opening import forget_clean_stop
 from ortoo.enode.replication.log_bytes import TAIL_BYTES, LogBytes
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from ortoo.enode.store import Damage, Store
+from ortoo.enode.store.store import Damage, Store
 from ortoo.v1 import enode_pb2
 
 

@@ -1,6 +1,6 @@
 """FindMessages."""
 
-from ortoo.enode.store import Store
+from ortoo.enode.store.store import Store
 from ortoo.v1 import enode_pb2
 
 

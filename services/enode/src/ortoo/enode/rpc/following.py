@@ -3,12 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterator
 
+from ortoo.common.cluster.name_servers import NameServers
 from ortoo.common.errors import NotFound
-from ortoo.common.grpc_channels import Channels
-from ortoo.common.name_servers import NameServers
-from ortoo.common.status import rpc_errors
+from ortoo.common.errors.status import rpc_errors
+from ortoo.common.grpc.channels import Channels
+from ortoo.enode.disk.identity import Identity
 from ortoo.enode.log.disk_work import DiskWork
-from ortoo.enode.log.identity import Identity
 from ortoo.enode.replication.log_bytes import LogBytes
 from ortoo.enode.replication.log_copy import LogCopy
 from ortoo.v1 import namesrv_pb2, namesrv_pb2_grpc

@@ -3,13 +3,13 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterable
 
-from ortoo.common.background import Background
 from ortoo.common.errors import Invalid
+from ortoo.common.process.background import Background
+from ortoo.enode.changes.halves import HalfOpen, Source, Verdict
 from ortoo.enode.deferred.check_watchers import DueCheck, Watcher
 from ortoo.enode.deferred.transactions import Transactions
-from ortoo.enode.rpc.append import batch_of
-from ortoo.enode.rpc.outbox import Outbox
-from ortoo.enode.state.half_changes import HalfOpen, Source, Verdict
+from ortoo.enode.rpc.streams.append import batch_of
+from ortoo.enode.rpc.streams.outbox import Outbox
 from ortoo.v1 import enode_deferred_pb2, record_pb2
 
 LIMIT_DEFAULT = 100

@@ -1,12 +1,12 @@
 """UseDeliveryMode, SetStoredMode, QueryModes and AppendIdentified."""
 
+from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Invalid
-from ortoo.common.names import check_group_name
-from ortoo.enode.identified import IdentifiedIntake, Place
+from ortoo.enode.changes.lives import Mode
+from ortoo.enode.deferred.identified import IdentifiedIntake, Place
 from ortoo.enode.pops.desk import PopDesk
-from ortoo.enode.rpc.append import batch_of
-from ortoo.enode.state.life_changes import Mode
-from ortoo.enode.store import Store
+from ortoo.enode.rpc.streams.append import batch_of
+from ortoo.enode.store.store import Store
 from ortoo.v1 import enode_lives_pb2 as pb
 
 

@@ -3,13 +3,13 @@
 import asyncio
 from collections.abc import Iterable, Sequence
 
+from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Invalid, OrtooError
-from ortoo.common.names import check_group_name
-from ortoo.common.status import failure_of
-from ortoo.enode.state.life_changes import Mode
-from ortoo.enode.state.lock_table import LIFETIME_S, Granted, Key, Refused, Wish
-from ortoo.enode.store import Store
-from ortoo.enode.topic_copies import TopicCopies
+from ortoo.common.errors.status import failure_of
+from ortoo.enode.changes.lives import Mode
+from ortoo.enode.cluster.topic_copies import TopicCopies
+from ortoo.enode.store.lock_table import LIFETIME_S, Granted, Key, Refused, Wish
+from ortoo.enode.store.store import Store
 from ortoo.v1 import enode_pb2
 
 WISHES_MAX = 10_000

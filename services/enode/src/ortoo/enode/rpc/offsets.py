@@ -1,9 +1,9 @@
 """CommitOffsets, QueryOffsets, QueryOffsetGroups and FindOffset."""
 
+from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Invalid
-from ortoo.common.names import check_group_name
-from ortoo.enode.state.life_changes import Mode
-from ortoo.enode.store import Store
+from ortoo.enode.changes.lives import Mode
+from ortoo.enode.store.store import Store
 from ortoo.v1 import enode_pb2
 
 OFFSETS_MAX = 10_000

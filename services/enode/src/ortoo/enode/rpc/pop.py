@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
+from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Invalid
-from ortoo.common.names import check_group_name
-from ortoo.common.pop import (
+from ortoo.common.groups.pop import (
     Finish,
     GiveBack,
     LeasePart,

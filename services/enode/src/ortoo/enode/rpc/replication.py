@@ -5,12 +5,12 @@ from collections.abc import AsyncIterator, Callable
 
 import grpc
 
-from ortoo.common.background import Background
 from ortoo.common.errors import Invalid
-from ortoo.common.grpc_errors import Context
-from ortoo.enode.engine import Engine
+from ortoo.common.grpc.errors import Context
+from ortoo.common.process.background import Background
 from ortoo.enode.replication.followers import Follower, Followers
 from ortoo.enode.replication.log_bytes import LogSource
+from ortoo.enode.store.engine import Engine
 from ortoo.v1 import replication_pb2 as pb
 from ortoo.v1.replication_pb2_grpc import ReplicationServiceServicer, add_ReplicationServiceServicer_to_server
 

@@ -3,27 +3,27 @@
 from collections.abc import AsyncIterator
 from typing import Any
 
-from ortoo.common import bulk_calls
-from ortoo.common.bulk_field import Bulky
-from ortoo.common.grpc_errors import Context
+from ortoo.common.grpc import bulk_calls
+from ortoo.common.grpc.bulk_field import Bulky
+from ortoo.common.grpc.errors import Context
+from ortoo.enode.cluster.topic_copies import TopicCopies
+from ortoo.enode.deferred.identified import IdentifiedIntake
 from ortoo.enode.deferred.intake import Intake
-from ortoo.enode.identified import IdentifiedIntake
 from ortoo.enode.pops.desk import PopDesk
 from ortoo.enode.pops.sending_back import SendingBack
-from ortoo.enode.rpc.append import AppendStream
-from ortoo.enode.rpc.attach import AttachedSnodes, AttachStream
 from ortoo.enode.rpc.delayed import list_delayed, recall_delayed
 from ortoo.enode.rpc.describe import describe_queues, describe_store
-from ortoo.enode.rpc.fetch import FetchStream
 from ortoo.enode.rpc.find import find_messages
 from ortoo.enode.rpc.halves import CheckStream, list_halves, settle_half, store_half
 from ortoo.enode.rpc.lives import append_identified, query_modes, set_mode, use_mode
 from ortoo.enode.rpc.locks import query_locks, release_locks, take_locks
 from ortoo.enode.rpc.offsets import commit_offsets, find_offset, query_offset_groups, query_offsets
 from ortoo.enode.rpc.pop import pop_queues, replay_stored, send_back, settle_popped
-from ortoo.enode.rpc.streams import Streams
-from ortoo.enode.store import Store
-from ortoo.enode.topic_copies import TopicCopies
+from ortoo.enode.rpc.streams.all import Streams
+from ortoo.enode.rpc.streams.append import AppendStream
+from ortoo.enode.rpc.streams.attach import AttachedSnodes, AttachStream
+from ortoo.enode.rpc.streams.fetch import FetchStream
+from ortoo.enode.store.store import Store
 from ortoo.v1 import enode_deferred_pb2 as deferred_pb
 from ortoo.v1 import enode_lives_pb2 as lives_pb
 from ortoo.v1 import enode_pb2 as pb

@@ -3,25 +3,25 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from ortoo.enode.log.frame import FrameHeader
-from ortoo.enode.state.changes import (
+from ortoo.enode.changes.all import (
     Change,
     OffsetsSkipped,
     QueueEnds,
     TopicGone,
     WindowBatch,
 )
-from ortoo.enode.state.dedup import Windows
-from ortoo.enode.state.halves import Halves
-from ortoo.enode.state.locks import Locks
-from ortoo.enode.state.message_ids import MessageIds
-from ortoo.enode.state.modes import Modes
-from ortoo.enode.state.offsets import Offsets
-from ortoo.enode.state.pops import Pops
-from ortoo.enode.state.sent_back import SentBackMarks
-from ortoo.enode.state.timer_changes import TimersSet
-from ortoo.enode.state.timers import Timers
-from ortoo.enode.state.topics import Topics
+from ortoo.enode.changes.timers import TimersSet
+from ortoo.enode.log.frame import FrameHeader
+from ortoo.enode.state.tables.dedup import Windows
+from ortoo.enode.state.tables.halves import Halves
+from ortoo.enode.state.tables.locks import Locks
+from ortoo.enode.state.tables.message_ids import MessageIds
+from ortoo.enode.state.tables.modes import Modes
+from ortoo.enode.state.tables.offsets import Offsets
+from ortoo.enode.state.tables.pops import Pops
+from ortoo.enode.state.tables.sent_back import SentBackMarks
+from ortoo.enode.state.tables.timers import Timers
+from ortoo.enode.state.tables.topics import Topics
 
 
 @dataclass(slots=True)

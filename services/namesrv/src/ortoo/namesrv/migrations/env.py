@@ -2,7 +2,7 @@
 
 from alembic import context
 
-from ortoo.namesrv.tables import metadata
+from ortoo.namesrv.catalog.tables import metadata
 
 connection = context.config.attributes["connection"]
 context.configure(connection=connection, target_metadata=metadata, transactional_ddl=True)

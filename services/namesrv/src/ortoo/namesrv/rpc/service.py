@@ -4,8 +4,8 @@ import contextlib
 from collections.abc import AsyncIterator
 
 from ortoo.common.errors import Invalid
-from ortoo.common.grpc_errors import Context
-from ortoo.namesrv.directory import Directory
+from ortoo.common.grpc.errors import Context
+from ortoo.namesrv.directory.directory import Directory
 from ortoo.namesrv.rpc import wire
 from ortoo.v1 import namesrv_pb2 as pb
 from ortoo.v1.namesrv_pb2_grpc import NameServiceServicer

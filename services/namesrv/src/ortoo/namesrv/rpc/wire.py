@@ -3,13 +3,13 @@
 import dataclasses
 
 from ortoo.common.errors import Invalid
-from ortoo.common.retry_policy import RetryKind, RetryPolicy
-from ortoo.namesrv.groups import SLOW_GRACE_DEFAULT_MS, Group
-from ortoo.namesrv.leases import Enode, LogPlaces, Snode
-from ortoo.namesrv.publish_order import PublishPlace
-from ortoo.namesrv.route_changes import RouteChange
-from ortoo.namesrv.topics import MessageType, NewTopic, Permission, Topic, TopicChange
-from ortoo.namesrv.users import User
+from ortoo.common.groups.retry_policy import RetryKind, RetryPolicy
+from ortoo.namesrv.catalog.users import User
+from ortoo.namesrv.decisions.groups import SLOW_GRACE_DEFAULT_MS, Group
+from ortoo.namesrv.decisions.leases import Enode, LogPlaces, Snode
+from ortoo.namesrv.decisions.publish_order import PublishPlace
+from ortoo.namesrv.decisions.route_changes import RouteChange
+from ortoo.namesrv.decisions.topics import MessageType, NewTopic, Permission, Topic, TopicChange
 from ortoo.v1 import namesrv_pb2, topic_pb2
 
 REPLICAS_MAX = 64

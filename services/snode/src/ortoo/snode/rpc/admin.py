@@ -5,20 +5,20 @@ from typing import Any
 
 import grpc
 
-from ortoo.common.clock import Clock
-from ortoo.common.status import rpc_errors
-from ortoo.snode.delayed import Delayed
-from ortoo.snode.directory import Directory
-from ortoo.snode.lag import Lag
-from ortoo.snode.message_filter import compile_filter
-from ortoo.snode.message_search import MessageSearch, Wish
-from ortoo.snode.name_server import CALL_TIMEOUT_S, NameServer
-from ortoo.snode.reading import Reading, TailedMessage
+from ortoo.common.errors.status import rpc_errors
+from ortoo.common.process.clock import Clock
+from ortoo.snode.cluster.directory import Directory
+from ortoo.snode.cluster.name_server import CALL_TIMEOUT_S, NameServer
+from ortoo.snode.cluster.wire import enode_to, message_to, queue_to, snode_to, topic_of, topic_to
+from ortoo.snode.filters.message_filter import compile_filter
+from ortoo.snode.pull.lag import Lag
+from ortoo.snode.pull.reading import Reading, TailedMessage
+from ortoo.snode.pull.search import MessageSearch, Wish
 from ortoo.snode.rpc.admin_groups import GroupAdmin, GroupParts
 from ortoo.snode.rpc.long_calls import LongCalls
-from ortoo.snode.topic_arrival import TopicArrival
-from ortoo.snode.transactions import OpenTransaction, Transactions
-from ortoo.snode.wire import enode_to, message_to, queue_to, snode_to, topic_of, topic_to
+from ortoo.snode.send.delayed import Delayed
+from ortoo.snode.send.transactions import OpenTransaction, Transactions
+from ortoo.snode.topics.arrival import TopicArrival
 from ortoo.v1 import admin_pb2, namesrv_pb2
 
 NAME = admin_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name

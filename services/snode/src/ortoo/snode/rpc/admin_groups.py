@@ -6,23 +6,23 @@ from typing import Any
 
 import grpc
 
+from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Invalid, NotFound, OrtooError
-from ortoo.common.grpc_channels import Channels
-from ortoo.common.names import check_group_name
-from ortoo.common.status import failure_of, rpc_errors
-from ortoo.snode.client_directory import ClientDirectory, ClientEntry, OwnedQueue
-from ortoo.snode.delivery_modes import DeliveryModes, TopicMode
-from ortoo.snode.flow_control import FlowControl, FlowRule, FlowUnit
-from ortoo.snode.flow_control_file import FlowControlFile
-from ortoo.snode.lag import Lag
-from ortoo.snode.name_server import NameServer
-from ortoo.snode.offset_moves import OffsetMoves, ResetTarget
-from ortoo.snode.routes import DeliveryMode, Group
+from ortoo.common.errors.status import failure_of, rpc_errors
+from ortoo.common.grpc.channels import Channels
+from ortoo.snode.clients.directory import ClientDirectory, ClientEntry, OwnedQueue
+from ortoo.snode.cluster.name_server import NameServer
+from ortoo.snode.cluster.routes import DeliveryMode, Group
+from ortoo.snode.cluster.wire import group_to, queue_of, queue_to, retry_of
+from ortoo.snode.policy.flow_control import FlowControl, FlowRule, FlowUnit
+from ortoo.snode.policy.flow_control_file import FlowControlFile
+from ortoo.snode.pull.lag import Lag
+from ortoo.snode.pull.offset_moves import OffsetMoves, ResetTarget
+from ortoo.snode.rocketmq.rpc.commands import RocketmqCommands
 from ortoo.snode.rpc.members import member_to
 from ortoo.snode.rpc.pulls import offset_to
-from ortoo.snode.rpc.rocketmq_commands import RocketmqCommands
-from ortoo.snode.topic_arrival import TopicArrival
-from ortoo.snode.wire import group_to, queue_of, queue_to, retry_of
+from ortoo.snode.topics.arrival import TopicArrival
+from ortoo.snode.topics.delivery_modes import DeliveryModes, TopicMode
 from ortoo.v1 import admin_pb2_grpc, client_pb2, flow_control_pb2, pull_pb2, session_pb2
 
 Context = grpc.aio.ServicerContext[Any, Any]

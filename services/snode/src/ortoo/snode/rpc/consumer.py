@@ -6,32 +6,32 @@ from typing import Any
 
 import grpc
 
-from ortoo.common import bulk_calls
-from ortoo.common.background import Background
-from ortoo.common.bulk_field import Bulky
+from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Invalid, OrtooError
-from ortoo.common.names import check_group_name
-from ortoo.common.status import failure_of
-from ortoo.snode.client_locks import ClientLocks
-from ortoo.snode.client_sessions import ClientSessions
-from ortoo.snode.close_reason import CloseReason
-from ortoo.snode.directory_watch import DirectoryWatch
-from ortoo.snode.members import Member, sharing, strategy_of
-from ortoo.snode.message_filter import compile_filter
-from ortoo.snode.popping import Popping
-from ortoo.snode.projection import Columns, columns_of, projected
-from ortoo.snode.pulling import Pulling
-from ortoo.snode.reading import Reading
+from ortoo.common.errors.status import failure_of
+from ortoo.common.grpc import bulk_calls
+from ortoo.common.grpc.bulk_field import Bulky
+from ortoo.common.process.background import Background
+from ortoo.snode.clients.locks import ClientLocks
+from ortoo.snode.clients.sessions import ClientSessions
+from ortoo.snode.cluster.watch import DirectoryWatch
+from ortoo.snode.cluster.wire import envelope_to, queue_of, queue_to
+from ortoo.snode.filters.message_filter import compile_filter
+from ortoo.snode.filters.selection import Selected
+from ortoo.snode.membership.close_reason import CloseReason
+from ortoo.snode.membership.members import Member, sharing, strategy_of
+from ortoo.snode.pop.popping import Popping
+from ortoo.snode.pop.sending_back import SendingBack
+from ortoo.snode.pull.projection import Columns, columns_of, projected
+from ortoo.snode.pull.pulling import Pulling
+from ortoo.snode.pull.reading import Reading
+from ortoo.snode.push.sessions import Sessions
 from ortoo.snode.rpc import pop
 from ortoo.snode.rpc.long_calls import LongCalls
 from ortoo.snode.rpc.members import member_to
 from ortoo.snode.rpc.pulls import locks_to, offset_to, offsets_of, pull_of, pulled_to, refused_to
 from ortoo.snode.rpc.push import PushCall
 from ortoo.snode.rpc.send_back import send_back
-from ortoo.snode.selection import Selected
-from ortoo.snode.sending_back import SendingBack
-from ortoo.snode.sessions import Sessions
-from ortoo.snode.wire import envelope_to, queue_of, queue_to
 from ortoo.v1 import consumer_pb2, consumer_pb2_grpc, pop_pb2, pull_pb2
 
 NAME = consumer_pb2.DESCRIPTOR.services_by_name["ConsumerService"].full_name

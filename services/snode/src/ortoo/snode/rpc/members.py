@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 
-from ortoo.common.allocation import AllocationStrategy
 from ortoo.common.errors import Invalid
-from ortoo.snode.client_session import ConsumerWish, GroupMembers
-from ortoo.snode.members import Member, Subscription, sharing, strategy_of
-from ortoo.snode.wire import queue_of
+from ortoo.common.groups.allocation import AllocationStrategy
+from ortoo.snode.clients.session import ConsumerWish, GroupMembers
+from ortoo.snode.cluster.wire import queue_of
+from ortoo.snode.membership.members import Member, Subscription, sharing, strategy_of
 from ortoo.v1 import consumer_pb2, session_pb2
 
 

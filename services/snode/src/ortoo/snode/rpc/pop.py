@@ -2,15 +2,15 @@
 
 from collections.abc import Sequence
 
+from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Invalid
-from ortoo.common.names import check_group_name
-from ortoo.common.pop import Finish, GiveBack, PopRules, Renew, Verdict
-from ortoo.common.record_view import open_batch
-from ortoo.common.retry_policy import DELAY_MS_MAX
-from ortoo.snode.message_filter import compile_filter
-from ortoo.snode.popping import MESSAGES_MAX, PopCall, PoppedMessages, Popping
-from ortoo.snode.receipt_handle import ReceiptHandle, decode_handle
-from ortoo.snode.wire import batch_to, message_to, queue_to
+from ortoo.common.groups.pop import Finish, GiveBack, PopRules, Renew, Verdict
+from ortoo.common.groups.retry_policy import DELAY_MS_MAX
+from ortoo.common.records.view import open_batch
+from ortoo.snode.cluster.wire import batch_to, message_to, queue_to
+from ortoo.snode.filters.message_filter import compile_filter
+from ortoo.snode.pop.popping import MESSAGES_MAX, PopCall, PoppedMessages, Popping
+from ortoo.snode.pop.receipt_handle import ReceiptHandle, decode_handle
 from ortoo.v1 import pop_pb2 as pb
 
 MESSAGES_DEFAULT = 32

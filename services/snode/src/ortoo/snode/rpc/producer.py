@@ -6,25 +6,25 @@ from typing import Any
 
 import grpc
 
-from ortoo.common import bulk_calls
-from ortoo.common.background import Background
-from ortoo.common.bulk_field import Bulky
+from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Invalid, OrtooError, Unavailable
-from ortoo.common.names import check_group_name
-from ortoo.common.record_batch import open_batch
-from ortoo.common.status import failure_of
-from ortoo.snode.delayed import Delayed
-from ortoo.snode.directory import Directory
-from ortoo.snode.directory_watch import DirectoryWatch
-from ortoo.snode.enode_link import FlushMode, HalfVerdict, VerdictSource
-from ortoo.snode.enode_links import EnodeLinks
-from ortoo.snode.produce import ProduceAnswer, ProduceStream
-from ortoo.snode.publisher import Publisher
+from ortoo.common.errors.status import failure_of
+from ortoo.common.grpc import bulk_calls
+from ortoo.common.grpc.bulk_field import Bulky
+from ortoo.common.process.background import Background
+from ortoo.common.records.batch import open_batch
+from ortoo.snode.cluster.directory import Directory
+from ortoo.snode.cluster.watch import DirectoryWatch
+from ortoo.snode.cluster.wire import batch_of, message_of, message_to, queue_of, queue_to, topic_to
+from ortoo.snode.enodes.link import FlushMode, HalfVerdict, VerdictSource
+from ortoo.snode.enodes.pool import EnodeLinks
 from ortoo.snode.rpc.long_calls import LongCalls
 from ortoo.snode.rpc.requests import read_failed
-from ortoo.snode.sendable_topics import TopicSource
-from ortoo.snode.transactions import Check, Transactions
-from ortoo.snode.wire import batch_of, message_of, message_to, queue_of, queue_to, topic_to
+from ortoo.snode.send.batch_stream import ProduceAnswer, ProduceStream
+from ortoo.snode.send.delayed import Delayed
+from ortoo.snode.send.publisher import Publisher
+from ortoo.snode.send.transactions import Check, Transactions
+from ortoo.snode.topics.sendable import TopicSource
 from ortoo.v1 import producer_pb2, producer_pb2_grpc
 
 NAME = producer_pb2.DESCRIPTOR.services_by_name["ProducerService"].full_name

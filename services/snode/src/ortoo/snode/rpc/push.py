@@ -4,20 +4,20 @@ import asyncio
 import dataclasses
 from collections.abc import AsyncIterator
 
-from ortoo.common.bulk_field import Bulky
+from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Conflict, Invalid, OrtooError
-from ortoo.common.names import check_group_name
-from ortoo.common.status import failure_of
-from ortoo.snode.client_sessions import TEXT_LENGTH_MAX, ClientSessions
-from ortoo.snode.close_reason import CloseReason
-from ortoo.snode.members import Member, merged
-from ortoo.snode.push_outbox import AcknowledgedOffsets, Assigned, Closed, Delivery, Event, Opened
-from ortoo.snode.push_session import PushPlan, PushSession
+from ortoo.common.errors.status import failure_of
+from ortoo.common.grpc.bulk_field import Bulky
+from ortoo.snode.clients.sessions import TEXT_LENGTH_MAX, ClientSessions
+from ortoo.snode.cluster.wire import envelope_to, queue_of, queue_to
+from ortoo.snode.membership.close_reason import CloseReason
+from ortoo.snode.membership.members import Member, merged
+from ortoo.snode.pull.start_rule import StartFrom, StartRule
+from ortoo.snode.push.outbox import AcknowledgedOffsets, Assigned, Closed, Delivery, Event, Opened
+from ortoo.snode.push.session import PushPlan, PushSession
+from ortoo.snode.push.sessions import Sessions
 from ortoo.snode.rpc.members import strategy, subscriptions
 from ortoo.snode.rpc.requests import read_failed
-from ortoo.snode.sessions import Sessions
-from ortoo.snode.start_rule import StartFrom, StartRule
-from ortoo.snode.wire import envelope_to, queue_of, queue_to
 from ortoo.v1 import consumer_pb2
 
 

@@ -3,7 +3,7 @@
 import grpc
 
 from ortoo.common.errors import Internal, OrtooError, Unavailable
-from ortoo.common.logs import get_logger
+from ortoo.common.process.logs import get_logger
 
 _log = get_logger("grpc")
 

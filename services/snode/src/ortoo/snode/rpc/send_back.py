@@ -1,9 +1,9 @@
 """SendBack."""
 
+from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Invalid
-from ortoo.common.names import check_group_name
-from ortoo.snode.sending_back import PARK_LEVEL, SendingBack, SentBack
-from ortoo.snode.wire import queue_of
+from ortoo.snode.cluster.wire import queue_of
+from ortoo.snode.pop.sending_back import PARK_LEVEL, SendingBack, SentBack
 from ortoo.v1 import pull_pb2
 
 OFFSETS_MAX = 1_024

@@ -6,10 +6,10 @@ from typing import Any
 
 import grpc
 
-from ortoo.common.background import Background
 from ortoo.common.errors import Invalid, OrtooError
-from ortoo.common.status import failure_of
-from ortoo.snode.client_session import (
+from ortoo.common.errors.status import failure_of
+from ortoo.common.process.background import Background
+from ortoo.snode.clients.session import (
     ClientSession,
     CommandSent,
     GroupMembers,
@@ -19,8 +19,8 @@ from ortoo.snode.client_session import (
     SessionIsClosed,
     SessionIsOpen,
 )
-from ortoo.snode.client_sessions import ClientSessions, refused
-from ortoo.snode.close_reason import CloseReason
+from ortoo.snode.clients.sessions import ClientSessions, refused
+from ortoo.snode.membership.close_reason import CloseReason
 from ortoo.snode.rpc.members import consumer_wish, members_changed
 from ortoo.snode.rpc.requests import read_failed
 from ortoo.v1 import consumer_pb2, session_pb2, session_pb2_grpc

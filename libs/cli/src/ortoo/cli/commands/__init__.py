@@ -1,0 +1,1 @@
+"""The commands, a file each kind: arguments in, calls of the client, text out."""

@@ -1,0 +1,1 @@
+"""What operators do, as calls; what they are told, as plain values."""

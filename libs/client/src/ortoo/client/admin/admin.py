@@ -1,0 +1,385 @@
+"""What operators do: topics, groups, lag, tail. Everything goes through AdminService, so grpcurl can do it too."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
+from typing import Any
+
+from ortoo.client.admin.descriptions import (
+    ClusterInfo,
+    DelayedMessage,
+    FoundMessages,
+    GroupInfo,
+    GroupLag,
+    OpenTransaction,
+    ProcessInfo,
+    QueueInfo,
+    QueueLag,
+    StoredMessage,
+    TopicDescription,
+    TopicInfo,
+    TopicPlacement,
+)
+from ortoo.client.admin.groups import GroupAdmin, group_info
+from ortoo.client.core.connection import Connection
+from ortoo.client.core.filters import Filter, Sql, expressions
+from ortoo.client.core.place import Queue
+from ortoo.client.core.wire import message_of
+from ortoo.client.produce.transactions import Verdict, end_transaction
+from ortoo.client.read.dead_letters import DeadLetter, PeekedMessage, ReplayProgress, dead_letters, peek, replay
+from ortoo.client.read.tailing import coming, newest
+from ortoo.common.errors import AlreadyExists, Invalid, NotFound
+from ortoo.v1 import admin_pb2, client_pb2, enode_deferred_pb2, namesrv_pb2, topic_pb2
+from ortoo.v1.admin_pb2_grpc import AdminServiceStub
+
+UINT32_MAX = (1 << 32) - 1
+_MESSAGE_TYPES = {
+    "any": topic_pb2.MESSAGE_TYPE_UNSPECIFIED,
+    "normal": topic_pb2.MESSAGE_TYPE_NORMAL,
+    "fifo": topic_pb2.MESSAGE_TYPE_FIFO,
+    "delay": topic_pb2.MESSAGE_TYPE_DELAY,
+    "transaction": topic_pb2.MESSAGE_TYPE_TRANSACTION,
+    "priority": topic_pb2.MESSAGE_TYPE_PRIORITY,
+    "lite": topic_pb2.MESSAGE_TYPE_LITE,
+}
+_MESSAGE_TYPE_NAMES = {number: name for name, number in _MESSAGE_TYPES.items()}
+
+
+class Admin:
+    """An operator's calls. Reached as `Client.admin`."""
+
+    def __init__(self, connection: Connection) -> None:
+        """`Client.admin` is the way in."""
+        self.groups = GroupAdmin(connection)
+        """What concerns groups and clients."""
+        self._connection = connection
+
+    async def create_topic(
+        self,
+        name: str,
+        *,
+        queue_count: int = 0,
+        permission: str = "read_write",
+        message_type: str = "any",
+        enodes: Sequence[str] = (),
+    ) -> TopicInfo:
+        """Create a topic with so many queues on each enode (0 = 4), on the named enodes or on all that are alive.
+
+        `message_type` is what RocketMQ's clients may send to it: any, normal, fifo, delay, transaction, priority
+        or lite.
+        Errors: Invalid; AlreadyExists when it is there, unless only a lost answer made this call ask twice.
+        """
+        request = namesrv_pb2.CreateTopicRequest(
+            name=name,
+            read_queue_count=_count(queue_count, "queue_count"),
+            permission=_permission(permission),
+            message_type=_message_type(message_type),
+            enodes=enodes,
+        )
+        return _topic((await self._call("CreateTopic", request)).topic)
+
+    async def ensure_topic(self, name: str, *, queue_count: int = 0) -> TopicInfo:
+        """Create a topic unless it is there already, however many queues it has then."""
+        try:
+            return await self.create_topic(name, queue_count=queue_count)
+        except AlreadyExists:
+            return (await self.describe_topic(name)).topic
+
+    async def list_topics(self) -> list[TopicInfo]:
+        """All topics, by name."""
+        answer = await self._call("ListTopics", namesrv_pb2.ListTopicsRequest())
+        return [_topic(topic) for topic in answer.topics]
+
+    async def describe_topic(self, name: str) -> TopicDescription:
+        """One topic with what its queues hold. Errors: NotFound."""
+        answer = await self._call("DescribeTopic", admin_pb2.DescribeTopicRequest(name=name))
+        return TopicDescription(
+            _topic(answer.topic),
+            tuple(
+                QueueInfo(Queue(name, item.enode, item.queue_id), item.begin_offset, item.end_offset)
+                for item in answer.queues
+            ),
+        )
+
+    async def update_topic(
+        self,
+        name: str,
+        *,
+        read_queue_count: int = 0,
+        write_queue_count: int = 0,
+        permission: str = "",
+        add_enodes: Sequence[str] = (),
+        publish_order: Sequence[tuple[str, int]] | None = None,
+    ) -> TopicInfo:
+        """Change a topic; 0, empty and None leave as it is. Queues to read never get fewer.
+
+        `publish_order` names the queues that producers are given: (enode, how many from its first), in this order; an
+        empty one takes that back. Errors: Invalid, NotFound.
+        """
+        request = namesrv_pb2.UpdateTopicRequest(
+            name=name,
+            read_queue_count=_count(read_queue_count, "read_queue_count"),
+            write_queue_count=_count(write_queue_count, "write_queue_count"),
+            permission=_permission(permission) if permission else topic_pb2.PERMISSION_UNSPECIFIED,
+            add_enodes=add_enodes,
+            publish_order=None if publish_order is None else _publish_order(publish_order),
+        )
+        return _topic((await self._call("UpdateTopic", request)).topic)
+
+    async def delete_topic(self, name: str) -> None:
+        """Delete a topic and its messages. Errors: NotFound."""
+        await self._call("DeleteTopic", namesrv_pb2.DeleteTopicRequest(name=name))
+
+    async def list_groups(self) -> list[GroupInfo]:
+        """All groups, by name."""
+        answer = await self._call("ListGroups", namesrv_pb2.ListGroupsRequest())
+        return [group_info(group) for group in answer.groups]
+
+    async def describe_group(self, name: str) -> GroupInfo:
+        """One group. Errors: NotFound."""
+        for group in await self.list_groups():
+            if group.name == name:
+                return group
+        raise NotFound(f"there is no group {name!r}; a group is created by its first consumer", field="group")
+
+    async def put_group(
+        self,
+        name: str,
+        *,
+        consume_enabled: bool = True,
+        slow_consumer_threshold_messages: int = 0,
+        slow_consumer_grace_ms: int = 0,
+    ) -> GroupInfo:
+        """Create a group or change it; 0 = the default."""
+        group = topic_pb2.Group(
+            name=name,
+            consume_enabled=consume_enabled,
+            slow_consumer_threshold_messages=_count(slow_consumer_threshold_messages, "threshold"),
+            slow_consumer_grace_ms=_count(slow_consumer_grace_ms, "grace") or None,
+        )
+        return group_info((await self._call("PutGroup", namesrv_pb2.PutGroupRequest(group=group))).group)
+
+    async def delete_group(self, name: str) -> None:
+        """Delete a group. Errors: NotFound."""
+        await self._call("DeleteGroup", namesrv_pb2.DeleteGroupRequest(name=name))
+
+    async def lag(self, group: str, topic: str) -> GroupLag:
+        """How far a group is behind in each queue of a topic. Errors: NotFound for the topic or the group."""
+        answer = await self._call("DescribeLag", admin_pb2.DescribeLagRequest(group=group, topic=topic))
+        if all(item.committed_offset < 0 for item in answer.queues):
+            await self.describe_group(group)  # a group that was never there has no lag, it has a typing error
+        queues = tuple(
+            QueueLag(_queue(item.queue), item.committed_offset, item.end_offset, item.lag_messages)
+            for item in answer.queues
+        )
+        return GroupLag(queues, answer.lag_messages)
+
+    async def describe_cluster(self) -> ClusterInfo:
+        """The processes of the cluster."""
+        answer = await self._call("DescribeCluster", admin_pb2.DescribeClusterRequest())
+        return ClusterInfo(
+            tuple(
+                ProcessInfo(
+                    item.name,
+                    item.address,
+                    item.alive,
+                    item.role,
+                    tuple((one.replica_id, one.address) for one in item.replicas),
+                )
+                for item in answer.enodes
+            ),
+            tuple(ProcessInfo(item.name, item.address, item.alive) for item in answer.snodes),
+            answer.version,
+            answer.now_ms,
+        )
+
+    async def consumer_count(self, group: str) -> int:
+        """How many consumers a group has now, on whichever snode."""
+        try:
+            return len((await self._call("ListConsumers", client_pb2.ListConsumersRequest(group=group))).consumers)
+        except NotFound:
+            return 0
+
+    async def find_messages(
+        self, topic: str, *, key: str = "", message_id: str = "", begin_ms: int = 0, end_ms: int = 0, limit: int = 0
+    ) -> FoundMessages:
+        """Messages with a key, or the one with an id, stored in [begin_ms, end_ms); the newest first.
+
+        An `end_ms` of 0 is no end, a `limit` of 0 is 32. Errors: NotFound (topic), Invalid; Unavailable when no enode
+        can be asked, or none keeps an index of keys.
+        """
+        request = admin_pb2.AdminFindMessagesRequest(
+            topic=topic,
+            key=key,
+            message_id=message_id,
+            begin_ms=begin_ms,
+            end_ms=end_ms,
+            limit=_count(limit, "limit"),
+        )
+        answer = await self._call("FindMessages", request)
+        return FoundMessages(tuple(map(_stored, answer.messages)), tuple(answer.enodes_away))
+
+    async def list_delayed(self, topic: str, *, from_ms: int = 0, limit: int = 100) -> list[DelayedMessage]:
+        """The delayed messages of a topic that are due at `from_ms` or later, by time."""
+        request = admin_pb2.ListDelayedMessagesRequest(topic=topic, from_ms=from_ms, limit=_count(limit, "limit"))
+        answer = await self._call("ListDelayedMessages", request)
+        return [
+            DelayedMessage(one.message_id, one.recall_handle, _queue(one.queue), one.deliver_at_ms)
+            for one in answer.messages
+        ]
+
+    async def list_transactions(
+        self, *, topic: str = "", producer_group: str = "", parked_only: bool = False, limit: int = 100
+    ) -> list[OpenTransaction]:
+        """Open transactions, the oldest first; empty texts mean any."""
+        request = admin_pb2.ListTransactionsRequest(
+            topic=topic, producer_group=producer_group, parked_only=parked_only, limit=_count(limit, "limit")
+        )
+        answer = await self._call("ListTransactions", request)
+        return [
+            OpenTransaction(
+                one.transaction_id,
+                _queue(one.queue),
+                one.message_count,
+                one.producer_group,
+                one.begun_at_ms,
+                one.next_check_ms,
+                one.checks,
+                one.parked,
+            )
+            for one in answer.transactions
+        ]
+
+    async def end_transaction(self, transaction_id: str, verdict: Verdict) -> None:
+        """Commit or roll back in the producer's stead. Errors: NotFound; Conflict when it ended otherwise."""
+        if verdict is Verdict.UNKNOWN:
+            raise Invalid("say COMMIT or ROLL_BACK", field="verdict")
+        await end_transaction(self._connection, transaction_id, verdict, enode_deferred_pb2.VERDICT_SOURCE_OPERATOR)
+
+    async def resume_transaction(self, transaction_id: str) -> None:
+        """Ask the producers about a parked transaction again. Errors: NotFound, Conflict when it is not parked."""
+        await self._call("ResumeTransaction", admin_pb2.ResumeTransactionRequest(transaction_id=transaction_id))
+
+    async def tail(
+        self, topic: str, *, from_first: bool = False, follow: bool = True, messages_max: int = 0, wanted: Filter = "*"
+    ) -> AsyncIterator[StoredMessage]:
+        """Messages of all queues of a topic: from the oldest or from now on; without `from_first` it always follows.
+
+        Joins no group and moves no offset. Errors: NotFound; Unavailable when the snode or an enode goes away.
+        """
+        tags, sql = expressions(wanted)
+        request = admin_pb2.TailRequest(
+            topic=topic,
+            from_first=from_first,
+            follow=follow,
+            messages_max=_count(messages_max, "messages_max"),
+            tag_expression=tags,
+            sql_expression=sql,
+        )
+        async with aclosing(self._connection.stream(AdminServiceStub, "Tail", request)) as answers:
+            async for answer in answers:
+                yield _stored(answer)
+
+    async def tail_last(
+        self, topic: str, count: int, *, follow: bool = True, wanted: Filter = "*"
+    ) -> AsyncIterator[StoredMessage]:
+        """The newest messages of a topic, at most so many, then those that come. Errors: as `tail`."""
+        description = await self.describe_topic(topic)
+        for stored in await newest(self._connection, description.queues, _count(count, "count"), wanted):
+            yield stored
+        if follow:
+            ends = {it.queue: it.end_offset for it in description.queues}
+            async for stored in coming(self._connection, ends, wanted):
+                yield stored
+
+    def dead_letters(
+        self, group: str, where: Sql | None = None, *, letters_max: int = 0, with_replayed: bool = False
+    ) -> AsyncIterator[DeadLetter]:
+        """The dead letters of a group, by enode, oldest first; `where` looks at their properties. 0 = all."""
+        count = _count(letters_max, "letters_max")
+        return dead_letters(self._connection, group, where, letters_max=count, with_replayed=with_replayed)
+
+    def replay_dead_letters(
+        self,
+        group: str,
+        where: Sql | None = None,
+        *,
+        to_topic: str = "",
+        messages_per_s: int = 0,
+        messages_max: int = 0,
+        dry_run: bool = False,
+    ) -> AsyncIterator[ReplayProgress]:
+        """Send dead letters again, each once; called again after it broke off, it goes on.
+
+        They go to the group's own retry topic unless `to_topic` names another. Each item says how far it has come.
+        Errors: Invalid, NotFound, Conflict (`to_topic` has no queue where letters lie), Unavailable.
+        """
+        return replay(
+            self._connection,
+            group,
+            where,
+            to_topic=to_topic,
+            messages_per_s=_count(messages_per_s, "messages_per_s"),
+            messages_max=_count(messages_max, "messages_max"),
+            dry_run=dry_run,
+        )
+
+    async def peek(self, topic: str, group: str = "", *, messages_max: int = 10) -> list[PeekedMessage]:
+        """The next messages of a topic for a group that pops; without a group the oldest. Nobody notices."""
+        return await peek(self._connection, topic, group, _count(messages_max, "messages_max"))
+
+    async def _call(self, method: str, request: Any) -> Any:
+        return await self._connection.call(AdminServiceStub, method, request)
+
+
+def _count(value: int, field: str) -> int:
+    if not 0 <= value <= UINT32_MAX:
+        raise Invalid(f"{value}; expected 0 to {UINT32_MAX}", field=field)
+    return value
+
+
+_PERMISSIONS: dict[str, "topic_pb2.Permission.ValueType"] = {
+    "read_write": topic_pb2.PERMISSION_READ_WRITE,
+    "read_only": topic_pb2.PERMISSION_READ_ONLY,
+    "write_only": topic_pb2.PERMISSION_WRITE_ONLY,
+    "none": topic_pb2.PERMISSION_NONE,
+}
+_PERMISSION_NAMES = {number: name for name, number in _PERMISSIONS.items()}
+
+
+def _permission(name: str) -> "topic_pb2.Permission.ValueType":
+    if name not in _PERMISSIONS:
+        raise Invalid(f"{name!r}; expected {', '.join(_PERMISSIONS)}", field="permission")
+    return _PERMISSIONS[name]
+
+
+def _message_type(name: str) -> "topic_pb2.MessageType.ValueType":
+    if name not in _MESSAGE_TYPES:
+        raise Invalid(f"{name!r}; expected {', '.join(_MESSAGE_TYPES)}", field="message_type")
+    return _MESSAGE_TYPES[name]
+
+
+def _queue(queue: topic_pb2.Queue) -> Queue:
+    return Queue(queue.topic, queue.enode, queue.queue_id)
+
+
+def _topic(topic: topic_pb2.Topic) -> TopicInfo:
+    return TopicInfo(
+        topic.name,
+        topic.topic_id,
+        _PERMISSION_NAMES.get(topic.permission, "unknown"),
+        tuple(TopicPlacement(p.enode, p.read_queue_count, p.write_queue_count) for p in topic.placements),
+        topic.created_at_ms,
+        _MESSAGE_TYPE_NAMES.get(topic.message_type, "unknown"),
+        tuple((place.enode, place.queue_count) for place in topic.publish_order.places),
+    )
+
+
+def _publish_order(order: Sequence[tuple[str, int]]) -> topic_pb2.PublishOrder:
+    places = [topic_pb2.PublishPlace(enode=enode, queue_count=_count(count, "publish_order")) for enode, count in order]
+    return topic_pb2.PublishOrder(places=places)
+
+
+def _stored(answer: admin_pb2.TailResponse) -> StoredMessage:
+    return StoredMessage(
+        answer.message_id, _queue(answer.queue), answer.offset, answer.stored_at_ms, message_of(answer.message)
+    )

@@ -1,0 +1,158 @@
+"""What an operator is told: topics, groups, lag and processes, as plain values that turn into JSON by themselves."""
+
+from dataclasses import dataclass
+
+from ortoo.client.core.place import Queue
+from ortoo.common.records.message import Message
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPlacement:
+    """A topic's queues on one enode; queue ids run from 0."""
+
+    enode: str
+    read_queue_count: int
+    write_queue_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    """A topic as the name server knows it."""
+
+    name: str
+    topic_id: int
+    permission: str
+    """read_write, read_only, write_only or none."""
+    placements: tuple[TopicPlacement, ...]
+    created_at_ms: int
+    message_type: str = "any"
+    """What RocketMQ's clients may send to it."""
+    publish_order: tuple[tuple[str, int], ...] = ()
+    """What producers are given: (enode, how many of its queues), in this order; empty = all queues, by enode."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueInfo:
+    """What one queue holds: offsets from `begin_offset` to `end_offset`, exclusive."""
+
+    queue: Queue
+    begin_offset: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    """A topic and what its queues hold; those of an enode that is away are missing."""
+
+    topic: TopicInfo
+    queues: tuple[QueueInfo, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupInfo:
+    """A consumer group as the name server knows it."""
+
+    name: str
+    consume_enabled: bool
+    slow_consumer_threshold_messages: int
+    slow_consumer_grace_ms: int
+    created_at_ms: int
+    attempts_max: int = 16
+    """How often a message is tried before it is parked."""
+    retry: str = "classic"
+    """When a message comes again that was given back without a delay: as `GroupAdmin.update` takes it."""
+    in_flight_max: int = 0
+    """How many messages of a topic may be in flight on each enode; 0 = 10,000 a queue."""
+    park_expired: bool = False
+    """Whether messages whose time is over are parked; otherwise they are dropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueLag:
+    """How far a group is behind in one queue; a `committed_offset` of -1 means that it has not said yet."""
+
+    queue: Queue
+    committed_offset: int
+    end_offset: int
+    lag_messages: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLag:
+    """How far a group is behind in a topic."""
+
+    queues: tuple[QueueLag, ...]
+    lag_messages: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessInfo:
+    """An enode or a snode; the address of an enode is for operators, clients never need it."""
+
+    name: str
+    address: str
+    alive: bool
+    role: str = ""
+    """Of an enode: ASYNC_MASTER or SYNC_MASTER."""
+    replicas: tuple[tuple[int, str], ...] = ()
+    """Of an enode: (number, address) of those who follow its log now."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterInfo:
+    """The processes of a cluster."""
+
+    enodes: tuple[ProcessInfo, ...]
+    snodes: tuple[ProcessInfo, ...]
+    version: int
+    now_ms: int = 0
+    """The clock of the snode that answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class DelayedMessage:
+    """A message that waits for its time."""
+
+    message_id: str
+    """Unless its producer chose one."""
+    recall_handle: str
+    """What `Client.recall` takes."""
+    queue: Queue
+    deliver_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """A transaction that nobody has ended."""
+
+    transaction_id: str
+    queue: Queue
+    """Where its messages will be."""
+    message_count: int
+    producer_group: str
+    begun_at_ms: int
+    next_check_ms: int
+    """When its producers are asked next."""
+    checks: int
+    """How often they were asked."""
+    parked: bool
+    """Nobody is asked any more; an operator decides."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMessage:
+    """One message and where it lies."""
+
+    message_id: str
+    queue: Queue
+    offset: int
+    stored_at_ms: int
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class FoundMessages:
+    """What a search found, the newest first; what lies on `enodes_away` could not be looked at."""
+
+    messages: tuple[StoredMessage, ...]
+    enodes_away: tuple[str, ...]

@@ -1,0 +1,196 @@
+"""Looks at an address without trusting it: does the name exist, does somebody listen, what do they speak, who are they.
+
+Each question has a short limit, and what can be asked at once is, so that the whole never takes two seconds. What the
+answers mean is decided elsewhere.
+"""
+
+import asyncio
+import contextlib
+import dataclasses
+import enum
+import os
+import socket
+import ssl
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from ortoo.common.cluster.addresses import is_address
+from ortoo.common.grpc.channels import Channels
+
+RESOLVE_TIMEOUT_S: Final = 0.3
+CONNECT_TIMEOUT_S: Final = 0.4
+SPEAK_TIMEOUT_S: Final = 0.4
+EXAMINE_TIMEOUT_S: Final = RESOLVE_TIMEOUT_S + CONNECT_TIMEOUT_S + SPEAK_TIMEOUT_S
+"""The longest that one look at an address takes; what finding and connecting leave of it, speaking may use."""
+# The first bytes of every HTTP/2 connection: the preface, and an empty SETTINGS frame.
+HELLO: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
+SERVICES: Final = {
+    "snode": "ortoo.v1.AdminService",
+    "name server": "ortoo.v1.NameService",
+    "enode": "ortoo.v1.EnodeService",
+}
+PROXY_VARIABLES: Final = ("grpc_proxy", "https_proxy", "http_proxy")
+
+
+class Speaks(enum.Enum):
+    """What somebody at an address turned out to speak."""
+
+    NOT_ASKED = "not asked"
+    HTTP2 = "HTTP/2"
+    HTTP1 = "HTTP/1"
+    TLS = "TLS"
+    OTHER = "another protocol"
+    NOTHING = "nothing"
+    """The connection is taken, and nothing is said."""
+    HANGS_UP = "hangs up"
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """What is known of one address; later fields are known only if the earlier ones are well."""
+
+    address: str
+    well_formed: bool = False
+    resolves: bool = False
+    refused: bool = False
+    """The machine is there and nobody listens on the port."""
+    connects: bool = False
+    speaks: Speaks = Speaks.NOT_ASKED
+    role: str = ""
+    """snode, name server, enode; empty for another gRPC server."""
+    serving: bool = False
+    """Whether its health service says that requests are welcome."""
+    proxy_variable: str = ""
+    """The environment variable that sends gRPC to this address through a proxy."""
+
+
+async def examine(address: str, environ: Mapping[str, str] = os.environ) -> Examination:
+    """Look at one address. Never raises, and takes at most EXAMINE_TIMEOUT_S."""
+    deadline_s = asyncio.get_running_loop().time() + EXAMINE_TIMEOUT_S
+    seen = await reach(address, environ)
+    if not seen.connects:
+        return seen
+    host, port = _host_and_port(address)
+    # All at once: what is learnt late is learnt by everybody's one deadline.
+    speaks, is_tls, (role, serving, answers) = await asyncio.gather(
+        _first_word(host, port, deadline_s), _speaks_tls(host, port, deadline_s), _who(address, deadline_s)
+    )
+    if is_tls and speaks in (Speaks.HANGS_UP, Speaks.NOTHING):
+        speaks = Speaks.TLS  # some servers only hang up on who does not
+    if speaks is not Speaks.HTTP2:
+        role, serving = "", False
+    elif not answers:
+        speaks = Speaks.NOTHING  # its first word was all: it hangs
+    return dataclasses.replace(seen, speaks=speaks, role=role, serving=serving)
+
+
+async def reach(address: str, environ: Mapping[str, str] = os.environ) -> Examination:
+    """Look whether anybody listens at an address, and no further."""
+    if not is_address(address) or "/" in address:
+        return Examination(address)
+    host, port = _host_and_port(address)
+    seen = Examination(address, well_formed=True, proxy_variable=_proxy_variable(address.rpartition(":")[0], environ))
+    try:
+        async with asyncio.timeout(RESOLVE_TIMEOUT_S):
+            await _resolve(host, port)
+    except (OSError, TimeoutError, UnicodeError):
+        return seen
+    try:
+        async with asyncio.timeout(CONNECT_TIMEOUT_S):
+            _, writer = await asyncio.open_connection(host, port)
+    except (OSError, TimeoutError) as error:
+        return dataclasses.replace(seen, resolves=True, refused=isinstance(error, ConnectionRefusedError))
+    writer.close()
+    return dataclasses.replace(seen, resolves=True, connects=True)
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+async def _resolve(host: str, port: int) -> None:
+    """Ask for a name's addresses in a thread of its own: a resolver that hangs must not hold up our end."""
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[None] = loop.create_future()
+
+    def tell(error: Exception | None) -> None:
+        if not answer.done():
+            answer.set_result(None) if error is None else answer.set_exception(error)
+
+    def ask() -> None:
+        error: Exception | None = None
+        try:
+            socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError) as caught:
+            error = caught
+        with contextlib.suppress(RuntimeError):  # nobody waits any more
+            loop.call_soon_threadsafe(tell, error)
+
+    threading.Thread(target=ask, name="resolve", daemon=True).start()
+    await answer
+
+
+async def _first_word(host: str, port: int, deadline_s: float) -> Speaks:
+    writer: asyncio.StreamWriter | None = None
+    try:
+        async with asyncio.timeout_at(deadline_s):
+            reader, writer = await asyncio.open_connection(host, port)
+            writer.write(HELLO)
+            word = await reader.read(64)
+    except TimeoutError:
+        return Speaks.NOTHING
+    except OSError:
+        return Speaks.HANGS_UP
+    finally:
+        if writer is not None:
+            writer.close()
+    if not word:
+        return Speaks.HANGS_UP
+    if word.startswith(b"HTTP/"):
+        return Speaks.HTTP1
+    if word[0] in (0x15, 0x16) and word[1:2] == b"\x03":
+        return Speaks.TLS
+    return Speaks.HTTP2 if len(word) >= 9 and word[3] == 4 else Speaks.OTHER
+
+
+async def _speaks_tls(host: str, port: int, deadline_s: float) -> bool:
+    trusting = ssl.create_default_context()
+    trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
+    try:
+        async with asyncio.timeout_at(deadline_s):
+            _, writer = await asyncio.open_connection(host, port, ssl=trusting)
+    except (OSError, TimeoutError):
+        return False
+    writer.close()
+    return True
+
+
+async def _who(address: str, deadline_s: float) -> tuple[str, bool, bool]:
+    """The role, by its services, whether it is serving, and whether it answers at all."""
+    timeout_s = max(0.0, deadline_s - asyncio.get_running_loop().time())
+    async with Channels() as channels:
+        health = health_pb2_grpc.HealthStub(channels.to(address))
+
+        async def ask(role: str, service: str) -> tuple[str, bool, bool]:
+            try:
+                answer = await health.Check(health_pb2.HealthCheckRequest(service=service), timeout=timeout_s)
+            except grpc.aio.AioRpcError as error:
+                return "", False, error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED
+            return role, answer.status == health_pb2.HealthCheckResponse.SERVING, True
+
+        found = await asyncio.gather(*(ask(role, service) for role, service in SERVICES.items()))
+    return next((one for one in found if one[0]), ("", False, any(answers for *_, answers in found)))
+
+
+def _proxy_variable(host: str, environ: Mapping[str, str]) -> str:
+    """The variable that gRPC obeys for this host, as gRPC itself looks for it."""
+    excepted = environ.get("no_grpc_proxy", environ.get("no_proxy", ""))
+    if any(part and host.endswith(part.strip().lstrip("*")) for part in excepted.split(",")):
+        return ""
+    return next((name for name in PROXY_VARIABLES if environ.get(name)), "")

@@ -1,0 +1,120 @@
+"""The client: one connection to the cluster, and the producers, consumers and calls made over it."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from ortoo.client.admin.admin import Admin
+from ortoo.client.core.connection import Connection
+from ortoo.client.core.filters import Filter, Topics, wanted_topics
+from ortoo.client.core.place import Queue
+from ortoo.client.core.received import ReceivedBatch
+from ortoo.client.core.signed_channel import credentials_from
+from ortoo.client.pop.consumer import PopConsumer, PopSettings
+from ortoo.client.produce.producer import Producer, ProducerSettings
+from ortoo.client.produce.transactions import Checker, TransactionalProducer
+from ortoo.client.pull.consumer import PullConsumer
+from ortoo.client.pull.settings import PullSettings
+from ortoo.client.push.consumer import Consumer, ConsumerSettings
+from ortoo.client.read.fetch import fetch
+from ortoo.client.sessions.session import Session
+from ortoo.common.process.clock import Clock, SystemClock
+from ortoo.common.process.randomness import Randomness
+from ortoo.v1 import producer_pb2
+from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
+
+
+class Client:
+    """What an application has of a cluster. Made by `connect`."""
+
+    def __init__(self, connection: Connection, session: Session) -> None:
+        """`connect` is the way in."""
+        self._session = session
+        self.admin = Admin(connection)
+        """What operators do."""
+        self._connection = connection
+
+    def producer(self, topic: str, settings: ProducerSettings | None = None) -> Producer:
+        """A producer for one topic; enter it with `async with`."""
+        return Producer(self._connection, topic, settings or ProducerSettings())
+
+    def transactional_producer(self, topic: str, group: str, checker: Checker) -> TransactionalProducer:
+        """A producer whose messages wait for a verdict; enter it with `async with`.
+
+        `checker` says what became of a transaction of `group` when its verdict was lost, whoever began it.
+        """
+        return TransactionalProducer(self._connection, topic, group, checker)
+
+    def consumer(self, group: str, topics: Topics, settings: ConsumerSettings | None = None) -> Consumer:
+        """A member of `group`; enter it with `async with`.
+
+        `topics` maps each topic to a tag expression such as "UA || DL" ("*" = everything) or to an `Sql` condition, or
+        names whole topics.
+        """
+        return Consumer(self._connection, group, wanted_topics(topics), settings or ConsumerSettings())
+
+    async def recall(self, recall_handle: str) -> None:
+        """Forget a delayed message, by the handle in its receipt; when this returns it will never be delivered.
+
+        Errors: NotFound when it was delivered or recalled before; Conflict while it is being delivered; Invalid.
+        """
+        request = producer_pb2.RecallMessageRequest(recall_handle=recall_handle)
+        await self._connection.call(ProducerServiceStub, "RecallMessage", request)
+
+    def pull_consumer(
+        self, group: str, topics: Topics | None = None, settings: PullSettings | None = None
+    ) -> PullConsumer:
+        """A member of `group` that pulls, from queues it owns by locks; enter it with `async with`.
+
+        `topics` as for `consumer`; without them it joins nothing and pulls what it is given by `assign`.
+        """
+        wanted = wanted_topics(topics) if topics is not None else {}
+        return PullConsumer(self._connection, self._session, group, wanted, settings or PullSettings())
+
+    def pop_consumer(
+        self, group: str, topic: str, wanted: Filter = "*", settings: PopSettings | None = None
+    ) -> PopConsumer:
+        """A worker of `group` that takes messages of `topic` one by one, each with a lease; enter it with `async with`.
+
+        Any number of workers share the topic, whatever its number of queues. `wanted` is a tag expression or an `Sql`
+        condition; the group is done with what does not match.
+        """
+        return PopConsumer(self._connection, group, topic, wanted, settings or PopSettings())
+
+    def fetch(
+        self, queue: Queue, from_offset: int = 0, to_offset: int = 0, *, follow: bool = False, wanted: Filter = "*"
+    ) -> AsyncIterator[ReceivedBatch]:
+        """Batches of one queue, read outside any group: no lock is taken and no offset moves.
+
+        `to_offset` is exclusive, 0 = to the end the queue has now; with `follow` it goes on for ever.
+        """
+        return fetch(self._connection, queue, from_offset, to_offset, follow=follow, wanted=wanted)
+
+
+@asynccontextmanager
+async def connect(
+    addresses: str | Sequence[str] = "localhost:8081",
+    *,
+    client_id: str = "",
+    room: str = "",
+    access_key: str = "",
+    secret_key: str = "",
+    clock: Clock | None = None,
+    randomness: Randomness | None = None,
+) -> AsyncIterator[Client]:
+    """Connect to a cluster through one or more snodes, host:port each; calls go to the next when one is away.
+
+    `client_id` names this client in its groups, empty = made of host and process; `room` says where it runs, for the
+    strategies that share out queues by rooms. `access_key` and `secret_key` sign every call, where the cluster asks for
+    that; left out, ORTOO_ACCESS_KEY and ORTOO_SECRET_KEY of the environment count.
+    """
+    several = [addresses] if isinstance(addresses, str) else list(addresses)
+    connection = Connection(
+        several,
+        client_id=client_id,
+        room=room,
+        credentials=credentials_from(access_key, secret_key),
+        clock=clock or SystemClock(),
+        randomness=randomness or Randomness(),
+    )
+    async with connection, Session(connection) as session:
+        yield Client(connection, session)

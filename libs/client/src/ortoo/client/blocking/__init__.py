@@ -1,0 +1,37 @@
+"""The client for programs without an event loop: the same calls, each returning when it is done.
+
+    with connect("localhost:8081") as mq:
+        with mq.producer("orders") as producer:
+            receipt = producer.send(Message(b"hello"))
+        with mq.consumer("billing", "orders") as consumer:
+            for message in consumer:
+                consumer.ack(message)
+
+One thread runs the event loop of each connection; calls may come from any thread. Leaving the block ends the thread.
+"""
+
+from ortoo.client.blocking.admin import Admin
+from ortoo.client.blocking.client import (
+    Client,
+    Consumer,
+    PopConsumer,
+    Producer,
+    Transaction,
+    TransactionalProducer,
+    connect,
+)
+from ortoo.client.blocking.groups import GroupAdmin
+from ortoo.client.blocking.pull import PullConsumer
+
+__all__ = [
+    "Admin",
+    "Client",
+    "Consumer",
+    "GroupAdmin",
+    "PopConsumer",
+    "Producer",
+    "PullConsumer",
+    "Transaction",
+    "TransactionalProducer",
+    "connect",
+]

@@ -1,0 +1,1 @@
+"""What every part of the client stands on: the connection, conversations, queues, filters, what was received."""

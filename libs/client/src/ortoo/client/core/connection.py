@@ -1,0 +1,164 @@
+"""The way to the cluster: one of several snodes, and the next one when it is away."""
+
+import os
+import shlex
+import socket
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextvars import ContextVar
+from types import TracebackType
+from typing import Any, Self, TypeVar, cast
+
+import grpc
+from google.protobuf import json_format
+
+from ortoo.client.core.signed_channel import Credentials, SignedChannel, credentials_from
+from ortoo.common.errors import Conflict, Invalid, OrtooError, Unavailable
+from ortoo.common.errors.status import rpc_errors
+from ortoo.common.grpc.channels import Channels
+from ortoo.common.process.clock import Clock
+from ortoo.common.process.randomness import Randomness
+from ortoo.common.process.retry import Backoff
+
+Stub = TypeVar("Stub")
+explained_to: ContextVar[Callable[[str], object] | None] = ContextVar("explained_to", default=None)
+"""Who is told of every unary call, as the grpcurl command that does the same."""
+TRIES_MAX = 5
+CALL_TIMEOUT_S = 10.0
+
+
+class Connection:
+    """Calls to whichever snode answers. Any snode does for any call, because snodes keep nothing."""
+
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        *,
+        clock: Clock,
+        randomness: Randomness,
+        client_id: str = "",
+        room: str = "",
+        credentials: Credentials | None = None,
+    ) -> None:
+        """`addresses` are host:port of one or more snodes, tried in this order; without `client_id` one is made.
+
+        Without `credentials` those of the environment count, if there are any.
+        """
+        if not addresses:
+            raise Invalid("no address; give host:port of a snode, such as localhost:8081", field="addresses")
+        for address in addresses:
+            host, colon, port = address.rpartition(":")
+            if not (host and colon and port.isdigit() and int(port) < 65536):
+                raise Invalid(f"{address!r} is not host:port, such as localhost:8081", field="addresses")
+        self.clock = clock
+        self.randomness = randomness
+        self.backoff = Backoff()
+        self.room = room
+        self.client_id = client_id or self.new_client_id()
+        self._addresses = list(addresses)
+        self._at = 0
+        self._channels = Channels()
+        self._credentials = credentials or credentials_from("", "")
+        self._process_id = os.getpid()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._channels.__aexit__(kind, error, traceback)
+
+    def new_client_id(self) -> str:
+        """A name that no other client has, and that tells people host and process."""
+        return f"{socket.gethostname()}-{os.getpid()}-{self.randomness.id_text()[:6]}"
+
+    @property
+    def address(self) -> str:
+        """The snode that is asked now."""
+        return self._addresses[self._at]
+
+    def channel(self) -> grpc.aio.Channel:
+        """The channel to that snode. Errors: Conflict in a process that was forked from the one that connected."""
+        self._check_process()
+        return self._channel_to(self.address)
+
+    def _channel_to(self, address: str) -> grpc.aio.Channel:
+        channel = self._channels.to(address)
+        if self._credentials is None:
+            return channel
+        return cast("grpc.aio.Channel", SignedChannel(channel, self._credentials, self.clock))
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._process_id:
+            raise Conflict(
+                "this client was connected before a fork, and gRPC's threads do not survive one; connect in the child, "
+                "or start processes with the spawn method"
+            )
+
+    def failed(self, address: str) -> None:
+        """The snode at `address` did not answer; ask the next one."""
+        if address == self.address:
+            self._at = (self._at + 1) % len(self._addresses)
+
+    async def call_at(
+        self,
+        address: str,
+        stub: Callable[[grpc.aio.Channel], Stub],
+        method: str,
+        request: Any,
+        *,
+        timeout_s: float = CALL_TIMEOUT_S,
+    ) -> Any:
+        """One unary call to the snode at `address`, once. Errors: what it answered; Unavailable when it did not."""
+        self._check_process()
+        if (explain := explained_to.get()) is not None:
+            explain(as_grpcurl(address, stub.__name__, method, request))
+        with rpc_errors(address):
+            return await getattr(stub(self._channel_to(address)), method)(request, timeout=timeout_s)
+
+    async def stream(
+        self, stub: Callable[[grpc.aio.Channel], Stub], method: str, request: Any
+    ) -> AsyncGenerator[Any, None]:
+        """The answers of one call that gives many; close it to end the call.
+
+        Errors: what the server answered; Unavailable when it went away. Either way the next call asks another snode.
+        """
+        address = self.address
+        call = getattr(stub(self.channel()), method)(request)
+        try:
+            with rpc_errors(address):
+                async for answer in call:
+                    yield answer
+        except OrtooError:
+            self.failed(address)
+            raise
+        finally:
+            call.cancel()
+
+    async def call(self, stub: Callable[[grpc.aio.Channel], Stub], method: str, request: Any) -> Any:
+        """One unary call that may be repeated without harm; tried at several snodes while it is Unavailable.
+
+        Errors: what the server answered; Unavailable when nobody did, naming the addresses.
+        """
+        attempt = 0
+        while True:
+            address = self.address
+            try:
+                return await self.call_at(address, stub, method, request)
+            except OrtooError as failure:
+                error = failure
+            attempt += 1
+            if not error.retriable:
+                raise error
+            self.failed(address)
+            if attempt >= TRIES_MAX:
+                asked = " or ".join(self._addresses)
+                raise Unavailable(f"no answer from {asked}: {error}; is a snode running there?") from error
+            await self.clock.sleep(max(error.retry_after_ms / 1000, self.backoff.delay_s(attempt, self.randomness)))
+
+
+def as_grpcurl(address: str, stub: str, method: str, request: Any) -> str:
+    """The grpcurl command that makes the same call."""
+    fields = json_format.MessageToJson(request, preserving_proto_field_name=True, indent=None)
+    given = f"-d {shlex.quote(fields)} " if fields != "{}" else ""
+    return f"grpcurl -plaintext {given}{address} ortoo.v1.{stub.removesuffix('Stub')}/{method}"

@@ -1,0 +1,75 @@
+"""A stream in both directions with one snode: what both sides say, signs of life, and how it ends."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+import grpc
+
+from ortoo.common.errors import OrtooError, Unavailable
+from ortoo.common.errors.status import error_of_rpc
+from ortoo.common.process.background import Background
+from ortoo.common.process.clock import Clock
+
+Request = TypeVar("Request")
+Response = TypeVar("Response")
+
+HEARTBEAT_FIRST_S = 30.0
+
+
+class Conversation(Generic[Request, Response]):
+    """Requests go out in the order in which they were said; `run` ends when the server ends the stream or it breaks."""
+
+    def __init__(
+        self, peer: str, hear: Callable[[Response], bool], heartbeat: Callable[[], Request], *, clock: Clock
+    ) -> None:
+        """`hear` gets what the snode at `peer` says, and tells whether that was its last word."""
+        self.heartbeat_s = HEARTBEAT_FIRST_S
+        """How often to give a sign of life."""
+        self._peer = peer
+        self._hear = hear
+        self._heartbeat = heartbeat
+        self._clock = clock
+        self._outgoing: asyncio.Queue[Request] = asyncio.Queue()
+
+    def say(self, request: Request) -> None:
+        """Say something after everything said so far."""
+        self._outgoing.put_nowait(request)
+
+    async def run(self, call: "grpc.aio.StreamStreamCall[Request, Response]") -> None:
+        """Converse until the server's last word. Errors: what it refused with; Unavailable when the stream broke."""
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        async def write() -> None:
+            # Once the stream is over nothing can be written; what the server said before that is still to be read.
+            with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+                while True:
+                    await call.write(await self._outgoing.get())
+
+        async def read() -> None:
+            try:
+                async for response in call:
+                    if self._hear(response) and not ended.done():
+                        ended.set_result(None)
+                _fail(ended, Unavailable(f"{self._peer} ended the session without a word"))
+            except grpc.aio.AioRpcError as failure:
+                _fail(ended, error_of_rpc(failure, self._peer))
+
+        async def beat() -> None:
+            while True:
+                await self._clock.sleep(self.heartbeat_s)
+                self.say(self._heartbeat())
+
+        try:
+            async with Background("conversation") as background:
+                for part in (write, read, beat):
+                    background.spawn(part.__name__, part())
+                await ended
+        finally:
+            call.cancel()
+
+
+def _fail(future: "asyncio.Future[None]", error: OrtooError) -> None:
+    if not future.done():
+        future.set_exception(error)

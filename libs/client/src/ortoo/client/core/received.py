@@ -1,0 +1,206 @@
+"""What a consumer receives: whole batches, whose messages are made when they are looked at."""
+
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+
+from ortoo.client.core.place import Queue
+from ortoo.client.core.progress import BatchProgress
+from ortoo.common.records.message import Message
+from ortoo.common.records.message_id import message_id_text
+from ortoo.common.records.sealed_batch import SealedBatch
+from ortoo.common.records.view import RecordBatchView, open_batch
+
+Finished = Callable[["ReceivedBatch", int], None]
+
+
+class ReceivedBatch:
+    """Messages of one queue in offset order, as their producer encoded them."""
+
+    def __init__(
+        self,
+        queue: Queue,
+        sealed: SealedBatch,
+        *,
+        topic_id: int,
+        first_offset: int,
+        next_offset: int,
+        stored_at_ms: int,
+        rows: bytes = b"",
+        generation: int = 0,
+        finished: Finished | None = None,
+    ) -> None:
+        """`rows` are int32 each, empty = all: which rows of the stored batch, whose row 0 is `first_offset`.
+
+        `finished` hears of acknowledgements.
+        """
+        self.queue = queue
+        self.topic_id = topic_id
+        self.first_offset = first_offset
+        self.next_offset = next_offset
+        """Where the next batch of the queue starts."""
+        self.stored_at_ms = stored_at_ms
+        self.generation = generation
+        self._sealed = sealed
+        self._rows: Sequence[int] = struct.unpack(f"<{len(rows) // 4}i", rows) if rows else range(sealed.count)
+        self._columns: Sequence[int] = self._rows
+        """Where the messages lie in the batch: when it holds just the rows that are meant, they lie one by one."""
+        if rows and len(self._rows) == sealed.count:
+            self._columns = range(sealed.count)
+        self._finished = finished
+        offsets = self.offsets
+        self.progress = BatchProgress(offsets if isinstance(offsets, range) else list(offsets), next_offset)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator["ReceivedMessage"]:
+        return (ReceivedMessage(self, index) for index in range(len(self._rows)))
+
+    def __getitem__(self, index: int) -> "ReceivedMessage":
+        return ReceivedMessage(self, range(len(self._rows))[index])
+
+    @property
+    def offsets(self) -> Sequence[int]:
+        """The offset of each message."""
+        rows, first = self._rows, self.first_offset
+        if isinstance(rows, range):
+            return range(first + rows.start, first + rows.stop)
+        return [first + row for row in rows]
+
+    @property
+    def size_bytes(self) -> int:
+        """How large the batch is as it travelled."""
+        return len(self._sealed.records)
+
+    @property
+    def sealed(self) -> SealedBatch:
+        """The producer's bytes, all rows of them."""
+        return self._sealed
+
+    @cached_property
+    def view(self) -> RecordBatchView:
+        """The columns, all rows of them. Errors: Invalid and Unsupported when this client cannot read them."""
+        return open_batch(self._sealed)
+
+    def bodies(self) -> list[bytes]:
+        """All bodies."""
+        bodies = self.view.bodies()
+        return bodies if len(bodies) == len(self._rows) else [bodies[row] for row in self._columns]
+
+    def messages(self) -> list[Message]:
+        """All messages, as their producers gave them."""
+        return self.view.messages(None if len(self._rows) == self.view.count else self._columns)
+
+    def row(self, index: int) -> int:
+        """Which row of the columns the message at `index` is."""
+        return self._columns[index]
+
+    def offset(self, index: int) -> int:
+        """The offset of the message at `index`."""
+        return self.first_offset + self._rows[index]
+
+    def ack(self) -> None:
+        """All messages of this batch are processed; the group's offset moves past them soon."""
+        self._finish(self.progress.finish_all())
+
+    def ack_message(self, index: int) -> None:
+        """The message at `index` is processed; the group's offset stays before the first that is not."""
+        self._finish(self.progress.finish(index))
+
+    def _finish(self, count: int) -> None:
+        if count and self._finished is not None:
+            self._finished(self, count)
+
+
+class MessageFields:
+    """One message of a batch; its fields are read from the columns when they are asked for."""
+
+    __slots__ = ("_batch", "_index")
+
+    def __init__(self, batch: ReceivedBatch, index: int) -> None:
+        """The message at `index` of `batch`."""
+        self._batch = batch
+        self._index = index
+
+    @property
+    def body(self) -> bytes:
+        """The content."""
+        return self._batch.view.body(self._batch.row(self._index))
+
+    @property
+    def tag(self) -> str | None:
+        """The tag, if it has one."""
+        return self._batch.view.tags()[self._batch.row(self._index)]
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys."""
+        return self._batch.view.keys()[self._batch.row(self._index)]
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """The properties."""
+        return self._batch.view.properties()[self._batch.row(self._index)]
+
+    @property
+    def message_group(self) -> str | None:
+        """The message group, if it has one."""
+        return self._batch.view.message_groups()[self._batch.row(self._index)]
+
+    @property
+    def born_at_ms(self) -> int | None:
+        """When it was made, milliseconds since 1970-01-01 UTC."""
+        return self._batch.view.born_at_ms()[self._batch.row(self._index)]
+
+    @property
+    def message_id(self) -> str:
+        """The producer's id for it, or the one made of where it lies."""
+        chosen = self._batch.view.message_ids()[self._batch.row(self._index)]
+        queue = self.queue
+        return chosen or message_id_text(self._batch.topic_id, queue.enode, queue.queue_id, self.offset)
+
+    @property
+    def stored_at_ms(self) -> int:
+        """When it was stored, milliseconds since 1970-01-01 UTC."""
+        return self._batch.stored_at_ms
+
+    @property
+    def queue(self) -> Queue:
+        """Where it lies."""
+        return self._batch.queue
+
+    @property
+    def topic(self) -> str:
+        """Its topic."""
+        return self._batch.queue.topic
+
+    @property
+    def origin_topic(self) -> str:
+        """The topic it was sent to; another than `topic` for a message that the group gave back."""
+        return self.properties.get("RETRY_TOPIC", self.topic)
+
+    @property
+    def attempt(self) -> int:
+        """Which delivery to the group this is, 1 for the first, as far as messages given back tell."""
+        times = self.properties.get("RECONSUME_TIMES", "0")
+        return int(times) + 1 if times.isdigit() else 1
+
+    @property
+    def offset(self) -> int:
+        """Its number in the queue."""
+        return self._batch.offset(self._index)
+
+    def message(self) -> Message:
+        """All that its producer gave."""
+        return self._batch.view.message(self._batch.row(self._index))
+
+
+class ReceivedMessage(MessageFields):
+    """One message of a push or pull consumer."""
+
+    __slots__ = ()
+
+    def ack(self) -> None:
+        """It is processed."""
+        self._batch.ack_message(self._index)

@@ -1,0 +1,69 @@
+"""A channel that signs its calls, for clusters with access control."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import grpc
+
+from ortoo.common.errors import Invalid
+from ortoo.common.grpc.signature import signed_headers
+from ortoo.common.process.clock import Clock
+
+ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE = "ORTOO_ACCESS_KEY", "ORTOO_SECRET_KEY"
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """Who calls."""
+
+    access_key: str
+    secret_key: str = field(repr=False)
+
+    def __post_init__(self) -> None:
+        if not self.access_key or not self.secret_key:
+            raise Invalid("give both the access key and its secret, or neither", field="access_key")
+
+
+def credentials_from(access_key: str, secret_key: str) -> Credentials | None:
+    """Those that are given, else those of the environment, else none. Errors: Invalid for one half only."""
+    if not access_key and not secret_key:
+        access_key, secret_key = os.environ.get(ACCESS_KEY_VARIABLE, ""), os.environ.get(SECRET_KEY_VARIABLE, "")
+    return Credentials(access_key, secret_key) if access_key or secret_key else None
+
+
+class SignedChannel:
+    """What stubs need of a channel; every call carries the time and its signature."""
+
+    def __init__(self, channel: grpc.aio.Channel, credentials: Credentials, clock: Clock) -> None:
+        """Sign what goes over `channel`."""
+        self._channel = channel
+        self._credentials = credentials
+        self._clock = clock
+
+    def unary_unary(self, *how: Any, **options: Any) -> Any:
+        """A method with one request and one response."""
+        return self._signing(self._channel.unary_unary(*how, **options))
+
+    def unary_stream(self, *how: Any, **options: Any) -> Any:
+        """A method with one request and many responses."""
+        return self._signing(self._channel.unary_stream(*how, **options))
+
+    def stream_unary(self, *how: Any, **options: Any) -> Any:
+        """A method with many requests and one response."""
+        return self._signing(self._channel.stream_unary(*how, **options))
+
+    def stream_stream(self, *how: Any, **options: Any) -> Any:
+        """A method with many requests and many responses."""
+        return self._signing(self._channel.stream_stream(*how, **options))
+
+    def _signing(self, method: Any) -> Callable[..., Any]:
+        def call(*request: Any, **options: Any) -> Any:
+            now = datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC).strftime("%Y%m%dT%H%M%SZ")
+            headers = signed_headers(self._credentials.access_key, self._credentials.secret_key, now)
+            metadata = (*(options.pop("metadata", None) or ()), *headers)
+            return method(*request, metadata=metadata, **options)
+
+        return call

@@ -1,0 +1,1 @@
+"""Where a consumer keeps how far it is, and where it begins."""

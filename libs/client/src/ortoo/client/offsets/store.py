@@ -1,0 +1,111 @@
+"""Where a consumer keeps how far it is: at the group's enodes, or in a file of its own when each gets everything."""
+
+import asyncio
+from collections.abc import Callable, Collection, Sequence
+from typing import Protocol
+
+from ortoo.client.core.connection import Connection
+from ortoo.client.core.place import Queue
+from ortoo.client.offsets.file import OffsetFile
+from ortoo.client.offsets.table import OffsetTable
+from ortoo.client.push.push_call import queue_of, wire_queue
+from ortoo.common.errors import Fenced, OrtooError, Unavailable
+from ortoo.common.errors.status import error_of
+from ortoo.common.process.logs import get_logger
+from ortoo.v1 import pull_pb2
+from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
+
+_log = get_logger("consumer")
+
+
+class OffsetStore(Protocol):
+    """A table in memory and what keeps it."""
+
+    table: OffsetTable
+
+    async def load(self, queues: Sequence[Queue]) -> dict[Queue, int | None]:
+        """The stored offsets, None where there is none; queues that could not be asked for are missing."""
+
+    async def persist(self, queues: Collection[Queue]) -> list[Queue]:
+        """Store what is new of these queues; those that somebody else owns. One failure does not stop the others."""
+
+
+class RemoteOffsets:
+    """Offsets of a group, stored at the queues' enodes."""
+
+    def __init__(self, connection: Connection, group: str, generation: Callable[[Queue], int]) -> None:
+        """Commit under the lock `generation` of each queue; 0 = without a lock."""
+        self.table = OffsetTable()
+        self._connection = connection
+        self._group = group
+        self._generation = generation
+
+    async def load(self, queues: Sequence[Queue]) -> dict[Queue, int | None]:
+        """The group's offsets. Errors: Unavailable when no snode answered."""
+        if not queues:
+            return {}
+        request = pull_pb2.QueryConsumerOffsetsRequest(group=self._group, queues=map(wire_queue, queues))
+        answer = await self._connection.call(ConsumerServiceStub, "QueryOffsets", request)
+        for refused in answer.refused:
+            _log.warning(
+                "an offset is not known now", queue=str(queue_of(refused.queue)), reason=refused.failure.message
+            )
+        known: dict[Queue, int | None] = {}
+        for item in answer.offsets:
+            queue = queue_of(item.queue)
+            known[queue] = item.offset if item.offset >= 0 else None
+            if item.offset >= 0:
+                self.table.loaded(queue, item.offset)
+        return known
+
+    async def persist(self, queues: Collection[Queue]) -> list[Queue]:
+        """Store what is new. A queue whose store does not answer keeps its offset for the next time."""
+        news = self.table.unstored(queues)
+        if not news:
+            return []
+        request = pull_pb2.CommitConsumerOffsetsRequest(
+            group=self._group,
+            offsets=[
+                pull_pb2.ConsumerOffset(queue=wire_queue(queue), offset=offset, generation=self._generation(queue))
+                for queue, offset in news.items()
+            ],
+        )
+        try:
+            answer = await self._connection.call(ConsumerServiceStub, "CommitOffsets", request)
+            refused = {queue_of(it.queue): error_of(it.failure) for it in answer.refused}
+        except OrtooError as failure:
+            refused = dict.fromkeys(news, failure)
+        for queue, error in refused.items():
+            _log.warning("an offset was not stored", queue=str(queue), offset=news[queue], reason=str(error))
+        self.table.stored({queue: offset for queue, offset in news.items() if queue not in refused})
+        return [queue for queue, error in refused.items() if isinstance(error, Fenced)]
+
+
+class LocalOffsets:
+    """Offsets in a file of this client; a queue that is not owned now keeps its offset there."""
+
+    def __init__(self, file: OffsetFile) -> None:
+        """Read what is there. Errors: DataLoss when file and backup are damaged."""
+        self.table = OffsetTable()
+        self._file = file
+        self._written = file.read()
+
+    async def load(self, queues: Sequence[Queue]) -> dict[Queue, int | None]:
+        """What the file says."""
+        for queue in queues:
+            if queue in self._written:
+                self.table.loaded(queue, self._written[queue])
+        return {queue: self._written.get(queue) for queue in queues}
+
+    async def persist(self, queues: Collection[Queue]) -> list[Queue]:
+        """Write the file if something is new. Errors: Unavailable when it cannot be written."""
+        news = self.table.unstored(queues)
+        if news:
+            everything = self._written | news
+            try:
+                await asyncio.to_thread(self._file.write, everything)
+            except OSError as error:
+                raise Unavailable(f"{self._file.path} cannot be written: {error.strerror}") from error
+            self._written = everything
+            self.table.stored(news)
+        return []

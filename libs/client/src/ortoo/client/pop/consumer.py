@@ -1,0 +1,263 @@
+"""The pop consumer: one of any number of workers that share the messages of a topic, one by one."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from ortoo.client.core.connection import Connection
+from ortoo.client.core.filters import Filter, expressions
+from ortoo.client.core.retry_later import RetryLater
+from ortoo.client.pop.pop_calls import PopCalls
+from ortoo.client.pop.popped import PopLease, PoppedMessage, lease_of
+from ortoo.client.pop.shared_pops import SharedPops
+from ortoo.common.errors import Conflict, Fenced, Invalid, OrtooError, Unavailable
+from ortoo.common.groups.delay_levels import delay_ms_of_level
+from ortoo.common.process.background import Background
+from ortoo.common.process.logs import get_logger
+from ortoo.v1 import pop_pb2
+
+PopHandler = Callable[[PoppedMessage], Awaitable[None]]
+PARK_LEVEL = -1
+_log = get_logger("consumer")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PopSettings:
+    """How a consumer pops. What concerns order, attempts and limits is the group's: all its members say the same."""
+
+    invisible_ms: float = 30_000.0
+    """How long messages stay with this consumer without a word of it. While it lives it renews that by itself."""
+    renew_max_ms: float = 10_800_000.0
+    """After so long a message is not renewed any more: its handler is taken for stuck. 0 = never renew."""
+    messages_max: int = 32
+    """How many messages one pop brings at most."""
+    wait_ms: float = 20_000.0
+    """How long one pop waits for the first message."""
+    in_order: bool = False
+    """Messages of one message group one after another: the next when the one before is acknowledged or parked."""
+    by_priority: bool = False
+    """Messages of larger priority first."""
+    from_last: bool = False
+    """Where the group begins in a queue without an offset: with what comes from now on, or the first message."""
+    attempts_max: int = 0
+    """How often a message is tried before it is parked; 0 = as the group says."""
+    in_flight_max: int = 0
+    """How many messages the group may have in flight on each enode; 0 = no limit of its own."""
+    client_id: str = ""
+    """The consumer's name for people; empty = the connection's."""
+
+
+class PopConsumer:
+    """A worker of a group. Made by `Client.pop_consumer`; an async context manager.
+
+    At its end it gives back what it did not settle, without counting an attempt.
+    """
+
+    def __init__(self, connection: Connection, group: str, topic: str, wanted: Filter, settings: PopSettings) -> None:
+        """`Client.pop_consumer` is the way in."""
+        if settings.messages_max < 1 or settings.invisible_ms < 10:
+            raise Invalid("messages_max is 1 or more, invisible_ms 10 or more", field="settings")
+        tags, sql = expressions(wanted)
+        self._connection = connection
+        self._clock = connection.clock
+        self._settings = settings
+        self._client_id = settings.client_id or connection.client_id
+        self._options = pop_pb2.PopOptions(
+            in_order=settings.in_order,
+            by_priority=settings.by_priority,
+            start_from=pop_pb2.POP_START_LAST if settings.from_last else pop_pb2.POP_START_FIRST,
+            attempts_max=settings.attempts_max,
+            in_flight_max=settings.in_flight_max,
+        )
+        self._request = pop_pb2.PopRequest(
+            group=group,
+            topic=topic,
+            invisible_ms=int(settings.invisible_ms),
+            tag_expression=tags,
+            sql_expression=sql,
+            client_id=self._client_id,
+            options=self._options,
+        )
+        self._background = Background(f"pop consumer {group}")
+        self._calls = PopCalls(connection, self._background, patience_s=settings.invisible_ms / 1000)
+        self._unanswered: list[str] = []
+        """Attempt ids of pops that nobody answered: an enode may have leased messages for them all the same."""
+        self._shared = SharedPops(self._ask, self._return, self._background)
+        self._leases: set[PopLease] = set()
+        self._is_open = self._is_busy = False
+        """Busy: the last pop brought all that was asked for, so there is more."""
+
+    async def __aenter__(self) -> Self:
+        await self._background.__aenter__()
+        self._is_open = True
+        if self._settings.renew_max_ms > 0:
+            self._background.every("renew", self._settings.invisible_ms / 3000, self._renew, clock=self._clock)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._is_open = False
+        self._shared.close()
+        await self._calls.settled()
+        await self._background.__aexit__(kind, error, traceback)
+        await self._return(list(self._leases))
+
+    async def pop(self, messages_max: int = 0, wait_ms: float | None = None) -> list[PoppedMessage]:
+        """Take up to `messages_max` messages (0 = the setting), waiting for the first; empty when none came in time.
+
+        While there is much to do, what several tasks ask this consumer for at the same time is asked for together.
+        Errors: Invalid, NotFound, Conflict (the group may not consume; this consumer is not entered), Unavailable.
+        """
+        if not self._is_open:
+            raise Conflict("this consumer is not open; enter it with `async with` first")
+        count = messages_max or self._settings.messages_max
+        wait_ms = self._settings.wait_ms if wait_ms is None else wait_ms
+        leases: list[PopLease] = []
+        if was_busy := self._is_busy:
+            leases = await self._shared.take(count)
+        if not leases and (wait_ms or not was_busy):
+            leases = await self._ask(count, int(wait_ms))
+        self._is_busy = sum(map(len, leases)) >= count
+        self._leases.update(leases)
+        return [message for lease in leases for message in lease.messages(self)]
+
+    async def _ask(self, count: int, wait_ms: int = 0) -> list[PopLease]:
+        request = pop_pb2.PopRequest()
+        request.CopyFrom(self._request)
+        request.messages_max = count
+        request.wait_ms = wait_ms
+        request.attempt_id = self._unanswered.pop() if self._unanswered else self._connection.randomness.id_text()
+        try:
+            answer = await self._calls.pop(request)
+        except Unavailable:
+            self._unanswered.append(request.attempt_id)
+            raise
+        now_s = self._clock.monotonic_s()
+        return [lease_of(popped, now_s) for popped in answer.batches]
+
+    async def _return(self, leases: Iterable[PopLease]) -> None:
+        """Nobody looked at these messages: they come again at once, as the same attempt."""
+        for lease in leases:
+            try:
+                await self.give_back(lease, sorted(lease.open_offsets), delay_ms=0, counts=False, error="", park=False)
+            except OrtooError as failure:
+                _log.warning("messages come again when their lease ends", reason=str(failure))
+
+    async def __aiter__(self) -> AsyncIterator[PoppedMessage]:
+        """Messages as they come, for ever."""
+        while True:
+            for message in await self.pop():
+                yield message
+
+    async def run(self, handler: PopHandler, *, concurrency: int = 1) -> None:
+        """Give each message to `handler`, up to `concurrency` at a time; acknowledge it when the handler returns.
+
+        A handler that raises gives its message back: `RetryLater` says when, anything else means by the group's
+        back-off, with the error kept for the dead letter. Runs until cancelled, or until the group is refused.
+        """
+        waiting: deque[PoppedMessage] = deque()
+        slots = asyncio.Semaphore(concurrency)
+        async with Background("handlers") as background:
+            while True:
+                await slots.acquire()
+                if not waiting:
+                    slots.release()
+                    waiting += await self.pop(min(self._settings.messages_max, concurrency))
+                    continue
+                background.spawn("handle", self._handle(handler, waiting.popleft(), slots))
+
+    async def _handle(self, handler: PopHandler, message: PoppedMessage, slots: asyncio.Semaphore) -> None:
+        try:
+            await self._settle(message, await _outcome(handler, message))
+        except Fenced as late:
+            _log.warning("a handler took longer than its lease; the message was delivered again", reason=str(late))
+        except OrtooError as failure:
+            _log.warning("a message could not be settled; it will come again", reason=str(failure))
+        finally:
+            slots.release()
+
+    async def _settle(self, message: PoppedMessage, failure: Exception | None) -> None:
+        if failure is None:
+            await message.ack()
+        elif not isinstance(failure, RetryLater):
+            await message.give_back(error=f"{type(failure).__name__}: {failure}")
+        elif failure.delay_level == PARK_LEVEL:
+            await message.park(str(failure.__cause__ or failure))
+        else:
+            delay_ms = failure.delay_ms
+            if delay_ms is None and failure.delay_level > 0:
+                delay_ms = delay_ms_of_level(failure.delay_level)
+            await message.give_back(delay_ms, counts=failure.counts, error=str(failure.__cause__ or failure))
+
+    # settling
+
+    async def ack(self, lease: PopLease, offsets: Iterable[int]) -> None:
+        """Messages of a lease are processed; acknowledgements that meet on their way travel together."""
+        chosen = self._settling(lease, offsets)
+        self._check(lease, await self._calls.ack(lease.batch.queue.enode, lease.receipt_handle, chosen))
+
+    async def give_back(
+        self,
+        lease: PopLease,
+        offsets: Iterable[int],
+        *,
+        delay_ms: float | None,
+        counts: bool,
+        error: str,
+        park: bool,
+    ) -> None:
+        """Messages of a lease shall come again, or be parked."""
+        chosen = self._settling(lease, offsets)
+        if not chosen:
+            return
+        request = pop_pb2.NackRequest(
+            receipts=[pop_pb2.LeaseReceipt(receipt_handle=lease.receipt_handle, offsets=chosen)],
+            uncounted=not counts,
+            error=error[:1024],
+            client_id=self._client_id,
+            park=park,
+            options=self._options,
+        )
+        if delay_ms is not None:
+            request.delay_ms = int(delay_ms)
+        self._check(lease, await self._calls.nack(request))
+
+    def _settling(self, lease: PopLease, offsets: Iterable[int]) -> list[int]:
+        chosen = list(offsets)
+        lease.open_offsets.difference_update(chosen)
+        if not lease.open_offsets:
+            self._leases.discard(lease)
+        return chosen
+
+    def _check(self, lease: PopLease, stale: Sequence[int]) -> None:
+        if stale:
+            raise Fenced(
+                f"offsets {sorted(stale)} of {lease.batch.queue} are not this consumer's any more: their lease ended "
+                "and they were delivered again",
+                field="receipts",
+            )
+
+    async def _renew(self) -> None:
+        now_s = self._clock.monotonic_s()
+        due = [one for one in self._leases if (now_s - one.popped_at_s) * 1000 < self._settings.renew_max_ms]
+        for start in range(0, len(due), 256):
+            part = [(one.receipt_handle, sorted(one.open_offsets)) for one in due[start : start + 256]]
+            try:
+                await self._calls.renew(part, int(self._settings.invisible_ms))
+            except OrtooError as error:
+                _log.warning("leases could not be renewed", reason=str(error))
+
+
+async def _outcome(handler: PopHandler, message: PoppedMessage) -> Exception | None:
+    try:
+        await handler(message)
+    except RetryLater as wish:
+        return wish
+    except Exception as error:
+        _log.exception("a handler failed; the message will come again", offset=message.offset)
+        return error
+    return None

@@ -1,0 +1,1 @@
+"""Sending: messages in, sealed batches over one stream, receipts out; transactions."""

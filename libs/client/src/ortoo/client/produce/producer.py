@@ -1,0 +1,444 @@
+"""The producer: messages in, batches out, receipts back."""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from types import TracebackType
+from typing import Self
+
+from ortoo.client.core.connection import Connection
+from ortoo.client.core.place import Queue, Receipt
+from ortoo.client.core.wire import message_to
+from ortoo.client.produce.batcher import Fate, QueueLane
+from ortoo.client.produce.produce_call import ProduceCall
+from ortoo.client.produce.producer_batch import Parcel, Sending, Sendings
+from ortoo.client.produce.routes import Route, query_route
+from ortoo.common.errors import Invalid, NotFound, OrtooError, Overloaded, Unavailable
+from ortoo.common.process.background import Background
+from ortoo.common.process.logs import get_logger
+from ortoo.common.records.batch import encode
+from ortoo.common.records.builder import BatchBuilder
+from ortoo.common.records.compression import Codec
+from ortoo.common.records.message import NO_RARE_FIELDS, Message, RareFields
+from ortoo.common.records.sealed_batch import RECORDS_BYTES_MAX, SealedBatch
+from ortoo.v1 import producer_pb2
+from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
+
+_log = get_logger("producer")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerSettings:
+    """How a producer trades delay for larger batches, and how long and how much it keeps."""
+
+    linger_ms: float = 5.0
+    """How long a batch waits for company at most, while several others are under way; with few it goes at once."""
+    batch_bytes_max: int = RECORDS_BYTES_MAX
+    codec: Codec = Codec.NONE
+    """How bodies are compressed."""
+    memory_bytes_max: int = 64 << 20
+    """How much may wait for an answer before `send` waits and `send_soon` refuses."""
+    delivery_timeout_ms: float = 120_000.0
+    """How long one message is tried before its outcome is given up as unknown."""
+    route_interval_ms: float = 30_000.0
+
+
+class Producer:
+    """Sends messages to one topic. Made by `Client.producer`; an async context manager that flushes at its end.
+
+    A message is durable when its receipt is there. Every batch carries an idempotence id, so that a retry after a lost
+    answer stores nothing twice. Messages of one message group go to one queue and keep their order; the others stay
+    together, batch by batch, on changing queues.
+    """
+
+    def __init__(self, connection: Connection, topic: str, settings: ProducerSettings) -> None:
+        """`Client.producer` is the way in."""
+        self._connection = connection
+        self._topic = topic
+        self._settings = settings
+        self._clock = connection.clock
+        self._background = Background(f"producer {topic}")
+        self._route: Route
+        self._lanes: dict[Queue, _Lane] = {}
+        self._sticky_number = connection.randomness.below(1 << 16)
+        self._sticky: _Lane
+        self._call: ProduceCall | None = None
+        self._bytes = 0
+        self._under_way = 0
+        self._lingering: dict[_Lane, None] = {}
+        """Queues whose open batch waits for company, the longest waiting first."""
+        self._pause = False
+        self._wanted = asyncio.Event()
+        self._route_doubted = asyncio.Event()
+        self._room = asyncio.Event()
+        self._settled = asyncio.Event()
+        self._failed: OrtooError | None = None
+        self._closed = False
+
+    async def __aenter__(self) -> Self:
+        self._route = await query_route(self._connection, self._topic)
+        self._move_on()
+        await self._background.__aenter__()
+        self._background.spawn("conversation", self._converse())
+        self._background.every("deadlines", 1.0, self._give_up_late, clock=self._clock)
+        self._background.every("route", self._settings.route_interval_ms / 1000, self._refresh_route, clock=self._clock)
+        self._background.spawn("doubts", self._refresh_doubted_route())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None:
+                await self.flush()
+        finally:
+            self._closed = True
+            await self._background.__aexit__(kind, error, traceback)
+            for lane in self._lanes.values():
+                lane.abandon()
+
+    async def send(self, message: Message | bytes) -> Receipt:
+        """Send one message and wait until it is stored.
+
+        Errors: Invalid and NotFound (nothing stored), Unavailable when nobody answered in time (outcome unknown).
+        """
+        await self._wait_for_room()
+        return await self._take(Message(message) if type(message) is bytes else message)  # type: ignore[arg-type]
+
+    async def send_once(self, message: Message | bytes, dedup_id: str) -> Receipt:
+        """Send a message that is stored once, however often, and by whomever, one with this id is sent to the topic.
+
+        The enodes remember ids for a window, 10 minutes unless configured otherwise; the receipt of a message that was
+        stored before says where, with a `stored_at_ms` of 0. Errors: Invalid, NotFound, Unavailable (outcome unknown:
+        send it again with the same id).
+        """
+        given = message if isinstance(message, Message) else Message(message)
+        given = given.replace(properties={**given.properties, DEDUP_ID: dedup_id})
+        given.check()
+        request = producer_pb2.PublishRequest(topic=self._topic, messages=[message_to(given)])
+        [receipt] = (await self._connection.call(ProducerServiceStub, "Publish", request)).receipts
+        queue = Queue(receipt.queue.topic, receipt.queue.enode, receipt.queue.queue_id)
+        return Receipt(receipt.message_id, queue, receipt.offset, 0, receipt.recall_handle, receipt.duplicate)
+
+    def send_soon(self, message: Message | bytes) -> Sending:
+        """Take a message now and send it with others; await the answer for the receipt, or `flush` for all.
+
+        Errors: Overloaded when too much is under way: then `await flush()`, or use `send_many`.
+        """
+        if self._bytes > self._settings.memory_bytes_max:
+            raise Overloaded(f"{self._bytes} bytes wait for an answer; await flush() or send_many()", retry_after_ms=10)
+        return self._take(Message(message) if type(message) is bytes else message)  # type: ignore[arg-type]
+
+    async def send_many(self, messages: Iterable[Message | bytes]) -> Sendings:
+        """Take many messages, waiting while too much is under way; await the answer, or `flush`, for the outcome."""
+        runs: list[tuple[Sending, int]] = []
+        source = iter(messages)
+        while chunk := list(islice(source, _CHUNK_MESSAGES)):
+            if len(set(map(type, chunk))) > 1:
+                chunk = [Message(message) if type(message) is bytes else message for message in chunk]
+            while chunk:
+                if self._pause:
+                    # A batch was sealed: let it leave before the next one is filled.
+                    self._pause = False
+                    await self._clock.sleep(0)
+                    await self._wait_for_room()
+                chunk = chunk[self._take_some(chunk, runs) :]
+        return Sendings(runs)
+
+    async def flush(self) -> None:
+        """Wait until every message taken so far has its outcome. Errors: the first failure since the last flush."""
+        for lane in list(self._lanes.values()):  # sealing one may open the next queue's
+            self._seal(lane)
+        while not all(lane.is_settled for lane in self._lanes.values()):
+            self._settled.clear()
+            await self._settled.wait()
+        failed, self._failed = self._failed, None
+        if failed is not None:
+            raise failed
+
+    def _take(self, message: Message) -> Sending:
+        if self._closed:
+            raise Invalid("the producer is closed; make a new one")
+        rare = message.rare
+        if rare is not NO_RARE_FIELDS and DEDUP_ID in rare.properties:
+            raise Invalid(
+                f"send a message with a dedup id by send_once, not as property {DEDUP_ID}", field="properties"
+            )
+        lane = self._lane_of(rare)
+        if not lane.builder.add(message):
+            self._seal(lane)
+            lane = self._lane_of(rare)
+            lane.builder.add(message)
+        parcel = lane.open
+        if parcel is None:
+            parcel = lane.open = self._new_parcel(lane)
+        if rare is not NO_RARE_FIELDS and rare.message_group is not None:
+            parcel.is_bound = True
+        row = lane.taken
+        lane.taken = row + 1
+        return Sending(parcel, row, rare.message_id)
+
+    def _take_some(self, messages: Sequence[Message | bytes], runs: list[tuple[Sending, int]]) -> int:
+        """Take messages, all of one type, from the front and note them in `runs`; return how many."""
+        if self._closed:
+            raise Invalid("the producer is closed; make a new one")
+        first = messages[0]
+        if isinstance(first, Message) and first.rare is not NO_RARE_FIELDS:
+            runs.append((self._take(first), 1))
+            return 1
+        lane = self._lane_of(NO_RARE_FIELDS)
+        count = lane.builder.extend(messages)  # type: ignore[arg-type]
+        if not count:
+            self._seal(lane)
+            return 0
+        if lane.open is None:
+            lane.open = self._new_parcel(lane)
+        runs.append((Sending(lane.open, lane.taken, None), count))
+        lane.taken += count
+        return count
+
+    def _new_parcel(self, lane: "_Lane") -> Parcel:
+        loop = asyncio.get_running_loop()
+        deadline_s = self._clock.monotonic_s() + self._settings.delivery_timeout_ms / 1000
+        parcel = Parcel(lane.queue, self._route.topic_id, loop.create_future(), deadline_s)
+        parcel.is_bound = self._route.has_levels
+        # With little under way there is nothing to wait for: the batch is whatever this turn of the loop brings. With
+        # more it waits for company until an answer comes, so batches grow as fast as answers get slower.
+        if self._under_way < _PROMPT_BATCHES and lane.account.has_room:
+            lane.timer = loop.call_soon(self._seal, lane)
+        else:
+            lane.timer = loop.call_later(self._settings.linger_ms / 1000, self._seal, lane)
+            self._lingering[lane] = None
+        return parcel
+
+    def _lane_of(self, rare: RareFields) -> "_Lane":
+        if rare.message_group is not None:
+            return self._lane(self._route.queue_of_group(rare.message_group))
+        if self._route.has_levels:
+            return self._lane(self._route.queue_of_priority(rare.priority or 0, self._sticky.queue.enode))
+        return self._sticky
+
+    def _move_on(self) -> None:
+        """Let messages without a message group go to the next queue, those with a priority to its enode.
+
+        Queues where something waits to be sent again are passed over, unless all are such.
+        """
+        queues = self._route.writable
+        for _ in queues:
+            self._sticky_number += 1
+            self._sticky = self._lane(queues[self._sticky_number % len(queues)])
+            if not self._sticky.is_troubled:
+                return
+
+    def _lane(self, queue: Queue) -> "_Lane":
+        lane = self._lanes.get(queue)
+        if lane is None:
+            account = QueueLane(self._connection.randomness.id64)
+            builder = BatchBuilder(bytes_max=self._settings.batch_bytes_max)
+            lane = self._lanes[queue] = _Lane(queue, account, builder)
+        return lane
+
+    def _seal(self, lane: "_Lane") -> None:
+        parcel = lane.close()
+        if parcel is None:
+            return
+        self._lingering.pop(lane, None)
+        if lane is self._sticky or self._route.has_levels:
+            self._move_on()
+        batch = self._encode(lane.builder.take(), parcel)
+        if batch is None:
+            parcel.stored(-1, 0)
+            self._settled.set()
+            return
+        parcel.seal(batch)
+        self._bytes += len(batch.records)
+        self._under_way += 1
+        self._pause = True
+        self._wanted.set()
+        self._put(parcel, lane)
+
+    def _put(self, parcel: Parcel, lane: "_Lane") -> None:
+        """Hand a batch to a queue; where something waits to be sent again, it goes to another one if it may."""
+        if lane.is_troubled and parcel.may_move:
+            self._move_on()
+            if not self._sticky.is_troubled:
+                lane = self._sticky
+                parcel.queue = lane.queue
+        lane.account.put(parcel)
+        self._pump(lane)
+
+    def _encode(self, messages: Sequence[Message | bytes], parcel: Parcel) -> SealedBatch | None:
+        """Encode what keeps every limit; None if nothing does. Limits are checked in bulk, singly only on failure."""
+        now_ms, codec = self._clock.now_ms(), self._settings.codec
+        try:
+            return encode(messages, now_ms=now_ms, codec=codec)
+        except Invalid:
+            good = []
+            for row, message in enumerate(messages):
+                try:
+                    encode((message,), now_ms=now_ms)
+                    good.append(message)
+                except Invalid as error:
+                    parcel.refused[row] = error
+                    self._failed = self._failed or error
+        return encode(good, now_ms=now_ms, codec=codec) if good else None
+
+    def _pump(self, lane: "_Lane") -> None:
+        """Hand everything to the stream that may go now."""
+        while self._call is not None and (parcel := lane.account.next_to_send()) is not None:
+            self._call.send(parcel)
+
+    def _answered(self, parcel: Parcel, error: OrtooError | None) -> None:
+        if parcel.future.done():
+            return  # its time was over before its answer came
+        lane = self._lanes[parcel.queue]
+        account = lane.account
+        moving: list[Parcel] = []
+        if isinstance(error, NotFound | Unavailable):
+            self._route_doubted.set()
+        if error is None:
+            lane.attempt = 0
+            account.stored(parcel)
+            self._finish(parcel, None)
+        else:
+            moving = self._failed_there(parcel, account, error)
+        if account.is_waiting_to_resend and lane.retry is None:
+            delay_s = self._connection.backoff.delay_s(lane.attempt, self._connection.randomness) if error else 0.0
+            lane.attempt += 1
+            lane.retry = asyncio.get_running_loop().call_later(delay_s, self._resume, lane)
+        for one in moving:
+            self._put(one, lane)
+        self._pump(lane)
+
+    def _failed_there(self, parcel: Parcel, account: QueueLane, error: OrtooError) -> list[Parcel]:
+        """End a batch that is refused for good; what should look for another queue."""
+        fate = account.failed(parcel, error)
+        if fate is Fate.REFUSED:
+            self._finish(parcel, error)
+            return []
+        unsent = account.take_movable()
+        return [parcel, *unsent] if fate is Fate.MOVES else unsent
+
+    def _resume(self, lane: "_Lane") -> None:
+        lane.retry = None
+        if lane.account.is_waiting_to_resend:
+            lane.account.resume()
+        self._pump(lane)
+
+    def _finish(self, parcel: Parcel, error: OrtooError | None) -> None:
+        self._bytes -= len(parcel.batch.records)
+        self._under_way -= 1
+        if self._lingering and self._under_way < _PROMPT_BATCHES:
+            self._seal(next(iter(self._lingering)))
+        if error is None:
+            parcel.stored(parcel.first_offset, parcel.stored_at_ms)
+        else:
+            self._failed = self._failed or error
+            parcel.fail(error)
+        self._room.set()
+        self._settled.set()
+
+    async def _converse(self) -> None:
+        """Keep a stream open while there is something to send; after a break, send again what has no answer."""
+        attempt = 0
+        while True:
+            await self._wanted.wait()
+            address = self._connection.address
+            call = self._call = ProduceCall(self._connection.channel(), address, self._answered, clock=self._clock)
+            for lane in self._lanes.values():
+                self._pump(lane)
+            await call.run()
+            self._call = None
+            self._connection.failed(address)
+            attempt = 0 if call.has_heard else attempt + 1
+            for lane in self._lanes.values():
+                lane.account.connection_lost()
+            await self._clock.sleep(self._connection.backoff.delay_s(attempt, self._connection.randomness))
+            for lane in self._lanes.values():
+                if lane.account.is_waiting_to_resend:
+                    lane.account.resume()
+
+    async def _give_up_late(self) -> None:
+        now_s = self._clock.monotonic_s()
+        timeout_s = self._settings.delivery_timeout_ms / 1000
+        for lane in list(self._lanes.values()):  # each end may open another
+            for parcel in lane.account.give_up(now_s):
+                words = "the outcome is unknown" if parcel.is_numbered else "it was never sent"
+                self._finish(parcel, Unavailable(f"no answer for {timeout_s:.0f} s from {lane.queue.enode}; {words}"))
+
+    async def _refresh_route(self) -> None:
+        self._route = await query_route(self._connection, self._topic)
+        if self._sticky.open is None and self._sticky.queue not in self._route.writable:
+            self._move_on()
+
+    async def _refresh_doubted_route(self) -> None:
+        """Ask again, once a second at most, when a queue was not found or its enode did not answer."""
+        while True:
+            await self._route_doubted.wait()
+            self._route_doubted.clear()
+            try:
+                await self._refresh_route()
+            except OrtooError as error:
+                _log.warning("the route is not known now", topic=self._topic, reason=str(error))
+            await self._clock.sleep(_ROUTE_DOUBT_S)
+
+    async def _wait_for_room(self) -> None:
+        while self._bytes > self._settings.memory_bytes_max:
+            self._room.clear()
+            await self._room.wait()
+
+
+DEDUP_ID = "DEDUP_ID"
+"""The property that carries what the application calls the same message."""
+
+
+class _Lane:
+    """One queue's account, the batch that is being filled for it, and its timers."""
+
+    __slots__ = ("account", "attempt", "builder", "open", "queue", "retry", "taken", "timer")
+
+    def __init__(self, queue: Queue, account: QueueLane, builder: BatchBuilder) -> None:
+        self.queue = queue
+        self.account = account
+        self.builder = builder
+        self.open: Parcel | None = None
+        self.timer: asyncio.Handle | None = None
+        self.retry: asyncio.Handle | None = None
+        self.attempt = 0
+        self.taken = 0
+        """How many messages the batch that is being filled has."""
+
+    @property
+    def is_troubled(self) -> bool:
+        """Whether something waits to be sent again, so that others had better go elsewhere."""
+        return self.retry is not None or self.account.has_failed
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether every message taken for this queue has its outcome."""
+        return self.open is None and self.account.is_idle
+
+    def close(self) -> Parcel | None:
+        """Take out the batch that is being filled, if there is one."""
+        parcel, self.open = self.open, None
+        self.taken = 0
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+        return parcel
+
+    def abandon(self) -> None:
+        """Fail what has no outcome yet: nobody will send it."""
+        error = Unavailable("the producer was closed before the answer; the outcome is unknown")
+        if self.retry is not None:
+            self.retry.cancel()
+        for parcel in (self.close(), *self.account.everything()):
+            if parcel is not None:
+                parcel.fail(error)
+
+
+_CHUNK_MESSAGES = 1024
+_PROMPT_BATCHES = 2
+"""With fewer batches under way, the next one does not wait for company."""
+_ROUTE_DOUBT_S = 1.0

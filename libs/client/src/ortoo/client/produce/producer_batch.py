@@ -1,0 +1,157 @@
+"""A batch under way: one future, shared by all its messages."""
+
+import asyncio
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ortoo.client.core.place import Queue, Receipt
+from ortoo.common.errors import OrtooError
+from ortoo.common.groups.handle import Handle, HandleKind
+from ortoo.common.groups.system_topics import DELAYED_TOPIC_ID
+from ortoo.common.records.message_id import message_id_text
+from ortoo.common.records.sealed_batch import SealedBatch
+from ortoo.common.records.view import open_batch
+
+
+class Parcel:
+    """One batch from its first message to its answer."""
+
+    __slots__ = (
+        "_batch",
+        "deadline_s",
+        "first_offset",
+        "future",
+        "is_bound",
+        "is_doubtful",
+        "is_numbered",
+        "queue",
+        "refused",
+        "stored_at_ms",
+        "topic_id",
+    )
+
+    def __init__(self, queue: Queue, topic_id: int, future: "asyncio.Future[None]", deadline_s: float) -> None:
+        """A batch for `queue` that fails unless it is answered by `deadline_s` of the monotonic clock."""
+        self.queue = queue
+        self.topic_id = topic_id
+        self.future = future
+        self.deadline_s = deadline_s
+        self.is_numbered = False
+        self.is_bound = False
+        """Whether it must go to this queue: a message in it belongs there, by its group or its priority."""
+        self.is_doubtful = False
+        """Whether it may be stored already, because the outcome of a try is unknown."""
+        self.first_offset = -1
+        self.stored_at_ms = 0
+        self.refused: dict[int, OrtooError] = {}
+        """Messages that broke a limit and were left out, by the place at which they were taken."""
+        self._batch: SealedBatch | None = None
+
+    @property
+    def batch(self) -> SealedBatch:
+        """The sealed batch."""
+        assert self._batch is not None, "not sealed yet"
+        return self._batch
+
+    def seal(self, batch: SealedBatch) -> None:
+        """No further message comes."""
+        self._batch = batch
+
+    def number(self, producer_id: int, first_sequence: int) -> None:
+        """Give it the identity by which the enode recognises it when it comes again."""
+        self._batch = replace(self.batch, producer_id=producer_id, first_sequence=first_sequence)
+        self.is_numbered = True
+
+    def forget_number(self) -> None:
+        """It is certain that it was not stored under its number; it may get another."""
+        self.is_numbered = False
+
+    @property
+    def may_move(self) -> bool:
+        """Whether it may go to another queue after it was refused."""
+        return not (self.is_bound or self.is_doubtful)
+
+    def stored(self, first_offset: int, stored_at_ms: int) -> None:
+        """Tell everybody who waits where it lies."""
+        self.first_offset = first_offset
+        self.stored_at_ms = stored_at_ms
+        if not self.future.done():
+            self.future.set_result(None)
+
+    def fail(self, error: BaseException) -> None:
+        """Tell everybody who waits that it failed."""
+        if not self.future.done():
+            self.future.set_exception(error)
+            self.future.exception()  # nobody may be waiting; `flush` reports it all the same
+
+
+class Sending:
+    """A message that a producer has taken; await it for the receipt."""
+
+    __slots__ = ("_message_id", "_parcel", "_row")
+
+    def __init__(self, parcel: Parcel, row: int, message_id: str | None) -> None:
+        """The message at `row` of `parcel`."""
+        self._parcel = parcel
+        self._row = row
+        self._message_id = message_id
+
+    @property
+    def done(self) -> bool:
+        """Whether the outcome is known."""
+        return self._parcel.future.done()
+
+    def __await__(self) -> Generator[Any, None, Receipt]:
+        yield from asyncio.shield(self._parcel.future).__await__()
+        return self.receipt()
+
+    def receipt(self) -> Receipt:
+        """The receipt of a message that is done. Errors: whatever the send failed with."""
+        parcel = self._parcel
+        parcel.future.result()
+        if self._row in parcel.refused:
+            raise parcel.refused[self._row]
+        left_out = sum(row < self._row for row in parcel.refused)
+        offset = parcel.first_offset + self._row - left_out
+        queue = parcel.queue
+        topic_id, queue_id, handle = parcel.topic_id, queue.queue_id, ""
+        if parcel.batch.delayed:
+            due_ms = (open_batch(parcel.batch).deliver_at_ms() or ())[self._row - left_out]
+            handle = Handle(HandleKind.DELAYED, queue.enode, topic_id, queue_id, offset, due_ms).text()
+            topic_id, queue_id = DELAYED_TOPIC_ID, 0
+        message_id = self._message_id or message_id_text(topic_id, queue.enode, queue_id, offset)
+        return Receipt(message_id, queue, offset, parcel.stored_at_ms, handle)
+
+    def later(self, messages: int) -> "Sending":
+        """The message so many after this one in the same batch."""
+        return Sending(self._parcel, self._row + messages, None)
+
+    async def settled(self) -> None:
+        """Wait for the outcome of the whole batch, whatever it is."""
+        await asyncio.wait([self._parcel.future])
+
+
+class Sendings:
+    """Many messages that a producer has taken, in order; await it for all their receipts."""
+
+    __slots__ = ("_count", "_runs")
+
+    def __init__(self, runs: Sequence[tuple[Sending, int]]) -> None:
+        """Each run is a message and how many lie one after another in one batch from it on."""
+        self._count = sum(count for _, count in runs)
+        self._runs = runs
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Sending]:
+        return (first.later(place) if place else first for first, count in self._runs for place in range(count))
+
+    def __await__(self) -> Generator[Any, None, list[Receipt]]:
+        return self._all().__await__()
+
+    async def _all(self) -> list[Receipt]:
+        for first, _ in self._runs:
+            await first.settled()
+        return [sending.receipt() for sending in self]

@@ -1,0 +1,211 @@
+"""Transactions: messages that are delivered if and only if what they belong to happened.
+
+async def checker(check: TransactionCheck) -> Verdict:          # when a verdict was lost: look, and answer
+    return Verdict.COMMIT if await db.has_order(check.messages[0].keys[0]) else Verdict.ROLL_BACK
+
+async with mq.transactional_producer("orders", "billing", checker) as producer:
+    async with producer.transaction(Message(b"paid", keys=("17",))):
+        await db.pay(17)              # an exception rolls back, the end of the block commits
+"""
+
+import asyncio
+import contextlib
+import enum
+import os
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from ortoo.client.core.connection import Connection
+from ortoo.client.core.place import Queue
+from ortoo.client.core.wire import message_of, message_to
+from ortoo.client.produce.routes import Route, query_route
+from ortoo.common.errors import OrtooError, Unavailable
+from ortoo.common.errors.status import rpc_errors
+from ortoo.common.process.background import Background
+from ortoo.common.process.logs import get_logger
+from ortoo.common.records.message import Message
+from ortoo.v1 import enode_deferred_pb2, producer_pb2, topic_pb2
+from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
+
+_log = get_logger("transactions")
+
+
+class Verdict(enum.Enum):
+    """How a transaction ends."""
+
+    COMMIT = "commit"
+    """Its messages are delivered."""
+    ROLL_BACK = "roll back"
+    """They never are."""
+    UNKNOWN = "unknown"
+    """Not known yet; a producer of the group is asked again later."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionCheck:
+    """A question to a producer, what became of a transaction."""
+
+    transaction_id: str
+    topic: str
+    messages: tuple[Message, ...]
+    checks: int
+    """How often it was asked, this time included."""
+    begun_at_ms: int
+    """Milliseconds since 1970-01-01 UTC."""
+
+
+Checker = Callable[[TransactionCheck], Awaitable[Verdict]]
+
+
+class Transaction:
+    """Messages that wait for a verdict. The first one is final."""
+
+    def __init__(self, connection: Connection, transaction_id: str, message_ids: Sequence[str], queue: Queue) -> None:
+        """`TransactionalProducer.begin` is the way in."""
+        self.transaction_id = transaction_id
+        self.message_ids = tuple(message_ids)
+        self.queue = queue
+        """Where the messages will be."""
+        self._connection = connection
+
+    async def commit(self) -> None:
+        """Have the messages delivered; when this returns it is final. Doing it again does no harm.
+
+        Errors: Conflict when it was rolled back before; Unavailable: the outcome is unknown, and a producer of the
+        group will be asked.
+        """
+        await end_transaction(self._connection, self.transaction_id, Verdict.COMMIT)
+
+    async def roll_back(self) -> None:
+        """Have the messages forgotten; errors as `commit`."""
+        await end_transaction(self._connection, self.transaction_id, Verdict.ROLL_BACK)
+
+
+class TransactionalProducer:
+    """Begins transactions in one topic, and answers for those of its group that nobody ended.
+
+    Made by `Client.transactional_producer`; an async context manager. Leaving it ends no transaction.
+    """
+
+    def __init__(self, connection: Connection, topic: str, group: str, checker: Checker) -> None:
+        """`Client.transactional_producer` is the way in."""
+        self.known = asyncio.Event()
+        """Set while the server knows this producer and may ask it."""
+        self._connection = connection
+        self._topic = topic
+        self._group = group
+        self._checker = checker
+        self._client_id = f"{socket.gethostname()}-{os.getpid()}-{connection.randomness.id_text()[:6]}"
+        self._background = Background(f"transactions {topic}")
+        self._route: Route
+        self._number = connection.randomness.below(1 << 16)
+
+    async def __aenter__(self) -> Self:
+        self._route = await query_route(self._connection, self._topic)
+        await self._background.__aenter__()
+        self._background.spawn("checks", self._answer_checks())
+        self._background.every("route", ROUTE_INTERVAL_S, self._refresh_route, clock=self._connection.clock)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._background.__aexit__(kind, error, traceback)
+
+    async def begin(self, *messages: Message, check_after_ms: int = 0) -> Transaction:
+        """Store messages that nobody sees before `commit`; all of them go to one queue.
+
+        Without a verdict a producer of the group is asked after `check_after_ms` (0 = as the cluster says, 6 s).
+        Errors: Invalid and NotFound (nothing is stored), Unavailable (nobody answered).
+        """
+        queue = self._queue(messages)
+        request = producer_pb2.BeginTransactionRequest(
+            topic=self._topic,
+            messages=map(message_to, messages),
+            producer_group=self._group,
+            check_after_ms=check_after_ms,
+            queue=topic_pb2.Queue(topic=queue.topic, enode=queue.enode, queue_id=queue.queue_id),
+            key=self._connection.randomness.id64(),
+        )
+        answer = await self._connection.call(ProducerServiceStub, "BeginTransaction", request)
+        return Transaction(self._connection, answer.transaction_id, answer.message_ids, queue)
+
+    @contextlib.asynccontextmanager
+    async def transaction(self, *messages: Message, check_after_ms: int = 0) -> AsyncIterator[Transaction]:
+        """Begin; commit at the end of the block, or roll back when it raises."""
+        begun = await self.begin(*messages, check_after_ms=check_after_ms)
+        try:
+            yield begun
+        except BaseException:
+            with contextlib.suppress(OrtooError):  # the checker will be asked; the block's own error counts
+                await begun.roll_back()
+            raise
+        await begun.commit()
+
+    def _queue(self, messages: Sequence[Message]) -> Queue:
+        group = messages[0].message_group if messages else None
+        if group is not None:
+            return self._route.queue_of_group(group)
+        self._number += 1
+        return self._route.writable[self._number % len(self._route.writable)]
+
+    async def _refresh_route(self) -> None:
+        self._route = await query_route(self._connection, self._topic)
+
+    async def _answer_checks(self) -> None:
+        """Be known to a snode as long as this producer lives; after a break to the next one."""
+        connection, attempt = self._connection, 0
+        request = producer_pb2.WatchTransactionChecksRequest(producer_group=self._group, client_id=self._client_id)
+        while True:
+            address = connection.address
+            call = ProducerServiceStub(connection.channel()).WatchTransactionChecks(request)
+            error: OrtooError = Unavailable(f"{address} ended the call")
+            try:
+                with rpc_errors(address):
+                    async for check in call:
+                        attempt = 0
+                        self.known.set()
+                        if check.transaction_id:
+                            self._background.spawn("check", self._check(check))
+            except OrtooError as failure:
+                error = failure
+            finally:
+                call.cancel()
+                self.known.clear()
+            _log.info("asking elsewhere for transactions to check", reason=str(error))
+            connection.failed(address)
+            attempt += 1
+            await connection.clock.sleep(connection.backoff.delay_s(attempt, connection.randomness))
+
+    async def _check(self, check: producer_pb2.WatchTransactionChecksResponse) -> None:
+        question = TransactionCheck(
+            check.transaction_id, check.topic, tuple(map(message_of, check.messages)), check.checks, check.begun_at_ms
+        )
+        try:
+            verdict = await self._checker(question)
+            if verdict is not Verdict.UNKNOWN:
+                await end_transaction(
+                    self._connection, check.transaction_id, verdict, enode_deferred_pb2.VERDICT_SOURCE_CHECK
+                )
+        except OrtooError as error:
+            _log.info("a checked transaction was not ended; it comes again", reason=str(error))
+        except Exception:
+            _log.exception("the checker failed; the transaction comes again", transaction=check.transaction_id)
+
+
+async def end_transaction(
+    connection: Connection,
+    transaction_id: str,
+    verdict: Verdict,
+    source: "enode_deferred_pb2.VerdictSource.ValueType" = enode_deferred_pb2.VERDICT_SOURCE_PRODUCER,
+) -> None:
+    """Commit or roll back. Errors: Invalid, NotFound, Conflict, Unavailable."""
+    wire = enode_deferred_pb2.VERDICT_COMMIT if verdict is Verdict.COMMIT else enode_deferred_pb2.VERDICT_ROLL_BACK
+    request = producer_pb2.EndTransactionRequest(transaction_id=transaction_id, verdict=wire, source=source)
+    await connection.call(ProducerServiceStub, "EndTransaction", request)
+
+
+ROUTE_INTERVAL_S = 30.0

@@ -1,0 +1,244 @@
+"""The pull consumer: a member of a group that fetches by itself, from queues that it owns by locks."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Self
+
+from ortoo.client.core.connection import Connection
+from ortoo.client.core.filters import Filter, Topics, wanted_topics
+from ortoo.client.core.place import Queue
+from ortoo.client.core.received import ReceivedBatch, ReceivedMessage
+from ortoo.client.offsets.queue_starts import offset_ranges, search_offset
+from ortoo.client.offsets.store import RemoteOffsets
+from ortoo.client.pull.group_member import GroupMember
+from ortoo.client.pull.handling import BatchHandler, Handlers, Handling
+from ortoo.client.pull.handling_in_order import CommitVerdict, Processed
+from ortoo.client.pull.process_queue import in_order
+from ortoo.client.pull.pulling import Pulled, pull
+from ortoo.client.pull.settings import PullSettings
+from ortoo.client.sessions.session import Session
+from ortoo.common.errors import Conflict, Invalid
+
+Handler = Callable[[ReceivedMessage], Awaitable[None]]
+OrderedHandler = Callable[[ReceivedMessage], Awaitable[CommitVerdict | None]]
+
+
+class PullConsumer:
+    """A member of a group that pulls. Made by `Client.pull_consumer`; an async context manager that leaves at its end.
+
+    With topics it shares their queues with the other members; without, it has the queues given to `assign` and is no
+    member. Take messages with `poll`, `batches` or `async for` and call `ack()` on what is processed, or give them to a
+    handler with `run` or `run_in_order`; one of these at a time.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        session: Session,
+        group: str,
+        topics: Mapping[str, Filter],
+        settings: PullSettings,
+    ) -> None:
+        """`Client.pull_consumer` is the way in."""
+        if settings.broadcast and not topics:
+            raise Invalid("a broadcast needs topics; assigned queues are nobody else's anyway", field="topics")
+        self._connection = connection
+        self._clock = connection.clock
+        self._group = group
+        self._settings = settings
+        self._member = GroupMember(connection, session, group, topics, settings)
+        self._served: Queue | None = None
+        self._is_taken = False
+
+    async def __aenter__(self) -> Self:
+        await self._member.join()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._member.leave()
+
+    # which queues
+
+    @property
+    def queues(self) -> tuple[Queue, ...]:
+        """The queues this consumer has now, sorted."""
+        return tuple(it.queue for it in self._member.queues)
+
+    def assign(self, queues: Iterable[Queue]) -> None:
+        """Have exactly these queues from now on. Errors: Invalid for a member of a group."""
+        self._member.assign(queues)
+
+    def subscribe(self, topics: Topics) -> None:
+        """Want these topics from now on; queues of a topic left out go. Errors: Invalid without membership."""
+        self._member.subscribe(wanted_topics(topics))
+
+    def suspend(self, *queues: Queue) -> None:
+        """Take nothing from these queues, or from any when none is named; they stay this consumer's."""
+        self._member.suspend(queues)
+
+    def resume(self, *queues: Queue) -> None:
+        """Go on with these queues, or with everything when none is named."""
+        self._member.resume(queues)
+
+    # messages
+
+    async def poll(self, timeout_ms: float | None = None) -> ReceivedBatch | None:
+        """The next batch, queue by queue in turn; None when there is none for so long. None = wait for ever.
+
+        Errors: what the server refused this member with.
+        """
+        return await self._alone(lambda: self._poll(timeout_ms))
+
+    async def batches(self) -> AsyncIterator[ReceivedBatch]:
+        """Whole batches, in order within each queue. Errors: what the server refused this member with."""
+        while (batch := await self.poll()) is not None:
+            yield batch
+
+    async def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
+        """Messages, in order within each queue."""
+        async for batch in self.batches():
+            for message in batch:
+                yield message
+
+    async def run(self, handler: Handler, handling: Handling | None = None) -> None:
+        """Give each message to `handler`, many at a time, and acknowledge it when the handler returns.
+
+        A message whose handler raises is sent back to come again later; `RetryLater` says when. Runs until cancelled.
+        """
+        await self.run_batches(_one_by_one(handler), handling or Handling())
+
+    async def run_batches(self, handler: BatchHandler, handling: Handling) -> None:
+        """As `run`, with up to `handling.batch_messages_max` messages of a queue at once.
+
+        `handler` returns how many from the front are processed, None = all; the others are sent back.
+        """
+        await self._run(handler, handling, ordered=False)
+
+    async def run_in_order(self, handler: OrderedHandler, handling: Handling | None = None) -> None:
+        """Give the messages of each queue to `handler` one after another; queues go on beside one another.
+
+        A message whose handler raises comes again, and its queue waits for it: `RetryLater` says how long. With
+        `handling.manual_commit` the handler says what is committed. Runs until cancelled.
+        """
+        chosen = handling or Handling()
+        await self._run(_alone(handler) if chosen.manual_commit else _one_by_one(handler), chosen, ordered=True)
+
+    # offsets
+
+    def position(self, queue: Queue) -> int:
+        """The next offset that will be pulled. Errors: NotFound when the queue is not this consumer's."""
+        return self._member.owned(queue).next_offset
+
+    def seek(self, queue: Queue, offset: int) -> None:
+        """Go on at another offset, forward or back. Errors: NotFound when the queue is not this consumer's."""
+        if offset < 0:
+            raise Invalid(f"{offset}; offsets begin at 0", field="offset")
+        self._member.seek(queue, offset)
+
+    async def seek_to_begin(self, queue: Queue) -> None:
+        """Go on at the first offset that is still stored."""
+        self.seek(queue, (await self._range(queue))[0])
+
+    async def seek_to_end(self, queue: Queue) -> None:
+        """Go on with what comes from now on."""
+        self.seek(queue, (await self._range(queue))[1])
+
+    async def search(self, queue: Queue, time_ms: int) -> int:
+        """The first offset stored at or after a time; the queue's end if there is none."""
+        return await search_offset(self._connection, queue, time_ms)
+
+    async def commit(self) -> None:
+        """Store now how far each queue is processed; it happens by itself every few seconds."""
+        await self._member.commit()
+
+    async def committed(self, queue: Queue) -> int | None:
+        """What the group has stored for a queue; None if nothing."""
+        return (await RemoteOffsets(self._connection, self._group, lambda _: 0).load([queue])).get(queue)
+
+    async def pull(
+        self,
+        queue: Queue,
+        offset: int,
+        *,
+        messages_max: int = 32,
+        wait_ms: float = 0.0,
+        wanted: Filter = "*",
+    ) -> Pulled:
+        """Pull once and say what came, as the server said it; moves nothing and takes no lock.
+
+        Errors: NotFound, Invalid, Unavailable.
+        """
+        return await pull(
+            self._connection, self._group, queue, offset, messages_max=messages_max, wait_ms=wait_ms, wanted=wanted
+        )
+
+    async def _range(self, queue: Queue) -> tuple[int, int]:
+        self._member.owned(queue)
+        return (await offset_ranges(self._connection, {queue.topic}))[queue]
+
+    async def _alone(self, work: Callable[[], Awaitable[ReceivedBatch | None]]) -> ReceivedBatch | None:
+        if self._is_taken:
+            raise Conflict("somebody else takes this consumer's messages; one of poll and run at a time")
+        self._is_taken = True
+        try:
+            return await work()
+        finally:
+            self._is_taken = False
+
+    async def _poll(self, timeout_ms: float | None) -> ReceivedBatch | None:
+        member = self._member
+        timer = None
+        deadline_s = None if timeout_ms is None else self._clock.monotonic_s() + timeout_ms / 1000
+        try:
+            while True:
+                if member.failure is not None:
+                    raise member.failure
+                member.arrived.clear()
+                for queue in in_order(member.queues, self._served):
+                    if member.may_process(queue) and (batch := queue.take_batch()) is not None:
+                        self._served = queue.queue
+                        return batch
+                if deadline_s is not None and self._clock.monotonic_s() >= deadline_s:
+                    return None
+                if deadline_s is not None and timer is None:
+                    timer = member.arrive_later(deadline_s - self._clock.monotonic_s())
+                await member.arrived.wait()
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    async def _run(self, handler: Processed, handling: Handling, *, ordered: bool) -> None:
+        if self._is_taken:
+            raise Conflict("somebody else takes this consumer's messages; one of poll and run at a time")
+        self._is_taken = True
+
+        async def directly(message: ReceivedMessage) -> None:
+            await handler([message])
+
+        self._member.handle_with(directly, ordered=ordered)
+        try:
+            await Handlers(self._connection, self._member, handler, handling).run()
+        finally:
+            self._member.handle_with(None, ordered=False)
+            self._is_taken = False
+
+
+def _one_by_one(handler: Callable[[ReceivedMessage], Awaitable[object]]) -> BatchHandler:
+    async def handle(messages: Sequence[ReceivedMessage]) -> int | None:
+        done = 0
+        for message in messages:
+            await handler(message)
+            done += 1
+        return done
+
+    return handle
+
+
+def _alone(handler: OrderedHandler) -> Processed:
+    async def handle(messages: Sequence[ReceivedMessage]) -> CommitVerdict | None:
+        [message] = messages
+        return await handler(message)
+
+    return handle

@@ -1,0 +1,444 @@
+"""A member of a group that pulls: which queues it has, from joining to leaving."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from ortoo.client.core.connection import Connection
+from ortoo.client.core.filters import Filter
+from ortoo.client.core.place import Queue
+from ortoo.client.core.received import ReceivedMessage
+from ortoo.client.offsets.file import OffsetFile, offset_path
+from ortoo.client.offsets.queue_starts import start_offsets
+from ortoo.client.offsets.start_point import RETRY_PREFIX
+from ortoo.client.offsets.store import LocalOffsets, OffsetStore, RemoteOffsets
+from ortoo.client.produce.routes import readable_queues
+from ortoo.client.pull.flow_control import HoldCounts
+from ortoo.client.pull.handover import Handover
+from ortoo.client.pull.process_queue import ProcessQueue
+from ortoo.client.pull.queue_locks import QueueLocks
+from ortoo.client.pull.queue_puller import QueuePuller
+from ortoo.client.pull.settings import PullSettings
+from ortoo.client.sessions.group_view import GroupView, allocated, change_of
+from ortoo.client.sessions.session import Registration, RunningQueue, Session, query_view
+from ortoo.common.errors import Invalid, NotFound, OrtooError, Unsupported
+from ortoo.common.process.background import Background
+from ortoo.common.process.logs import get_logger
+
+LEAVE_TIMEOUT_S = 10.0
+_log = get_logger("consumer")
+
+
+@dataclass(slots=True)
+class _Owned:
+    queue: ProcessQueue
+    puller: QueuePuller
+    task: "asyncio.Task[None]"
+    epoch: int = 0
+
+
+class GroupMember:
+    """Joins, takes its share of the queues, pulls them, stores offsets, and leaves in good order.
+
+    Without topics it joins nothing, takes no locks, and has the queues it was assigned.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        session: Session,
+        group: str,
+        topics: Mapping[str, Filter],
+        settings: PullSettings,
+    ) -> None:
+        """Nothing is said before `join`."""
+        self.settings = settings
+        self.group = group
+        self.arrived = asyncio.Event()
+        """Set when there may be something to take, or when it is all over."""
+        self.failure: OrtooError | None = None
+        """Why this member gets no messages any more."""
+        self.in_order = False
+        """Whether a queue may go elsewhere only when none of its messages is being processed."""
+        self.holds = HoldCounts()
+        self.rebalances = 0
+        """How often the shares were looked at."""
+        self.handle_directly: Callable[[ReceivedMessage], Awaitable[None]] | None = None
+        self.limits = settings.limits
+        self._connection = connection
+        self._clock = connection.clock
+        self._session = session
+        self._background = Background(f"member of {group}")
+        self._registration = Registration(
+            group=group,
+            topics=dict(topics),
+            version=self._clock.now_ms(),
+            broadcast=settings.broadcast,
+            strategy=settings.strategy,
+            configured_queues=settings.configured_queues,
+            rooms=settings.rooms,
+            start=settings.start,
+        )
+        self._is_member = bool(topics)
+        self._assigned: tuple[Queue, ...] = ()
+        self._view: GroupView | None = None
+        self._locks = None
+        if self._is_member and not settings.broadcast:
+            self._locks = QueueLocks(connection, session, group, settings.lock_trust_ms / 1000)
+        self._store: OffsetStore
+        self._owned: dict[Queue, _Owned] = {}
+        self._handover: Handover
+        self._locked_by = ""
+        """The session that asked for the locks last; they end with it unless another one renews them."""
+        self._suspended: set[Queue] = set()
+        self._all_suspended = False
+        self._unbalanced = asyncio.Event()
+
+    # joining and leaving
+
+    async def join(self) -> None:
+        """Join the group. Errors: what the server refuses it with; DataLoss for a damaged file of offsets."""
+        self._store = self._new_store()
+        self._handover = Handover(self._store, self._locks, self._clock, wait_ms=self.settings.leave_wait_ms)
+        await self._background.__aenter__()
+        try:
+            if self._is_member:
+                await self._session.join(self._registration, self)
+        except BaseException as error:
+            await self._background.__aexit__(type(error), error, error.__traceback__)
+            raise
+        spawn, settings = self._background.spawn, self.settings
+        spawn("balance", self._keep_balanced())
+        spawn("timer", self._every(settings.rebalance_interval_ms, settings.rebalance_interval_ms, self._look_again))
+        spawn("offsets", self._every(settings.commit_first_ms, settings.commit_interval_ms, self.commit))
+        if self._locks is not None:
+            spawn("locks", self._every(settings.lock_renewal_ms, settings.lock_renewal_ms, self._renew_locks))
+
+    async def leave(self) -> None:
+        """Stop pulling, let handlers finish for a while, store offsets, give locks back, and leave the group."""
+        for queue in list(self._owned):
+            self._begin_to_drop(queue)
+        await self._background.__aexit__(None, None, None)
+        try:
+            async with asyncio.timeout(LEAVE_TIMEOUT_S):
+                await self._handover.settle(patient=False)
+                if self._locks is not None:
+                    await self._locks.give_back(self._locks.held)  # those that were taken and not begun
+        except TimeoutError:
+            _log.warning("the last offsets may not be stored: nobody answers", group=self.group)
+        if self._is_member:
+            self._session.leave(self.group)
+        self.arrived.set()
+
+    def _new_store(self) -> OffsetStore:
+        if self.settings.broadcast:
+            path = offset_path(self.settings.offsets_folder, self._connection.client_id, self.group)
+            return LocalOffsets(OffsetFile(path))
+        locks = self._locks
+        return RemoteOffsets(self._connection, self.group, locks.generation if locks is not None else lambda _: 0)
+
+    async def _every(self, first_ms: float, interval_ms: float, step: Callable[[], Awaitable[object]]) -> None:
+        await self._clock.sleep(first_ms / 1000)
+        while True:
+            try:
+                await step()
+            except OrtooError as error:
+                _log.warning("a periodic step failed", group=self.group, reason=str(error))
+            await self._clock.sleep(interval_ms / 1000)
+
+    # what the consumer asks
+
+    @property
+    def queues(self) -> list[ProcessQueue]:
+        """The queues this member has, sorted."""
+        return [self._owned[queue].queue for queue in sorted(self._owned)]
+
+    def owned(self, queue: Queue) -> ProcessQueue:
+        """A queue this member has. Errors: NotFound."""
+        if queue not in self._owned:
+            raise NotFound(f"this consumer does not have {queue} now", field="queue")
+        return self._owned[queue].queue
+
+    def may_process(self, queue: ProcessQueue) -> bool:
+        """Whether messages of the queue may be given out now: it is ours, not suspended, and its lock is believed."""
+        if queue.is_dropped or queue.is_suspended:
+            return False
+        return self._locks is None or self._locks.is_trusted(queue.queue)
+
+    def subscribe(self, topics: Mapping[str, Filter]) -> None:
+        """Want these topics from now on. Errors: Invalid for a consumer with assigned queues."""
+        if not self._is_member:
+            raise Invalid("this consumer has assigned queues and is in no group; make one with topics", field="topics")
+        retries = RETRY_PREFIX + self.group
+        if retries in self._registration.topics:
+            topics = {**topics, retries: "*"}
+        version = max(self._registration.version + 1, self._clock.now_ms())
+        self._registration = replace(self._registration, topics=dict(topics), version=version)
+        for owned in self._owned.values():
+            owned.puller.wanted = topics.get(owned.queue.queue.topic, owned.puller.wanted)
+        self._session.change(self._registration)
+        self._unbalanced.set()
+
+    def assign(self, queues: Iterable[Queue]) -> None:
+        """Have exactly these queues. Errors: Invalid for a member of a group."""
+        if self._is_member:
+            raise Invalid("the group shares out this consumer's queues; make one without topics", field="queues")
+        self._assigned = tuple(dict.fromkeys(queues))
+        self._unbalanced.set()
+
+    def suspend(self, queues: Collection[Queue]) -> None:
+        """Neither pull nor give out messages of these queues, or of any when none is named."""
+        if queues:
+            self._suspended.update(queues)
+        else:
+            self._all_suspended = True
+        for owned in self._owned.values():
+            owned.queue.is_suspended = self._is_suspended(owned.queue.queue)
+
+    def resume(self, queues: Collection[Queue]) -> None:
+        """Go on with these queues, or with everything when none is named."""
+        if queues:
+            self._suspended.difference_update(queues)
+        else:
+            self._suspended.clear()
+            self._all_suspended = False
+        for owned in self._owned.values():
+            owned.queue.is_suspended = self._is_suspended(owned.queue.queue)
+            if not owned.queue.is_suspended:
+                owned.puller.wake()
+        self.arrived.set()
+
+    def seek(self, queue: Queue, offset: int) -> None:
+        """Go on at another offset, forward or back. Errors: NotFound when the queue is not this member's."""
+        self.owned(queue).restart(offset)
+        owned = self._owned[queue]
+        owned.task.cancel()  # it may wait at the old offset
+        owned.task = self._background.spawn(f"pull {queue.queue_id}", owned.puller.run())
+
+    def handle_with(self, handler: Callable[[ReceivedMessage], Awaitable[None]] | None, *, ordered: bool) -> None:
+        """Messages go to this handler from now on; in order, limits do not look at how far processing spreads."""
+        self.in_order, self.handle_directly = ordered, handler
+        self.limits = replace(self.settings.limits, span_max=None) if ordered else self.settings.limits
+        self._unbalanced.set()
+
+    def arrive_later(self, seconds: float) -> "asyncio.Task[None]":
+        """Wake whoever waits for messages after a while."""
+
+        async def wake() -> None:
+            await self._clock.sleep(seconds)
+            self.arrived.set()
+
+        return self._background.spawn("wake", wake())
+
+    async def commit(self) -> None:
+        """Store how far every queue is. Errors: Unavailable when a file of offsets cannot be written."""
+        for queue, owned in self._owned.items():
+            grows = owned.epoch == owned.queue.epoch and not self.in_order
+            self._store.table.update(queue, owned.queue.commit_offset, increase_only=grows)
+            owned.epoch = owned.queue.epoch
+        for queue in await self._store.persist(list(self._owned)):
+            if queue in self._owned:
+                self._lost(self._owned[queue].queue)
+
+    def stored_offset(self, queue: Queue) -> int | None:
+        """How far a queue is, as this member would store it."""
+        return self._store.table[queue]
+
+    # what the session says
+
+    def members_changed(self, view: GroupView) -> None:
+        """These share out the queues now."""
+        self._view = view
+        self._unbalanced.set()
+
+    def refused(self, error: OrtooError) -> None:
+        """The group takes this client no more."""
+        self.failure = error
+        for queue in list(self._owned):
+            self._begin_to_drop(queue)
+        self.arrived.set()
+
+    def running_queues(self) -> list[RunningQueue]:
+        """The queues this member has, for people who ask."""
+        found = []
+        for it in self.queues:
+            held, locked = it.held, self._locks is not None and self._locks.is_trusted(it.queue)
+            found.append(
+                RunningQueue(it.queue, it.commit_offset, it.next_offset, held.messages, held.size_bytes, locked)
+            )
+        return found
+
+    async def consume_directly(self, message: ReceivedMessage) -> bool:
+        """Process one message at once; whether in order."""
+        if self.handle_directly is None:
+            raise Unsupported("this consumer has no handler: the application takes messages by itself")
+        await self.handle_directly(message)
+        return self.in_order
+
+    # shares
+
+    def look_again_soon(self) -> None:
+        """Look at the shares again after a pause."""
+        self._background.spawn("look again", self._look_later())
+
+    async def _look_later(self) -> None:
+        await self._clock.sleep(self.settings.lock_retry_ms / 1000)
+        self._unbalanced.set()
+
+    def look_at_retries(self) -> None:
+        """A message was given back: if that was the group's first, its topic is new."""
+        if RETRY_PREFIX + self.group not in self._registration.topics:
+            self._unbalanced.set()
+
+    async def _look_again(self) -> None:
+        """Ask who the members are, in case nobody said that they changed."""
+        try:
+            if self._is_member and self._view is not None:
+                self._view = await query_view(self._connection, self.group)
+        finally:
+            self._unbalanced.set()
+
+    async def _keep_balanced(self) -> None:
+        while True:
+            await self._unbalanced.wait()
+            self._unbalanced.clear()
+            try:
+                settled = await self._rebalance()
+            except OrtooError as error:
+                _log.warning("the shares cannot be looked at now", group=self.group, reason=str(error))
+                settled = False
+            if not settled:
+                self.look_again_soon()
+
+    async def _rebalance(self) -> bool:
+        """Own what this member shall own; False when something has to be tried again soon."""
+        self.rebalances += 1
+        if self.failure is not None:
+            return True
+        if self._session.session_id not in ("", self._locked_by):
+            self._locked_by = self._session.session_id
+            await self._renew_locks()
+        await self._want_retries()
+        shares = await self._shares()
+        now_s = self._clock.monotonic_s()
+        pulled = {it.queue: now_s if it.is_suspended else it.pulled_at_s for it in self.queues}
+        change = change_of(pulled, shares, self._topics(), now_s)
+        for queue in change.drop:
+            self._begin_to_drop(queue)
+        settled = await self._handover.settle(patient=self.in_order)
+        wanted = [queue for queue in change.take if queue not in self._handover]
+        taken = await self._take(wanted)
+        self._spread_limits()
+        return settled and taken and len(wanted) == len(change.take)
+
+    async def _want_retries(self) -> None:
+        """Take part in what the group gave back, as soon as there is a topic of it."""
+        retries = RETRY_PREFIX + self.group
+        topics = self._registration.topics
+        if self._locks is None or self._view is None or retries in topics:
+            return
+        with suppress(NotFound):
+            if await readable_queues(self._connection, retries):
+                self.subscribe({**topics, retries: "*"})
+
+    def _topics(self) -> set[str]:
+        return set(self._registration.topics) if self._is_member else {queue.topic for queue in self._assigned}
+
+    async def _shares(self) -> dict[str, list[Queue]]:
+        """The queues that shall be owned, of each topic for which that is known now."""
+        if not self._is_member:
+            return {topic: [it for it in self._assigned if it.topic == topic] for topic in self._topics()}
+        view, shares = self._view, {}
+        for topic in self._registration.topics if view is not None else ():
+            try:
+                queues = await readable_queues(self._connection, topic)
+                if view is not None and not self.settings.broadcast:
+                    queues = allocated(
+                        view,
+                        self._session.client_id,
+                        topic,
+                        queues,
+                        configured_queues=self.settings.configured_queues,
+                        rooms=self.settings.rooms,
+                    )
+                shares[topic] = queues
+            except OrtooError as error:
+                _log.warning("the queues of a topic are not known now", topic=topic, reason=str(error))
+        return shares
+
+    async def _take(self, queues: Sequence[Queue]) -> bool:
+        """Lock and start queues; whether all were."""
+        if not queues:
+            return True
+        mine = list(queues)
+        if self._locks is not None:
+            held = await self._locks.take(mine)
+            mine = [queue for queue in mine if queue in held]
+        starts = await start_offsets(self._connection, self._store, mine, self.settings.start)
+        for queue, offset in starts.items():
+            self._start(queue, offset)
+        self._spread_limits()  # before the first of them pulls
+        await self.commit()
+        return len(starts) == len(queues)
+
+    def _spread_limits(self) -> None:
+        counts = Counter(queue.topic for queue in self._owned)
+        for queue, owned in self._owned.items():
+            owned.puller.limits = self.limits.spread(counts[queue.topic])
+
+    def _start(self, queue: Queue, offset: int) -> None:
+        generation = self._locks.generation(queue) if self._locks is not None else 0
+        held = ProcessQueue(queue, offset, generation)
+        held.is_suspended = self._is_suspended(queue)
+        locks = self._locks
+        puller = QueuePuller(
+            self._connection,
+            self.group,
+            held,
+            self.settings,
+            wanted=self._registration.topics.get(queue.topic, "*"),
+            may_pull=lambda: locks is None or locks.is_trusted(queue),
+            arrived=self.arrived.set,
+            lost=self._lost,
+            counts=self.holds,
+        )
+        held.pulled_at_s = self._clock.monotonic_s()
+        task = self._background.spawn(f"pull {queue.queue_id}", puller.run())
+        self._owned[queue] = _Owned(held, puller, task)
+        self._store.table.update(queue, offset)
+
+    def _is_suspended(self, queue: Queue) -> bool:
+        return self._all_suspended or queue in self._suspended
+
+    def _begin_to_drop(self, queue: Queue) -> None:
+        """Neither pull nor give out any more; it is given back when handlers are done with it."""
+        owned = self._owned.pop(queue)
+        owned.task.cancel()
+        self._store.table.update(queue, owned.queue.commit_offset, increase_only=owned.epoch == owned.queue.epoch)
+        self._handover.begin(owned.queue, ours=True)
+        self.arrived.set()
+
+    def _lost(self, queue: ProcessQueue) -> None:
+        """Somebody else has it, or it is gone: what is done of it now counts for nothing."""
+        owned = self._owned.get(queue.queue)
+        if owned is None or owned.queue is not queue:
+            return
+        del self._owned[queue.queue]
+        owned.task.cancel()
+        self._handover.begin(queue, ours=False)
+        self._store.table.forget(queue.queue)
+        if self._locks is not None:
+            self._locks.lost(queue.queue)
+        self._unbalanced.set()
+
+    async def _renew_locks(self) -> None:
+        if self._locks is None:
+            return
+        held = await self._locks.take([*self._owned, *self._handover.locked])
+        for queue, owned in list(self._owned.items()):
+            if queue not in held or self._locks.generation(queue) != owned.queue.generation:
+                _log.warning("a queue lock was lost", queue=str(queue))
+                self._lost(owned.queue)
+        self.arrived.set()

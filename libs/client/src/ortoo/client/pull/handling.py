@@ -1,0 +1,210 @@
+"""Handlers for a pull consumer's messages: many at a time, or one at a time for each queue."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from ortoo.client.core.connection import Connection
+from ortoo.client.core.place import Queue
+from ortoo.client.core.received import ReceivedMessage
+from ortoo.client.core.retry_later import RetryLater
+from ortoo.client.pull.group_member import GroupMember
+from ortoo.client.pull.handling_in_order import OrderedHandling, Processed, acknowledge
+from ortoo.client.pull.process_queue import ProcessQueue, in_order
+from ortoo.client.push.push_call import wire_queue
+from ortoo.common.errors import OrtooError
+from ortoo.common.process.background import Background
+from ortoo.common.process.logs import get_logger
+from ortoo.v1 import pull_pb2
+from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
+
+BatchHandler = Callable[[Sequence[ReceivedMessage]], Awaitable[int | None]]
+STUCK_LEVEL = 3
+"""The delay level at which a message comes again whose handler does not return: 10 s."""
+PARK_LEVEL = -1
+_log = get_logger("consumer")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handling:
+    """How handlers are run."""
+
+    concurrency: int = 20
+    """How many handlers run at a time."""
+    batch_messages_max: int = 1
+    """How many messages of a queue a batch handler gets at once, at most."""
+    retry_delay_ms: float = 5_000.0
+    """How soon a failed message comes again when it could not be sent back; then it stays with this consumer."""
+    suspend_ms: float = 1_000.0
+    """In order: how soon a failed message comes again."""
+    timeout_ms: float = 900_000.0
+    """Outside an order: after so long a message is sent back although its handler has not returned."""
+    attempts_max: int = 0
+    """After so many failures a message is parked; 0 = as the group says, in order: never."""
+    manual_commit: bool = False
+    """In order: the handler returns a CommitVerdict, None = KEEP; only what it commits is done. What is kept counts
+    against the limits of the consumer, so commit at least every few hundred messages."""
+
+
+class Handlers:
+    """Gives a member's messages to a handler until it is cancelled or the member is refused."""
+
+    def __init__(self, connection: Connection, member: GroupMember, handler: Processed, handling: Handling) -> None:
+        """`handler` returns how many messages from the front are processed; None = all."""
+        self._connection = connection
+        self._clock = connection.clock
+        self._member = member
+        self._handler = handler
+        self._handling = handling
+        self._slots = asyncio.Semaphore(handling.concurrency)
+        self._ordered = OrderedHandling(
+            member,
+            handler,
+            self._park,
+            connection.clock,
+            suspend_ms=handling.suspend_ms,
+            attempts_max=handling.attempts_max,
+        )
+        self._served: Queue | None = None
+        self._running: dict[int, tuple[ProcessQueue, Sequence[ReceivedMessage], float]] = {}
+
+    async def run(self) -> None:
+        """Run. Errors: why the member is refused."""
+        ordered = self._member.in_order
+        async with Background("handlers") as background:
+            if not ordered:
+                background.spawn("stuck", self._send_stuck_back())
+            while True:
+                await self._slots.acquire()
+                taken = await self._next(ordered)
+                if taken is None:
+                    break
+                queue, messages = taken
+                queue.running += 1
+                if ordered:
+                    background.spawn("in order", self._handle_in_order(queue, messages))
+                else:
+                    background.spawn("handle", self._handle(queue, messages, background))
+        if self._member.failure is not None:
+            raise self._member.failure
+
+    async def _next(self, ordered: bool) -> tuple[ProcessQueue, list[ReceivedMessage]] | None:
+        """The next messages of the queues in turn; None when there will be none any more."""
+        member = self._member
+        while member.failure is None:
+            member.arrived.clear()
+            for queue in in_order(member.queues, self._served):
+                if queue.has_waiting and member.may_process(queue) and not (ordered and queue.running):
+                    self._served = queue.queue
+                    return queue, queue.take(self._handling.batch_messages_max)
+            await member.arrived.wait()
+        return None
+
+    # outside an order
+
+    async def _handle(self, queue: ProcessQueue, messages: Sequence[ReceivedMessage], background: Background) -> None:
+        key = id(messages)
+        self._running[key] = (queue, messages, self._clock.monotonic_s())
+        try:
+            done, level = await self._call(messages)
+            stuck = self._running.pop(key, None) is None
+            if not stuck:
+                acknowledge(messages[:done])
+                failed = messages[done:]
+                if failed and not queue.is_dropped and not await self._send_back(queue, failed, level):
+                    background.spawn("again", self._handle_again(queue, failed, background))
+        finally:
+            self._running.pop(key, None)
+            self._done(queue)
+
+    async def _handle_again(
+        self, queue: ProcessQueue, messages: Sequence[ReceivedMessage], background: Background
+    ) -> None:
+        await self._clock.sleep(self._handling.retry_delay_ms / 1000)
+        await self._slots.acquire()
+        queue.running += 1
+        if queue.is_dropped:
+            self._done(queue)
+        else:
+            await self._handle(queue, messages, background)
+
+    async def _call(self, messages: Sequence[ReceivedMessage]) -> tuple[int, int]:
+        """How many from the front are processed, and the delay level for the others."""
+        try:
+            done = await self._handler(messages)
+        except RetryLater as wish:
+            return 0, wish.delay_level
+        except Exception:
+            _log.exception("a handler failed; the message will come again", offset=messages[0].offset)
+            return 0, 0
+        return max(0, min(done, len(messages))) if isinstance(done, int) else len(messages), 0
+
+    async def _send_back(self, queue: ProcessQueue, messages: Sequence[ReceivedMessage], level: int) -> bool:
+        """Whether they are somebody else's business now."""
+        if self._member.settings.broadcast:
+            _log.warning("a failed message of a broadcast is dropped", offset=messages[0].offset)
+        else:
+            try:
+                await send_back(
+                    self._connection, self._member.group, queue, messages, level, self._handling.attempts_max
+                )
+            except OrtooError as error:
+                _log.warning("a failed message stays here", offset=messages[0].offset, reason=str(error))
+                return False
+            self._member.look_at_retries()
+        acknowledge(messages)
+        return True
+
+    async def _send_stuck_back(self) -> None:
+        timeout_s = self._handling.timeout_ms / 1000
+        while True:
+            await self._clock.sleep(timeout_s / 4)
+            began_by_s = self._clock.monotonic_s() - timeout_s
+            for key, (queue, messages, began_s) in list(self._running.items()):
+                if began_s < began_by_s and not queue.is_dropped:
+                    _log.warning("a handler does not return; its message is sent back", offset=messages[0].offset)
+                    if await self._send_back(queue, messages, STUCK_LEVEL):
+                        self._running.pop(key, None)
+
+    # in order
+
+    async def _handle_in_order(self, queue: ProcessQueue, messages: Sequence[ReceivedMessage]) -> None:
+        try:
+            if self._handling.manual_commit:
+                await self._ordered.handle_by_hand(queue, messages)
+            else:
+                await self._ordered.handle(queue, messages)
+        finally:
+            self._done(queue)
+
+    async def _park(self, queue: ProcessQueue, messages: Sequence[ReceivedMessage]) -> bool:
+        return await self._send_back(queue, messages, PARK_LEVEL)
+
+    def _done(self, queue: ProcessQueue) -> None:
+        queue.running -= 1
+        self._slots.release()
+        self._member.arrived.set()
+
+
+async def send_back(
+    connection: Connection,
+    group: str,
+    queue: ProcessQueue,
+    messages: Sequence[ReceivedMessage],
+    delay_level: int,
+    attempts_max: int = 0,
+) -> list[str]:
+    """Let the server give messages to the group again later; the ids of the copies.
+
+    Errors: Unsupported where retries are not served; Fenced, Unavailable.
+    """
+    request = pull_pb2.SendBackRequest(
+        group=group,
+        queue=wire_queue(queue.queue),
+        offsets=[message.offset for message in messages],
+        delay_level=delay_level,
+        attempts_max=attempts_max,
+        generation=queue.generation,
+    )
+    answer = await connection.call(ConsumerServiceStub, "SendBack", request)
+    return list(answer.message_ids)

@@ -1,0 +1,63 @@
+"""Giving queues back: when the handlers that have their messages are done, with the last offsets, then the locks."""
+
+from collections.abc import Collection
+
+from ortoo.client.core.place import Queue
+from ortoo.client.offsets.store import OffsetStore
+from ortoo.client.pull.process_queue import ProcessQueue
+from ortoo.client.pull.queue_locks import QueueLocks
+from ortoo.common.errors import OrtooError
+from ortoo.common.process.clock import Clock
+from ortoo.common.process.logs import get_logger
+
+LOOK_S = 0.02
+_log = get_logger("consumer")
+
+
+class Handover:
+    """The queues of a member that are on their way to other owners."""
+
+    def __init__(self, store: OffsetStore, locks: QueueLocks | None, clock: Clock, *, wait_ms: float) -> None:
+        """Wait for handlers up to `wait_ms` at a time."""
+        self._store = store
+        self._locks = locks
+        self._clock = clock
+        self._wait_s = wait_ms / 1000
+        self._leaving: dict[Queue, tuple[ProcessQueue, bool]] = {}
+
+    def __contains__(self, queue: Queue) -> bool:
+        return queue in self._leaving
+
+    @property
+    def locked(self) -> Collection[Queue]:
+        """Those whose locks are still ours and have to be renewed."""
+        return [queue for queue, (_, ours) in self._leaving.items() if ours]
+
+    def begin(self, queue: ProcessQueue, *, ours: bool) -> None:
+        """Nothing of the queue is given out any more; `ours` unless its lock was lost."""
+        queue.drop()
+        self._leaving[queue.queue] = (queue, ours)
+
+    async def settle(self, *, patient: bool) -> bool:
+        """Give back what handlers are done with; whether nothing is left to give back.
+
+        They get a while to finish. After it a queue that is processed in any order goes all the same; `patient` keeps
+        it, with its lock, until they are done.
+        """
+        deadline_s = self._clock.monotonic_s() + self._wait_s
+        while any(it.running for it, _ in self._leaving.values()) and self._clock.monotonic_s() < deadline_s:
+            await self._clock.sleep(LOOK_S)
+        done = {queue: ours for queue, (it, ours) in self._leaving.items() if not (patient and it.running)}
+        ours = [queue for queue, is_ours in done.items() if is_ours]
+        for queue in ours:
+            self._store.table.update(queue, self._leaving[queue][0].commit_offset, increase_only=True)
+        try:
+            await self._store.persist(ours)
+        except OrtooError as error:
+            _log.warning("the last offsets were not stored", reason=str(error))
+        for queue in done:
+            del self._leaving[queue]
+            self._store.table.forget(queue)
+        if self._locks is not None:
+            await self._locks.give_back(ours)
+        return not self._leaving

@@ -1,0 +1,120 @@
+"""One pull: messages of a queue from an offset on, and what the server says about the offset."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from typing import Any
+
+from ortoo.client.core.connection import Connection
+from ortoo.client.core.filters import Filter, expressions
+from ortoo.client.core.place import Queue
+from ortoo.client.core.received import ReceivedBatch
+from ortoo.client.push.push_call import sealed_batch, wire_queue
+from ortoo.common.errors import Internal
+from ortoo.v1 import pull_pb2
+from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
+
+ANSWER_TIMEOUT_S = 15.0
+"""How long after the end of a long poll the answer may come."""
+
+
+class PullStatus(Enum):
+    """What a pull brought, in one word."""
+
+    FOUND = "found"
+    """Messages."""
+    NO_NEW = "no_new"
+    """The queue ends here."""
+    NO_MATCH = "no_match"
+    """Messages came, none of them wanted."""
+    OFFSET_ILLEGAL = "offset_illegal"
+    """The offset is not stored: `next_offset` is the nearest one that is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """What a pull brought."""
+
+    status: PullStatus
+    next_offset: int
+    """Where to pull next."""
+    begin_offset: int
+    """The first offset still stored."""
+    end_offset: int
+    """The next offset to be stored."""
+    batches: tuple[ReceivedBatch, ...] = ()
+
+
+async def pull(
+    connection: Connection,
+    group: str,
+    queue: Queue,
+    offset: int,
+    *,
+    messages_max: int = 32,
+    bytes_max: int = 0,
+    wait_ms: float = 0.0,
+    wanted: Filter = "*",
+    generation: int = 0,
+    finished: Callable[[ReceivedBatch, int], None] | None = None,
+) -> Pulled:
+    """Pull once, through the snode that is asked now. At the end of the queue the server waits up to `wait_ms`.
+
+    Errors: NotFound, Invalid, Conflict, Fenced when the lock of `generation` is lost, Unavailable.
+    """
+    tags, sql = expressions(wanted)
+    more: dict[str, Any] = {"sql_expression": sql} if sql else {}
+    request = pull_pb2.PullRequest(
+        group=group,
+        queue=wire_queue(queue),
+        offset=offset,
+        messages_max=messages_max,
+        bytes_max=bytes_max,
+        wait_ms=int(wait_ms),
+        tag_expression=tags,
+        generation=generation,
+        **more,
+    )
+    answer = await connection.call_at(
+        connection.address,
+        ConsumerServiceStub,
+        "Pull",
+        request,
+        timeout_s=wait_ms / 1000 + ANSWER_TIMEOUT_S,
+    )
+    status = _STATUSES.get(answer.status)
+    if status is None:
+        raise Internal(f"a pull was answered with the status {answer.status}, which this client does not know")
+    received = partial(_received, queue=queue, generation=generation, finished=finished)
+    return Pulled(
+        status, answer.next_offset, answer.begin_offset, answer.end_offset, tuple(map(received, answer.batches))
+    )
+
+
+def _received(
+    batch: pull_pb2.PulledBatch,
+    *,
+    queue: Queue,
+    generation: int,
+    finished: Callable[[ReceivedBatch, int], None] | None,
+) -> ReceivedBatch:
+    return ReceivedBatch(
+        queue,
+        sealed_batch(batch),
+        topic_id=batch.topic_id,
+        first_offset=batch.first_offset,
+        next_offset=batch.next_offset,
+        stored_at_ms=batch.stored_at_ms,
+        rows=batch.rows,
+        generation=generation,
+        finished=finished,
+    )
+
+
+_STATUSES = {
+    pull_pb2.PULL_STATUS_FOUND: PullStatus.FOUND,
+    pull_pb2.PULL_STATUS_NO_NEW: PullStatus.NO_NEW,
+    pull_pb2.PULL_STATUS_NO_MATCH: PullStatus.NO_MATCH,
+    pull_pb2.PULL_STATUS_OFFSET_ILLEGAL: PullStatus.OFFSET_ILLEGAL,
+}

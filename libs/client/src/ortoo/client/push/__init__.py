@@ -1,0 +1,1 @@
+"""The push consumer: credit out, whole batches in, acknowledgements out."""

@@ -1,0 +1,185 @@
+"""The push consumer: a member of a group that gets whole batches and says what it has processed."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from ortoo.client.core.connection import Connection
+from ortoo.client.core.filters import Filter, Topics, wanted_topics
+from ortoo.client.core.losses import Losses, LostMessages
+from ortoo.client.core.place import Queue
+from ortoo.client.core.received import ReceivedBatch, ReceivedMessage
+from ortoo.client.offsets.file import OffsetFile, offset_path
+from ortoo.client.offsets.start_point import StartRule
+from ortoo.client.push.broadcast_offsets import BroadcastOffsets
+from ortoo.client.push.push_call import opening, subscription
+from ortoo.client.push.push_member import PushMember
+from ortoo.common.groups.allocation import AllocationStrategy
+from ortoo.common.process.background import Background
+from ortoo.common.process.logs import get_logger
+
+Handler = Callable[[ReceivedMessage], Awaitable[None]]
+_KEEP_INTERVAL_S = 5.0
+_log = get_logger("consumer")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerSettings:
+    """How much a consumer takes at once, and how often it says what is done."""
+
+    from_first: bool = False
+    """Where the group starts in a queue for which it has no offset: the oldest message, or what comes from now on."""
+    from_time_ms: int | None = None
+    """Instead: the first message stored at or after this time, milliseconds since 1970-01-01 UTC."""
+    unfinished_messages_max: int = 32_768
+    """How many delivered messages may wait to be acknowledged. A batch comes whole, so it may be one batch more."""
+    unfinished_bytes_max: int = 32 << 20
+    ack_interval_ms: float = 100.0
+    retry_delay_ms: float = 1_000.0
+    """How long `run` waits before it gives a message whose handler failed to the handler again."""
+    strategy: AllocationStrategy = AllocationStrategy.AVERAGELY
+    """How the members share out queues; all should say the same, the first one by client id decides."""
+    configured_queues: tuple[Queue, ...] = ()
+    """With AllocationStrategy.CONFIG: the queues this member takes."""
+    rooms: tuple[str, ...] = ()
+    """With AllocationStrategy.MACHINE_ROOM: the rooms whose queues are shared out."""
+    on_loss: Callable[[LostMessages], None] | None = None
+    """Called with messages that will not come because they are damaged where they are stored. They are logged anyway,
+    and the group's offset moves on behind them."""
+    broadcast: bool = False
+    """Every member gets every message and keeps its offsets in a file of its own."""
+    offsets_folder: Path = field(default_factory=lambda: Path.home() / ".ortoo" / "offsets")
+    """With `broadcast`: where that file lies, under the client's id; choose one that stays the same."""
+    client_id: str = ""
+    """The consumer's name for people; empty = made of host and process."""
+
+
+class Consumer:
+    """One member of a group. Made by `Client.consumer`; an async context manager that leaves the group at its end.
+
+    Read whole batches with `batches()` (fast), or messages with `async for`, and call `ack()` on what is processed.
+    What was not acknowledged comes again, to this member or another, when a session ends.
+    """
+
+    def __init__(
+        self, connection: Connection, group: str, topics: Mapping[str, Filter], settings: ConsumerSettings
+    ) -> None:
+        """`Client.consumer` is the way in."""
+        self._clock = connection.clock
+        self._settings = settings
+        self._background = Background(f"consumer {group}")
+        self._kept: BroadcastOffsets | None = None
+        client_id = settings.client_id or connection.new_client_id()
+        if settings.broadcast:
+            client_id = settings.client_id or connection.client_id
+            file = OffsetFile(offset_path(settings.offsets_folder, client_id, group))
+            rule = StartRule(settings.from_first, settings.from_time_ms)
+            self._kept = BroadcastOffsets(connection, file, rule)
+        self._member = PushMember(
+            connection,
+            opening(
+                group,
+                topics,
+                client_id=client_id,
+                room=connection.room,
+                from_first=settings.from_first,
+                from_time_ms=settings.from_time_ms,
+                strategy=settings.strategy,
+                configured_queues=settings.configured_queues,
+                rooms=settings.rooms,
+                broadcast=settings.broadcast,
+            ),
+            Losses(settings.on_loss),
+            messages_max=settings.unfinished_messages_max,
+            bytes_max=settings.unfinished_bytes_max,
+            broadcast=self._kept,
+        )
+
+    @property
+    def queues(self) -> tuple[Queue, ...]:
+        """The queues this member has now."""
+        return self._member.queues
+
+    @property
+    def lost_messages(self) -> int:
+        """How many messages could not be delivered because they are damaged where they are stored."""
+        return self._member.losses.messages
+
+    async def __aenter__(self) -> Self:
+        await self._background.__aenter__()
+        self._background.spawn("session", self._member.keep_session())
+        self._background.every("acks", self._settings.ack_interval_ms / 1000, self._say_progress, clock=self._clock)
+        if self._kept is not None:
+            self._background.every("offsets", _KEEP_INTERVAL_S, self._kept.persist, clock=self._clock)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._member.leave()
+        if self._kept is not None:
+            await self._kept.persist()
+        await self._background.__aexit__(kind, error, traceback)
+
+    def subscribe(self, topics: Topics) -> None:
+        """Want these topics from now on, with these filters; queues of a topic left out go. Errors: Invalid."""
+        version = self._clock.now_ms()
+        wanted = sorted(wanted_topics(topics).items())
+        self._member.subscribe([subscription(topic, filter_, version) for topic, filter_ in wanted])
+
+    def suspend(self, *queues: Queue) -> None:
+        """Take nothing from these queues from their next batch on, or nothing at all when none is named.
+
+        They stay this consumer's, and it is not slow for that; messages wait for `resume`, or for another member when
+        this one leaves. A queue may be named before it is this consumer's.
+        """
+        self._member.suspend(queues)
+
+    def resume(self, *queues: Queue) -> None:
+        """Go on with these queues, or with everything when none is named."""
+        self._member.resume(queues)
+
+    async def batches(self) -> AsyncIterator[ReceivedBatch]:
+        """Whole batches, in order within each queue. Errors: what the server refused the session with."""
+        while (batch := await self._member.next_batch()) is not None:
+            yield batch
+
+    async def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
+        """Messages, in order within each queue."""
+        async for batch in self.batches():
+            for message in batch:
+                if self._member.is_suspended:
+                    await self._member.until_resumed()
+                yield message
+
+    async def run(self, handler: Handler, *, concurrency: int = 1) -> None:
+        """Give each message to `handler`, up to `concurrency` at a time, and acknowledge it when the handler returns.
+
+        A message whose handler raises is given to it again after `retry_delay_ms`; until then it is not acknowledged.
+        Runs until cancelled, or until the session is refused.
+        """
+        slots = asyncio.Semaphore(concurrency)
+
+        async def handle(message: ReceivedMessage) -> None:
+            try:
+                while True:
+                    try:
+                        await handler(message)
+                        break
+                    except Exception:
+                        _log.exception("a handler failed; the message will be given to it again", offset=message.offset)
+                        await self._clock.sleep(self._settings.retry_delay_ms / 1000)
+                message.ack()
+            finally:
+                slots.release()
+
+        async with Background("handlers") as background:
+            async for message in self:
+                await slots.acquire()
+                background.spawn("handle", handle(message))
+
+    async def _say_progress(self) -> None:
+        self._member.report()

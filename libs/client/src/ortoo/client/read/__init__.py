@@ -1,0 +1,1 @@
+"""Reading outside groups: ranges, tails and dead letters, without locks or offsets."""

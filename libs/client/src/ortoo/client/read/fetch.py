@@ -1,0 +1,115 @@
+"""Reading a queue outside groups: takes no lock, moves no offset."""
+
+from collections.abc import AsyncIterator, Sequence
+
+from ortoo.client.core.connection import Connection
+from ortoo.client.core.filters import Filter, expressions
+from ortoo.client.core.place import Queue
+from ortoo.client.core.received import ReceivedBatch
+from ortoo.client.push.push_call import sealed_batch
+from ortoo.common.errors import Invalid, NotFound, OrtooError, Unavailable
+from ortoo.common.errors.status import error_of, rpc_errors
+from ortoo.common.grpc import bulk_calls
+from ortoo.common.grpc.bulk_field import Bulky
+from ortoo.v1 import consumer_pb2, topic_pb2
+from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
+
+BREAKS_MAX = 5
+
+
+async def fetch(
+    connection: Connection,
+    queue: Queue,
+    from_offset: int = 0,
+    to_offset: int = 0,
+    *,
+    follow: bool = False,
+    wanted: Filter = "*",
+    columns: Sequence[str] = (),
+) -> AsyncIterator[ReceivedBatch]:
+    """Whole batches from `from_offset` to `to_offset`, exclusive; 0 = to the end the queue has now.
+
+    With `follow` it goes on for ever; `wanted` leaves messages out, `columns` names the fields of a record
+    batch that are looked at: others may be missing. A read that breaks goes on where it was, through the next snode.
+    Errors: NotFound, OutOfRange, Invalid; DataLoss, whose `end_offset` says where another fetch can go on; Unavailable
+    after several breaks in a row.
+    """
+    at, breaks = from_offset, 0
+    while True:
+        address = connection.address
+        try:
+            if to_offset == 0 and not follow:
+                # Fixed at first, so that a read that goes on after a break still ends where it would have.
+                to_offset = await _end_of(connection, queue)
+                if at == to_offset:
+                    return
+            async for answer, (records,) in _batches(connection, queue, at, to_offset, follow, wanted, columns):
+                breaks, at = 0, answer.next_offset
+                if answer.HasField("batch"):
+                    yield ReceivedBatch(
+                        queue,
+                        sealed_batch(answer, records),
+                        topic_id=answer.topic_id,
+                        first_offset=answer.first_offset,
+                        next_offset=answer.next_offset,
+                        stored_at_ms=answer.stored_at_ms,
+                        rows=answer.rows,
+                    )
+            if not follow:
+                return
+        except OrtooError as error:
+            breaks += 1
+            if not error.retriable or breaks >= BREAKS_MAX:
+                raise
+            if not follow and at >= to_offset > from_offset:
+                return
+            connection.failed(address)
+        await connection.clock.sleep(connection.backoff.delay_s(breaks, connection.randomness))
+
+
+async def _batches(
+    connection: Connection,
+    queue: Queue,
+    at: int,
+    to_offset: int,
+    follow: bool = False,
+    wanted: Filter = "*",
+    columns: Sequence[str] = (),
+) -> AsyncIterator[Bulky]:
+    address = connection.address
+    wire_queue = topic_pb2.Queue(topic=queue.topic, enode=queue.enode, queue_id=queue.queue_id)
+    tags, sql = expressions(wanted)
+    request = consumer_pb2.FetchRequest(
+        queue=wire_queue,
+        from_offset=at,
+        to_offset=to_offset,
+        follow=follow,
+        tag_expression=tags,
+        sql_expression=sql,
+        columns=columns,
+    )
+    call = bulk_calls.fetch(connection.channel(), request)
+    try:
+        with rpc_errors(address):
+            async for answer in call:
+                if answer.message.HasField("failure"):
+                    raise error_of(answer.message.failure)
+                yield answer
+    finally:
+        call.cancel()
+
+
+async def _end_of(connection: Connection, queue: Queue) -> int:
+    answer = await connection.call(
+        ConsumerServiceStub, "QueryQueues", consumer_pb2.QueryQueuesRequest(topic=queue.topic)
+    )
+    for state in answer.queues:
+        if (state.queue.enode, state.queue.queue_id) == (queue.enode, queue.queue_id):
+            return int(state.end_offset)
+    # It does not exist, or its enode is away: a read says which.
+    try:
+        async for _ in _batches(connection, queue, 0, 1):
+            break
+    except Invalid as error:
+        raise NotFound(error.message, field="queue") from error
+    raise Unavailable(f"queue {queue.queue_id} of topic {queue.topic!r} on enode {queue.enode!r} was away; retry")

@@ -1,0 +1,92 @@
+"""The newest messages of a topic and then those that come, for an operator's eyes: nothing missed in between."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Mapping
+
+from ortoo.client.admin.descriptions import QueueInfo, StoredMessage
+from ortoo.client.core.connection import Connection
+from ortoo.client.core.filters import Filter
+from ortoo.client.core.place import Queue
+from ortoo.client.core.received import ReceivedBatch
+from ortoo.client.read.fetch import fetch
+from ortoo.common.errors import DataLoss
+from ortoo.common.process.background import Background
+from ortoo.common.process.logs import get_logger
+
+BUFFERED_MAX = 64
+_log = get_logger("tail")
+
+
+async def newest(
+    connection: Connection, queues: tuple[QueueInfo, ...], count: int, wanted: Filter = "*"
+) -> list[StoredMessage]:
+    """The newest messages below the queues' ends, at most so many, by the time they were stored.
+
+    With a filter all messages are looked at, by the servers.
+    """
+
+    async def newest_of(item: QueueInfo) -> list[StoredMessage]:
+        begin = item.begin_offset if wanted != "*" else max(item.begin_offset, item.end_offset - count)
+        if begin >= item.end_offset:
+            return []
+        found: deque[StoredMessage] = deque(maxlen=count)
+        async for it in _messages(connection, item.queue, begin, item.end_offset, wanted):
+            found.append(it)
+        return list(found)
+
+    found = [it for part in await asyncio.gather(*map(newest_of, queues)) for it in part]
+    found.sort(key=lambda it: (it.stored_at_ms, it.queue, it.offset))
+    return found[-count:] if count else []
+
+
+async def coming(
+    connection: Connection, ends: Mapping[Queue, int], wanted: Filter = "*"
+) -> AsyncIterator[StoredMessage]:
+    """What is stored from `ends` on, in order within each queue, for ever. Errors: as `fetch` says."""
+    arrived: asyncio.Queue[StoredMessage | Exception] = asyncio.Queue(BUFFERED_MAX)
+
+    async def follow(queue: Queue, from_offset: int) -> None:
+        try:
+            async for message in _messages(connection, queue, from_offset, 0, wanted, follow=True):
+                await arrived.put(message)
+        except Exception as error:
+            await arrived.put(error)
+
+    background = Background("tail")
+    await background.__aenter__()
+    try:
+        for queue, end in ends.items():
+            background.spawn(str(queue.queue_id), follow(queue, end))
+        while not isinstance(item := await arrived.get(), Exception):
+            yield item
+        raise item
+    finally:
+        await background.__aexit__(None, None, None)
+
+
+async def _messages(
+    connection: Connection, queue: Queue, from_offset: int, to_offset: int, wanted: Filter, *, follow: bool = False
+) -> AsyncIterator[StoredMessage]:
+    async for batch in _undamaged(connection, queue, from_offset, to_offset, follow=follow, wanted=wanted):
+        for it in batch:
+            if it.offset >= from_offset:
+                yield StoredMessage(it.message_id, it.queue, it.offset, it.stored_at_ms, it.message())
+
+
+async def _undamaged(
+    connection: Connection, queue: Queue, from_offset: int, to_offset: int, *, follow: bool, wanted: Filter
+) -> AsyncIterator[ReceivedBatch]:
+    """As `fetch`, going on behind damaged messages."""
+    at = from_offset
+    while follow or at < to_offset:
+        try:
+            async for batch in fetch(connection, queue, at, to_offset, follow=follow, wanted=wanted):
+                at = batch.next_offset
+                yield batch
+            return
+        except DataLoss as error:
+            if error.end_offset <= at:
+                raise
+            _log.warning("damaged messages are left out", queue=str(queue), begin=at, end=error.end_offset)
+            at = error.end_offset

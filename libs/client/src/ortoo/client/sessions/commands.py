@@ -1,0 +1,123 @@
+"""What a server may make a client do: describe itself, show its stacks, process one message."""
+
+import asyncio
+import sys
+import traceback
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ortoo.client.core.connection import Connection
+from ortoo.client.core.received import ReceivedBatch, ReceivedMessage
+from ortoo.client.push.push_call import LANGUAGE, client_version, queue_of, wire_queue
+from ortoo.common.errors import NotFound, Unsupported
+from ortoo.common.errors.status import failure_of
+from ortoo.common.records.batch import encode
+from ortoo.common.records.message import Message
+from ortoo.v1 import record_pb2, session_pb2
+
+if TYPE_CHECKING:
+    from ortoo.client.sessions.session import GroupMembership
+
+STACK_LENGTH_MAX = 1 << 20
+
+
+async def answer_to(
+    command: session_pb2.Command, members: "Mapping[str, GroupMembership]", connection: Connection
+) -> session_pb2.CommandResult:
+    """Do it and say what came of it; one that this client does not know is refused as unsupported."""
+    result = session_pb2.CommandResult(command_id=command.command_id)
+    kind = command.WhichOneof("command")
+    if kind == "describe_running":
+        result.running.CopyFrom(_running(command.describe_running.group, members, connection))
+    elif kind == "print_stack":
+        result.stack = _stacks()[:STACK_LENGTH_MAX]
+    elif kind == "consume_message":
+        member = members.get(command.consume_message.group)
+        if member is None:
+            error = NotFound(f"the client is no member of {command.consume_message.group!r}", field="group")
+            result.failure.CopyFrom(failure_of(error))
+        else:
+            await _consume(command.consume_message, member, connection, result)
+    else:
+        result.failure.CopyFrom(failure_of(Unsupported(f"this client does not know the command {kind}")))
+    return result
+
+
+def _running(
+    wanted_group: str, members: "Mapping[str, GroupMembership]", connection: Connection
+) -> session_pb2.RunningDescription:
+    told = session_pb2.RunningDescription(
+        properties={"client_id": connection.client_id, "language": LANGUAGE, "version": client_version()}
+    )
+    for group, member in members.items():
+        if wanted_group in ("", group):
+            for it in member.running_queues():
+                told.queues.append(
+                    session_pb2.RunningQueue(
+                        group=group,
+                        queue=wire_queue(it.queue),
+                        offset=it.offset,
+                        next_offset=it.next_offset,
+                        held_messages=it.held_messages,
+                        held_bytes=it.held_bytes,
+                        locked=it.locked,
+                    )
+                )
+    return told
+
+
+async def _consume(
+    wish: session_pb2.ConsumeMessage,
+    member: "GroupMembership",
+    connection: Connection,
+    result: session_pb2.CommandResult,
+) -> None:
+    began_s = connection.clock.monotonic_s()
+    consumed = session_pb2.ConsumeResult()
+    try:
+        consumed.orderly = await member.consume_directly(_received(wish, connection))
+        consumed.succeeded = True
+    except Unsupported as error:
+        result.failure.CopyFrom(failure_of(error))
+        return
+    except Exception as error:
+        consumed.error = f"{type(error).__name__}: {error}"
+    consumed.duration_ms = round((connection.clock.monotonic_s() - began_s) * 1000)
+    result.consumed.CopyFrom(consumed)
+
+
+def _received(wish: session_pb2.ConsumeMessage, connection: Connection) -> ReceivedMessage:
+    sealed = encode([_message(wish.message, wish.message_id)], now_ms=connection.clock.now_ms())
+    batch = ReceivedBatch(
+        queue_of(wish.queue),
+        sealed,
+        topic_id=0,
+        first_offset=wish.offset,
+        next_offset=wish.offset + 1,
+        stored_at_ms=wish.stored_at_ms,
+    )
+    return batch[0]
+
+
+def _message(message: record_pb2.Message, message_id: str) -> Message:
+    return Message(
+        message.body,
+        message.tag or None,
+        tuple(message.keys),
+        message_group=message.message_group or None,
+        properties=dict(message.properties),
+        message_id=message.message_id or message_id or None,
+        born_at_ms=message.born_at_ms or None,
+    )
+
+
+def _stacks() -> str:
+    """Every thread's and every task's stack, as text for a person."""
+    parts = []
+    for thread_id, frame in sys._current_frames().items():
+        parts.append(f"thread {thread_id}\n{''.join(traceback.format_stack(frame))}")
+    for task in asyncio.all_tasks():
+        frames = task.get_stack()
+        where = "".join(traceback.format_stack(frames[-1], limit=8)) if frames else ""
+        parts.append(f"task {task.get_name()}\n{where}")
+    return "\n".join(parts)

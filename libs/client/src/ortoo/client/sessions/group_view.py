@@ -1,0 +1,81 @@
+"""How a group looks to one of its members, and what follows for the member's queues: pure."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ortoo.client.core.place import Queue
+from ortoo.common.groups.allocation import AllocationStrategy, allocate
+
+PULL_IDLE_S = 120.0
+"""A queue that was not pulled for so long is started anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupView:
+    """The members that share out queues, as a server told them."""
+
+    version: int = 0
+    client_ids: tuple[str, ...] = ()
+    wanted: Mapping[str, frozenset[str]] | None = None
+    """The topics each member wants; None = not told, then all want everything."""
+    rooms: Mapping[str, str] | None = None
+    strategy: AllocationStrategy = AllocationStrategy.AVERAGELY
+
+    def members_of(self, topic: str) -> list[str]:
+        """Who shares the queues of a topic, sorted."""
+        return sorted(it for it in self.client_ids if self.wanted is None or topic in self.wanted.get(it, ()))
+
+
+def allocated(
+    view: GroupView,
+    client_id: str,
+    topic: str,
+    queues: Sequence[Queue],
+    *,
+    configured_queues: Collection[Queue] = (),
+    rooms: Collection[str] = (),
+) -> list[Queue]:
+    """The queues of a topic that `client_id` takes. Errors: Invalid where rooms count and one is not named."""
+    members = view.members_of(topic)
+    if not members or not queues:
+        return []
+    configured = {client_id: [queue for queue in configured_queues if queue.topic == topic]}
+    return allocate(
+        queues,
+        members,
+        client_id,
+        view.strategy,
+        configured=configured,
+        rooms=rooms,
+        member_rooms=view.rooms,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class QueueChange:
+    """What to do to own the right queues."""
+
+    drop: tuple[Queue, ...]
+    take: tuple[Queue, ...]
+
+
+def change_of(
+    owned: Mapping[Queue, float],
+    allocated_by_topic: Mapping[str, Iterable[Queue]],
+    topics: Collection[str],
+    now_s: float,
+    *,
+    idle_s: float = PULL_IDLE_S,
+) -> QueueChange:
+    """Compare what is owned (queue -> when it was last pulled) with what was allocated.
+
+    Topics that are wanted but whose allocation is not known now stay as they are; those not wanted any more go; a
+    queue that was not pulled for `idle_s` goes, and comes back with the next look.
+    """
+    drop = []
+    for queue, pulled_at_s in owned.items():
+        known = allocated_by_topic.get(queue.topic)
+        if queue.topic not in topics or (known is not None and queue not in set(known)) or now_s - pulled_at_s > idle_s:
+            drop.append(queue)
+    take = [queue for queues in allocated_by_topic.values() for queue in queues if queue not in owned]
+    return QueueChange(tuple(sorted(drop)), tuple(sorted(take)))

@@ -1,0 +1,290 @@
+"""A client's session: it says who the client is and which groups it is in, and hears what happens to them."""
+
+import asyncio
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from ortoo.client.core.connection import Connection
+from ortoo.client.core.conversation import Conversation
+from ortoo.client.core.filters import Filter
+from ortoo.client.core.place import Queue
+from ortoo.client.core.received import ReceivedMessage
+from ortoo.client.offsets.start_point import StartRule
+from ortoo.client.push.push_call import LANGUAGE, client_version, start_from, subscription, wire_queue
+from ortoo.client.sessions.commands import answer_to
+from ortoo.client.sessions.group_view import GroupView
+from ortoo.common.errors import Conflict, NotFound, OrtooError
+from ortoo.common.errors.status import error_of
+from ortoo.common.groups.allocation import AllocationStrategy
+from ortoo.common.process.background import Background
+from ortoo.common.process.logs import get_logger
+from ortoo.v1 import consumer_pb2, pull_pb2, session_pb2
+from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
+from ortoo.v1.session_pb2_grpc import SessionServiceStub
+
+LEAVE_TIMEOUT_S = 5.0
+_log = get_logger("session")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registration:
+    """How a client wants to be a member of a group."""
+
+    group: str
+    topics: dict[str, Filter]
+    version: int
+    """Grows with every change of the topics."""
+    broadcast: bool = False
+    strategy: AllocationStrategy = AllocationStrategy.AVERAGELY
+    configured_queues: tuple[Queue, ...] = ()
+    rooms: tuple[str, ...] = ()
+    start: StartRule = StartRule()
+
+
+@dataclass(frozen=True, slots=True)
+class RunningQueue:
+    """One queue as a client sees it, for people who ask."""
+
+    queue: Queue
+    offset: int
+    next_offset: int
+    held_messages: int
+    held_bytes: int
+    locked: bool
+
+
+class GroupMembership(Protocol):
+    """Who hears what concerns one group of the session."""
+
+    def members_changed(self, view: GroupView) -> None:
+        """These share out the queues now; also told each time the session was opened anew."""
+
+    def refused(self, error: OrtooError) -> None:
+        """The group takes this client no more."""
+
+    def running_queues(self) -> list[RunningQueue]:
+        """The queues this member has."""
+
+    async def consume_directly(self, message: ReceivedMessage) -> bool:
+        """Process one message at once; whether in order. Errors: what the handler raised; Unsupported without one."""
+
+
+@dataclass(slots=True)
+class _Joined:
+    registration: Registration
+    member: GroupMembership
+    answered: "asyncio.Future[None]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+
+class Session:
+    """Opened with the first group that is joined; after a break opened again, at the next snode, with all groups."""
+
+    def __init__(self, connection: Connection) -> None:
+        """Over `connection`; nothing is said yet."""
+        self.session_id = ""
+        """Made by the server; empty while there is no session."""
+        self.address = ""
+        """The snode that has the session."""
+        self.client_id = connection.client_id
+        self._connection = connection
+        self._background = Background("session")
+        self._groups: dict[str, _Joined] = {}
+        self._wanted = asyncio.Event()
+        self._leaving = False
+        self._left = asyncio.Event()
+        self._conversation: Conversation[session_pb2.ConnectRequest, session_pb2.ConnectResponse] | None = None
+
+    async def __aenter__(self) -> Self:
+        await self._background.__aenter__()
+        self._background.spawn("keep", self._keep())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._leaving = True
+        if self.session_id:
+            self._say(close=consumer_pb2.CloseSession())
+            try:
+                async with asyncio.timeout(LEAVE_TIMEOUT_S):
+                    await self._left.wait()
+            except TimeoutError:
+                _log.warning("the snode did not say goodbye", address=self.address)
+        await self._background.__aexit__(kind, error, traceback)
+
+    async def join(self, registration: Registration, member: GroupMembership) -> None:
+        """Become a member of a group and stay it until `leave`; returns when a snode took the registration.
+
+        Errors: Conflict when this client is in the group already; what the server refuses it with.
+        """
+        if registration.group in self._groups:
+            raise Conflict(
+                f"this client is a member of {registration.group!r} already; connect another client", field="group"
+            )
+        joined = self._groups[registration.group] = _Joined(registration, member)
+        self._wanted.set()
+        self._register(joined)
+        try:
+            await joined.answered
+        except BaseException:
+            self._groups.pop(registration.group, None)
+            raise
+
+    def change(self, registration: Registration) -> None:
+        """Want other topics from now on."""
+        joined = self._groups[registration.group]
+        joined.registration = registration
+        self._register(joined)
+
+    def leave(self, group: str) -> None:
+        """Be no member any more; a session opened later does not bring it back."""
+        if self._groups.pop(group, None) is not None:
+            self._say(unregister_consumer=session_pb2.UnregisterConsumer(group=group))
+
+    def _register(self, joined: _Joined) -> None:
+        self._say(register_consumer=_register_consumer(joined.registration))
+
+    def _say(self, **event: Any) -> None:
+        if self._conversation is not None:
+            self._conversation.say(session_pb2.ConnectRequest(**event))
+
+    async def _keep(self) -> None:
+        connection = self._connection
+        attempt = 0
+        await self._wanted.wait()
+        while not self._leaving:
+            self.address = connection.address
+            talk = self._conversation = Conversation(
+                self.address,
+                self._hear,
+                lambda: session_pb2.ConnectRequest(heartbeat=consumer_pb2.Heartbeat()),
+                clock=connection.clock,
+            )
+            self._say(hello=self._hello())
+            for joined in self._groups.values():
+                self._register(joined)
+            was_opened = False
+            try:
+                await talk.run(SessionServiceStub(connection.channel()).Connect())
+            except OrtooError as error:
+                _log.warning("the session broke; opening another", reason=str(error))
+                if not error.retriable:
+                    self._refuse(error)
+            finally:
+                was_opened = bool(self.session_id)
+                self._conversation = None
+                self.session_id = ""
+            if self._leaving:
+                break
+            connection.failed(self.address)
+            attempt = 0 if was_opened else attempt + 1
+            await connection.clock.sleep(connection.backoff.delay_s(attempt, connection.randomness))
+        self._left.set()
+
+    def _refuse(self, error: OrtooError) -> None:
+        """The server will not have this client; whoever waits is told, members hear it."""
+        for group, joined in list(self._groups.items()):
+            if joined.answered.done():
+                joined.member.refused(error)
+                self._groups.pop(group)
+            else:
+                joined.answered.set_exception(error)
+
+    def _hear(self, response: session_pb2.ConnectResponse) -> bool:
+        kind = response.WhichOneof("event")
+        if kind == "opened":
+            self.session_id, self.client_id = response.opened.session_id, response.opened.client_id
+            if self._conversation is not None:
+                self._conversation.heartbeat_s = max(0.1, response.opened.heartbeat_interval_ms / 1000)
+        elif kind == "registered":
+            self._registered(response.registered)
+        elif kind == "members_changed":
+            self._members_changed(response.members_changed)
+        elif kind == "command":
+            self._background.spawn("command", self._obey(response.command))
+        elif kind == "closed":
+            _log.info("the session is closed", reason=response.closed.message)
+            return True
+        return False
+
+    def _registered(self, answer: session_pb2.Registered) -> None:
+        joined = self._groups.get(answer.group)
+        if joined is None:
+            return
+        if answer.HasField("failure"):
+            error = error_of(answer.failure)
+            if error.retriable or (joined.answered.done() and isinstance(error, NotFound)):
+                _log.warning("a registration was not taken; saying it again", group=answer.group, reason=str(error))
+                self._background.spawn("register again", self._register_later(joined))
+            elif joined.answered.done():
+                self._groups.pop(answer.group)
+                joined.member.refused(error)
+            else:
+                joined.answered.set_exception(error)
+            return
+        self._members_changed(answer.members)
+        if not joined.answered.done():
+            joined.answered.set_result(None)
+
+    async def _register_later(self, joined: _Joined) -> None:
+        await self._connection.clock.sleep(self._connection.backoff.max_s)
+        if self._groups.get(joined.registration.group) is joined:
+            self._register(joined)
+
+    def _members_changed(self, news: session_pb2.MembersChanged) -> None:
+        joined = self._groups.get(news.group)
+        if joined is not None:
+            joined.member.members_changed(_view(news))
+
+    async def _obey(self, command: session_pb2.Command) -> None:
+        members = {group: joined.member for group, joined in self._groups.items()}
+        result = await answer_to(command, members, self._connection)
+        self._say(command_result=result)
+
+    def _hello(self) -> session_pb2.Hello:
+        return session_pb2.Hello(
+            client_id=self._connection.client_id,
+            language=LANGUAGE,
+            client_version=client_version(),
+            room=self._connection.room,
+        )
+
+
+async def query_view(connection: Connection, group: str) -> GroupView:
+    """The members of a group now, for those whom nobody tells. Errors: Unavailable."""
+    request = pull_pb2.QueryMembersRequest(group=group)
+    answer = await connection.call(ConsumerServiceStub, "QueryMembers", request)
+    sharing = set(answer.client_ids)
+    members = [member for member in answer.members if member.client_id in sharing]
+    return GroupView(
+        answer.version,
+        tuple(answer.client_ids),
+        {it.client_id: frozenset(wanted.topic for wanted in it.subscriptions) for it in members},
+        {it.client_id: it.room for it in members},
+        AllocationStrategy(answer.strategy) if answer.strategy else AllocationStrategy.AVERAGELY,
+    )
+
+
+def _register_consumer(wish: Registration) -> session_pb2.RegisterConsumer:
+    return session_pb2.RegisterConsumer(
+        group=wish.group,
+        subscriptions=[subscription(topic, wish.topics[topic], wish.version) for topic in sorted(wish.topics)],
+        consume_type=session_pb2.CONSUME_TYPE_PULL,
+        message_model=consumer_pb2.MESSAGE_MODEL_BROADCAST if wish.broadcast else consumer_pb2.MESSAGE_MODEL_CLUSTERING,
+        strategy=wish.strategy.value,  # type: ignore[arg-type]
+        configured_queues=map(wire_queue, wish.configured_queues),
+        rooms=wish.rooms,
+        start_from=start_from(wish.start.from_first, wish.start.from_time_ms),
+    )
+
+
+def _view(news: session_pb2.MembersChanged) -> GroupView:
+    ids = tuple(news.client_ids)
+    return GroupView(
+        news.version,
+        ids,
+        {one: frozenset(it.topics) for one, it in zip(ids, news.wanted, strict=False)} if news.wanted else None,
+        dict(zip(ids, news.rooms, strict=False)),
+        AllocationStrategy(news.strategy) if news.strategy else AllocationStrategy.AVERAGELY,
+    )

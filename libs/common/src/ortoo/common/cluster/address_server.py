@@ -1,0 +1,78 @@
+"""Where the name servers are: said in the settings, or served as a list over HTTP by an address server.
+
+An address server answers a GET with `host:port;host:port`. Whoever runs it may change the list at any time; every
+process follows within a minute, without a restart.
+"""
+
+import asyncio
+import urllib.request
+from typing import Final
+
+from ortoo.common.cluster.name_servers import NameServers, addresses_of
+from ortoo.common.errors import Invalid, OrtooError, Unavailable
+from ortoo.common.process.background import Background
+from ortoo.common.process.clock import Clock
+from ortoo.common.process.logs import get_logger
+
+REFRESH_S: Final = 30.0
+RETRY_S: Final = 1.0
+TIMEOUT_S: Final = 3.0
+BYTES_MAX: Final = 64 << 10
+_log = get_logger("name servers")
+
+
+def is_url(text: str) -> bool:
+    """Whether a setting names an address server rather than name servers."""
+    return text.startswith(("http://", "https://"))
+
+
+def check_name_servers(text: str) -> None:
+    """Raise Invalid unless `text` is a list of name servers or the URL of one."""
+    if not is_url(text):
+        addresses_of(text)
+
+
+async def found_name_servers(text: str, *, background: Background, clock: Clock) -> NameServers:
+    """The name servers of a setting. A list from an address server is waited for, then followed by `background`."""
+    if not is_url(text):
+        return NameServers(text)
+    servers: NameServers | None = None
+    failing = False
+    while servers is None:
+        try:
+            servers = NameServers(await _fetch(text))
+        except OrtooError as error:
+            if not failing:
+                _log.error("waiting for the address server", reason=str(error))
+            failing = True
+            await clock.sleep(RETRY_S)
+    found = servers
+
+    async def refresh() -> None:
+        if found.replace(await _fetch(text)):
+            _log.warning("the list of name servers changed", name_servers=found.addresses)
+
+    background.every("address server", REFRESH_S, refresh, clock=clock)
+    return found
+
+
+def listed_again(servers: NameServers, text: str) -> None:
+    """Use the list of a setting that was read again; that of an address server is followed anyway. Errors: Invalid."""
+    if not is_url(text):
+        servers.replace(text)
+
+
+async def _fetch(url: str) -> str:
+    def get() -> str:
+        with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:
+            text: str = answer.read(BYTES_MAX).decode("ascii").strip()
+            return text
+
+    try:
+        text = await asyncio.to_thread(get)
+        addresses_of(text)
+    except (OSError, ValueError) as error:
+        raise Unavailable(f"the address server {url} does not answer: {error}") from error
+    except Invalid as error:
+        raise Unavailable(f"the address server {url} answers no list of name servers: {error.message}") from error
+    return text

@@ -1,0 +1,115 @@
+"""Keeps a process's lease at every name server: each of them has its own memory of who is there.
+
+So a name server that comes back knows everybody within a heartbeat, and one that is away is missed by nobody.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+
+from ortoo.common.cluster.name_servers import NameServers
+from ortoo.common.errors import OrtooError
+from ortoo.common.process.background import Background
+from ortoo.common.process.clock import Clock
+from ortoo.common.process.logs import get_logger
+from ortoo.common.process.randomness import Randomness
+from ortoo.common.process.retry import Backoff
+
+LIST_INTERVAL_S = 0.5
+"""How often the list of name servers is compared with those that are announced to."""
+_log = get_logger("registration")
+
+
+class Announcing:
+    """One process's leases. `announce` gets a name server's address and returns the lease in seconds."""
+
+    def __init__(
+        self,
+        name_servers: NameServers,
+        announce: Callable[[str], Awaitable[float]],
+        leave: Callable[[str], Awaitable[object]],
+        *,
+        interval_s: float,
+        clock: Clock,
+        randomness: Randomness,
+    ) -> None:
+        """Announce at least every `interval_s`, and oftener where the lease is short; `leave` gives a lease back."""
+        self._name_servers = name_servers
+        self._announce = announce
+        self._leave = leave
+        self._interval_s = interval_s
+        self._clock = clock
+        self._randomness = randomness
+        self._due: dict[str, asyncio.Event] = {}
+        self._registered: set[str] = set()
+
+    async def begin(self) -> None:
+        """Announce to one name server, as long as it takes. Errors: those that will not go away by waiting."""
+        attempt, backoff = 0, Backoff(first_s=0.1, max_s=1.0)
+        while True:
+            address = self._name_servers.current
+            try:
+                await self._announce(address)
+                self._registered.add(address)
+                return
+            except OrtooError as error:
+                if not error.retriable:
+                    raise
+                self._name_servers.next_after(address)
+            await self._clock.sleep(backoff.delay_s(attempt, self._randomness))
+            attempt += 1
+
+    def hurry(self) -> None:
+        """Announce now: a name server has just come back, perhaps without its memory of us."""
+        for due in self._due.values():
+            due.set()
+
+    async def run(self) -> None:
+        """Keep all leases for ever. While no name server answers, the process goes on serving."""
+        tasks: dict[str, asyncio.Task[object]] = {}
+        async with Background("registration") as background:
+            while True:
+                wanted = self._name_servers.addresses
+                for address in tasks.keys() - set(wanted):
+                    tasks.pop(address).cancel()
+                    self._due.pop(address, None)
+                for address in wanted:
+                    if address not in tasks:
+                        self._due[address] = asyncio.Event()
+                        tasks[address] = background.spawn(address, self._keep(address, self._due[address]))
+                await self._clock.sleep(LIST_INTERVAL_S)
+
+    async def leave(self) -> None:
+        """Give all leases back; a name server that is away is passed over."""
+
+        async def one(address: str) -> None:
+            with contextlib.suppress(OrtooError):
+                await self._leave(address)
+
+        await asyncio.gather(*map(one, self._registered))
+
+    async def _keep(self, address: str, due: asyncio.Event) -> None:
+        backoff, attempt = Backoff(first_s=0.1, max_s=2.0), 0
+        while True:
+            due.clear()
+            try:
+                lease_s = await self._announce(address)
+            except OrtooError as error:
+                if attempt == 0:
+                    _log.error("not registered; trying on", name_server=address, reason=str(error))
+                self._registered.discard(address)
+                wait_s = backoff.delay_s(attempt, self._randomness)
+                attempt += 1
+            else:
+                if address not in self._registered or attempt:
+                    _log.info("registered", name_server=address)
+                self._registered.add(address)
+                attempt, wait_s = 0, min(self._interval_s, lease_s / 3)
+            await self._pause(wait_s, due)
+
+    async def _pause(self, seconds: float, due: asyncio.Event) -> None:
+        """Wait, or until somebody hurries."""
+        async with Background("pause") as background:
+            sleeping = background.spawn("sleep", self._clock.sleep(seconds))
+            hurried = background.spawn("hurry", due.wait())
+            await asyncio.wait({sleeping, hurried}, return_when=asyncio.FIRST_COMPLETED)

@@ -1,0 +1,147 @@
+"""When a message that failed comes again: the back-off policies of groups, as lists of delays, one an attempt.
+
+    RetryPolicy.read("exponential:1s:10m").delay_ms(attempt=3)      # 4000
+    RetryPolicy.read("list:1s,5s,30s").text()                       # "list:1000,5000,30000"
+
+A policy travels as the message RetryPolicy and is kept, and typed by people, as text: "classic",
+"exponential:FIRST:LONGEST[:FACTOR]" or "list:DELAY,DELAY,…", each delay in milliseconds or with ms, s, m or h.
+"""
+
+import enum
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+from ortoo.common.errors import Invalid
+from ortoo.common.groups.delay_levels import DELAY_LEVELS_MS
+
+FIRST_RETRY_LEVEL = 3
+"""The delay level after the first failed attempt."""
+DELAYS_MAX = 64
+DELAY_MS_MAX = 7 * 86_400_000
+FACTOR_DEFAULT = 2.0
+FACTOR_MAX = 100.0
+TEXT_LENGTH_MAX = 1_024
+
+_DELAY = re.compile(r"(\d{1,12})(ms|s|m|h|)")
+_UNIT_MS = {"": 1, "ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
+
+
+class RetryKind(enum.IntEnum):
+    """How the delays are given; the numbers are those on the wire."""
+
+    CLASSIC = 0
+    """As RocketMQ does: 10 s, 30 s, 1 min … 2 h."""
+    EXPONENTIAL = 1
+    LIST = 2
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How long to wait after the first, second, … failed attempt; the last delay stands for all later ones."""
+
+    kind: RetryKind = RetryKind.CLASSIC
+    first_ms: int = 0
+    """Of an exponential policy."""
+    longest_ms: int = 0
+    """Of an exponential policy."""
+    factor: float = 0.0
+    """Of an exponential policy: how many times as long each delay is as the one before; 0 = 2."""
+    listed_ms: tuple[int, ...] = ()
+    """Of a list."""
+
+    @classmethod
+    def classic(cls) -> "RetryPolicy":
+        """As RocketMQ does: 10 s, 30 s, 1 min … 2 h, by the levels from 3 on."""
+        return cls()
+
+    @classmethod
+    def exponential(cls, first_ms: int, longest_ms: int, factor: float = FACTOR_DEFAULT) -> "RetryPolicy":
+        """`first_ms`, then each time `factor` times as long, up to `longest_ms`. Errors: Invalid."""
+        return cls(RetryKind.EXPONENTIAL, first_ms, longest_ms, factor).checked()
+
+    @classmethod
+    def listed(cls, delays_ms: tuple[int, ...]) -> "RetryPolicy":
+        """These delays, one after another. Errors: Invalid."""
+        return cls(RetryKind.LIST, listed_ms=delays_ms).checked()
+
+    @classmethod
+    def read(cls, text: str, field: str = "retry") -> "RetryPolicy":
+        """A policy from its text. Errors: Invalid, naming `field`."""
+        kind, _, rest = text.strip().partition(":")
+        try:
+            if len(text) > TEXT_LENGTH_MAX:
+                raise ValueError(text)
+            if kind == "classic" and not rest:
+                return cls()
+            if kind == "exponential":
+                first, longest, *factor = rest.split(":")
+                if len(factor) > 1:
+                    raise ValueError(text)
+                times = float(factor[0]) if factor else FACTOR_DEFAULT
+                return cls(RetryKind.EXPONENTIAL, _delay_ms(first), _delay_ms(longest), times).checked(field)
+            if kind == "list":
+                return cls(RetryKind.LIST, listed_ms=tuple(map(_delay_ms, rest.split(",")))).checked(field)
+        except ValueError:
+            pass
+        raise Invalid(
+            f"{text[:80]!r} is no back-off; give classic, exponential:1s:10m (first, longest, and after another colon "
+            "the factor if it is not 2), or list:1s,5s,30s",
+            field=field,
+        )
+
+    @property
+    def delays_ms(self) -> tuple[int, ...]:
+        """After the first, second, … failed attempt; the last one stands for all later ones."""
+        return _delays_ms(self)
+
+    def delay_ms(self, attempt: int) -> int:
+        """The delay after failed attempt number `attempt`, from 1."""
+        delays_ms = self.delays_ms
+        return delays_ms[min(max(attempt, 1), len(delays_ms)) - 1]
+
+    def checked(self, field: str = "retry") -> "RetryPolicy":
+        """The policy with defaults filled in and what its kind does not use left out. Errors: Invalid."""
+        if self.kind is RetryKind.CLASSIC:
+            return RetryPolicy()
+        if self.kind is RetryKind.LIST:
+            if not 1 <= len(self.listed_ms) <= DELAYS_MAX or any(
+                not 0 <= one <= DELAY_MS_MAX for one in self.listed_ms
+            ):
+                raise Invalid(f"give 1 to {DELAYS_MAX} delays of 0 to {DELAY_MS_MAX} ms", field=f"{field}.listed_ms")
+            return RetryPolicy(RetryKind.LIST, listed_ms=tuple(self.listed_ms))
+        factor = self.factor or FACTOR_DEFAULT
+        if not 0 < self.first_ms <= self.longest_ms <= DELAY_MS_MAX or not 1 <= factor <= FACTOR_MAX:
+            raise Invalid(
+                f"first {self.first_ms} ms, longest {self.longest_ms} ms, factor {factor}; expected 0 < first <= "
+                f"longest <= {DELAY_MS_MAX} and a factor from 1 to {FACTOR_MAX:g}",
+                field=field,
+            )
+        return RetryPolicy(RetryKind.EXPONENTIAL, self.first_ms, self.longest_ms, factor)
+
+    def text(self) -> str:
+        """The policy as people type it."""
+        if self.kind is RetryKind.EXPONENTIAL:
+            return f"exponential:{self.first_ms}:{self.longest_ms}:{self.factor:g}"
+        if self.kind is RetryKind.LIST:
+            return f"list:{','.join(map(str, self.listed_ms))}"
+        return "classic"
+
+
+@lru_cache(maxsize=1_024)
+def _delays_ms(policy: RetryPolicy) -> tuple[int, ...]:
+    if policy.kind is RetryKind.LIST:
+        return policy.listed_ms
+    if policy.kind is RetryKind.CLASSIC:
+        return DELAY_LEVELS_MS[FIRST_RETRY_LEVEL - 1 :]
+    delays = [float(policy.first_ms)]
+    while delays[-1] < policy.longest_ms and len(delays) < DELAYS_MAX and policy.factor > 1:
+        delays.append(min(delays[-1] * policy.factor, policy.longest_ms))
+    return tuple(int(delay) for delay in delays)
+
+
+def _delay_ms(text: str) -> int:
+    found = _DELAY.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(text)
+    return int(found[1]) * _UNIT_MS[found[2]]

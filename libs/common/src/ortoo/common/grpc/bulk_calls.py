@@ -1,0 +1,69 @@
+"""The calls that carry whole batches: how their large messages are written and read, how they are opened and served.
+
+On the wire they are what the protos say. A handler gets and gives `Bulky` messages where the generated one has plain
+ones; see `bulk_field` for why.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import grpc
+
+from ortoo.common.grpc.bulk_field import BulkField
+from ortoo.v1 import consumer_pb2, enode_pb2, producer_pb2
+
+PRODUCE_REQUEST = BulkField(producer_pb2.ProduceRequest, "batch", "records")
+APPEND_REQUEST = BulkField(enode_pb2.AppendRequest, "batch", "records")
+FETCH_BATCHES_RESPONSE = BulkField(enode_pb2.FetchBatchesResponse, "batches", "batch", "records")
+PUSH_RESPONSE = BulkField(consumer_pb2.PushResponse, "delivery", "batch", "records")
+FETCH_RESPONSE = BulkField(consumer_pb2.FetchResponse, "batch", "records")
+
+_PRODUCE = "/ortoo.v1.ProducerService/Produce"
+_APPEND = "/ortoo.v1.EnodeService/Append"
+_FETCH_BATCHES = "/ortoo.v1.EnodeService/FetchBatches"
+_PUSH = "/ortoo.v1.ConsumerService/Push"
+_FETCH = "/ortoo.v1.ConsumerService/Fetch"
+Channel = grpc.aio.Channel
+
+
+def produce(channel: Channel) -> Any:
+    """Open ProducerService.Produce: `Bulky` requests, plain responses."""
+    return channel.stream_stream(_PRODUCE, PRODUCE_REQUEST.write, producer_pb2.ProduceResponse.FromString)()
+
+
+def append(channel: Channel) -> Any:
+    """Open EnodeService.Append: `Bulky` requests, plain responses."""
+    return channel.stream_stream(_APPEND, APPEND_REQUEST.write, enode_pb2.AppendResponse.FromString)()
+
+
+def fetch_batches(channel: Channel) -> Any:
+    """Open EnodeService.FetchBatches: plain requests, `Bulky` responses."""
+    write = enode_pb2.FetchBatchesRequest.SerializeToString
+    return channel.stream_stream(_FETCH_BATCHES, write, FETCH_BATCHES_RESPONSE.read)()
+
+
+def push(channel: Channel) -> Any:
+    """Open ConsumerService.Push: plain requests, `Bulky` responses."""
+    return channel.stream_stream(_PUSH, consumer_pb2.PushRequest.SerializeToString, PUSH_RESPONSE.read)()
+
+
+def fetch(channel: Channel, request: consumer_pb2.FetchRequest) -> Any:
+    """Call ConsumerService.Fetch: a plain request, `Bulky` responses."""
+    return channel.unary_stream(_FETCH, consumer_pb2.FetchRequest.SerializeToString, FETCH_RESPONSE.read)(request)
+
+
+def serve(server: Any, calls: Mapping[str, Callable[..., Any]]) -> None:
+    """Let `server` answer these of the five calls, by method name, after it was given their whole services."""
+    streams, answers = grpc.stream_stream_rpc_method_handler, grpc.unary_stream_rpc_method_handler
+    codecs: dict[str, tuple[str, Any, Any, Any]] = {
+        "Produce": (_PRODUCE, streams, PRODUCE_REQUEST.read, producer_pb2.ProduceResponse.SerializeToString),
+        "Append": (_APPEND, streams, APPEND_REQUEST.read, enode_pb2.AppendResponse.SerializeToString),
+        "FetchBatches": (
+            _FETCH_BATCHES, streams, enode_pb2.FetchBatchesRequest.FromString, FETCH_BATCHES_RESPONSE.write
+        ),
+        "Push": (_PUSH, streams, consumer_pb2.PushRequest.FromString, PUSH_RESPONSE.write),
+        "Fetch": (_FETCH, answers, consumer_pb2.FetchRequest.FromString, FETCH_RESPONSE.write),
+    }  # fmt: skip
+    for name, call in calls.items():
+        path, kind, read, write = codecs[name]
+        server.add_registered_method_handlers(path.split("/")[1], {name: kind(call, read, write)})

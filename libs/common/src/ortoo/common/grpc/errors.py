@@ -1,0 +1,107 @@
+"""Turns what handlers raise into gRPC status, in one place for every service."""
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import grpc
+from google.protobuf.message import DecodeError
+
+from ortoo.common.errors import Internal, Invalid, OrtooError, Unsupported
+from ortoo.common.errors.status import FAILURE_METADATA_KEY, failure_of, status_of
+from ortoo.common.process.logs import get_logger
+
+_log = get_logger("grpc")
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class ErrorTranslation(grpc.aio.ServerInterceptor):
+    """Answers an OrtooError with its status and Failure; anything else is a defect, logged and answered as Internal."""
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Any:
+        """Wrap the handler of the called method."""
+        handler = await continuation(handler_call_details)
+        if handler is None:
+            return None
+        method = handler_call_details.method
+        if handler.response_streaming:
+            wrapped = _stream(handler.stream_stream or handler.unary_stream, method)
+            make = (
+                grpc.stream_stream_rpc_method_handler
+                if handler.request_streaming
+                else grpc.unary_stream_rpc_method_handler
+            )
+        else:
+            wrapped = _unary(handler.stream_unary or handler.unary_unary, method)
+            make = (
+                grpc.stream_unary_rpc_method_handler
+                if handler.request_streaming
+                else grpc.unary_unary_rpc_method_handler
+            )
+        read = handler.request_deserializer
+        return make(wrapped, read if handler.request_streaming else _guarded(read), handler.response_serializer)
+
+
+class _Undecodable:
+    """Stands for a request whose bytes are not its message, so that the handler's wrapper can say so."""
+
+    def __init__(self, error: DecodeError) -> None:
+        self.error = error
+
+
+def _guarded(read: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
+    def read_or_mark(data: bytes) -> Any:
+        try:
+            return read(data)
+        except DecodeError as error:
+            return _Undecodable(error)
+
+    return read_or_mark
+
+
+def _unary(call: Any, method: str) -> Any:
+    async def translated(request: Any, context: Context) -> Any:
+        try:
+            if isinstance(request, _Undecodable):
+                raise request.error
+            return await call(request, context)
+        except Exception as error:
+            await _abort(context, error, method)
+
+    return translated
+
+
+def _stream(call: Any, method: str) -> Any:
+    if not inspect.isasyncgenfunction(call):
+        return _unary(call, method)  # it writes its answers to the context, as the health service's Watch does
+
+    async def translated(request: Any, context: Context) -> Any:
+        try:
+            if isinstance(request, _Undecodable):
+                raise request.error
+            async for response in call(request, context):
+                yield response
+        except Exception as error:
+            await _abort(context, error, method)
+
+    return translated
+
+
+async def _abort(context: Context, error: Exception, method: str) -> None:
+    if isinstance(error, grpc.aio.AbortError | asyncio.CancelledError):
+        raise error
+    if isinstance(error, NotImplementedError):
+        error = Unsupported(f"{method} is not implemented by this server; upgrade it, or call another role")
+    if isinstance(error, DecodeError):
+        error = Invalid(f"the bytes are not a request of {method} ({error}); build them from the proto of this version")
+    if not isinstance(error, OrtooError):
+        _log.error("a handler failed", method=method, exc_info=error)
+        error = Internal(f"{method} met a defect ({type(error).__name__}); the server's log has the details")
+    failure = failure_of(error).SerializeToString()
+    await context.abort(status_of(error), str(error), ((FAILURE_METADATA_KEY, failure),))

@@ -1,0 +1,151 @@
+"""Incoming calls: one aio server with health, reflection, limits and one translation of errors."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1._async import HealthServicer
+from grpc_reflection.v1alpha import reflection
+
+from ortoo.common.errors import Conflict
+from ortoo.common.grpc.channels import MESSAGE_BYTES_MAX
+from ortoo.common.grpc.errors import ErrorTranslation
+from ortoo.common.grpc.tls_listener import TlsListener
+from ortoo.common.process.background import Background
+from ortoo.common.process.clock import SystemClock
+
+OPTIONS: tuple[tuple[str, int], ...] = (
+    ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
+    ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
+    ("grpc.max_metadata_size", 64 << 10),
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+    ("grpc.http2.max_ping_strikes", 0),
+    # Two processes on one port would share its calls by chance; the second one must fail instead.
+    ("grpc.so_reuseport", 0),
+)
+
+LAST_WORD_S = 0.1
+"""How long a stop waits for watchers of health to hear of it."""
+
+AddServicer = Callable[[Any], None]
+
+
+class _Health(HealthServicer):  # type: ignore[misc]  # it comes without types
+    """The health service; those who watch it are told of a stop and let go, else each would hold up the stop."""
+
+    def __init__(self, draining: asyncio.Event) -> None:
+        super().__init__()
+        self._draining = draining
+
+    async def Watch(self, request: health_pb2.HealthCheckRequest, context: Any) -> None:  # noqa: N802  # grpc's name
+        async with Background("health") as background:
+            watching = background.spawn("watch", super().Watch(request, context))
+            draining = background.spawn("drain", self._draining.wait())
+            await asyncio.wait({watching, draining}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({watching}, timeout=LAST_WORD_S)
+
+
+class GrpcServer:
+    """A listening server. Entering the block binds the port; leaving it drains in two stages.
+
+    A stop has two stages. The health service says at once that requests are not welcome any more, and everything is
+    served as before for `drain_delay_s`. Then `draining` is set: handlers of long streams end them when they see it.
+    Calls that are still running after another `grace_s` are cancelled.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        servicers: Sequence[tuple[str, AddServicer]],
+        *,
+        interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
+        outermost: Sequence[grpc.aio.ServerInterceptor] = (),
+        grace_s: float = 5.0,
+        drain_delay_s: float = 0.0,
+        tls: TlsListener | None = None,
+    ) -> None:
+        """Serve on host:port (port 0: the kernel picks). `servicers` are (full service name, add-to-server) pairs.
+
+        `interceptors` raise OrtooErrors, as handlers do; those in `outermost` see the status that became of them.
+        """
+        self.draining = asyncio.Event()
+        self.serving = False
+        """Whether requests are welcome."""
+        self.address = address
+        self._tls = tls
+        self.tls_address = ""
+        """host:port where TLS is spoken; empty when it is not."""
+        self._grace_s = grace_s
+        self._drain_delay_s = drain_delay_s
+        self._names = [name for name, _ in servicers]
+        self._health = _Health(self.draining)
+        self._server = grpc.aio.server(
+            interceptors=[*outermost, ErrorTranslation(), *interceptors], options=list(OPTIONS)
+        )
+        for _, add in servicers:
+            add(self._server)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        reflection.enable_server_reflection(
+            [*self._names, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME],
+            self._server,
+        )
+
+    async def __aenter__(self) -> Self:
+        self.address = _bound(self.address, self._server.add_insecure_port, "listen_address")
+        if self._tls is not None:
+            credentials = self._tls.credentials()
+            self.tls_address = _bound(
+                self._tls.address,
+                lambda address: self._server.add_secure_port(address, credentials),
+                "tls_listen_address",
+            )
+        await self._server.start()
+        try:
+            await self.set_serving(True)
+        except BaseException:
+            await self._server.stop(None)
+            raise
+        return self
+
+    async def set_serving(self, serving: bool) -> None:
+        """Say by grpc.health.v1 whether requests are welcome."""
+        self.serving = serving
+        status = health_pb2.HealthCheckResponse.SERVING if serving else health_pb2.HealthCheckResponse.NOT_SERVING
+        for name in ["", *self._names]:
+            await self._health.set(name, status)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.serving = False
+        try:
+            # First word: go elsewhere. Whoever chooses by health needs a moment to hear it; all is served meanwhile.
+            await self._health.enter_graceful_shutdown()
+            if self._drain_delay_s:
+                await SystemClock().sleep(self._drain_delay_s)
+        finally:
+            # Second word: what is open ends. It is said even when nobody waits for the first one any more.
+            self.draining.set()
+            await self._server.stop(self._grace_s)
+
+
+def _bound(address: str, bind: Callable[[str], int], field: str) -> str:
+    """The address with the port that was bound. Errors: Conflict, naming the setting."""
+    host, _, port = address.rpartition(":")
+    try:
+        bound = bind(address)
+    except RuntimeError:
+        bound = 0
+    if not bound:
+        raise Conflict(
+            f"cannot listen on {address}: the port is taken or the address is not this machine's; "
+            f"choose another with {field}, or stop the process that has it",
+            field=field,
+        )
+    return f"{host}:{bound}" if port in ("0", "") else address

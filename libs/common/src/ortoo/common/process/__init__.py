@@ -1,0 +1,1 @@
+"""How a process lives: settings, start and stop, logs, and the owners of time, chance and tasks."""

@@ -1,0 +1,173 @@
+"""The front of every role's process: its options, its exit codes, its settings printed and read again.
+
+All roles take the same options. `-c` names a settings file, `-n` the name servers, `-p` prints every setting with where
+it comes from, `-m` the important ones, `-h` explains. SIGHUP reads the settings again: what may change at once
+does, and a log line names what waits for the next start.
+"""
+
+import argparse
+import dataclasses
+import enum
+import os
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any, Generic, NoReturn, Protocol, TypeVar
+
+from ortoo.common.errors import Invalid, OrtooError
+from ortoo.common.process import logs, service
+from ortoo.common.process.logs import get_logger
+from ortoo.common.process.service import Running
+from ortoo.common.process.settings import Loaded
+
+HOME = "ORTOO_HOME"
+"""The folder that relative paths in the settings begin at; the current one when it is not set."""
+
+_log = get_logger("front")
+
+
+class RoleSettings(Protocol):
+    """What the front itself must know of a role's settings."""
+
+    @property
+    def log_level(self) -> str:
+        """debug, info, warning or error."""
+
+
+S = TypeVar("S", bound=RoleSettings)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Role(Generic[S]):
+    """What differs between the roles."""
+
+    name: str
+    """As in `ortoo-NAME`."""
+    about: str
+    """One sentence for `-h`."""
+    load: Callable[..., Loaded[S]]
+    """Reads the settings: environment, `file=`, `overrides=`."""
+    open: Callable[[S], AbstractAsyncContextManager[Running]]
+    """Runs the role."""
+    important: Sequence[str]
+    """The settings that `-m` prints."""
+    live: Sequence[str] = ("log_level",)
+    """The settings that change without a restart."""
+    hidden: Sequence[str] = ()
+    """Settings that cannot be given, because they are taken from others."""
+    epilog: str = ""
+    """What `-h` says at its end."""
+
+
+def main(role: Role[S], arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> int:
+    """Do what the command line says; returns the exit code, one of those of `ortoo.common.process.service`."""
+    options = _parsed(role, arguments)
+    try:
+        file = options.file.absolute() if options.file is not None else None
+        _go_home(environ)
+
+        def load() -> Loaded[S]:
+            return role.load(environ, file=file, overrides={"namesrv_address": options.namesrv})
+
+        loaded = load()
+    except OrtooError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return service.exit_code_of(error)
+    if options.print_all or options.print_important:
+        sys.stdout.write(settings_text(role, loaded, important_only=not options.print_all))
+        return 0
+    logs.configure(level=loaded.settings.log_level)
+    reload = Reload(role, load, loaded)
+    return service.run(lambda: role.open(loaded.settings), on_reload=reload)
+
+
+class Reload(Generic[S]):
+    """Reads the settings again while the role runs."""
+
+    def __init__(self, role: Role[S], load: Callable[[], Loaded[S]], loaded: Loaded[S]) -> None:
+        """Compare later settings with `loaded`, which are in force."""
+        self._role = role
+        self._load = load
+        self._values = flat(loaded.settings)
+
+    def __call__(self, running: Running) -> None:
+        """Apply what may change at once; say what may not. Wrong settings change nothing."""
+        try:
+            settings = self._load().settings
+            found = flat(settings)
+            changed = [name for name, value in found.items() if value != self._values[name]]
+            running.reload(settings)
+        except OrtooError as error:
+            _log.error("the settings stay as they are", reason=str(error))
+            return
+        live = [name for name in changed if name in self._role.live]
+        if "log_level" in live:
+            logs.configure(level=settings.log_level)
+        self._values.update((name, found[name]) for name in live)
+        _log.warning("settings read again", changed=live, at_next_start=[n for n in changed if n not in live])
+
+
+def settings_text(role: Role[S], loaded: Loaded[S], *, important_only: bool = False) -> str:
+    """Settings as TOML, each with where it comes from; it can be given back with `-c`. Passwords are masked."""
+    shown = {
+        name: f"{name} = {_toml(value)}  # {loaded.origins[name]}"
+        for name, value in flat(loaded.settings).items()
+        if name not in role.hidden and value is not None and (name in role.important or not important_only)
+    }
+    plain = [line for name, line in shown.items() if "." not in name]
+    nested = [line for name, line in shown.items() if "." in name]
+    return "\n".join(plain + nested) + "\n"
+
+
+def flat(settings: Any, prefix: str = "") -> dict[str, Any]:
+    """Dotted names and values of settings."""
+    found: dict[str, Any] = {}
+    for field in dataclasses.fields(settings):
+        value, name = getattr(settings, field.name), prefix + field.name
+        found |= flat(value, name + ".") if dataclasses.is_dataclass(value) else {name: value}
+    return found
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        self.exit(service.EXIT_NOT_STARTED, f"error: {message}; {self.prog} -h explains the options\n")
+
+
+def _parsed(role: Role[S], arguments: Sequence[str]) -> argparse.Namespace:
+    """Read the command line; ends the process on `-h` and on what cannot be understood."""
+    parser = _Parser(prog=f"ortoo-{role.name}", description=role.about, epilog=role.epilog)
+    parser.add_argument("-c", dest="file", type=Path, metavar="FILE", help="settings file, TOML")
+    parser.add_argument("-n", dest="namesrv", metavar="HOST:PORT", help="name servers, several separated by ;")
+    parser.add_argument("-p", dest="print_all", action="store_true", help="print all settings and where they come from")
+    parser.add_argument("-m", dest="print_important", action="store_true", help="print the important settings")
+    return parser.parse_args(arguments)
+
+
+def _go_home(environ: Mapping[str, str]) -> None:
+    home = environ.get(HOME)
+    if home is None:
+        return
+    try:
+        os.chdir(home)
+    except OSError as error:
+        raise Invalid(
+            f"{home!r} cannot be entered: {error.strerror}; make this folder, or unset {HOME} to use the current one",
+            field=HOME,
+        ) from error
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, enum.Enum):
+        value = value.value
+    if isinstance(value, int | float):
+        return str(value)
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_toml, value))}]"
+    text = re.sub(r"(://[^/:@]*:)[^/@]*@", r"\1***@", str(value))
+    text = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{text}"'

@@ -1,0 +1,127 @@
+"""How every role lives: opened part by part, ready as an event, closed in reverse order.
+
+A role's app.py offers one async context manager that builds and joins the parts and yields a `Running`. Entering it
+returns when the role is ready; leaving it drains and closes. `run` puts signals around that for `__main__`; tests and
+`ortoo dev` enter the context managers themselves.
+"""
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Any
+
+from ortoo.common.errors import Conflict, Invalid, OrtooError
+from ortoo.common.process.allocator import keep_freed_buffers
+from ortoo.common.process.background import Background
+from ortoo.common.process.clock import SystemClock
+from ortoo.common.process.late_stop import tell_of_late_stop
+from ortoo.common.process.logs import get_logger
+
+EXIT_FAILED = 1
+"""A part of the role failed while it ran."""
+EXIT_REFUSED = 253
+"""The role did not start because of its settings, or of the store or database that they name."""
+EXIT_NO_HOME = 254
+"""The folder for data, or the home that it lies in, cannot be used."""
+EXIT_NOT_STARTED = 255
+"""The command line cannot be understood, or starting failed: the port is taken, a system call was refused."""
+
+HOME_FIELDS = ("ORTOO_HOME", "data_dir")
+
+_log = get_logger("service")
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A role that is up."""
+
+    name: str
+    address: str
+    reload: Callable[[Any], object] = field(default=lambda _: None, kw_only=True)
+    """Takes settings that were read again, and applies those that may change at once. Errors: Invalid."""
+    tls_address: str = field(default="", kw_only=True)
+    """Where it speaks TLS, if it does."""
+
+
+def exit_code_of(error: Exception) -> int:
+    """The exit code of a process that could not start because of `error`."""
+    if isinstance(error, ExceptionGroup):
+        return exit_code_of(error.exceptions[0])
+    if not isinstance(error, OrtooError):
+        return EXIT_NOT_STARTED
+    if isinstance(error, Invalid) and error.field in HOME_FIELDS:
+        return EXIT_NO_HOME
+    if isinstance(error, Conflict) and error.field == "listen_address":
+        return EXIT_NOT_STARTED
+    return EXIT_REFUSED
+
+
+def run(
+    open_service: Callable[[], AbstractAsyncContextManager[Running]],
+    *,
+    on_reload: Callable[[Running], None] = lambda _: None,
+) -> int:
+    """Run one role until SIGTERM or SIGINT, then drain it.
+
+    Another SIGTERM changes nothing, another SIGINT ends the process at once. `on_reload` is called at SIGHUP.
+    Returns the process's exit code: 0 after a stop that was asked for, EXIT_FAILED when a part failed while the role
+    ran, else why it did not start. When ready, one line `ready NAME ADDRESS` goes to standard output.
+    """
+    keep_freed_buffers()
+    return asyncio.run(_run(open_service, on_reload))
+
+
+async def _run(
+    open_service: Callable[[], AbstractAsyncContextManager[Running]], on_reload: Callable[[Running], None]
+) -> int:
+    stop = asyncio.Event()
+    ready = False
+    clock, stopping_s = SystemClock(), 0.0
+    main = asyncio.current_task()
+    assert main is not None
+
+    def on_signal(number: int) -> None:
+        nonlocal stopping_s
+        if stop.is_set():
+            if number == signal.SIGINT:
+                os._exit(EXIT_FAILED)
+            return
+        stopping_s = clock.monotonic_s()
+        stop.set()
+        if not ready:
+            main.cancel()  # it may be waiting for another role, for ever
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal, number)
+    loop.add_signal_handler(signal.SIGHUP, lambda: None)  # before there is something to reload, it must not kill
+    try:
+        async with Background("stop") as background, open_service() as running:
+            background.spawn("late", tell_of_late_stop(stop, clock))
+            ready = True
+            loop.add_signal_handler(signal.SIGHUP, on_reload, running)
+            print(f"ready {running.name} {running.address}", flush=True)
+            await stop.wait()
+            _log.info("stopping", name=running.name)
+    except asyncio.CancelledError:
+        if ready or not stop.is_set():
+            raise
+        _log.info("stopped before it was ready")
+    except (OrtooError, OSError, ExceptionGroup) as error:
+        _report(error)
+        return EXIT_FAILED if ready else exit_code_of(error)
+    _log.info("shutdown over", duration_ms=round((clock.monotonic_s() - stopping_s) * 1000))
+    return 0
+
+
+def _report(error: Exception) -> None:
+    if isinstance(error, ExceptionGroup):
+        for part in error.exceptions:
+            _report(part)
+    elif isinstance(error, OrtooError | OSError):
+        _log.error("cannot go on", reason=str(error), kind=type(error).__name__)
+    else:
+        _log.error("a defect", exc_info=error)

@@ -1,0 +1,124 @@
+"""Collecting messages one by one until a batch is full.
+
+builder = BatchBuilder()
+if not builder.add(message):                  # it does not fit any more
+    sealed = builder.seal(now_ms=clock.now_ms())
+    builder.add(message)                      # an empty builder takes any message
+"""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate
+
+from ortoo.common.errors import Invalid
+from ortoo.common.records.batch import encode, encoded_bytes_bound
+from ortoo.common.records.compression import Codec
+from ortoo.common.records.message import NO_RARE_FIELDS, Message
+from ortoo.common.records.sealed_batch import MESSAGES_MAX, RECORDS_BYTES_MAX, SealedBatch
+
+_MESSAGE_BYTES = 40
+"""Bytes that a message costs besides body, tag and keys, generously."""
+_BATCH_BYTES = 1024
+"""Bytes that a batch costs by itself, generously."""
+
+
+class BatchBuilder:
+    """Messages on their way into one batch: never more than fit, never delayed and undelayed ones together."""
+
+    __slots__ = ("_bytes", "_bytes_max", "_messages", "_messages_max", "_sort")
+
+    def __init__(self, bytes_max: int = RECORDS_BYTES_MAX, messages_max: int = MESSAGES_MAX) -> None:
+        """Make batches of at most `bytes_max` bytes as stored and `messages_max` messages."""
+        self._bytes_max = min(bytes_max, RECORDS_BYTES_MAX)
+        self._messages_max = min(messages_max, MESSAGES_MAX)
+        self._messages: list[Message | bytes] = []
+        self._bytes = _BATCH_BYTES
+        self._sort = (False, False)
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    @property
+    def size_bytes(self) -> int:
+        """How many bytes the batch has at most, uncompressed."""
+        return self._bytes
+
+    @property
+    def is_full(self) -> bool:
+        """Whether as many messages are in as there may be."""
+        return len(self._messages) >= self._messages_max
+
+    def add(self, message: Message) -> bool:
+        """Take a message; False, and nothing taken, if it belongs into the next batch. An empty builder takes any."""
+        cost = encoded_bytes_bound(message)
+        rare = message.rare
+        sort = _USUAL if rare is NO_RARE_FIELDS else (rare.deliver_at_ms is not None, rare.priority is not None)
+        if not self._messages:
+            self._sort = sort
+        elif sort != self._sort or self._bytes + cost > self._bytes_max or len(self._messages) >= self._messages_max:
+            return False
+        self._messages.append(message)
+        self._bytes += cost
+        return True
+
+    def extend(self, messages: Sequence[Message] | Sequence[bytes]) -> int:
+        """Take as many from the front of `messages` as fit, and return how many; none with rare fields are taken.
+
+        The messages are all of one type; a bare body stands for a message that has nothing else. The room is reckoned
+        in bulk from the longest tag and key, which costs a tenth of asking message by message.
+        """
+        messages = messages[: self._messages_max - len(self._messages)]
+        if not messages or (self._messages and self._sort != _USUAL):
+            return 0
+        if type(messages[0]) is bytes:
+            sizes, extra = list(map(len, messages)), _MESSAGE_BYTES  # type: ignore[arg-type]
+        else:
+            messages = _usual(messages)  # type: ignore[arg-type]
+            if not messages:
+                return 0
+            sizes, extra = [len(message.body) for message in messages], _extra_bytes(messages)
+        count, total = len(sizes), sum(sizes) + extra * len(sizes)
+        room = self._bytes_max - self._bytes
+        if total > room:
+            ends = list(accumulate(sizes))
+            count = bisect_right([end + extra * row for row, end in enumerate(ends, 1)], room)
+            if not count and not self._messages:
+                count = 1
+            total = ends[count - 1] + extra * count if count else 0
+        if count:
+            self._messages += messages[:count]
+            self._bytes += total
+            self._sort = _USUAL
+        return count
+
+    def take(self) -> list[Message | bytes]:
+        """Give out what was taken, unchecked, and start anew; a bare body is given as it was."""
+        messages, self._messages, self._bytes = self._messages, [], _BATCH_BYTES
+        return messages
+
+    def seal(self, *, now_ms: int, codec: Codec = Codec.NONE) -> SealedBatch:
+        """Encode what was taken and start anew. Raises Invalid, and keeps nothing, if a message breaks a limit."""
+        messages = self.take()
+        if not messages:
+            raise Invalid("no messages; add one first", field="messages")
+        return encode(messages, now_ms=now_ms, codec=codec)
+
+
+def _usual(messages: Sequence[Message]) -> Sequence[Message]:
+    """The messages at the front that have no rare fields."""
+    rares = [message.rare for message in messages]
+    if rares.count(NO_RARE_FIELDS) == len(rares):
+        return messages
+    return messages[: next(at for at, rare in enumerate(rares) if rare is not NO_RARE_FIELDS)]
+
+
+def _extra_bytes(messages: Sequence[Message]) -> int:
+    """How many bytes a message costs at most besides its body."""
+    tags = {message.tag for message in messages}
+    keys = [message.keys for message in messages if message.keys]
+    longest_tag = max([len(tag) for tag in tags if tag], default=0)
+    longest_keys = max([sum([4 * len(key) + 4 for key in several]) for several in keys], default=0)
+    return _MESSAGE_BYTES + 4 * longest_tag + longest_keys
+
+
+_USUAL = (False, False)

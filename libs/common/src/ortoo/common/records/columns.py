@@ -1,0 +1,180 @@
+"""The columns of a record batch: the table of them all, and how each kind is written.
+
+Each kind of column is a nested message in Arrow's buffer layout. Writers take one value a row and return the nested
+message's bytes, or b"" when no row has a value: a column that is not used is absent and costs nothing. With it they
+return a bound on the text of one row, so that the limit on a message's texts is seldom checked row by row.
+"""
+
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, chain
+from typing import Final
+
+from ortoo.common.errors import Invalid
+from ortoo.common.records.text_rules import PROPERTIES_MAX, PROPERTY_NAME, PROPERTY_VALUE, TextRule
+from ortoo.common.records.wire import bytes_field, bytes_head
+
+FORMAT: Final = 1
+"""The version of the layout that this code writes and reads."""
+KNOWN_FEATURES: Final = 0
+"""The bits of `required_features` that this code understands."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One field of the batch: its number and name in the proto, its type, and when it is there."""
+
+    number: int
+    name: str
+    layout: str
+    presence: str
+
+
+COLUMNS: Final = (
+    Column(1, "format", "uint32", "always"),
+    Column(2, "required_features", "uint64 bits", "if not 0"),
+    Column(3, "count", "uint32", "always"),
+    Column(4, "codec", "enum", "always"),
+    Column(5, "body_inflated_bytes", "uint32", "always"),
+    Column(6, "body_offsets", "int32 x (count + 1)", "always"),
+    Column(7, "body", "bytes, one block", "always"),
+    Column(8, "born_at_ms", "int64 x count", "always"),
+    Column(9, "tag", "dictionary<int32, utf8>", "if a row has one"),
+    Column(10, "keys", "list<utf8>", "if a row has one"),
+    Column(11, "message_group", "dictionary<int32, utf8>", "if a row has one"),
+    Column(12, "properties", "map<dictionary<int32, utf8>, utf8>", "if a row has one"),
+    Column(13, "deliver_at_ms", "int64 x count", "all rows or none"),
+    Column(14, "priority", "int32 x count", "all rows or none"),
+    Column(15, "body_encoding", "int8 x count", "if a row is not 0"),
+    Column(16, "born_host", "dictionary<int32, utf8>", "if a row has one"),
+    Column(17, "message_id", "utf8", "if a row has one"),
+    Column(18, "trace_context", "utf8", "if a row has one"),
+    Column(19, "expire_at_ms", "int64 x count", "if a row has one"),
+)
+"""Every field of a record batch; docs/formats/record-batch.md has the same table and a test compares them."""
+
+NUMBERS: Final = {column.name: column.number for column in COLUMNS}
+"""Field name -> field number."""
+
+
+Written = tuple[bytes, int]
+"""A written column, and a number that the UTF-8 bytes of no row exceed."""
+NOTHING: Final[Written] = (b"", 0)
+"""An absent column."""
+
+
+def int32_buffer(numbers: Sequence[int]) -> bytes:
+    """Write int32 each, little-endian."""
+    return struct.pack(f"<{len(numbers)}i", *numbers)
+
+
+def int64_buffer(numbers: Sequence[int]) -> bytes:
+    """Write int64 each, little-endian."""
+    return struct.pack(f"<{len(numbers)}q", *numbers)
+
+
+def offsets_buffer(sizes: Sequence[int]) -> bytes:
+    """Write where each of `sizes` starts, and where the last ends: int32 x (len + 1)."""
+    return struct.pack(f"<{len(sizes) + 1}i", *accumulate(sizes, initial=0))
+
+
+def validity_buffer(values: Sequence[object]) -> bytes:
+    """Write one bit a row, least significant first: 1 = the row has a value."""
+    bits = "".join(["0" if value is None else "1" for value in values])
+    return int(bits[::-1], 2).to_bytes((len(values) + 7) // 8, "little")
+
+
+def text_column(texts: Sequence[str | None], rule: TextRule) -> Written:
+    """Write texts in Arrow's utf8 layout; nothing when every row is None. Raises Invalid if one breaks the rule."""
+    missing = texts.count(None)
+    if missing == len(texts):
+        return NOTHING
+    if not missing:
+        return _texts(list(texts), rule)  # type: ignore[arg-type]
+    values, longest = _texts([text or "" for text in texts], rule, check=[text for text in texts if text is not None])
+    return bytes_field(1, validity_buffer(texts)) + values, longest
+
+
+def dictionary_column(texts: Sequence[str | None], rule: TextRule) -> Written:
+    """Write texts in Arrow's dictionary layout; nothing when every row is None. Raises Invalid for a bad text."""
+    try:
+        distinct = dict.fromkeys(texts)
+    except TypeError:
+        raise Invalid(f"a {rule.what} is no text; give str", field=rule.what.replace(" ", "_")) from None
+    has_nulls = None in distinct
+    if has_nulls:
+        del distinct[None]
+    if not distinct:
+        return NOTHING
+    if len(distinct) == 1:
+        codes = bytes(4 * len(texts))
+    else:
+        places: dict[str | None, int] = dict(zip(distinct, range(len(distinct)), strict=True))
+        places[None] = 0
+        codes = struct.pack(f"<{len(texts)}i", *map(places.__getitem__, texts))
+    dictionary, longest = _texts(list(distinct), rule)  # type: ignore[arg-type]
+    validity = bytes_field(1, validity_buffer(texts)) if has_nulls else b""
+    return b"".join((validity, bytes_head(2, len(codes)), codes, bytes_head(3, len(dictionary)), dictionary)), longest
+
+
+def single_list_column(texts: Sequence[str], rule: TextRule) -> Written:
+    """Write a list column in which each row has exactly one text. Raises Invalid for a bad text."""
+    values, longest = _texts(list(texts), rule)
+    return _list_of(int32_buffer(range(len(texts) + 1)), values), longest
+
+
+def list_column(lists: Sequence[Sequence[str]], rule: TextRule) -> Written:
+    """Write lists of texts in Arrow's list<utf8> layout; nothing when all are empty. Raises Invalid for a bad text."""
+    if str in set(map(type, lists)):
+        raise Invalid(f"a text is given where a tuple of {rule.what}s belongs; write ('a',)", field=f"{rule.what}s")
+    texts = list(chain.from_iterable(lists))
+    if not texts:
+        return NOTHING
+    sizes = list(map(len, lists))
+    values, longest = _texts(texts, rule)
+    return _list_of(offsets_buffer(sizes), values), longest * max(sizes)
+
+
+def map_column(maps: Sequence[Mapping[str, str]]) -> Written:
+    """Write properties in Arrow's map layout with dictionary-encoded names; nothing when all are empty."""
+    names: list[str] = list(chain.from_iterable(maps))
+    if not names:
+        return NOTHING
+    sizes = list(map(len, maps))
+    most = max(sizes)
+    if most > PROPERTIES_MAX:
+        raise Invalid(f"{most} properties; a message may have {PROPERTIES_MAX}", field="properties")
+    values = list(chain.from_iterable([entries.values() for entries in maps if entries]))
+    name_column, longest_name = dictionary_column(names, PROPERTY_NAME)
+    value_column, longest_value = _texts(values, PROPERTY_VALUE)
+    parts = (
+        bytes_field(1, offsets_buffer(sizes)),
+        bytes_head(2, len(name_column)),
+        name_column,
+        bytes_head(3, len(value_column)),
+        value_column,
+    )
+    return b"".join(parts), most * (longest_name + longest_value)
+
+
+def _list_of(offsets: bytes, values: bytes) -> bytes:
+    return b"".join((bytes_field(1, offsets), bytes_head(2, len(values)), values))
+
+
+def _texts(texts: list[str], rule: TextRule, check: list[str] | None = None) -> Written:
+    """Write texts without nulls; `check` are those the rule holds for, if not all."""
+    field = rule.what.replace(" ", "_")
+    try:
+        joined = "".join(texts)
+        data = joined.encode()
+        sizes = list(map(len, texts)) if joined.isascii() else [len(text.encode()) for text in texts]
+    except TypeError:
+        raise Invalid(f"a {rule.what} is no text; give str", field=field) from None
+    except UnicodeEncodeError as error:
+        raise Invalid(f"a {rule.what} cannot be written as UTF-8: {error.reason}", field=field) from None
+    longest = max(sizes)
+    if longest > rule.bytes_max or not rule.holds(texts if check is None else check, joined):
+        for text in texts if check is None else check:
+            rule.check(text, field)
+    return bytes_field(2, offsets_buffer(sizes)) + bytes_field(3, data), longest

@@ -1,0 +1,295 @@
+"""One message as applications see it, and what a message may hold.
+
+    Message(b"hello")
+    Message(b"hello", "greeting", ("order-17",), properties={"lang": "mn"}, deliver_at_ms=1_790_000_000_000)
+    message.check()        # raises Invalid, naming the field; encoding a batch checks everything as well
+
+Making one costs little, so it checks nothing: limits are checked where messages are encoded, in bulk.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import FrozenInstanceError
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, Self
+
+from ortoo.common.errors import Invalid
+from ortoo.common.records import text_rules
+from ortoo.common.records.text_rules import PROPERTIES_MAX, TEXT_BYTES_MAX
+
+BODY_BYTES_MAX: Final = 4 << 20
+"""How large one body may be."""
+BODY_AS_IS: Final = 0
+"""`body_encoding`: the body is what the application gave."""
+BODY_GZIP: Final = 1
+"""`body_encoding`: the producer compressed this body by itself; servers never look inside."""
+TIME_MS_MAX: Final = (1 << 63) - 1
+"""The largest time that a column of times can hold."""
+PRIORITY_MAX: Final = (1 << 31) - 1
+"""The largest priority."""
+
+
+NO_PROPERTIES: Final[Mapping[str, str]] = MappingProxyType({})
+"""What `Message.properties` is when there are none."""
+
+
+class RareFields(NamedTuple):
+    """What few messages carry, kept apart so that the others do not pay for it."""
+
+    message_group: str | None = None
+    properties: Mapping[str, str] = NO_PROPERTIES
+    message_id: str | None = None
+    born_at_ms: int | None = None
+    deliver_at_ms: int | None = None
+    priority: int | None = None
+    body_encoding: int = BODY_AS_IS
+    born_host: str | None = None
+    trace_context: str | None = None
+    expire_at_ms: int | None = None
+
+
+NO_RARE_FIELDS: Final = RareFields()
+"""The rare fields of a message that has only body, tag and keys."""
+
+
+class Message:
+    """A message: immutable, with a body of 1 byte to 4 MiB; everything else may be absent.
+
+    `keys` is a tuple (a list does as well) of texts for search; `properties` must not be changed once given.
+    Times are milliseconds since 1970-01-01 UTC. A `born_at_ms` of None is stamped when the message is encoded.
+    """
+
+    __slots__ = ("body", "keys", "rare", "tag")
+    __match_args__ = ("body", "tag", "keys")
+
+    body: bytes
+    tag: str | None
+    keys: Sequence[str]
+    rare: RareFields
+
+    def __init__(
+        self,
+        body: bytes,
+        tag: str | None = None,
+        keys: Sequence[str] = (),
+        *,
+        message_group: str | None = None,
+        properties: Mapping[str, str] = NO_PROPERTIES,
+        message_id: str | None = None,
+        born_at_ms: int | None = None,
+        deliver_at_ms: int | None = None,
+        priority: int | None = None,
+        body_encoding: int = BODY_AS_IS,
+        born_host: str | None = None,
+        trace_context: str | None = None,
+        expire_at_ms: int | None = None,
+    ) -> None:
+        """Take the fields as they are, unchecked."""
+        set_body(self, body)
+        set_tag(self, tag)
+        set_keys(self, keys)
+        if (
+            message_group is None
+            and properties is NO_PROPERTIES
+            and message_id is None
+            and born_at_ms is None
+            and deliver_at_ms is None
+            and priority is None
+            and body_encoding == BODY_AS_IS
+            and born_host is None
+            and trace_context is None
+            and expire_at_ms is None
+        ):
+            set_rare(self, NO_RARE_FIELDS)
+            return
+        set_rare(
+            self,
+            RareFields(
+                message_group,
+                properties,
+                message_id,
+                born_at_ms,
+                deliver_at_ms,
+                priority,
+                body_encoding,
+                born_host,
+                trace_context,
+                expire_at_ms,
+            ),
+        )
+
+    @classmethod
+    def of(cls, body: bytes, tag: str | None, keys: Sequence[str], rare: RareFields) -> Self:
+        """Make a message of its parts, faster than by keywords."""
+        self = cls.__new__(cls)
+        set_body(self, body)
+        set_tag(self, tag)
+        set_keys(self, keys)
+        set_rare(self, rare)
+        return self
+
+    def replace(self, **changes: object) -> "Message":
+        """Return a copy with the named fields changed; a name that is no field is a TypeError."""
+        fields = {"body": self.body, "tag": self.tag, "keys": self.keys, **self.rare._asdict()}
+        fields.update(changes)
+        return Message(**fields)
+
+    @property
+    def message_group(self) -> str | None:
+        """Messages of one group go to one queue and are delivered one after another."""
+        return self.rare.message_group
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """The user's properties, name to value."""
+        return self.rare.properties
+
+    @property
+    def message_id(self) -> str | None:
+        """The id the producer chose; None = the server makes one of topic id, queue and offset."""
+        return self.rare.message_id
+
+    @property
+    def born_at_ms(self) -> int | None:
+        """When the message was made."""
+        return self.rare.born_at_ms
+
+    @property
+    def deliver_at_ms(self) -> int | None:
+        """Not visible before this time."""
+        return self.rare.deliver_at_ms
+
+    @property
+    def priority(self) -> int | None:
+        """0 or more; larger is more urgent."""
+        return self.rare.priority
+
+    @property
+    def body_encoding(self) -> int:
+        """BODY_AS_IS or BODY_GZIP."""
+        return self.rare.body_encoding
+
+    @property
+    def born_host(self) -> str | None:
+        """Who made the message, as text."""
+        return self.rare.born_host
+
+    @property
+    def trace_context(self) -> str | None:
+        """W3C trace context."""
+        return self.rare.trace_context
+
+    @property
+    def expire_at_ms(self) -> int | None:
+        """From this time on no group gets the message any more; None = it never expires."""
+        return self.rare.expire_at_ms
+
+    def check(self, field: str = "message") -> None:
+        """Raise Invalid, naming the field below `field`, unless the message keeps every limit."""
+        check_parts(self.body, self.tag, self.keys, self.rare, field)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise FrozenInstanceError(f"a message does not change; use replace({name}=...)")
+
+    def __delattr__(self, name: str) -> None:
+        raise FrozenInstanceError("a message does not change")
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Message):
+            return NotImplemented
+        return (self.body, self.tag, tuple(self.keys), self.rare) == (
+            other.body,
+            other.tag,
+            tuple(other.keys),
+            other.rare,
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.body, self.tag, tuple(self.keys), self.rare.message_id))
+
+    def __repr__(self) -> str:
+        shown = repr(self.body) if len(self.body) <= 64 else f"<{len(self.body)} bytes {self.body[:32]!r}...>"
+        parts = [shown]
+        if self.tag is not None:
+            parts.append(f"tag={self.tag!r}")
+        if self.keys:
+            parts.append(f"keys={tuple(self.keys)!r}")
+        parts += [
+            f"{name}={value!r}"
+            for name, value in self.rare._asdict().items()
+            if value is not None and value != getattr(NO_RARE_FIELDS, name)
+        ]
+        return f"Message({', '.join(parts)})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        properties = dict(self.rare.properties)  # a read-only view cannot be pickled
+        return (Message.of, (self.body, self.tag, self.keys, self.rare._replace(properties=properties)))
+
+
+# The class forbids assignment; those who make messages (here, and in bulk the batch view) go around that through
+# the slots, which is also the fastest way.
+_Setter = Callable[[Message, Any], None]
+set_body: _Setter = Message.__dict__["body"].__set__
+set_tag: _Setter = Message.__dict__["tag"].__set__
+set_keys: _Setter = Message.__dict__["keys"].__set__
+set_rare: _Setter = Message.__dict__["rare"].__set__
+
+
+def check_parts(body: bytes, tag: str | None, keys: Sequence[str], rare: RareFields, field: str) -> None:
+    """Raise Invalid, naming the field below `field`, unless these parts make a message that keeps every limit."""
+    check_body(body, f"{field}.body")
+    if tag is not None:
+        text_rules.TAG.check(tag, f"{field}.tag")
+    if not isinstance(keys, tuple | list):
+        raise Invalid(f"keys are a {type(keys).__name__}; give a tuple of texts, such as ('a',)", field=f"{field}.keys")
+    for at, key in enumerate(keys):
+        text_rules.KEY.check(key, f"{field}.keys[{at}]")
+    check_properties(rare.properties, f"{field}.properties")
+    size = sum(len(text.encode()) for text in (tag or "", *keys, *rare.properties, *rare.properties.values()))
+    if size > TEXT_BYTES_MAX:
+        raise Invalid(
+            f"tag, keys and properties have {size} bytes together; at most {TEXT_BYTES_MAX} fit: "
+            "put large values into the body",
+            field=f"{field}.properties" if rare.properties else f"{field}.keys",
+        )
+    for name, rule in (
+        ("message_group", text_rules.MESSAGE_GROUP),
+        ("message_id", text_rules.MESSAGE_ID),
+        ("born_host", text_rules.BORN_HOST),
+        ("trace_context", text_rules.TRACE_CONTEXT),
+    ):
+        text = getattr(rare, name)
+        if text is not None:
+            rule.check(text, f"{field}.{name}")
+    _check_number(rare.born_at_ms, TIME_MS_MAX, f"{field}.born_at_ms")
+    _check_number(rare.deliver_at_ms, TIME_MS_MAX, f"{field}.deliver_at_ms")
+    _check_number(rare.priority, PRIORITY_MAX, f"{field}.priority")
+    _check_number(rare.body_encoding, BODY_GZIP, f"{field}.body_encoding")
+    _check_number(rare.expire_at_ms, TIME_MS_MAX, f"{field}.expire_at_ms", least=1)
+
+
+def check_body(body: object, field: str) -> None:
+    """Raise Invalid unless `body` is bytes of an allowed size."""
+    if not isinstance(body, bytes):
+        raise Invalid(f"the body is a {type(body).__name__}; give bytes (text: text.encode())", field=field)
+    if not body:
+        raise Invalid("the body is empty; a message needs at least 1 byte", field=field)
+    if len(body) > BODY_BYTES_MAX:
+        raise Invalid(f"the body has {len(body)} bytes; at most {BODY_BYTES_MAX} fit", field=field)
+
+
+def check_properties(properties: object, field: str) -> None:
+    """Raise Invalid unless `properties` maps few enough good names to good values."""
+    if not isinstance(properties, Mapping):
+        raise Invalid(f"properties are a {type(properties).__name__}; give a dict of texts", field=field)
+    if len(properties) > PROPERTIES_MAX:
+        raise Invalid(f"{len(properties)} properties; a message may have {PROPERTIES_MAX}", field=field)
+    for name, value in properties.items():
+        text_rules.PROPERTY_NAME.check(name, f"{field}[{name!r}]")
+        text_rules.PROPERTY_VALUE.check(value, f"{field}[{name!r}]")
+
+
+def _check_number(number: object, largest: int, field: str, *, least: int = 0) -> None:
+    if number is None:
+        return
+    if not isinstance(number, int) or not least <= number <= largest:
+        raise Invalid(f"{number!r} is not a whole number from {least} to {largest}", field=field)

@@ -1,0 +1,151 @@
+"""Reading the columns of a record batch into Python lists, without numpy.
+
+Every reader takes the column's bytes, how many rows there must be, and the column's path for errors; it returns one
+value a row, or raises Invalid: no bytes whatsoever make it fail otherwise.
+"""
+
+import struct
+from itertools import pairwise
+
+from ortoo.common.errors import Invalid
+from ortoo.common.records.wire import Field, read_fields
+
+Fields = dict[int, Field]
+
+
+def number(fields: Fields, field: int, path: str) -> int:
+    """Return a number field; 0 when it is absent."""
+    value = fields.get(field, 0)
+    if not isinstance(value, int) or value < 0:
+        raise Invalid("this is bytes where a number belongs: the bytes are damaged", field=path)
+    return value
+
+
+def buffer(fields: Fields, field: int, path: str) -> memoryview:
+    """Return a bytes field; an empty view when it is absent."""
+    value = fields.get(field, _EMPTY)
+    if isinstance(value, int):
+        raise Invalid("this is a number where bytes belong: the bytes are damaged", field=path)
+    return value
+
+
+def int8s(data: memoryview, rows: int, path: str) -> list[int]:
+    """Read int8 x rows."""
+    check_size(data, rows, 1, path)
+    return list(struct.unpack(f"<{rows}b", data))
+
+
+def int32s(data: memoryview, rows: int, path: str) -> list[int]:
+    """Read int32 x rows."""
+    check_size(data, rows, 4, path)
+    return list(struct.unpack(f"<{rows}i", data))
+
+
+def int64s(data: memoryview, rows: int, path: str) -> list[int]:
+    """Read int64 x rows."""
+    check_size(data, rows, 8, path)
+    return list(struct.unpack(f"<{rows}q", data))
+
+
+def times(data: memoryview, rows: int, path: str) -> list[int | None]:
+    """Read int64 x rows, where 0 stands for none."""
+    return [number or None for number in int64s(data, rows, path)]
+
+
+def offsets(data: memoryview, rows: int, end: int, path: str) -> list[int]:
+    """Read int32 x (rows + 1) that start at 0, never fall, and finish at `end`."""
+    places = int32s(data, rows + 1, path)
+    if places[0] != 0 or places[-1] != end:
+        raise Invalid(f"offsets go from {places[0]} to {places[-1]} instead of from 0 to {end}", field=path)
+    if sorted(places) != places:
+        raise Invalid("offsets fall; every row must start where the one before ends", field=path)
+    return places
+
+
+def texts(column: memoryview, rows: int, path: str) -> list[str | None]:
+    """Read a column in Arrow's utf8 layout."""
+    fields = read_fields(column, path)
+    values = _valid_texts(fields, rows, path)
+    validity = buffer(fields, 1, f"{path}.validity")
+    return _masked(values, validity, path) if validity else list(values)
+
+
+def dictionary(column: memoryview, rows: int, path: str) -> list[str | None]:
+    """Read a column in Arrow's dictionary layout."""
+    fields = read_fields(column, path)
+    codes = int32s(buffer(fields, 2, f"{path}.codes"), rows, f"{path}.codes")
+    distinct = _dense_texts(buffer(fields, 3, f"{path}.dictionary"), f"{path}.dictionary")
+    validity = buffer(fields, 1, f"{path}.validity")
+    if not rows:
+        return []
+    if not distinct:
+        distinct = [""]
+        if not validity or any(validity):
+            raise Invalid("the dictionary is empty but rows have a value", field=f"{path}.dictionary")
+    if min(codes) < 0 or max(codes) >= len(distinct):
+        raise Invalid(
+            f"codes go from {min(codes)} to {max(codes)}; the dictionary has {len(distinct)} texts",
+            field=f"{path}.codes",
+        )
+    values = list(map(distinct.__getitem__, codes))
+    return _masked(values, validity, path) if validity else list(values)
+
+
+def lists(column: memoryview, rows: int, path: str) -> list[tuple[str, ...]]:
+    """Read a column in Arrow's list<utf8> layout."""
+    fields = read_fields(column, path)
+    values = _dense_texts(buffer(fields, 2, f"{path}.values"), f"{path}.values")
+    places = offsets(buffer(fields, 1, f"{path}.offsets"), rows, len(values), f"{path}.offsets")
+    return [tuple(values[start:end]) for start, end in pairwise(places)]
+
+
+def maps(column: memoryview, rows: int, path: str) -> list[dict[str, str]]:
+    """Read a column in Arrow's map layout with dictionary-encoded names."""
+    fields = read_fields(column, path)
+    values = _dense_texts(buffer(fields, 3, f"{path}.values"), f"{path}.values")
+    names = dictionary(buffer(fields, 2, f"{path}.names"), len(values), f"{path}.names")
+    if None in names:
+        raise Invalid("a property has no name", field=f"{path}.names")
+    places = offsets(buffer(fields, 1, f"{path}.offsets"), rows, len(values), f"{path}.offsets")
+    return [
+        dict(zip(names[start:end], values[start:end], strict=True))  # type: ignore[arg-type]
+        for start, end in pairwise(places)
+    ]
+
+
+def check_size(data: memoryview, rows: int, width: int, path: str) -> None:
+    """Raise Invalid unless the buffer holds exactly `rows` numbers of `width` bytes."""
+    if len(data) != rows * width:
+        raise Invalid(f"{len(data)} bytes; {rows} values of {width} bytes need {rows * width}", field=path)
+
+
+def _dense_texts(column: memoryview, path: str) -> list[str]:
+    """Read a text column whose number of rows is its own, without nulls."""
+    fields = read_fields(column, path)
+    if buffer(fields, 1, f"{path}.validity"):
+        raise Invalid("these texts may not be null", field=f"{path}.validity")
+    size = len(buffer(fields, 2, f"{path}.offsets"))
+    return _valid_texts(fields, size // 4 - 1, path) if size else []
+
+
+def _valid_texts(fields: Fields, rows: int, path: str) -> list[str]:
+    data = buffer(fields, 3, f"{path}.data")
+    places = offsets(buffer(fields, 2, f"{path}.offsets"), rows, len(data), f"{path}.offsets")
+    try:
+        joined = str(data, "utf-8")
+        if joined.isascii():
+            return [joined[start:end] for start, end in pairwise(places)]
+        return [str(data[start:end], "utf-8") for start, end in pairwise(places)]
+    except UnicodeDecodeError as error:
+        raise Invalid(f"this is no UTF-8: {error.reason} at byte {error.start}", field=f"{path}.data") from None
+
+
+def _masked(values: list[str], validity: memoryview, path: str) -> list[str | None]:
+    """Put None where the bitmap says that the row has no value."""
+    rows = len(values)
+    check_size(validity, (rows + 7) // 8, 1, f"{path}.validity")
+    bits = f"{int.from_bytes(validity, 'little'):0{rows}b}"[::-1]
+    return [value if bit == "1" else None for value, bit in zip(values, bits[:rows], strict=True)]
+
+
+_EMPTY = memoryview(b"")

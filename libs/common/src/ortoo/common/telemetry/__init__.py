@@ -1,0 +1,1 @@
+"""What a process tells about itself: counters and spans in, Prometheus text and OTLP out."""

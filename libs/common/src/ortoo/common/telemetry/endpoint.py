@@ -1,0 +1,127 @@
+"""Where Prometheus scrapes: a small HTTP server with /metrics, /healthz and /readyz. It is off without an address.
+
+GET /metrics            everything; ?zeros=no leaves out labelled gauges that are 0
+GET /healthz            200 while the process lives
+GET /readyz             200 while requests are welcome, 503 while it starts, drains or refuses
+"""
+
+import asyncio
+import gzip
+from collections.abc import Callable
+from types import TracebackType
+from typing import Final, Self
+from urllib.parse import parse_qs, urlsplit
+
+from ortoo.common.errors import Conflict
+from ortoo.common.process.clock import Clock
+from ortoo.common.telemetry.metrics import Metrics
+from ortoo.common.telemetry.text import CONTENT_TYPE, chunks
+
+REQUEST_TIMEOUT_S: Final = 5.0
+REQUEST_BYTES_MAX: Final = 16 << 10
+GZIP_BYTES_MIN: Final = 16 << 10
+Answer = tuple[int, str, bytes, bool]
+REASONS: Final = {
+    200: "OK",
+    400: "Bad Request",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    503: "Service Unavailable",
+}
+
+
+class MetricsEndpoint:
+    """Serves while the block is entered. One request at a time is read; each connection carries one."""
+
+    def __init__(
+        self,
+        address: str,
+        metrics: Metrics,
+        *,
+        ready: Callable[[], bool],
+        clock: Clock,
+        on_scrape: Callable[[float], None],
+    ) -> None:
+        """Serve on host:port; nowhere when `address` is empty. `on_scrape` gets each scrape's duration in seconds."""
+        self.address = address
+        self._metrics = metrics
+        self._ready = ready
+        self._clock = clock
+        self._on_scrape = on_scrape
+        self._server: asyncio.Server | None = None
+        self._scraping = asyncio.Lock()
+
+    async def __aenter__(self) -> Self:
+        if not self.address:
+            return self
+        host, _, port = self.address.rpartition(":")
+        try:
+            self._server = await asyncio.start_server(self._serve, host.strip("[]"), int(port), limit=REQUEST_BYTES_MAX)
+        except OSError as error:
+            raise Conflict(
+                f"cannot serve metrics on {self.address}: {error.strerror}; choose another metrics_address, or leave "
+                "it empty to serve none",
+                field="metrics_address",
+            ) from error
+        self.address = f"{host}:{self._server.sockets[0].getsockname()[1]}"
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._server is not None:
+            self._server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(REQUEST_TIMEOUT_S):
+                head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+                status, kind, body, zipped = await self._answer(head)
+                extra = "Content-Encoding: gzip\r\n" if zipped else ""
+                writer.write(
+                    f"HTTP/1.1 {status} {REASONS[status]}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
+                    f"{extra}Connection: close\r\n\r\n".encode()
+                )
+                writer.write(body)
+                await writer.drain()
+        except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            return
+        finally:
+            writer.close()
+
+    async def _answer(self, head: str) -> Answer:
+        words = head.split("\r\n", 1)[0].split(" ")
+        if len(words) != 3:
+            return _text(400, "this is no HTTP request")
+        if words[0] != "GET":
+            return _text(405, "only GET")
+        target = urlsplit(words[1])
+        if target.path == "/metrics":
+            zeros = parse_qs(target.query).get("zeros", ["yes"])[-1] not in ("no", "false", "0")
+            zipped = "gzip" in next(
+                (line for line in head.lower().split("\r\n") if line.startswith("accept-encoding:")), ""
+            )
+            return await self._scrape(zeros=zeros, zipped=zipped)
+        if target.path == "/healthz":
+            return _text(200, "alive")
+        if target.path == "/readyz":
+            return _text(200, "ready") if self._ready() else _text(503, "not ready")
+        return _text(404, "try /metrics, /healthz or /readyz")
+
+    async def _scrape(self, *, zeros: bool, zipped: bool) -> Answer:
+        async with self._scraping:
+            begun_s = self._clock.monotonic_s()
+            parts = []
+            for part in chunks(self._metrics, zeros=zeros):
+                parts.append(part)
+                await self._clock.sleep(0)  # messages go first
+            body = "".join(parts).encode()
+            zipped = zipped and len(body) > GZIP_BYTES_MIN
+            if zipped:
+                body = await asyncio.to_thread(gzip.compress, body, 1)
+            self._on_scrape(self._clock.monotonic_s() - begun_s)
+            return 200, CONTENT_TYPE, body, zipped
+
+
+def _text(status: int, text: str) -> Answer:
+    return status, "text/plain; charset=utf-8", f"{text}\n".encode(), False

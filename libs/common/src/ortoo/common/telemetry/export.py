@@ -1,0 +1,119 @@
+"""Metrics sent to an OpenTelemetry collector, beside or instead of being scraped. Off without an endpoint.
+
+Cumulative sums, gauges and histograms under the same names and labels as for Prometheus. A receiver that is away costs
+a warning and a gap, never a message.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ortoo.common.errors import Unsupported
+from ortoo.common.process.clock import Clock
+from ortoo.common.process.logs import get_logger
+from ortoo.common.telemetry.histogram import Histogram
+from ortoo.common.telemetry.metrics import Family, Metrics, Sample
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.metrics.export import Metric, MetricExporter
+
+EXPORT_TIMEOUT_S = 2.0
+"""A receiver that is away may hold up a stop for so long."""
+_log = get_logger("metrics")
+Reading = tuple[Family, list[Sample]]
+
+
+class MetricsExport:
+    """Sends what `metrics` tells to one receiver."""
+
+    def __init__(
+        self, role: str, name: str, endpoint: str, metrics: Metrics, *, interval_s: float, clock: Clock
+    ) -> None:
+        """Send to `endpoint` (http://host:port, OTLP/gRPC). Errors: Unsupported when OpenTelemetry is not installed."""
+        try:
+            from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter
+            from opentelemetry.sdk.resources import Resource
+        except ModuleNotFoundError as error:
+            raise Unsupported(
+                "sending metrics needs OpenTelemetry; install ortoo-common[tracing]", field="metrics_endpoint"
+            ) from error
+        self._exporter: MetricExporter = OTLPMetricExporter(
+            endpoint=endpoint, insecure=endpoint.startswith("http://"), timeout=EXPORT_TIMEOUT_S
+        )
+        self._resource = Resource.create({"service.name": f"ortoo-{role}", "service.instance.id": name})
+        self._metrics = metrics
+        self._interval_s = interval_s
+        self._clock = clock
+        self._started_ns = clock.now_ms() * 1_000_000
+        self._is_away = False
+
+    async def run(self) -> None:
+        """Send for ever."""
+        while True:
+            await self._clock.sleep(self._interval_s)
+            await self.send()
+
+    async def send(self) -> None:
+        """Send once. What a process counts is read here, on its event loop; the rest happens in a thread."""
+        readings: list[Reading] = []
+        for family, samples in self._metrics.read():
+            readings.append((family, [_fixed(sample) for sample in samples]))
+            await self._clock.sleep(0)  # messages go first
+        sent = await asyncio.to_thread(self._export, readings, self._clock.now_ms() * 1_000_000)
+        if sent == self._is_away:
+            self._is_away = not sent
+            (_log.info if sent else _log.warning)("metrics are sent" if sent else "metrics cannot be sent; trying on")
+
+    async def close(self) -> None:
+        """Send a last time, and close the connection."""
+        await self.send()
+        await asyncio.to_thread(self._exporter.shutdown, 1_000)
+
+    def _export(self, readings: Sequence[Reading], now_ns: int) -> bool:
+        from opentelemetry.sdk.metrics.export import (
+            MetricExportResult,
+            MetricsData,
+            ResourceMetrics,
+            ScopeMetrics,
+        )
+        from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+
+        found = [_metric(family, samples, self._started_ns, now_ns) for family, samples in readings if samples]
+        scope = ScopeMetrics(InstrumentationScope("ortoo"), found, "")
+        data = MetricsData([ResourceMetrics(self._resource, [scope], "")])
+        return self._exporter.export(data, EXPORT_TIMEOUT_S * 1000) is MetricExportResult.SUCCESS
+
+
+def _fixed(sample: Sample) -> Sample:
+    """The sample as it is now; a histogram goes on counting."""
+    if not isinstance(sample.value, Histogram):
+        return sample
+    copy = Histogram(sample.value.bounds)
+    copy.counts, copy.total = list(sample.value.counts), sample.value.total
+    return Sample(sample.values, copy)
+
+
+def _metric(family: Family, samples: Sequence[Sample], started_ns: int, now_ns: int) -> "Metric":
+    from opentelemetry.sdk.metrics import export
+
+    points: list[Any] = []
+    for sample in samples:
+        labels = dict(zip(family.labels, sample.values, strict=True))
+        value = sample.value
+        if isinstance(value, Histogram):
+            points.append(
+                export.HistogramDataPoint(
+                    labels, started_ns, now_ns, value.count, value.total, value.counts, value.bounds, 0.0, 0.0
+                )
+            )
+        else:
+            points.append(export.NumberDataPoint(labels, started_ns, now_ns, value))
+    cumulative = export.AggregationTemporality.CUMULATIVE
+    data: Any
+    if family.kind == "histogram":
+        data = export.Histogram(points, cumulative)
+    elif family.kind == "counter":
+        data = export.Sum(points, cumulative, is_monotonic=True)
+    else:
+        data = export.Gauge(points)
+    return export.Metric(family.name, family.help, "", data)

@@ -1,0 +1,97 @@
+"""The seam between what a process counts and who reads it.
+
+Parts count in plain attributes, or in a `Histogram`; nothing on the way of a message knows of metrics. Each role's
+`telemetry.py` names what is read, and reading happens when somebody asks: what is gone then has no series any more.
+
+    metrics = Metrics()
+    metrics.counter("rocketmq_messages_in_total", "Messages stored.", lambda: totals(), labels=("topic",))
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from ortoo.common.telemetry.histogram import Histogram
+
+Number = int | float
+Reading = Number | Histogram | Mapping[Any, Number | Histogram] | Iterable[tuple[tuple[str, ...], Number | Histogram]]
+Kind = Literal["counter", "gauge", "histogram"]
+SERIES_MAX: Final = 50_000
+OTHER: Final = "_other"
+"""The label value of what went over the budget."""
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One metric: all series of a name."""
+
+    name: str
+    kind: Kind
+    help: str
+    labels: tuple[str, ...]
+    read: Callable[[], Reading]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One series of a family now."""
+
+    values: tuple[str, ...]
+    value: Number | Histogram
+
+
+class Metrics:
+    """Everything that a process tells about itself."""
+
+    def __init__(self, *, series_max: int = SERIES_MAX) -> None:
+        """Tell at most `series_max` series of one family; the rest is added up under the label value `_other`."""
+        self.over_budget = 0
+        """How many series were left out when the metrics were read last."""
+        self._families: dict[str, Family] = {}
+        self._series_max = series_max
+        self.gauge(
+            "ortoo_metric_series_over_budget",
+            "Series that were added up under the label value _other because of the cardinality budget.",
+            lambda: self.over_budget,
+        )
+
+    def counter(self, name: str, help: str, read: Callable[[], Reading], *, labels: Sequence[str] = ()) -> None:  # noqa: A002  # as it is called everywhere
+        """A number that only grows; `name` ends with `_total`."""
+        self._add(Family(name, "counter", help, tuple(labels), read))
+
+    def gauge(self, name: str, help: str, read: Callable[[], Reading], *, labels: Sequence[str] = ()) -> None:  # noqa: A002
+        """A number that goes up and down."""
+        self._add(Family(name, "gauge", help, tuple(labels), read))
+
+    def histogram(self, name: str, help: str, read: Callable[[], Reading], *, labels: Sequence[str] = ()) -> None:  # noqa: A002
+        """Values in buckets."""
+        self._add(Family(name, "histogram", help, tuple(labels), read))
+
+    def read(self) -> Iterator[tuple[Family, list[Sample]]]:
+        """Every family with its series as they are now, within the budget."""
+        left_out = 0
+        for family in list(self._families.values()):  # who reads may be interrupted while parts still add theirs
+            samples, over = self._samples(family)
+            left_out += over
+            yield family, samples
+        self.over_budget = left_out
+
+    def _add(self, family: Family) -> None:
+        assert family.name not in self._families, f"{family.name} is there already"
+        self._families[family.name] = family
+
+    def _samples(self, family: Family) -> tuple[list[Sample], int]:
+        found = family.read()
+        if isinstance(found, Histogram | int | float):
+            return [Sample((), found)], 0
+        pairs = found.items() if isinstance(found, Mapping) else found
+        samples = [Sample(values, value) for values, value in pairs]
+        over = len(samples) - self._series_max
+        if over <= 0:
+            return samples, 0
+        rest = samples[self._series_max - 1 :]
+        del samples[self._series_max - 1 :]
+        numbers = [sample.value for sample in rest if not isinstance(sample.value, Histogram)]
+        if numbers:
+            samples.append(Sample((OTHER,) * len(family.labels), sum(numbers)))
+        return samples, over + 1

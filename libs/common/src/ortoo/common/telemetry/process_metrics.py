@@ -1,0 +1,80 @@
+"""What every process tells about itself: processor time, memory, files, and whether its event loop keeps up."""
+
+import os
+import resource
+import sys
+from importlib import metadata
+from pathlib import Path
+
+from ortoo.common.errors.status import FAILURES_TOLD
+from ortoo.common.process.clock import Clock
+from ortoo.common.telemetry.histogram import DELAY_S, Histogram
+from ortoo.common.telemetry.metrics import Metrics
+
+LOOP_PROBE_S = 0.5
+
+
+class ProcessMetrics:
+    """The numbers of this process, read when somebody asks; the event loop is probed twice a second."""
+
+    def __init__(self, role: str, name: str, clock: Clock) -> None:
+        """Begin with nothing observed."""
+        self.scrape_s = 0.0
+        self._labels = (role, name, _version(), f"{sys.version_info[0]}.{sys.version_info[1]}")
+        self._clock = clock
+        self._loop_delay = Histogram(DELAY_S)
+        self._started_s = clock.now_ms() / 1000
+
+    def scraped(self, duration_s: float) -> None:
+        """The last scrape took so long."""
+        self.scrape_s = duration_s
+
+    async def probe_loop(self) -> None:
+        """Observe for ever how late the event loop wakes us."""
+        while True:
+            due_s = self._clock.monotonic_s() + LOOP_PROBE_S
+            await self._clock.sleep(LOOP_PROBE_S)
+            self._loop_delay.observe(max(0.0, self._clock.monotonic_s() - due_s))
+
+    def register(self, metrics: Metrics) -> None:
+        """Name what is read."""
+        labels = ("node_type", "node_id", "version", "python")
+        metrics.gauge("ortoo_build_info", "Always 1; who this process is.", lambda: {self._labels: 1}, labels=labels)
+        metrics.gauge("process_start_time_seconds", "When the process started.", lambda: self._started_s)
+        metrics.counter("process_cpu_seconds_total", "Processor time used.", _cpu_s)
+        metrics.gauge("process_resident_memory_bytes", "Memory in use.", _resident_bytes)
+        metrics.gauge("process_open_fds", "Open files and sockets.", _open_files)
+        metrics.histogram(
+            "ortoo_event_loop_delay_seconds", "How late the event loop served a timer.", lambda: self._loop_delay
+        )
+        metrics.counter(
+            "ortoo_failures_total",
+            "Failures told to callers, as a call's status or within a stream.",
+            lambda: [((kind,), count) for kind, count in FAILURES_TOLD.items()],
+            labels=("kind",),
+        )
+        metrics.gauge("ortoo_scrape_duration_seconds", "How long the last scrape took.", lambda: self.scrape_s)
+
+
+def _version() -> str:
+    try:
+        return metadata.version("ortoo-common")
+    except metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def _cpu_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return round(used.ru_utime + used.ru_stime, 3)
+
+
+def _resident_bytes() -> int:
+    statm = Path("/proc/self/statm")
+    if statm.exists():
+        return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _open_files() -> int:
+    folder = Path("/proc/self/fd")
+    return len(list(folder.iterdir())) if folder.exists() else 0

@@ -1,0 +1,90 @@
+"""A role's telemetry in one line of its app: metrics of the process and of its calls, and where they are served."""
+
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Protocol
+
+from ortoo.common.process.background import Background
+from ortoo.common.process.clock import Clock
+from ortoo.common.telemetry.call_metrics import CallMetrics
+from ortoo.common.telemetry.endpoint import MetricsEndpoint
+from ortoo.common.telemetry.export import MetricsExport
+from ortoo.common.telemetry.metrics import Metrics
+from ortoo.common.telemetry.process_metrics import ProcessMetrics
+
+
+class TelemetrySettings(Protocol):
+    """The settings that every role has for it. What is empty is not done."""
+
+    @property
+    def name(self) -> str:
+        """The process's name."""
+
+    @property
+    def metrics_address(self) -> str:
+        """Where metrics are served, host:port."""
+
+    @property
+    def metrics_endpoint(self) -> str:
+        """Where they are sent, http://host:port (OTLP/gRPC)."""
+
+    @property
+    def metrics_interval_s(self) -> float:
+        """How often they are sent."""
+
+
+class Telemetry:
+    """What a process counts. Made before its server, whose interceptor is `calls`; opened when the parts are there."""
+
+    def __init__(self, role: str, settings: TelemetrySettings, clock: Clock) -> None:
+        """Count for one process; serve and send when opened, as `settings` say."""
+        self.metrics = Metrics()
+        self.calls = CallMetrics(clock)
+        self.address = settings.metrics_address
+        """Where metrics are served: the real port once it is open."""
+        self._role = role
+        self._settings = settings
+        self._clock = clock
+        self._process = ProcessMetrics(role, settings.name, clock)
+        self._process.register(self.metrics)
+        self.calls.register(self.metrics)
+
+    @contextlib.asynccontextmanager
+    async def open(self, *, ready: Callable[[], bool]) -> AsyncIterator[None]:
+        """Serve while the block is entered; `ready` says whether requests are welcome.
+
+        Errors: Conflict, Unsupported.
+        """
+        self.metrics.gauge("ortoo_ready", "1 while requests are welcome.", lambda: int(ready()))
+        if not self.address and not self._settings.metrics_endpoint:
+            yield
+            return
+        endpoint = MetricsEndpoint(
+            self.address, self.metrics, ready=ready, clock=self._clock, on_scrape=self._process.scraped
+        )
+        async with contextlib.AsyncExitStack() as parts:
+            export = self._export() if self._settings.metrics_endpoint else None
+            if export is not None:
+                parts.push_async_callback(export.close)
+            background = await parts.enter_async_context(Background("telemetry"))
+            await parts.enter_async_context(endpoint)
+            background.spawn("loop", self._process.probe_loop())
+            if export is not None:
+                background.spawn("export", export.run())
+            self.address = endpoint.address
+            yield
+
+    def _export(self) -> MetricsExport:
+        return MetricsExport(
+            self._role,
+            self._settings.name,
+            self._settings.metrics_endpoint,
+            self.metrics,
+            interval_s=self._settings.metrics_interval_s,
+            clock=self._clock,
+        )
+
+
+def by_name(counters: Mapping[str, int]) -> dict[tuple[str, ...], int]:
+    """Counters by name as labelled readings."""
+    return {(name,): value for name, value in counters.items()}

@@ -1,0 +1,57 @@
+"""Metrics as Prometheus reads them: the text format, version 0.0.4."""
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+
+from ortoo.common.telemetry.histogram import Histogram
+from ortoo.common.telemetry.metrics import Family, Metrics, Sample
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+def chunks(metrics: Metrics, *, zeros: bool = True) -> Iterator[str]:
+    """The text, family by family. Without `zeros`, labelled gauges that are 0 are left out."""
+    for family, samples in metrics.read():
+        if not zeros and family.labels and family.kind == "gauge":
+            samples = [sample for sample in samples if sample.value != 0]
+        if samples:
+            yield _family_text(family, samples)
+
+
+def _family_text(family: Family, samples: Sequence[Sample]) -> str:
+    name = family.name
+    lines = [f"# HELP {name} {family.help}", f"# TYPE {name} {family.kind}"]
+    for sample in samples:
+        labels = _labels(family.labels, sample.values)
+        value = sample.value
+        if isinstance(value, Histogram):
+            lines += _histogram_lines(name, labels, value)
+        elif labels:
+            lines.append(f"{name}{{{labels}}} {value}")
+        else:
+            lines.append(f"{name} {value}")
+    lines.append("")
+    return "\n".join(lines)
+
+
+def _histogram_lines(name: str, labels: str, histogram: Histogram) -> list[str]:
+    lines, below = [], 0
+    comma = "," if labels else ""
+    for bound, count in zip((*histogram.bounds, None), histogram.counts, strict=True):
+        below += count
+        le = "+Inf" if bound is None else f"{bound:g}"
+        lines.append(f'{name}_bucket{{{labels}{comma}le="{le}"}} {below}')
+    braces = f"{{{labels}}}" if labels else ""
+    lines += [f"{name}_sum{braces} {histogram.total}", f"{name}_count{braces} {below}"]
+    return lines
+
+
+def _labels(names: tuple[str, ...], values: tuple[str, ...]) -> str:
+    if len(names) == 2:  # the most frequent: a topic and a group
+        return f'{names[0]}="{_escaped(values[0])}",{names[1]}="{_escaped(values[1])}"'
+    return ",".join(f'{name}="{_escaped(value)}"' for name, value in zip(names, values, strict=True))
+
+
+@lru_cache(maxsize=65_536)
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -1,0 +1,183 @@
+"""Spans of messages that carry a W3C trace context, sent to an OpenTelemetry collector. Off unless it has an endpoint.
+
+The producer decides which messages are traced: those whose `trace_context` has the sampled flag. Every process that
+such a message passes adds its spans to the same trace. Nothing here runs, or is imported, while tracing is off.
+"""
+
+import asyncio
+import contextlib
+import re
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Final
+
+from ortoo.common.errors import Invalid, Unsupported
+from ortoo.common.process.background import Background
+from ortoo.common.process.clock import Clock
+from ortoo.common.process.logs import get_logger
+from ortoo.common.process.randomness import Randomness
+from ortoo.common.records.reader import buffer
+from ortoo.common.records.wire import read_fields
+
+CONTEXT_BYTES: Final = 55
+SPANS_MAX: Final = 8
+"""A batch with more sampled messages than this has its first one traced, and no other."""
+SEND_INTERVAL_S: Final = 0.5
+UNSENT_MAX: Final = 16_384
+"""How many spans may wait to be sent; what is beyond is dropped, and told in the log."""
+COLUMN: Final = 18
+"""The number of `trace_context` in a RecordBatch."""
+DATA: Final = 3
+_SAMPLED = re.compile(rb"00-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f][13579bdf]")
+_EVEN: Final = b"02468ace"
+Attributes = Mapping[str, str | int]
+Context = tuple[int, int]
+"""(trace id, span id) of a sampled message."""
+_log = get_logger("tracing")
+
+
+def sampled_contexts(records: bytes | memoryview) -> list[Context]:
+    """The contexts of the sampled messages of a batch; malformed ones are passed over.
+
+    Of more than SPANS_MAX only the first: every process that the batch passes chooses the same. A batch without trace
+    contexts costs a look at its fields; one without sampled messages hardly more, for all contexts are equally long.
+    """
+    try:
+        column = buffer(read_fields(memoryview(records), "batch"), COLUMN, "batch")
+        data = bytes(buffer(read_fields(column, "batch"), DATA, "batch")) if column else b""
+    except Invalid:
+        return []
+    if len(data) % CONTEXT_BYTES == 0 and not data[CONTEXT_BYTES - 1 :: CONTEXT_BYTES].translate(None, _EVEN):
+        return []  # the last digit of none says that it is sampled
+    found: list[Context] = []
+    for match in _SAMPLED.finditer(data):
+        found.append((int(match[1], 16), int(match[2], 16)))
+        if len(found) > SPANS_MAX:
+            return found[:1]
+    return found
+
+
+class Span:
+    """What one process did for one sampled message: a few plain values until it is sent."""
+
+    __slots__ = ("attributes", "begun_ns", "ended_ns", "error", "id", "links", "parent_id", "trace_id", "what")
+
+    def __init__(
+        self,
+        what: str,
+        context: Context,
+        span_id: int,
+        attributes: Attributes,
+        links: Sequence[Context],
+        begun_ns: int,
+    ) -> None:
+        """Begin below the span of `context`; `links` are spans of earlier tries."""
+        self.what = what
+        self.trace_id, self.parent_id = context
+        self.id = span_id
+        self.attributes = attributes
+        self.links = links
+        self.begun_ns = begun_ns
+        self.ended_ns = 0
+        self.error = ""
+
+
+class Tracing:
+    """Makes the spans of one process."""
+
+    def __init__(self, *, clock: Clock, randomness: Randomness) -> None:
+        """Use `open_tracing`."""
+        self.ended: list[Span] = []
+        """What waits to be sent."""
+        self.dropped = 0
+        self._clock = clock
+        self._randomness = randomness
+        self._epoch_ns = 0
+        self.set_clock()
+
+    def set_clock(self) -> None:
+        """Take the wall clock's word for the time from now on."""
+        self._epoch_ns = self._clock.now_ms() * 1_000_000 - int(self._clock.monotonic_s() * 1e9)
+
+    def begin(
+        self, what: str, contexts: Sequence[Context], attributes: Attributes, earlier: Sequence[Span] = ()
+    ) -> Sequence[Span]:
+        """Begin one span for each of a batch's `sampled_contexts`.
+
+        Each is linked to those of `earlier` in its trace: what was tried before with the same message.
+        """
+        now_ns = self._now_ns()
+        return [
+            Span(
+                what,
+                context,
+                self._randomness.id64(),
+                attributes,
+                [(one.trace_id, one.id) for one in earlier if one.trace_id == context[0]],
+                now_ns,
+            )
+            for context in contexts
+        ]
+
+    def end(self, spans: Sequence[Span], error: BaseException | None = None) -> None:
+        """End spans, with what went wrong."""
+        if not spans:
+            return
+        now_ns = self._now_ns()
+        for span in spans:
+            span.ended_ns = now_ns
+            if error is not None:
+                span.error = str(error) or type(error).__name__
+        if len(self.ended) + len(spans) > UNSENT_MAX:
+            self.dropped += len(spans)
+        else:
+            self.ended += spans
+
+    def _now_ns(self) -> int:
+        return self._epoch_ns + int(self._clock.monotonic_s() * 1e9)
+
+
+@contextlib.asynccontextmanager
+async def open_tracing(
+    role: str, name: str, endpoint: str, *, clock: Clock, randomness: Randomness
+) -> AsyncIterator[Tracing | None]:
+    """Send spans to `endpoint` (http://host:port of an OTLP/gRPC receiver) while the block is entered; empty = None.
+
+    Errors: Unsupported when OpenTelemetry is not installed.
+    """
+    if not endpoint:
+        yield None
+        return
+    tracing = Tracing(clock=clock, randomness=randomness)
+    sender = _Sender(tracing, role, name, endpoint)
+    try:
+        async with Background("tracing") as background:
+            background.every("send", SEND_INTERVAL_S, sender.send, clock=clock)
+            yield tracing
+    finally:
+        await sender.send()
+        await asyncio.to_thread(sender.exporter.shutdown)
+
+
+class _Sender:
+    """Takes what has ended out of a `Tracing` and sends it, beside the event loop."""
+
+    def __init__(self, tracing: Tracing, role: str, name: str, endpoint: str) -> None:
+        try:
+            from ortoo.common.telemetry.span_exporter import SpanExporter
+        except ModuleNotFoundError as error:
+            raise Unsupported(
+                "tracing needs OpenTelemetry; install ortoo-common[tracing]", field="trace_endpoint"
+            ) from error
+        self.exporter = SpanExporter(role, name, endpoint)
+        self._tracing = tracing
+
+    async def send(self) -> None:
+        """Send what has ended; a receiver that is away costs these spans and a line in the log."""
+        tracing = self._tracing
+        tracing.set_clock()
+        spans, tracing.ended = tracing.ended, []
+        if tracing.dropped:
+            _log.warning("spans were dropped: the receiver is too slow", count=tracing.dropped)
+            tracing.dropped = 0
+        if spans:
+            await asyncio.to_thread(self.exporter.send, spans)

@@ -1,0 +1,162 @@
+"""A batch of messages as an Arrow record batch: column by column, no row is looked at by itself.
+
+The one exception are bodies that their producers had gzipped one by one: those are inflated one by one.
+"""
+
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ortoo.client import ReceivedBatch
+from ortoo.common.errors import Invalid
+from ortoo.common.records.columns import NUMBERS
+from ortoo.common.records.message import BODY_BYTES_MAX, BODY_GZIP
+from ortoo.common.records.reader import Fields, buffer
+from ortoo.common.records.view import body_block, read_head
+from ortoo.common.records.wire import read_fields
+from ortoo.spark.arrow import buffers as arrow
+from ortoo.spark.arrow.body_format import BodyFormat
+from ortoo.spark.core.columns import VALUE
+
+_PATH = "batch.records"
+_INFLATED_BYTES_MAX = 16 * BODY_BYTES_MAX
+"""What one gzipped body may become; more is taken for an attack."""
+
+
+class BatchDecoder:
+    """Makes Arrow batches of one schema out of received ones."""
+
+    def __init__(self, schema: Any, body_format: BodyFormat) -> None:
+        """`schema` is the pyarrow schema that Spark expects; `body_format` says what becomes of bodies."""
+        self.schema = schema
+        self._names: Sequence[str] = schema.names
+        self._body_format = body_format
+        self._wants_body = "body" in self._names or VALUE in self._names
+        looked_at = {_FIELDS[name] for name in self._names if name in _FIELDS}
+        self.fields: tuple[str, ...] = ("count", *sorted(looked_at | ({"body"} if self._wants_body else set())))
+        """The fields of a record batch that are looked at, for whoever fetches."""
+
+    def decode(self, received: ReceivedBatch) -> Any:
+        """The rows of `received` that are meant, as a pyarrow.RecordBatch. Errors: Invalid, Unsupported."""
+        sealed = received.sealed
+        sealed.check()
+        fields = read_fields(memoryview(sealed.records), _PATH)
+        count, codec, inflated_bytes = read_head(fields)
+        if count != sealed.count:
+            raise Invalid(f"the batch holds {count} messages, its envelope says {sealed.count}", field="batch.count")
+        offsets = received.offsets
+        rows = self._rows(offsets, received.first_offset, count)
+        known: dict[str, Any] = {}
+        if self._wants_body:
+            block = body_block(fields, codec, inflated_bytes)
+            places = buffer(fields, NUMBERS["body_offsets"], f"{_PATH}.body_offsets")
+            body = _cut(arrow.binary(places, block, count, f"{_PATH}.body"), rows)
+            body = _ungzipped(body, fields, rows, count)
+            known = self._body_format.columns(body, self.schema)
+        columns = [
+            known[name] if name in known else self._column(name, kind, received, fields, rows, count)
+            for name, kind in zip(self._names, self.schema.types, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    @staticmethod
+    def _rows(offsets: Sequence[int], first_offset: int, count: int) -> Any:
+        """Which rows of the columns are meant: None = all, a slice, or an array of numbers."""
+        if len(offsets) == count:
+            return None
+        begin, end = offsets[0] - first_offset, offsets[-1] - first_offset + 1
+        if end - begin == len(offsets):
+            return slice(begin, end)
+        return pa.array([offset - first_offset for offset in offsets], pa.int32())
+
+    def _column(self, name: str, kind: Any, received: ReceivedBatch, fields: Fields, rows: Any, count: int) -> Any:
+        if name in _PLACE:
+            return _PLACE[name](received, kind)
+        if name == "message_id":
+            return _message_ids(received, fields, rows, count)
+        data = buffer(fields, NUMBERS[_FIELDS[name]], f"{_PATH}.{name}")
+        if not len(data):
+            return arrow.nothing(len(received), kind)
+        column = _cut(_DECODERS[name](data, count, f"{_PATH}.{name}"), rows)
+        return column if column.type == kind else column.cast(kind)
+
+
+def _cut(column: Any, rows: Any) -> Any:
+    if rows is None:
+        return column
+    return column.slice(rows.start, rows.stop - rows.start) if isinstance(rows, slice) else column.take(rows)
+
+
+def _offsets(received: ReceivedBatch, kind: Any) -> Any:
+    offsets = received.offsets
+    if isinstance(offsets, range):
+        return pa.arange(offsets.start, offsets.stop).cast(kind)
+    return pa.array(offsets, kind)
+
+
+def _message_ids(received: ReceivedBatch, fields: Fields, rows: Any, count: int) -> Any:
+    queue = received.queue
+    made = arrow.joined(
+        f"{received.topic_id:016x}-{queue.enode}-{queue.queue_id}-", _offsets(received, pa.int64()).cast(pa.string())
+    )
+    data = buffer(fields, NUMBERS["message_id"], f"{_PATH}.message_id")
+    if not len(data):
+        return made
+    return pc.coalesce(_cut(arrow.texts(data, count, f"{_PATH}.message_id"), rows), made)
+
+
+def _ungzipped(body: Any, fields: Fields, rows: Any, count: int) -> Any:
+    data = buffer(fields, NUMBERS["body_encoding"], f"{_PATH}.body_encoding")
+    if not len(data):
+        return body
+    gzipped = pc.equal(_cut(arrow.numbers(data, count, pa.int8(), f"{_PATH}.body_encoding"), rows), BODY_GZIP)
+    inflated = [_inflated(each) for each in body.filter(gzipped).to_pylist()]
+    return pc.replace_with_mask(body, gzipped, pa.array(inflated, pa.binary()))
+
+
+def _inflated(body: bytes) -> bytes:
+    reader = zlib.decompressobj(wbits=31)
+    try:
+        data = reader.decompress(body, _INFLATED_BYTES_MAX)
+    except zlib.error as error:
+        raise Invalid(f"a body that says it is gzipped is not: {error}", field=f"{_PATH}.body") from None
+    if not reader.eof:
+        raise Invalid(f"a gzipped body is cut, or holds over {_INFLATED_BYTES_MAX} bytes", field=f"{_PATH}.body")
+    return data
+
+
+_PLACE: Final[dict[str, Callable[[ReceivedBatch, Any], Any]]] = {
+    "topic": lambda received, kind: arrow.repeated(received.queue.topic, len(received), kind),
+    "enode": lambda received, kind: arrow.repeated(received.queue.enode, len(received), kind),
+    "queue_id": lambda received, kind: arrow.repeated(received.queue.queue_id, len(received), kind),
+    "offset": _offsets,
+    "stored_at": lambda received, kind: pa.repeat(pa.scalar(received.stored_at_ms * 1000, kind), len(received)),
+}
+"""Columns that say where a message lies."""
+_FIELDS: Final = {
+    "message_id": "message_id",
+    "tag": "tag",
+    "keys": "keys",
+    "born_at": "born_at_ms",
+    "born_host": "born_host",
+    "message_group": "message_group",
+    "properties": "properties",
+    "trace_context": "trace_context",
+    "priority": "priority",
+    "deliver_at": "deliver_at_ms",
+}
+"""Column to field of the record batch."""
+_DECODERS: Final[dict[str, Callable[[memoryview, int, str], Any]]] = {
+    "tag": arrow.dictionary,
+    "keys": arrow.lists,
+    "born_at": arrow.times,
+    "born_host": arrow.dictionary,
+    "message_group": arrow.dictionary,
+    "properties": arrow.maps,
+    "trace_context": arrow.texts,
+    "priority": lambda data, rows, path: arrow.numbers(data, rows, pa.int32(), path),
+    "deliver_at": arrow.times,
+}

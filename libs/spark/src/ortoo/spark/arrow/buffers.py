@@ -1,0 +1,136 @@
+"""The buffers of a record batch as Arrow arrays: wrapped where they lie, checked by Arrow before anything reads them.
+
+Each function takes a column's bytes, how many rows there must be and the column's path for errors, and answers an array
+of plain Arrow types (Spark takes no dictionaries). Bytes that are no column raise Invalid.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ortoo.common.errors import Invalid
+from ortoo.common.records.reader import buffer, check_size
+from ortoo.common.records.sealed_batch import MESSAGES_MAX
+from ortoo.common.records.wire import read_fields
+
+Array = Any
+"""A pyarrow.Array."""
+
+
+def made(kind: Any, rows: int, buffers: Sequence[Any], path: str, children: Sequence[Array] = ()) -> Array:
+    """The array of these buffers, after Arrow has looked at every offset and every text of it. Errors: Invalid."""
+    try:
+        array = pa.Array.from_buffers(kind, rows, list(buffers), children=list(children) or None)
+        array.validate(full=True)
+    except (pa.ArrowInvalid, ValueError) as error:
+        raise Invalid(f"this is no column: {error}", field=path) from None
+    return array
+
+
+def numbers(data: memoryview, rows: int, kind: Any, path: str) -> Array:
+    """Fixed-width numbers of a pyarrow type."""
+    check_size(data, rows, kind.bit_width // 8, path)
+    return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(data)])
+
+
+def times(data: memoryview, rows: int, path: str) -> Array:
+    """Milliseconds as UTC timestamps to the microsecond, which is how Spark keeps them; null after the year 294,246."""
+    ms = numbers(data, rows, pa.int64(), path)
+    possible = pc.and_(pc.greater_equal(ms, 0), pc.less_equal(ms, _LAST_MS))
+    return pc.multiply(pc.if_else(possible, ms, None), 1000).cast(pa.timestamp("us", tz="UTC"))
+
+
+def binary(offsets: memoryview, data: memoryview, rows: int, path: str) -> Array:
+    """Bodies: int32 offsets and one block."""
+    check_size(offsets, rows + 1, 4, path)
+    return made(pa.binary(), rows, [None, pa.py_buffer(offsets), pa.py_buffer(data)], path)
+
+
+def texts(column: memoryview, rows: int | None, path: str) -> Array:
+    """A text column; with `rows` None it says itself how many it has."""
+    fields = read_fields(column, path)
+    offsets = buffer(fields, 2, f"{path}.offsets")
+    count = max(len(offsets) // 4 - 1, 0) if rows is None else rows
+    if not count and not len(offsets):
+        return pa.array([], pa.string())
+    check_size(offsets, count + 1, 4, f"{path}.offsets")
+    validity = buffer(fields, 1, f"{path}.validity")
+    buffers = [_bitmap(validity, count, path), pa.py_buffer(offsets), pa.py_buffer(buffer(fields, 3, f"{path}.data"))]
+    return made(pa.string(), count, buffers, path)
+
+
+def dictionary(column: memoryview, rows: int, path: str) -> Array:
+    """A dictionary column, as the texts themselves."""
+    fields = read_fields(column, path)
+    codes_data = buffer(fields, 2, f"{path}.codes")
+    check_size(codes_data, rows, 4, f"{path}.codes")
+    distinct = texts(buffer(fields, 3, f"{path}.dictionary"), None, f"{path}.dictionary")
+    validity = _bitmap(buffer(fields, 1, f"{path}.validity"), rows, path)
+    codes = pa.Array.from_buffers(pa.int32(), rows, [validity, pa.py_buffer(codes_data)])
+    try:
+        return distinct.take(codes)
+    except (pa.ArrowIndexError, pa.ArrowInvalid) as error:
+        raise Invalid(f"a code points outside the dictionary: {error}", field=f"{path}.codes") from None
+
+
+def lists(column: memoryview, rows: int, path: str) -> Array:
+    """Lists of texts."""
+    fields = read_fields(column, path)
+    values = texts(buffer(fields, 2, f"{path}.values"), None, f"{path}.values")
+    offsets = buffer(fields, 1, f"{path}.offsets")
+    check_size(offsets, rows + 1, 4, f"{path}.offsets")
+    kind = pa.list_(pa.field("element", pa.string()))
+    return made(kind, rows, [None, pa.py_buffer(offsets)], path, [values])
+
+
+def maps(column: memoryview, rows: int, path: str) -> Array:
+    """Maps of text to text."""
+    fields = read_fields(column, path)
+    values = texts(buffer(fields, 3, f"{path}.values"), None, f"{path}.values")
+    names = dictionary(buffer(fields, 2, f"{path}.names"), len(values), f"{path}.names")
+    if names.null_count:
+        raise Invalid("a property has no name", field=f"{path}.names")
+    offsets = buffer(fields, 1, f"{path}.offsets")
+    check_size(offsets, rows + 1, 4, f"{path}.offsets")
+    entries = pa.StructArray.from_arrays([names, values], fields=MAP_FIELDS)
+    return made(MAP, rows, [None, pa.py_buffer(offsets)], path, [entries])
+
+
+def repeated(value: object, rows: int, kind: Any) -> Array:
+    """One value in every row; what was made for the last batches is used again."""
+    made = _repeated(value, kind)
+    return made.slice(0, rows) if rows <= len(made) else pa.repeat(pa.scalar(value, kind), rows)
+
+
+@lru_cache(maxsize=64)
+def _repeated(value: object, kind: Any) -> Array:
+    return pa.repeat(pa.scalar(value, kind), MESSAGES_MAX)
+
+
+def nothing(rows: int, kind: Any) -> Array:
+    """A column that a batch does not use: empty lists and maps, otherwise nulls."""
+    if pa.types.is_list(kind) or pa.types.is_map(kind):
+        children = [kind.value_type] if pa.types.is_list(kind) else [pa.struct(MAP_FIELDS)]
+        offsets = pa.py_buffer(bytes(4 * (rows + 1)))
+        return pa.Array.from_buffers(kind, rows, [None, offsets], children=[pa.array([], child) for child in children])
+    return pa.nulls(rows, kind)
+
+
+def joined(prefix: str, suffixes: Array) -> Array:
+    """The texts of `suffixes`, each behind `prefix`."""
+    return pc.binary_join_element_wise(pa.scalar(prefix), suffixes, "")
+
+
+def _bitmap(validity: memoryview, rows: int, path: str) -> Any:
+    if not len(validity):
+        return None
+    check_size(validity, (rows + 7) // 8, 1, f"{path}.validity")
+    return pa.py_buffer(validity)
+
+
+_LAST_MS = (1 << 63) // 1000 - 1
+MAP_FIELDS = [pa.field("key", pa.string(), nullable=False), pa.field("value", pa.string())]
+MAP = pa.map_(MAP_FIELDS[0], MAP_FIELDS[1])

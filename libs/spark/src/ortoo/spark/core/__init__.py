@@ -1,0 +1,1 @@
+"""What reading and writing share: columns, options, offsets, and a worker's way to the cluster."""

@@ -1,0 +1,70 @@
+"""The data source `ortoo`: what Spark asks first. Everything is checked here, before any task runs."""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql.datasource import DataSource
+
+from ortoo.spark.core import columns
+from ortoo.spark.core.read_options import ReadOptions, parse
+
+
+class OrtooDataSource(DataSource):
+    """Topics as tables and streams: `spark.read.format("ortoo")`, and `readStream`, `write`, `writeStream`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return "ortoo"
+
+    def schema(self) -> str:
+        """The columns of a read, in Spark's DDL."""
+        options = self._read_options(streaming=False, for_schema=True)
+        if options.view != "messages":
+            from ortoo.spark.format import views
+
+            return views.ddl(options.view)
+        return columns.ddl(options.columns, body_as_text=options.body_format == "utf8", value_ddl=options.value_ddl)
+
+    def reader(self, schema: Any) -> Any:
+        """The plan of a batch read."""
+        from ortoo.spark.reading.batch_read import batch_reader
+
+        options = self._read_options(streaming=False)
+        if options.view != "messages":
+            from ortoo.spark.format import views
+
+            return views.ViewReader(options, schema)
+        return batch_reader(options, schema)
+
+    def streamReader(self, schema: Any) -> Any:  # noqa: N802 - Spark's name
+        """The source of a streaming query."""
+        from ortoo.spark.reading.stream_read import StreamReader
+
+        return StreamReader(self._read_options(streaming=True), schema)
+
+    def writer(self, schema: Any, overwrite: bool) -> Any:
+        """The sink of a batch write."""
+        from ortoo.spark.writing.batch_write import BatchWriter
+
+        return BatchWriter(self._options(), schema, overwrite)
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: N802 - Spark's name
+        """The sink of a streaming query."""
+        from ortoo.spark.writing.stream_write import StreamWriter
+
+        return StreamWriter(self._options(), schema, overwrite)
+
+    def _read_options(self, *, streaming: bool, for_schema: bool = False) -> ReadOptions:
+        options = self._options()
+        if for_schema:  # a stream's schema is asked for before anybody says that it is a stream
+            options.pop("endingoffsets", None)
+        return parse(options, streaming=streaming)
+
+    def _options(self) -> dict[str, str]:
+        given: Mapping[str, str] = self.options
+        options = {name.lower(): value for name, value in given.items()}
+        if not options.get("address") and os.environ.get("ORTOO_ADDRESS"):
+            options["address"] = os.environ["ORTOO_ADDRESS"]
+        return options

@@ -1,0 +1,125 @@
+"""Views beside messages: how far groups are, and what was tried again or given up, as tables of one moment.
+
+spark.read.format("ortoo").option("view", "groups").load()
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from ortoo.client import NotFound
+from ortoo.common.errors import Invalid
+from ortoo.spark.core.link import Link, link_to
+from ortoo.spark.core.read_options import ReadOptions
+from ortoo.spark.reading.topic_state import topic_names
+from ortoo.spark.writing.sink_account import GROUP
+
+RETRY: Final = "%RETRY%"
+DEAD: Final = "%DLQ%"
+_DDL: Final[Mapping[str, str]] = {
+    "groups": (
+        "group string, topic string, enode string, queue_id int, committed_offset bigint, end_offset bigint, "
+        "lag bigint, seen_at timestamp"
+    ),
+    "deliveries": (
+        "group string, topic string, state string, enode string, queue_id int, messages bigint, begin_offset bigint, "
+        "end_offset bigint, seen_at timestamp"
+    ),
+}
+
+
+def ddl(view: str) -> str:
+    """The columns of a view, in Spark's DDL."""
+    return _DDL[view]
+
+
+class ViewReader(DataSourceReader):
+    """A view as one small task."""
+
+    def __init__(self, options: ReadOptions, schema: Any) -> None:
+        """Read a view as its own columns. Errors: Invalid for others."""
+        self._options = options
+        self._schema = to_arrow_schema(schema, timezone="UTC")
+        self._names = list(self._schema.names)
+        known = [part.split()[0] for part in _DDL[options.view].split(", ")]
+        if unknown := [name for name in self._names if name not in known]:
+            raise Invalid(
+                f"the view {options.view} has no column {unknown[0]!r}; it has {', '.join(known)}", field="view"
+            )
+
+    def partitions(self) -> Sequence[Any]:
+        """One task."""
+        return [InputPartition(0)]
+
+    def read(self, partition: Any) -> Iterator[Any]:
+        """Ask now."""
+        del partition
+        link = link_to(self._options.addresses)
+        rows = group_rows(link, self._options) if self._options.view == "groups" else delivery_rows(link, self._options)
+        now_us = link.clock.now_ms() * 1000
+        columns = [
+            pa.array([row.get(name, now_us if name == "seen_at" else None) for row in rows], kind)
+            for name, kind in zip(self._names, self._schema.types, strict=True)
+        ]
+        yield pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+
+def group_rows(link: Link, options: ReadOptions) -> list[dict[str, Any]]:
+    """One row for each group, topic and queue in which the group has an offset, or all asked for."""
+    groups = options.groups or tuple(
+        group.name for group in link.run(link.admin.list_groups()) if not group.name.startswith(GROUP)
+    )
+    topics = topic_names(link, options) if options.topics or options.pattern else _all_topics(link)
+    rows = []
+    for group in groups:
+        for topic in topics:
+            try:
+                lag = link.run(link.admin.lag(group, topic))
+            except NotFound:
+                continue
+            if not options.groups and all(item.committed_offset < 0 for item in lag.queues):
+                continue
+            rows += [
+                {
+                    "group": group,
+                    "topic": topic,
+                    "enode": item.queue.enode,
+                    "queue_id": item.queue.queue_id,
+                    "committed_offset": item.committed_offset if item.committed_offset >= 0 else None,
+                    "end_offset": item.end_offset,
+                    "lag": item.lag_messages,
+                }
+                for item in lag.queues
+            ]
+    return rows
+
+
+def delivery_rows(link: Link, options: ReadOptions) -> list[dict[str, Any]]:
+    """One row for each queue of messages that wait for another attempt, or that were parked as dead letters."""
+    rows = []
+    for topic in sorted(item.name for item in link.run(link.admin.list_topics())):
+        for prefix, state in ((RETRY, "retry"), (DEAD, "dead")):
+            group = topic.removeprefix(prefix)
+            if topic == group or (options.groups and group not in options.groups):
+                continue
+            rows += [
+                {
+                    "group": group,
+                    "topic": topic,
+                    "state": state,
+                    "enode": item.queue.enode,
+                    "queue_id": item.queue.queue_id,
+                    "messages": item.end_offset - item.begin_offset,
+                    "begin_offset": item.begin_offset,
+                    "end_offset": item.end_offset,
+                }
+                for item in link.run(link.admin.describe_topic(topic)).queues
+            ]
+    return rows
+
+
+def _all_topics(link: Link) -> tuple[str, ...]:
+    return tuple(sorted(item.name for item in link.run(link.admin.list_topics())))

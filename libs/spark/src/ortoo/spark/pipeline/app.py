@@ -1,0 +1,140 @@
+"""The command `ortoo-pipeline JOB --config FILE [--once]`.
+
+Exit codes: 0 done, 1 failed, 2 wrong settings or usage, 3 the lake differs from what was read.
+"""
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ortoo.common.errors import Invalid, OrtooError
+from ortoo.common.process.clock import SystemClock
+from ortoo.common.process.logs import configure
+from ortoo.common.process.settings import load
+from ortoo.spark.pipeline.running.progress import Say
+from ortoo.spark.pipeline.running.settings import PipelineSettings
+
+DONE, FAILED, USAGE, DIFFERENT = 0, 1, 2, 3
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one job; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="ortoo-pipeline", description="Jobs between Ortoo's topics and a lake.")
+    parser.add_argument("job", choices=sorted(_JOBS), metavar="JOB", help=", ".join(_JOBS))
+    parser.add_argument("--config", type=Path, required=True, metavar="FILE", help="settings in TOML")
+    parser.add_argument("--once", action="store_true", help="take what is there now, then end")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="a setting that beats the file: replay.topic=t"
+    )
+    given = parser.parse_args(arguments)
+    configure(level="warning")
+    clock = SystemClock()
+    began_s = clock.monotonic_s()
+
+    def say(text: str) -> None:
+        print(f"[{clock.monotonic_s() - began_s:7.1f} s] {text}", flush=True)
+
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        settings = _settings(given.config, given.set)
+        return _JOBS[given.job](settings, say, given.once)
+    except Invalid as error:
+        print(f"ortoo-pipeline: {error}", file=sys.stderr)
+        return USAGE
+    except OrtooError as error:
+        print(f"ortoo-pipeline: {given.job} failed: {error}", file=sys.stderr)
+        return FAILED
+    except KeyboardInterrupt:
+        say("stopped; the next run goes on from here")
+        return DONE
+    except Exception as error:
+        print(f"ortoo-pipeline: {given.job} failed: {_reason(error)}", file=sys.stderr)
+        return FAILED
+
+
+def _settings(file: Path, pairs: Sequence[str]) -> PipelineSettings:
+    overrides: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise Invalid(f"{pair!r}; expected NAME=VALUE", field="--set")
+        overrides[name.strip()] = value.strip()
+    return load(
+        PipelineSettings, environ_prefix="ORTOO_PIPELINE_", environ=os.environ, file=file, overrides=overrides
+    ).settings
+
+
+def _reason(error: Exception) -> str:
+    """The line of Spark's long story that says what went wrong in one of ours; otherwise its first line."""
+    lines = str(error).splitlines()
+    ours = [line for line in lines if line.startswith("ortoo.common.errors.")]
+    return ours[-1].partition(": ")[2] if ours else (lines[0] if lines else type(error).__name__)
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _archive(settings: PipelineSettings, say: Say, once: bool) -> int:
+    from ortoo.spark.pipeline.jobs.archive import archive
+    from ortoo.spark.pipeline.running.session import session
+
+    settings.need_lake()
+    with session(settings.spark) as spark:
+        outcome = archive(spark, settings, say, once=once)
+    return DONE if outcome is None or outcome.right else DIFFERENT
+
+
+def _compact(settings: PipelineSettings, say: Say, once: bool) -> int:
+    from ortoo.spark.pipeline.jobs.compact import compact
+
+    del once
+    compact(settings, say)
+    return DONE
+
+
+def _replay(settings: PipelineSettings, say: Say, once: bool) -> int:
+    from ortoo.spark.pipeline.jobs.replay import replay
+    from ortoo.spark.pipeline.running.session import session
+
+    del once
+    with session(settings.spark) as spark:
+        replay(spark, settings, say)
+    return DONE
+
+
+def _trace(settings: PipelineSettings, say: Say, once: bool) -> int:
+    from ortoo.spark.pipeline.jobs.trace import trace
+    from ortoo.spark.pipeline.running.session import session
+
+    del once
+    with session(settings.spark) as spark:
+        trace(spark, settings, say)
+    return DONE
+
+
+def _lag(settings: PipelineSettings, say: Say, once: bool) -> int:
+    from ortoo.spark.core.link import link_to
+    from ortoo.spark.pipeline.jobs.lag import lag
+
+    lag(settings, say)
+    while not once:
+        link_to((settings.address,)).sleep(settings.lag.interval_s)
+        lag(settings, say)
+    return DONE
+
+
+_JOBS: dict[str, Callable[[PipelineSettings, Say, bool], int]] = {
+    "archive": _archive,
+    "compact": _compact,
+    "replay": _replay,
+    "trace": _trace,
+    "lag": _lag,
+}
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,108 @@
+"""archive: topics into the lake, as a stream that is resumed where it was."""
+
+from typing import Any
+
+from ortoo.client import OrtooError
+from ortoo.common.errors import Invalid
+from ortoo.spark import register
+from ortoo.spark.core.columns import BY_NAME, COLUMNS
+from ortoo.spark.core.link import link_to
+from ortoo.spark.lake.lake_sink import LakeDataSource, lake_schema
+from ortoo.spark.lake.table import Lake
+from ortoo.spark.pipeline.jobs.checkpoint import committed_offsets, remember_start
+from ortoo.spark.pipeline.jobs.reconciliation import Reconciliation, counts, reconcile
+from ortoo.spark.pipeline.running.progress import ProgressLines, Say
+from ortoo.spark.pipeline.running.settings import PipelineSettings
+from ortoo.spark.reading.group_offsets import commit_group, ensure_group
+
+NEEDED = ("topic", "enode", "queue_id", "offset", "stored_at", "body")
+"""Columns that every lake has: without them it could neither be checked nor replayed."""
+_POLL_S = 0.5
+
+
+def archive(spark: Any, settings: PipelineSettings, say: Say, *, once: bool) -> Reconciliation | None:
+    """Read what is there into the lake and check it; without `once` go on until the query is stopped.
+
+    Errors: Invalid for settings, and what the query failed with.
+    """
+    job, lake = settings.archive, _lake(settings)
+    frame = _messages(spark, settings)
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    lake.create(lake_schema(to_arrow_schema(frame.schema, timezone="UTC")))
+    spark.dataSource.register(LakeDataSource)
+    writer = (
+        frame.writeStream.format("ortoo-lake")
+        .queryName("archive")
+        .option("path", lake.path)
+        .option("lakeFormat", lake.format)
+        .option("checkpointLocation", str(settings.checkpoint))
+    )
+    trigger = {"availableNow": True} if once else {"processingTime": f"{job.interval_s} seconds"}
+    query = writer.trigger(**trigger).start()
+    say(f"archiving {', '.join(job.topics) or job.pattern} into {lake.format} lake {lake.path}")
+    lines = ProgressLines(say)
+    try:
+        while not query.awaitTermination(_POLL_S):
+            lines.show(query)
+            remember_start(lake, settings.checkpoint)
+    finally:
+        query.stop()
+    lines.show(query)
+    return check(spark, settings, say)
+
+
+def check(spark: Any, settings: PipelineSettings, say: Say) -> Reconciliation | None:
+    """Compare the lake with what the query has read, say it, and keep the report beside the lake."""
+    lake = _lake(settings)
+    start, end = remember_start(lake, settings.checkpoint), committed_offsets(settings.checkpoint)
+    if start is None or end is None:
+        say("nothing has been archived yet")
+        return None
+    _show_group(settings, end, say)
+    held = counts(lake.read(spark)) if lake.file_paths() else {}
+    outcome = reconcile(start, end, held)
+    outcome.write(settings.output("reports", "") / "reconciliation.json")
+    for text in outcome.lines():
+        say(text)
+    return outcome
+
+
+def _show_group(settings: PipelineSettings, end: Any, say: Say) -> None:
+    """Move the group that shows progress: Spark tells the source of no batch that is the last one."""
+    group = settings.archive.consumer_group
+    if group:
+        try:
+            link = link_to((settings.address,))
+            ensure_group(link, group)
+            commit_group(link, group, end.queues)
+        except OrtooError as error:
+            say(f"the group {group} does not show the archive's progress: {error}")
+
+
+def _lake(settings: PipelineSettings) -> Lake:
+    settings.need_lake()
+    return Lake(settings.lake.path.rstrip("/"), settings.lake.format)
+
+
+def _messages(spark: Any, settings: PipelineSettings) -> Any:
+    job = settings.archive
+    if bool(job.topics) == bool(job.pattern):
+        raise Invalid("give either `topics` or `pattern` in the table [archive]", field="archive.topics")
+    columns = list(job.columns) or [column.name for column in COLUMNS if column.usual]
+    if missing := [name for name in NEEDED if name not in columns]:
+        raise Invalid(f"a lake needs the columns {', '.join(missing)} as well", field="archive.columns")
+    if unknown := [name for name in columns if name not in BY_NAME]:
+        raise Invalid(f"there is no column {unknown[0]!r}", field="archive.columns")
+    register(spark)
+    options = {
+        "address": settings.address,
+        "subscribe": ",".join(job.topics),
+        "subscribePattern": job.pattern,
+        "startingOffsets": job.starting_offsets,
+        "columns": ",".join(columns),
+        "maxOffsetsPerTrigger": str(job.max_offsets_per_trigger),
+        "consumerGroup": job.consumer_group,
+        "failOnDataLoss": str(job.fail_on_data_loss).lower(),
+    }
+    return spark.readStream.format("ortoo").options(**{name: value for name, value in options.items() if value}).load()

@@ -1,0 +1,85 @@
+"""compact: few large files instead of many small ones, date by date; plain lakes lose what is in them twice."""
+
+import datetime
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from ortoo.common.process.clock import SystemClock
+from ortoo.common.process.randomness import Randomness
+from ortoo.spark.lake.table import DATE, Lake
+from ortoo.spark.pipeline.running.progress import Say
+from ortoo.spark.pipeline.running.settings import PipelineSettings
+
+_KEY = ("topic", "enode", "queue_id", "offset")
+
+
+def compact(settings: PipelineSettings, say: Say) -> tuple[int, int]:
+    """Compact every date that is closed; returns the number of files before and after."""
+    settings.need_lake()
+    lake, job = Lake(settings.lake.path.rstrip("/"), settings.lake.format), settings.compact
+    today = datetime.datetime.fromtimestamp(SystemClock().now_ms() / 1000, datetime.UTC).date()
+    newest = str(today - datetime.timedelta(days=job.open_days))
+    before = lake.file_paths()
+    dates = sorted({_date(path) for path in before})
+    closed = [date for date in dates if date <= newest]
+    for date in closed:
+        if lake.format == "delta":
+            _compact_delta(lake, date, job.target_bytes)
+        else:
+            _compact_plain(lake, date)
+    if lake.format == "delta" and job.vacuum_hours:
+        from deltalake import DeltaTable
+
+        gone = DeltaTable(lake.path).vacuum(
+            job.vacuum_hours, dry_run=False, enforce_retention_duration=False, full=True
+        )
+        say(f"vacuumed: {len(gone):,} files that no version of the last {job.vacuum_hours} hours needs")
+    after = lake.file_paths()
+    say(f"compacted {len(closed)} of {len(dates)} dates: {len(before):,} files became {len(after):,}")
+    return len(before), len(after)
+
+
+def _compact_delta(lake: Lake, date: str, target_bytes: int) -> None:
+    from deltalake import DeltaTable
+
+    DeltaTable(lake.path).optimize.compact(partition_filters=[(DATE, "=", date)], target_size=target_bytes)
+
+
+def _compact_plain(lake: Lake, date: str) -> None:
+    """Rewrite one date: the new file first under a name that readers skip, then in the place of the old ones."""
+    folder = lake.folder / f"{DATE}={date}"
+    old = sorted(folder.glob("*.parquet"))
+    if len(old) < 2:
+        return
+    table = ds.dataset([str(file) for file in old], format="parquet").to_table()
+    table = _without_repetitions(table)
+    name = f"compacted-{Randomness().id_text()}"
+    waiting = folder / f"_{name}.new"
+    pq.write_table(table, waiting, compression="zstd")
+    # A crash between the two leaves every message twice, which readers may see until the next compaction; never less.
+    waiting.rename(folder / f"{name}.parquet")
+    for file in old:
+        file.unlink()
+
+
+def _without_repetitions(table: Any) -> Any:
+    numbered = table.append_column("#", pa.array(range(len(table)), pa.int64()))
+    first = numbered.group_by(list(_KEY)).aggregate([("#", "min")]).column("#_min").combine_chunks()
+    return table if len(first) == len(table) else table.take(first.sort())
+
+
+def count_by_date(paths: list[str]) -> dict[str, int]:
+    """How many files each date has."""
+    found: dict[str, int] = defaultdict(int)
+    for path in paths:
+        found[_date(path)] += 1
+    return dict(found)
+
+
+def _date(path: str) -> str:
+    return Path(path).parent.name.removeprefix(f"{DATE}=")

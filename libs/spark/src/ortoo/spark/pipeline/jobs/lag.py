@@ -1,0 +1,128 @@
+"""lag: how far groups are behind, how fast they catch up, and who stands still; each run adds a moment to a history."""
+
+import csv
+import datetime
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+
+from ortoo.spark.core.link import Link, link_to
+from ortoo.spark.core.read_options import parse
+from ortoo.spark.format.views import group_rows
+from ortoo.spark.pipeline.running.page import Table, new_figure, text_table, write_page
+from ortoo.spark.pipeline.running.progress import Say
+from ortoo.spark.pipeline.running.settings import PipelineSettings
+
+_HEAD = ("seen_at_ms", "group", "topic", "lag", "committed", "stuck_queues")
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """One group and topic at one time."""
+
+    seen_at_ms: int
+    group: str
+    topic: str
+    lag: int
+    committed: int
+    """Sum of the committed offsets."""
+    stuck_queues: int
+    """Queues with a lag in which the group has no offset at all."""
+
+
+def lag(settings: PipelineSettings, say: Say) -> list[Moment]:
+    """Take a moment, add it to lag.csv, and write lag.html and lag.png; returns the moment's rows."""
+    folder = settings.output("reports", settings.lag.output_path)
+    link = link_to((settings.address,))
+    now = _taken(link, settings)
+    file = folder / "lag.csv"
+    history = [*_read(file), *now]
+    _write(file, history)
+    table = Table("Now", ("group", "topic", "lag", "per second", "caught up in", "stuck queues"), _rows(history))
+    page = write_page(
+        folder,
+        "lag",
+        "Lag of consumer groups",
+        f"{len({m.seen_at_ms for m in history})} moments; lag is what is stored and not acknowledged.",
+        [table],
+        _figure(history),
+    )
+    for line in text_table(table):
+        say(line)
+    say(f"report: {page}")
+    return now
+
+
+def _taken(link: Link, settings: PipelineSettings) -> list[Moment]:
+    options = {"address": settings.address, "view": "groups", "groups": ",".join(settings.lag.groups)}
+    now_ms = link.clock.now_ms()
+    by_pair: dict[tuple[str, str], list[dict[str, int]]] = defaultdict(list)
+    for row in group_rows(link, parse(options, streaming=False)):
+        by_pair[row["group"], row["topic"]].append(row)
+    return [
+        Moment(
+            now_ms,
+            group,
+            topic,
+            sum(row["lag"] for row in rows),
+            sum(row["committed_offset"] or 0 for row in rows),
+            sum(row["committed_offset"] is None and row["lag"] > 0 for row in rows),
+        )
+        for (group, topic), rows in sorted(by_pair.items())
+    ]
+
+
+def _rows(history: list[Moment]) -> list[tuple[object, ...]]:
+    """The newest moment of each group and topic, with its speed since the one before."""
+    series: dict[tuple[str, str], list[Moment]] = defaultdict(list)
+    for moment in history:
+        series[moment.group, moment.topic].append(moment)
+    rows: list[tuple[object, ...]] = []
+    for (group, topic), moments in sorted(series.items()):
+        newest, speed, left = moments[-1], None, None
+        if len(moments) > 1:
+            seconds = max((newest.seen_at_ms - moments[-2].seen_at_ms) / 1000, 0.001)
+            speed = (newest.committed - moments[-2].committed) / seconds
+            falling = (moments[-2].lag - newest.lag) / seconds
+            left = (
+                "now" if not newest.lag else f"{newest.lag / falling:,.0f} s" if falling > 0 else "never, at this rate"
+            )
+        rows.append((group, topic, newest.lag, speed, left, newest.stuck_queues))
+    return rows
+
+
+def _read(file: Path) -> list[Moment]:
+    if not file.exists():
+        return []
+    with file.open(newline="") as source:
+        return [
+            Moment(int(row[0]), row[1], row[2], int(row[3]), int(row[4]), int(row[5]))
+            for row in list(csv.reader(source))[1:]
+        ]
+
+
+def _write(file: Path, history: list[Moment]) -> None:
+    waiting = file.with_suffix(".new")
+    with waiting.open("w", newline="") as target:
+        writer = csv.writer(target)
+        writer.writerow(_HEAD)
+        writer.writerows((m.seen_at_ms, m.group, m.topic, m.lag, m.committed, m.stuck_queues) for m in history)
+    waiting.replace(file)
+
+
+def _figure(history: list[Moment]) -> object:
+    figure = new_figure()
+    axes = figure.subplots()
+    series: dict[tuple[str, str], list[Moment]] = defaultdict(list)
+    for moment in history:
+        series[moment.group, moment.topic].append(moment)
+    for (group, topic), moments in sorted(series.items())[:12]:
+        times = [datetime.datetime.fromtimestamp(m.seen_at_ms / 1000, datetime.UTC) for m in moments]
+        axes.plot(times, [m.lag for m in moments], marker="o", label=f"{group} / {topic}")
+    axes.set_ylabel("messages behind")
+    axes.set_ylim(bottom=0)
+    axes.grid(visible=True, alpha=0.3)
+    if series:
+        axes.legend()
+    figure.autofmt_xdate()
+    return figure

@@ -1,0 +1,104 @@
+"""Comparing what was read with what lies in the lake, queue by queue."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ortoo.client import Queue
+from ortoo.spark.core.offsets import Offsets
+
+
+@dataclass(frozen=True, slots=True)
+class QueueCount:
+    """What the lake holds of one queue."""
+
+    rows: int
+    distinct: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueCheck:
+    """One queue: what should be there, what is there, and what is wrong, if anything."""
+
+    topic: str
+    enode: str
+    queue_id: int
+    begin: int
+    end: int
+    rows: int
+    duplicates: int
+    missing: int
+
+    @property
+    def right(self) -> bool:
+        """Whether every message is there once."""
+        return not self.duplicates and not self.missing
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciliation:
+    """All queues."""
+
+    checks: tuple[QueueCheck, ...]
+
+    @property
+    def right(self) -> bool:
+        """Whether every message of every queue is there once."""
+        return all(check.right for check in self.checks)
+
+    @property
+    def rows(self) -> int:
+        """How many rows the lake holds."""
+        return sum(check.rows for check in self.checks)
+
+    def write(self, file: Path) -> None:
+        """Keep the report as JSON."""
+        report = {"right": self.right, "rows": self.rows, "queues": [asdict(check) for check in self.checks]}
+        file.write_text(json.dumps(report, indent=2) + "\n")
+
+    def lines(self) -> Iterable[str]:
+        """The report for a person: one line when all is right, one for each queue that is not."""
+        wrong = [check for check in self.checks if not check.right]
+        if not wrong:
+            yield f"reconciled: {self.rows:,} rows from {len(self.checks)} queues, each message once"
+        for check in wrong:
+            yield (
+                f"DIFFERENT: queue {check.queue_id} of {check.topic} on {check.enode}, offsets {check.begin} to "
+                f"{check.end}: {check.missing:,} missing, {check.duplicates:,} duplicates"
+            )
+
+
+def reconcile(start: Offsets, end: Offsets, held: Mapping[Queue, QueueCount]) -> Reconciliation:
+    """Compare the offsets that a query has read with what the lake holds: a pure function."""
+    checks = []
+    for queue in sorted(set(end.queues) | set(held)):
+        found = held.get(queue, QueueCount(0, 0, 0, -1))
+        stop = end.queues.get(queue, 0)
+        begin = start.queues.get(queue, found.first if found.rows else stop)
+        missing = max(stop - begin - found.distinct, 0)
+        checks.append(
+            QueueCheck(
+                queue.topic, queue.enode, queue.queue_id, begin, stop, found.rows, found.rows - found.distinct, missing
+            )
+        )
+    return Reconciliation(tuple(checks))
+
+
+def counts(frame: Any) -> dict[Queue, QueueCount]:
+    """What a frame of messages holds of each queue, counted by Spark."""
+    rows = frame.sparkSession.sql(
+        """
+        select topic, enode, queue_id, count(*) as total, count(distinct offset) as different,
+               min(offset) as smallest, max(offset) as largest
+        from {messages} group by topic, enode, queue_id
+        """,
+        messages=frame.select("topic", "enode", "queue_id", "offset"),
+    ).collect()
+    return {
+        Queue(row.topic, row.enode, row.queue_id): QueueCount(row.total, row.different, row.smallest, row.largest)
+        for row in rows
+    }

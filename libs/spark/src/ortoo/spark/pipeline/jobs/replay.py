@@ -1,0 +1,90 @@
+"""replay: messages from the lake into a topic, in the order of their queues; the same job again adds nothing."""
+
+import hashlib
+from typing import Any
+
+from ortoo.client import NotFound
+from ortoo.common.errors import Invalid
+from ortoo.spark import register
+from ortoo.spark.core.link import link_to
+from ortoo.spark.lake.table import Lake
+from ortoo.spark.pipeline.running.progress import Say
+from ortoo.spark.pipeline.running.settings import PipelineSettings
+from ortoo.spark.writing.sink_account import SinkAccount
+from ortoo.spark.writing.write_options import COLUMNS
+
+_PLACES = ("topic", "enode", "queue_id")
+"""Where a message was; it goes where the new topic puts it."""
+
+
+def replay(spark: Any, settings: PipelineSettings, say: Say) -> int:
+    """Write the messages that match into the topic; returns how many matched."""
+    settings.need_lake()
+    job = settings.replay
+    if not job.topic:
+        raise Invalid("into which topic? Set `topic` in the table [replay]", field="replay.topic")
+    lake = Lake(settings.lake.path.rstrip("/"), settings.lake.format)
+    frame = lake.read(spark)
+    if job.where:
+        frame = frame.where(job.where)
+    count = int(frame.count())
+    job_id = job.job_id or _job_id(settings)
+    if job.dry_run:
+        say(f"dry run: {count:,} messages would go to {job.topic} as job {job_id}")
+        return count
+    _ensure_topic(settings)
+    account = SinkAccount(f"replay-{job_id}", job_id, job.topic)
+    if account.is_committed(link_to((settings.address,)), 0):
+        say(f"job {job_id} was done before, so nothing was added to {job.topic}; another job_id replays again")
+        return count
+    ordered = frame.repartition(job.tasks, "topic", "enode", "queue_id").sortWithinPartitions(
+        "topic", "enode", "queue_id", "offset"
+    )
+    register(spark)
+    options = {
+        "address": settings.address,
+        "topic": job.topic,
+        "deliverySemantics": "exactly-once",
+        "jobId": job_id,
+        "sinkId": account.sink_id,
+        "maxRatePerSecond": str(-(-job.max_rate_per_second // job.tasks)),
+    }
+    writer = ordered.selectExpr(*_columns(frame.columns, job.mark_property)).write.format("ortoo")
+    writer.options(**options).mode("append").save()
+    say(f"replayed {count:,} messages into {job.topic} as job {job_id}; the same job again adds nothing")
+    return count
+
+
+def _columns(names: list[str], mark: str) -> list[str]:
+    """The columns of messages, with the property that says where each one was."""
+    kept = [
+        name for name in names if name in COLUMNS and name not in (*_PLACES, "properties", "message_id", "deliver_at")
+    ]
+    chosen = [f"`{name}`" for name in kept]
+    if "born_at" not in names:
+        chosen.append("stored_at as born_at")
+    place = "concat_ws('/', topic, enode, queue_id, `offset`)"
+    given = "coalesce(properties, map())" if "properties" in names else "map()"
+    if mark:
+        kept_entries = f"map_filter(cast({given} as map<string,string>), (k, v) -> k <> '{mark}')"
+        chosen.append(f"map_concat({kept_entries}, map('{mark}', {place})) as properties")
+    elif "properties" in names:
+        chosen.append("properties")
+    return chosen
+
+
+def _job_id(settings: PipelineSettings) -> str:
+    """One id for one lake, condition and topic: forgetting to give a job its id doubles nothing."""
+    text = "\x1f".join((settings.lake.path, settings.replay.where, settings.replay.topic))
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def _ensure_topic(settings: PipelineSettings) -> None:
+    job = settings.replay
+    link = link_to((settings.address,))
+    try:
+        link.run(link.admin.describe_topic(job.topic))
+    except NotFound:
+        if not job.create_queue_count:
+            raise
+        link.run(link.admin.ensure_topic(job.topic, queue_count=job.create_queue_count))

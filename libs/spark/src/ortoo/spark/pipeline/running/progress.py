@@ -1,0 +1,50 @@
+"""One line for each batch of a running query."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from ortoo.spark.core.offsets import Offsets
+
+Say = Callable[[str], None]
+
+
+class ProgressLines:
+    """Says what a query has done since it was asked last."""
+
+    def __init__(self, say: Say) -> None:
+        """Say lines to `say`."""
+        self._say = say
+        self._shown = -1
+        self.rows = 0
+        """How many rows all batches had together."""
+
+    def show(self, query: Any) -> None:
+        """Say a line for each new batch that had rows."""
+        for progress in query.recentProgress:
+            if progress.batchId > self._shown:
+                self._shown = progress.batchId
+                if progress.numInputRows:
+                    self.rows += progress.numInputRows
+                    self._say(line(progress))
+
+
+def line(progress: Any) -> str:
+    """What one batch did, and how far the query is behind."""
+    source = progress.sources[0]
+    speed = progress.processedRowsPerSecond or 0.0
+    return (
+        f"batch {progress.batchId}: {progress.numInputRows:,} rows, {speed:,.0f} rows/s, "
+        f"{progress.durationMs.get('triggerExecution', 0):,} ms, lag {lag_of(source.latestOffset, source.endOffset):,}"
+    )
+
+
+def lag_of(latest: Any, end: Any) -> int:
+    """How many messages lie between two offsets as Spark reports them."""
+    newest, reached = _read(latest), _read(end)
+    return sum(max(offset - reached.queues.get(queue, 0), 0) for queue, offset in newest.queues.items())
+
+
+def _read(value: Any) -> Offsets:
+    parsed = json.loads(value) if isinstance(value, str) else value
+    return Offsets.of_json(parsed) if parsed else Offsets()

@@ -1,0 +1,292 @@
+"""What a disk holds and what a power cut would leave of it: the model behind `MemoryDisk`, without any interface.
+
+Everything that happens to a disk is an `Operation`, a plain value, so that a recorded list of them can be applied again
+up to any point. Beside the live content the image keeps what is durable and what is still on its way: writes that no
+`SyncData` followed, and names that no `SyncFolder` followed.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ortoo.common.process.randomness import Randomness
+
+PAGE_BYTES = 4096
+"""The unit in which a kernel writes back; the pages of a file reach the disk in any order."""
+SECTOR_BYTES = 512
+"""The unit that a disk writes wholly or not at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """A new, empty file gets a name."""
+
+    path: Path
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Bytes are written into a file."""
+
+    number: int
+    position: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Resize:
+    """A file is cut, or extended by zeros."""
+
+    number: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class SyncData:
+    """A file's bytes become durable; with `failed` the disk says that they did not, and forgets about them."""
+
+    number: int
+    failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rename:
+    """A name replaces another."""
+
+    source: Path
+    target: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """A name goes."""
+
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class SyncFolder:
+    """The names in a folder become durable."""
+
+    folder: Path
+
+
+@dataclass(frozen=True, slots=True)
+class MakeFolder:
+    """A folder is there, durably, as `Disk.make_folder` promises."""
+
+    folder: Path
+
+
+Operation = Create | Write | Resize | SyncData | Rename | Remove | SyncFolder | MakeFolder
+
+
+class Content:
+    """The bytes of one file: as programs see them, as they are durable, and what lies between."""
+
+    __slots__ = ("durable", "live", "lost", "pending")
+
+    def __init__(self, durable: bytes = b"") -> None:
+        """A file that holds `durable`."""
+        self.durable = bytearray(durable)
+        self.live = bytearray(durable)
+        self.pending: list[Write | Resize] = []
+        """Not synced yet, oldest first."""
+        self.lost: list[Write | Resize] = []
+        """A sync of these failed: they may have reached the disk, and no later sync writes them again."""
+
+    def change(self, operation: Write | Resize) -> None:
+        """Write or resize, not durably."""
+        _apply(self.live, operation)
+        self.pending.append(operation)
+
+    def sync(self) -> None:
+        """Make all that is pending durable."""
+        for operation in self.pending:
+            _apply(self.durable, operation)
+        self.pending.clear()
+
+    def sync_failed(self) -> None:
+        """The disk failed and the kernel marked the pages clean, as Linux does."""
+        self.lost += self.pending
+        self.pending.clear()
+
+    def crashed(self, choice: Randomness, fate: "Fate") -> bytes:
+        """The bytes that a power cut leaves."""
+        operations = self.lost + self.pending
+        if not operations or fate is KEEP_NOTHING:
+            return bytes(self.durable)
+        if fate is KEEP_EVERYTHING:
+            return bytes(self.live)
+        pieces: dict[int, list[Write]] = {}
+        lengths = [len(self.durable)]
+        for operation in operations:
+            if isinstance(operation, Resize):
+                lengths.append(operation.length)
+            else:
+                lengths.append(max(lengths[-1], operation.position + len(operation.data)))
+                for piece in _pages(operation):
+                    pieces.setdefault(piece.position // PAGE_BYTES, []).append(piece)
+        # Without metadata on its way the length is known; otherwise any of them may have been the last to arrive.
+        length = lengths[choice.below(len(lengths))]
+        left = bytearray(max(lengths))
+        left[: len(self.durable)] = self.durable
+        for page in sorted(pieces):
+            for piece in _arrived(pieces[page], choice, fate):
+                _apply(left, piece)
+        return bytes(left[:length])
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What becomes of bytes and names that were not synced."""
+
+    torn_pages: bool = True
+    """A page may arrive in part: some of its sectors, up to any byte."""
+    names_in_order: bool = True
+    """Names arrive in the order of their changes, as in a journal; otherwise each may arrive without the others."""
+
+
+KEEP_NOTHING = Fate(False, False)
+"""Nothing that was not synced arrives."""
+KEEP_EVERYTHING = Fate(False, True)
+"""A killed process: the kernel still writes everything."""
+
+
+@dataclass(slots=True)
+class Folder:
+    """Names in one folder."""
+
+    live: dict[str, int] = field(default_factory=dict)
+    durable: dict[str, int] = field(default_factory=dict)
+    pending: list[tuple[str, str, int]] = field(default_factory=list)
+    """(name that goes or "", name that comes or "", file number)."""
+
+    def change(self, gone: str, come: str, number: int) -> None:
+        """Remove one name and give another, in one step, not durably."""
+        _rename(self.live, gone, come, number)
+        self.pending.append((gone, come, number))
+
+    def sync(self) -> None:
+        """Make the names durable."""
+        self.durable = dict(self.live)
+        self.pending.clear()
+
+    def crashed(self, choice: Randomness, fate: Fate) -> dict[str, int]:
+        """The names that a power cut leaves."""
+        if fate is KEEP_EVERYTHING:
+            return dict(self.live)
+        left = dict(self.durable)
+        if fate is KEEP_NOTHING:
+            return left
+        if fate.names_in_order:
+            arrived = self.pending[: choice.below(len(self.pending) + 1)]
+        else:
+            arrived = [one for one in self.pending if choice.below(2)]
+        for gone, come, number in arrived:
+            _rename(left, gone, come, number)
+        return left
+
+
+class DiskImage:
+    """All files and folders of a disk, changed by operations alone."""
+
+    def __init__(self) -> None:
+        """An empty disk."""
+        self.folders: dict[Path, Folder] = {}
+        self.contents: dict[int, Content] = {}
+        self.files_made = 0
+
+    def apply(self, operation: Operation) -> None:
+        """Let one thing happen; it was checked before, or recorded where it worked."""
+        if isinstance(operation, Write | Resize):
+            self.contents[operation.number].change(operation)
+        elif isinstance(operation, SyncData):
+            content = self.contents[operation.number]
+            if operation.failed:
+                content.sync_failed()
+            else:
+                content.sync()
+        else:
+            self._apply_name(operation)
+
+    def _apply_name(self, operation: Create | Rename | Remove | SyncFolder | MakeFolder) -> None:
+        if isinstance(operation, SyncFolder):
+            self.folders[operation.folder].sync()
+        elif isinstance(operation, MakeFolder):
+            self.folders.setdefault(operation.folder, Folder())
+        elif isinstance(operation, Create):
+            self.contents[operation.number] = Content()
+            self.files_made = max(self.files_made, operation.number)
+            self.folders[operation.path.parent].change("", operation.path.name, operation.number)
+        elif isinstance(operation, Rename):
+            folder = self.folders[operation.source.parent]
+            folder.change(operation.source.name, operation.target.name, folder.live[operation.source.name])
+        else:
+            folder = self.folders[operation.path.parent]
+            folder.change(operation.path.name, "", folder.live[operation.path.name])
+
+    def crashed(self, choice: Randomness, fate: Fate) -> "DiskImage":
+        """A new image with what a power cut now would leave."""
+        left = DiskImage()
+        left.files_made = self.files_made
+        for path, folder in self.folders.items():
+            names = folder.crashed(choice, fate)
+            left.folders[path] = Folder(names, dict(names))
+            for number in names.values():
+                if number not in left.contents:
+                    left.contents[number] = Content(self.contents[number].crashed(choice, fate))
+        return left
+
+    def number_of(self, path: Path) -> int | None:
+        """The file behind a name; None if there is none."""
+        folder = self.folders.get(path.parent)
+        return None if folder is None else folder.live.get(path.name)
+
+    def used_bytes(self) -> int:
+        """The sizes of all files with a name."""
+        return sum(len(self.contents[number].live) for one in self.folders.values() for number in one.live.values())
+
+
+def _apply(data: bytearray, operation: Write | Resize) -> None:
+    if isinstance(operation, Write):
+        end = operation.position + len(operation.data)
+        if operation.position > len(data):
+            data.extend(bytes(operation.position - len(data)))
+        data[operation.position : end] = operation.data
+    elif operation.length < len(data):
+        del data[operation.length :]
+    else:
+        data.extend(bytes(operation.length - len(data)))
+
+
+def _rename(names: dict[str, int], gone: str, come: str, number: int) -> None:
+    if gone and names.get(gone) == number:
+        del names[gone]
+    if come:
+        names[come] = number
+
+
+def _pages(write: Write) -> Iterator[Write]:
+    """A write cut where pages begin."""
+    position, end = write.position, write.position + len(write.data)
+    while position < end:
+        stop = min(end, (position // PAGE_BYTES + 1) * PAGE_BYTES)
+        yield Write(write.number, position, write.data[position - write.position : stop - write.position])
+        position = stop
+
+
+def _arrived(pieces: list[Write], choice: Randomness, fate: Fate) -> Iterator[Write]:
+    """Which of a page's successive changes arrived: the first few, and perhaps a part of the next."""
+    count = choice.below(len(pieces) + 1)
+    yield from pieces[:count]
+    if count < len(pieces) and fate.torn_pages and choice.below(2):
+        torn = pieces[count]
+        cut = choice.below(len(torn.data) + 1)
+        if choice.below(2):
+            cut = cut // SECTOR_BYTES * SECTOR_BYTES
+        if choice.below(2):
+            yield Write(torn.number, torn.position, torn.data[:cut])
+        else:
+            yield Write(torn.number, torn.position + cut, torn.data[cut:])

@@ -1,0 +1,238 @@
+"""A disk in memory that knows what a power cut would leave of it.
+
+disk = MemoryDisk(record=True)
+...                                              # let a store work on it
+after = disk.crashed(Randomness(7))              # a disk as the machine finds it when the power is back
+"""
+
+import errno
+import os
+import threading
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from ortoo.common.errors import Conflict
+from ortoo.common.process.randomness import Randomness
+from ortoo.enode.disk.disk import Buffer
+from ortoo.testing.disks.disk_image import (
+    Create,
+    DiskImage,
+    Fate,
+    MakeFolder,
+    Operation,
+    Remove,
+    Rename,
+    Resize,
+    SyncData,
+    SyncFolder,
+    Write,
+)
+
+USUAL_FATE = Fate()
+
+
+class MemoryFile:
+    """An open file of a `MemoryDisk`; it outlives its name, as on a real disk."""
+
+    def __init__(self, disk: "MemoryDisk", number: int, path: Path, *, writable: bool) -> None:
+        """Open file `number` of `disk`; `path` is for messages."""
+        self._disk = disk
+        self._number = number
+        self._path = path
+        self._writable = writable
+        self._closed = False
+
+    @property
+    def number(self) -> int:
+        """Which file of the disk this is, whatever its name."""
+        return self._number
+
+    def write(self, position: int, buffers: Sequence[Buffer]) -> int:
+        """Write all buffers, one after another; when space ends, what still fits is written before the error."""
+        self._check(writing=True)
+        data = b"".join(buffers)
+        room = self._disk.room_for(self._number, position + len(data))
+        if room < position + len(data):
+            self._disk.do(Write(self._number, position, data[: max(0, room - position)]))
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
+        self._disk.do(Write(self._number, position, data))
+        return len(data)
+
+    def read(self, position: int, length: int) -> bytes:
+        """Read up to `length` bytes; fewer only at the end of the file."""
+        self._check()
+        return self._disk.read(self._number, position, length)
+
+    def sync_data(self) -> None:
+        """Make everything written so far durable."""
+        self._check()
+        self._disk.do(SyncData(self._number))
+
+    def sync_failed(self) -> None:
+        """What a failing device does: nothing becomes durable, and later syncs do not make up for it."""
+        self._disk.do(SyncData(self._number, failed=True))
+
+    def size_bytes(self) -> int:
+        """The file's size."""
+        self._check()
+        return self._disk.size_bytes(self._number)
+
+    def allocate(self, length: int) -> None:
+        """Grow the file to `length` zero bytes; never shrinks it."""
+        self._check(writing=True)
+        if self._disk.room_for(self._number, length) < length:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
+        if length > self._disk.size_bytes(self._number):
+            self._disk.do(Resize(self._number, length))
+
+    def truncate(self, length: int) -> None:
+        """Cut or zero-extend the file."""
+        self._check(writing=True)
+        self._disk.do(Resize(self._number, length))
+
+    def close(self) -> None:
+        """Give the file back; a second call does nothing."""
+        self._closed = True
+
+    def _check(self, *, writing: bool = False) -> None:
+        if self._closed or (writing and not self._writable):
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF), str(self._path))
+
+
+class MemoryDirectoryLock:
+    """The exclusive right to a folder of a `MemoryDisk`."""
+
+    def __init__(self, locked: set[Path], folder: Path) -> None:
+        """Hold `folder` in `locked`."""
+        self._locked = locked
+        self._folder: Path | None = folder
+
+    def release(self) -> None:
+        """Give the right back; a second call does nothing."""
+        if self._folder is not None:
+            self._locked.discard(self._folder)
+            self._folder = None
+
+
+class MemoryDisk:
+    """Files in memory, with the promises of `Disk` and no others. May be used from several threads."""
+
+    def __init__(self, *, capacity_bytes: int = 1 << 40, record: bool = False, image: DiskImage | None = None) -> None:
+        """A disk with room for `capacity_bytes`; with `record` everything that happens to it is in `operations`."""
+        self.capacity_bytes = capacity_bytes
+        self.operations: list[Operation] = []
+        self.image = image if image is not None else DiskImage()
+        self._record = record
+        self._locked: set[Path] = set()
+        self._mutex = threading.RLock()
+
+    @classmethod
+    def replayed(cls, operations: Iterable[Operation]) -> "MemoryDisk":
+        """The disk after these operations."""
+        image = DiskImage()
+        for operation in operations:
+            image.apply(operation)
+        return cls(image=image)
+
+    def crashed(self, choice: Randomness, fate: Fate = USUAL_FATE, *, record: bool = False) -> "MemoryDisk":
+        """Another disk with what a power cut now would leave of this one; `choice` decides what arrived unsynced."""
+        with self._mutex:
+            return MemoryDisk(
+                capacity_bytes=self.capacity_bytes, record=record, image=self.image.crashed(choice, fate)
+            )  # fmt: skip
+
+    def open(self, path: Path, *, create: bool = False, writable: bool = True) -> MemoryFile:
+        """Open a file; with `create` it must not exist yet."""
+        with self._mutex:
+            number = self.image.number_of(path)
+            if create:
+                if number is not None:
+                    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+                if path.parent not in self.image.folders:
+                    raise _missing(path)
+                number = self.image.files_made + 1
+                self.do(Create(path, number))
+            elif number is None:
+                raise _missing(path)
+            return MemoryFile(self, number, path, writable=writable)
+
+    def list(self, folder: Path) -> list[str]:
+        """Names in a folder, sorted; empty when the folder does not exist."""
+        with self._mutex:
+            found = self.image.folders.get(folder)
+            below = {one.name for one in self.image.folders if one.parent == folder and one != folder}
+            return sorted({*found.live, *below}) if found is not None else []
+
+    def make_folder(self, folder: Path) -> None:
+        """Create a folder and its parents, durably."""
+        with self._mutex:
+            for one in (*reversed(folder.parents), folder):
+                if one not in self.image.folders:
+                    self.do(MakeFolder(one))
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Replace `target` by `source` in one step."""
+        with self._mutex:
+            if self.image.number_of(source) is None or target.parent not in self.image.folders:
+                raise _missing(source)
+            if source.parent != target.parent:
+                raise OSError(errno.EXDEV, "this disk renames within a folder only", str(source))
+            self.do(Rename(source, target))
+
+    def remove(self, path: Path) -> None:
+        """Remove a file's name."""
+        with self._mutex:
+            if self.image.number_of(path) is None:
+                raise _missing(path)
+            self.do(Remove(path))
+
+    def sync_directory(self, folder: Path) -> None:
+        """Make created, renamed and removed names in this folder durable."""
+        with self._mutex:
+            if folder not in self.image.folders:
+                raise _missing(folder)
+            self.do(SyncFolder(folder))
+
+    def lock(self, folder: Path) -> MemoryDirectoryLock:
+        """Take the folder. Errors: Conflict when somebody holds it."""
+        with self._mutex:
+            if folder not in self.image.folders:
+                raise _missing(folder)
+            if folder in self._locked:
+                raise Conflict(f"{folder} is in use by another process: stop it, or choose another folder")
+            self._locked.add(folder)
+            return MemoryDirectoryLock(self._locked, folder)
+
+    def free_bytes(self, folder: Path) -> int:
+        """How much can still be written."""
+        with self._mutex:
+            return max(0, self.capacity_bytes - self.image.used_bytes())
+
+    def do(self, operation: Operation) -> None:
+        """Let one thing happen, and record it if so wished."""
+        with self._mutex:
+            self.image.apply(operation)
+            if self._record:
+                self.operations.append(operation)
+
+    def read(self, number: int, position: int, length: int) -> bytes:
+        """Bytes of a file as programs see them."""
+        with self._mutex:
+            return bytes(self.image.contents[number].live[position : position + length])
+
+    def size_bytes(self, number: int) -> int:
+        """The size of a file as programs see it."""
+        with self._mutex:
+            return len(self.image.contents[number].live)
+
+    def room_for(self, number: int, length: int) -> int:
+        """Up to which size, `length` at most, a file can grow now."""
+        with self._mutex:
+            size = len(self.image.contents[number].live)
+            if length <= size:
+                return length
+            return min(length, size + max(0, self.capacity_bytes - self.image.used_bytes()))
+
+
+def _missing(path: Path) -> FileNotFoundError:
+    return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))

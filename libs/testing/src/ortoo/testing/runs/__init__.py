@@ -1,0 +1,1 @@
+"""Long random runs of one promise each, against the simplest model of it."""

@@ -1,0 +1,21 @@
+"""The batches that producers of this process make, kept to be compared with what arrives elsewhere."""
+
+from typing import Any
+
+import pytest
+
+from ortoo.client.produce import producer
+from ortoo.common.records.batch import encode
+from ortoo.common.records.sealed_batch import SealedBatch
+
+
+def made_batches(monkeypatch: pytest.MonkeyPatch) -> list[SealedBatch]:
+    """A list that every batch is added to as it is sealed; it grows until the test ends."""
+    made: list[SealedBatch] = []
+
+    def kept(*arguments: Any, **options: Any) -> SealedBatch:
+        made.append(encode(*arguments, **options))
+        return made[-1]
+
+    monkeypatch.setattr(producer, "encode", kept)
+    return made

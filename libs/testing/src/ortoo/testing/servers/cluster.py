@@ -1,0 +1,159 @@
+"""A whole cluster in this process: real services, real gRPC on free ports, real files; only the processes are missing.
+
+    async with open_cluster(folder) as cluster:
+        await cluster.create_topic("t")
+        ... connect to cluster.address ...
+        await cluster.close("enode-0"); await cluster.open_enode("enode-0")     # an orderly restart, same port
+
+For what needs `kill -9` see processes.py.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ortoo.common.grpc.channels import Channels
+from ortoo.common.process.clock import Clock, SystemClock
+from ortoo.common.process.randomness import Randomness
+from ortoo.common.process.service import Running
+from ortoo.enode import app as enode_app
+from ortoo.enode import settings as enode_settings
+from ortoo.enode.disk.disk import Disk
+from ortoo.enode.log.settings import StoreSettings
+from ortoo.namesrv import app as namesrv_app
+from ortoo.namesrv import settings as namesrv_settings
+from ortoo.snode import app as snode_app
+from ortoo.snode import settings as snode_settings
+from ortoo.v1 import namesrv_pb2, namesrv_pb2_grpc, topic_pb2
+
+SMALL_STORE = StoreSettings(segment_bytes=4 << 20, headroom_bytes=0)
+STOP_GRACE_S = 1.0
+REGISTERED_TIMEOUT_S = 20.0
+"""How long an enode may take to be known to the name server."""
+
+
+@dataclass(slots=True)
+class Cluster:
+    """The services that are open, by name; each keeps its port and its data when it is closed and opened again."""
+
+    folder: Path
+    clock: Clock
+    randomness: Randomness
+    channels: Channels
+    store: StoreSettings = SMALL_STORE
+    settings: dict[str, dict[str, Any]] = field(default_factory=dict)
+    running: dict[str, Running] = field(default_factory=dict)
+    _parts: dict[str, contextlib.AsyncExitStack] = field(default_factory=dict)
+    _addresses: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def address(self) -> str:
+        """Where clients connect."""
+        return self._addresses["snode-0"]
+
+    def address_of(self, name: str) -> str:
+        """Where a service listens, or listened when it was last open."""
+        return self._addresses[name]
+
+    async def open_namesrv(self) -> Running:
+        """Open the name server, again if it was closed."""
+        chosen = namesrv_settings.Settings(**self._settings("namesrv", data_dir=self.folder / "namesrv"))
+        return await self._open(
+            "namesrv-0", namesrv_app.open_namesrv(chosen, clock=self.clock, randomness=self.randomness)
+        )
+
+    async def open_enode(self, name: str, *, disk: Disk | None = None) -> enode_app.RunningEnode:
+        """Open an enode, again if it was closed."""
+        chosen = enode_settings.Settings(
+            **self._settings("enode", name, data_dir=self.folder / name, store=self.store, name=name)
+        )
+        running = await self._open(
+            name, enode_app.open_enode(chosen, clock=self.clock, randomness=self.randomness, disk=disk)
+        )
+        assert isinstance(running, enode_app.RunningEnode)
+        if "namesrv-0" in self.running:
+            await self._registered(name)
+        return running
+
+    async def open_snode(self, name: str) -> Running:
+        """Open a snode, again if it was closed."""
+        chosen = snode_settings.Settings(**self._settings("snode", name, name=name))
+        return await self._open(name, snode_app.open_snode(chosen, clock=self.clock, randomness=self.randomness))
+
+    async def close(self, name: str) -> None:
+        """Drain and close one service; nothing happens when it is not open."""
+        self.running.pop(name, None)
+        parts = self._parts.pop(name, None)
+        if parts is not None:
+            await parts.aclose()
+
+    async def close_all(self) -> None:
+        """Close everything, clients' side first."""
+        for name in reversed(tuple(self._parts)):
+            await self.close(name)
+
+    async def create_topic(
+        self,
+        name: str,
+        *,
+        queues: int = 4,
+        enodes: tuple[str, ...] = (),
+        message_type: "topic_pb2.MessageType.ValueType" = topic_pb2.MESSAGE_TYPE_UNSPECIFIED,
+    ) -> topic_pb2.Topic:
+        """Create a topic at the name server."""
+        request = namesrv_pb2.CreateTopicRequest(
+            name=name, read_queue_count=queues, enodes=enodes, message_type=message_type
+        )
+        return (await self.name_service.CreateTopic(request)).topic
+
+    @property
+    def name_service(self) -> namesrv_pb2_grpc.NameServiceStub:
+        """The name server's methods."""
+        return namesrv_pb2_grpc.NameServiceStub(self.channels.to(self._addresses["namesrv-0"]))
+
+    async def _registered(self, enode: str) -> None:
+        async with asyncio.timeout(REGISTERED_TIMEOUT_S):
+            async for news in self.name_service.WatchRoutes(namesrv_pb2.WatchRoutesRequest()):
+                if any(known.name == enode and known.alive for known in news.enodes):
+                    return
+
+    def _settings(self, role: str, process: str = "namesrv-0", /, **own: Any) -> dict[str, Any]:
+        shared = {"listen_address": self._addresses.get(process, "127.0.0.1:0"), "stop_grace_s": STOP_GRACE_S}
+        if role != "namesrv":
+            shared["namesrv_address"] = self._addresses["namesrv-0"]
+        return shared | own | self.settings.get(role, {})
+
+    async def _open(self, name: str, opening: contextlib.AbstractAsyncContextManager[Running]) -> Running:
+        assert name not in self._parts, f"{name} is open already"
+        parts = contextlib.AsyncExitStack()
+        running = await parts.enter_async_context(opening)
+        self._parts[name], self.running[name], self._addresses[name] = parts, running, running.address
+        return running
+
+
+@contextlib.asynccontextmanager
+async def open_cluster(
+    folder: Path,
+    *,
+    enodes: int = 1,
+    snodes: int = 1,
+    store: StoreSettings = SMALL_STORE,
+    settings: dict[str, dict[str, Any]] | None = None,
+    clock: Clock | None = None,
+    randomness: Randomness | None = None,
+) -> AsyncIterator[Cluster]:
+    """Open a name server, `enode-0`... and `snode-0`...; `settings` gives each role's: {"enode": {"name": ...}}."""
+    async with Channels() as channels:
+        cluster = Cluster(folder, clock or SystemClock(), randomness or Randomness(), channels, store, settings or {})
+        try:
+            await cluster.open_namesrv()
+            for number in range(enodes):
+                await cluster.open_enode(f"enode-{number}")
+            for number in range(snodes):
+                await cluster.open_snode(f"snode-{number}")
+            yield cluster
+        finally:
+            await cluster.close_all()

@@ -1,0 +1,105 @@
+"""A real PostgreSQL for tests: its programs come in a wheel, its data lie in a folder of their own.
+
+async with postgres() as database:
+... database.url ...
+await database.stop(); await database.start()      # same port, same data
+"""
+
+import asyncio
+import contextlib
+import importlib.util
+import os
+import pwd
+import shutil
+import socket
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from ortoo.common.process.clock import SystemClock
+
+USER = "nobody"
+"""Who runs the server when the tests run as root: PostgreSQL refuses to be root."""
+READY_TIMEOUT_S = 30.0
+
+
+class Postgres:
+    """One server process. It keeps its port and its data over restarts."""
+
+    def __init__(self, folder: Path, port: int) -> None:
+        """Use `postgres`."""
+        self.port = port
+        self._folder = folder
+        self._process: asyncio.subprocess.Process | None = None
+
+    @property
+    def url(self) -> str:
+        """For SQLAlchemy."""
+        return f"postgresql+psycopg://postgres@127.0.0.1:{self.port}/postgres"
+
+    async def start(self) -> None:
+        """Start it; returns when it takes connections."""
+        async with asyncio.timeout(READY_TIMEOUT_S):
+            while await (await _spawn("pg_isready", "-h", "127.0.0.1", "-p", str(self.port))).wait() != 0:
+                if self._process is None or self._process.returncode is not None:
+                    # A child of the one that was killed may hold its shared memory for another moment.
+                    self._process = await self._spawn_server()
+                await SystemClock().sleep(0.05)
+
+    async def _spawn_server(self) -> asyncio.subprocess.Process:
+        return await _spawn(
+            "postgres", "-D", str(self._folder), "-h", "127.0.0.1", "-p", str(self.port), "-k", str(self._folder),
+            *("-c", "fsync=off", "-c", "shared_buffers=16MB", "-c", "max_connections=50"),
+        )  # fmt: skip
+
+    async def stop(self) -> None:
+        """End it at once, as a power cut would; nothing happens when it is not running."""
+        if self._process is not None and self._process.returncode is None:
+            self._process.kill()
+            await self._process.wait()
+            # Its children notice by themselves that it is gone, a moment later; then port and data are free.
+            async with asyncio.timeout(READY_TIMEOUT_S):
+                while await (await _spawn("pg_ctl", "status", "-D", str(self._folder))).wait() == 0:
+                    await SystemClock().sleep(0.05)
+
+
+@contextlib.asynccontextmanager
+async def postgres() -> AsyncIterator[Postgres]:
+    """An empty database cluster that runs while the block is entered."""
+    # Not below pytest's folder: that is closed to the user who runs the server.
+    folder = Path(tempfile.mkdtemp(prefix="ortoo-postgres-"))
+    data = folder / "data"
+    data.mkdir()
+    if os.geteuid() == 0:
+        owner = pwd.getpwnam(USER)
+        for one in (folder, data):
+            os.chown(one, owner.pw_uid, owner.pw_gid)
+    made = await _spawn("initdb", "-D", str(data), "-U", "postgres", "--auth=trust", "--no-sync", "--encoding=utf8")
+    assert await made.wait() == 0, "initdb failed"
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    server = Postgres(data, port)
+    try:
+        await server.start()
+        yield server
+    finally:
+        await server.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+async def _spawn(program: str, *arguments: str) -> asyncio.subprocess.Process:
+    spec = importlib.util.find_spec("pgserver")
+    assert spec is not None
+    assert spec.submodule_search_locations is not None
+    path = Path(next(iter(spec.submodule_search_locations))) / "pginstall" / "bin" / program
+    # A program drops the rights, not the fork: forked children of a process with gRPC threads may not run Python.
+    dropped = ("setpriv", f"--reuid={USER}", "--clear-groups", "--") if os.geteuid() == 0 else ()
+    return await asyncio.create_subprocess_exec(
+        *dropped,
+        str(path),
+        *arguments,
+        cwd="/",
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL,
+    )

@@ -1,0 +1,15 @@
+"""An enode whose wall clock others set: `python -m ortoo.testing.servers.stepped_enode CLOCKFILE [options]`."""
+
+import dataclasses
+import sys
+from pathlib import Path
+
+from ortoo.common.process import front
+from ortoo.enode.__main__ import ROLE
+from ortoo.enode.app import open_enode
+from ortoo.testing.time.stepped_clock import SharedClock
+
+if __name__ == "__main__":
+    clock = SharedClock(Path(sys.argv[1]))
+    role = dataclasses.replace(ROLE, open=lambda settings: open_enode(settings, clock=clock))
+    sys.exit(front.main(role, sys.argv[2:]))

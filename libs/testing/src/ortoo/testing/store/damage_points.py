@@ -1,0 +1,410 @@
+"""Damage points: one place of a closed store is damaged, the store is started, and everything is read.
+
+python -m ortoo.testing.store.damage_points --megabytes 200 --places 500
+python -m ortoo.testing.store.damage_points --seed 1 --place 17            # one place again
+
+A start must end in "running, damage named" or "refused, naming the file". Whatever is read is what was written; what
+cannot be read answers DATA_LOSS and is named with its file and position; no offset is given out again.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from ortoo.common.errors import DataLoss, OrtooError
+from ortoo.common.process.randomness import Randomness
+from ortoo.common.records.sealed_batch import SealedBatch, crc32c
+from ortoo.enode.log.frame import HEADER_BYTES, FrameHeader, Kind
+from ortoo.enode.log.scan import walk
+from ortoo.enode.log.segment import SUFFIX
+from ortoo.enode.store.store import Store, StoreSettings, TopicCopy
+from ortoo.testing.disks.disk_image import KEEP_EVERYTHING, PAGE_BYTES, Content, DiskImage, Folder
+from ortoo.testing.disks.memory_disk import MemoryDisk
+from ortoo.testing.store.crash_points import quiet
+from ortoo.testing.store.model import Broken
+from ortoo.testing.store.workload import FOLDER, NEEDED
+from ortoo.testing.time.virtual_clock import EPOCH_MS, VirtualClock
+
+MIB = 1 << 20
+TOPICS = 3
+QUEUES = 4
+GROUP = "readers"
+KINDS = {"flipped bit": 1, "zeroed page": PAGE_BYTES, "garbage": 16, "cut file": 1 << 40}
+"""What can happen to a file, and to about how many of its bytes."""
+STARTS = ("after a clean stop", "after a kill", "without caches")
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """An acknowledged batch."""
+
+    first_offset: int
+    batch: SealedBatch
+    end_position: int
+    """Where its frame ends in the log."""
+
+    @property
+    def end_offset(self) -> int:
+        """The offset behind it."""
+        return self.first_offset + self.batch.count
+
+
+@dataclass(slots=True)
+class Pristine:
+    """A store before it is damaged."""
+
+    settings: StoreSettings
+    files: dict[str, bytes]
+    """As a killed process leaves them, and the marker of a clean stop."""
+    batches: dict[tuple[int, int], list["Kept"]]
+    offsets: dict[tuple[int, int], tuple[int, int]]
+    """Queue to (committed offset, where in the log the commit ends)."""
+    end_position: int
+    """Of the log, when the process was killed; the last frame says that everything before it is durable."""
+    shared: dict[str, Content] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What is damaged, and how the store is started then."""
+
+    file: str
+    at: int
+    kind: str
+    start: str
+
+    @property
+    def base(self) -> int:
+        """The position in the log at which a segment file begins."""
+        return int(self.file.split(".")[0])
+
+    @property
+    def position(self) -> int:
+        """Where in the log the damage begins."""
+        return self.base + (self.at // PAGE_BYTES * PAGE_BYTES if self.kind == "zeroed page" else self.at)
+
+    @property
+    def end_position(self) -> int:
+        """Where in the log the damage ends."""
+        return (
+            self.position + {"flipped bit": 1, "zeroed page": PAGE_BYTES, "garbage": 16, "cut file": 1 << 40}[self.kind]
+        )
+
+    def is_known_cut(self, pristine: Pristine) -> bool:
+        """Whether the last file was cut short and a file beside the log tells so."""
+        last = max(name for name in pristine.files if name.endswith(SUFFIX))
+        is_cut = self.kind == "cut file" and self.file == last and self.position < pristine.end_position
+        return is_cut and (self.start == STARTS[0] or (self.start == STARTS[1] and "durable" in pristine.files))
+
+    def is_torn_tail(self, pristine: Pristine) -> bool:
+        """Whether a crash may have left just this: the log's very end is touched, and nothing else knows the end.
+
+        Then the log ends before the damage, and what lies behind counts as never acknowledged. A tide mark knows. A
+        last file that was cut short counts too, for the log goes on where it ends; but a witness must then name it.
+        """
+        last = max(name for name in pristine.files if name.endswith(SUFFIX))
+        if self.kind == "cut file" and self.file == last:
+            return True
+        if "durable" in pristine.files and self.start == STARTS[1]:
+            return False
+        return (
+            self.file == last and self.start != STARTS[0] and self.end_position > pristine.end_position - HEADER_BYTES
+        )
+
+
+@dataclass(slots=True)
+class Report:
+    """What became of the places."""
+
+    places: int = 0
+    unharmed: int = 0
+    named: int = 0
+    refused: int = 0
+    batches_lost: int = 0
+    batches_read: int = 0
+
+
+def build(size_bytes: int, seed: int) -> Pristine:
+    """A store of about so many bytes, on a disk in memory, stopped cleanly."""
+    settings = StoreSettings(
+        segment_bytes=max(64 << 10, size_bytes // 13 // 64 * 64), headroom_bytes=0, recent_bytes=0, retention_age_ms=0,
+        idle_mark_ms=50, threads=False, checkpoint_records=400,
+    )  # fmt: skip
+    disk, clock, chance = MemoryDisk(), VirtualClock(), Randomness(seed)
+    sent: dict[tuple[int, int], list[tuple[int, SealedBatch]]] = {}
+    offsets: dict[tuple[int, int], tuple[int, int]] = {}
+    block = b"".join(b"%08x" % chance.below(1 << 32) for _ in range(16 << 10))
+
+    async def fill() -> int:
+        store = await _opened(disk, clock, settings)
+        await store.put_topics([TopicCopy(topic, f"topic-{topic}", QUEUES, 1) for topic in range(1, TOPICS + 1)])
+        number = 0
+        while store.describe().log_bytes < size_bytes:
+            number += 1
+            key = (1 + chance.below(TOPICS), chance.below(QUEUES))
+            at = chance.below(len(block) // 2)
+            body = b"%d " % number + block[at : at + 1 + chance.below(min(len(block) // 2, size_bytes // 100))]
+            batch = SealedBatch(body, crc32c(body), 1 + chance.below(9), len(body))
+            answer = await store.append(*key, batch)
+            sent.setdefault(key, []).append((answer.first_offset, batch))
+            if number % 10 == 0:
+                await store.commit_offsets(key[0], GROUP, {key[1]: answer.first_offset})
+                offsets[key] = (answer.first_offset, store.describe().durable_position)
+        await clock.sleep(1)
+        end_position = store.describe().durable_position
+        files.update(_files(disk))
+        await store.close()
+        files["clean"] = _files(disk)["clean"]
+        return end_position
+
+    files: dict[str, bytes] = {}
+    end_position = clock.run(fill)
+    for name in [name for name in files if name.endswith(".spare")]:
+        del files[name]
+    ends = _frame_ends(files)
+    batches = {
+        key: [Kept(first_offset, batch, ends[*key, first_offset]) for first_offset, batch in some]
+        for key, some in sent.items()
+    }
+    return Pristine(settings, files, batches, offsets, end_position)
+
+
+def _read(data: bytes, base: int, position: int, length: int) -> bytes:
+    return data[position - base : position - base + length]
+
+
+def _frame_ends(files: dict[str, bytes]) -> dict[tuple[int, int, int], int]:
+    """Where in the log each batch ends, by topic, queue and first offset."""
+    ends = {}
+    for name, data in files.items():
+        if name.endswith(SUFFIX):
+            base = int(name.split(".")[0])
+            for one in walk(partial(_read, data, base), base, base + len(data)):
+                if isinstance(one, FrameHeader) and one.kind == Kind.MESSAGES:
+                    ends[one.topic_id, one.queue_id, one.first_offset] = one.end_position
+    return ends
+
+
+def choose(pristine: Pristine, seed: int, number: int) -> Place:
+    """The place with this number: mostly in the segments, by size; every fifth in any file."""
+    chance = Randomness(seed * 1_000_003 + number)
+    names = sorted(pristine.files)
+    if number % 5:
+        names = [name for name in names if name.endswith(SUFFIX)]
+        at = chance.below(sum(len(pristine.files[name]) for name in names))
+        for name in names:
+            if at < len(pristine.files[name]):
+                break
+            at -= len(pristine.files[name])
+        else:
+            raise AssertionError
+    else:
+        name = names[chance.below(len(names))]
+        at = chance.below(len(pristine.files[name]))
+    kind = list(KINDS)[chance.below(3) if chance.below(10) else 3]
+    return Place(name, at, kind, STARTS[chance.below(3)])
+
+
+def damaged(pristine: Pristine, place: Place, seed: int) -> MemoryDisk:
+    """A disk with the store, damaged in that place."""
+    image = DiskImage()
+    image.folders[FOLDER] = folder = Folder()
+    for one in FOLDER.parents:
+        image.folders[one] = Folder()
+    last = max(name for name in pristine.files if name.endswith(SUFFIX))
+    for number, (name, data) in enumerate(sorted(pristine.files.items()), 1):
+        if name == "clean" and place.start != STARTS[0]:
+            continue
+        if not name.endswith(NEEDED) and place.start == STARTS[2]:
+            continue
+        if name == place.file:
+            content = Content(_damage(data, place, seed))
+        elif name == last or not name.endswith(SUFFIX):
+            content = Content(data)
+        else:
+            shared = pristine.shared.get(name)
+            if shared is None or shared.pending:
+                shared = pristine.shared[name] = Content(data)
+            content = shared
+        folder.live[name] = folder.durable[name] = number
+        image.contents[number] = content
+        image.files_made = number
+    return MemoryDisk(image=image)
+
+
+def _damage(data: bytes, place: Place, seed: int) -> bytes:
+    changed = bytearray(data)
+    if place.kind == "flipped bit":
+        changed[place.at] ^= 1 << seed % 8
+    elif place.kind == "zeroed page":
+        start = place.at // PAGE_BYTES * PAGE_BYTES
+        changed[start : start + PAGE_BYTES] = bytes(len(changed[start : start + PAGE_BYTES]))
+    elif place.kind == "garbage":
+        changed[place.at : place.at + 16] = bytes(
+            Randomness(seed).below(256) for _ in changed[place.at : place.at + 16]
+        )
+    else:
+        del changed[place.at :]
+    return bytes(changed)
+
+
+def check_place(pristine: Pristine, place: Place, seed: int, report: Report) -> None:
+    """Damage, start, read everything. Errors: Broken."""
+    report.places += 1
+    clock = VirtualClock(EPOCH_MS + 1_000_000)
+    disk = damaged(pristine, place, seed)
+    try:
+        clock.run(lambda: _check(pristine, place, disk, clock, report), limit_s=3600)
+    except Exception as error:
+        raise Broken(f"{place}: {type(error).__name__}: {error}") from error
+
+
+async def _check(pristine: Pristine, place: Place, disk: MemoryDisk, clock: VirtualClock, report: Report) -> None:
+    try:
+        store = await _opened(disk, clock, pristine.settings)
+    except DataLoss as error:
+        if place.file not in error.message:
+            raise Broken(f"the start was refused without naming the file: {error.message}") from error
+        report.refused += 1
+        return
+    torn_from = place.position if place.is_torn_tail(pristine) else 1 << 62
+    lost = await _read_everything(store, pristine, torn_from, report)
+    known = {topic.topic_id for topic in store.topics()}
+    for (topic_id, queue_id), (offset, end_position) in pristine.offsets.items():
+        if topic_id not in known or end_position > torn_from:
+            continue
+        if store.query_offsets(topic_id, GROUP).get(queue_id) != offset:
+            lost.append(f"the offset of {(topic_id, queue_id)}")
+    lost += [f"topic {topic_id}" for topic_id in range(1, TOPICS + 1) if topic_id not in known]
+    damages = store.describe().damages
+    is_named = any(_names(one.file, one.position, one.length_bytes, place) for one in damages)
+    if lost:
+        if not is_named:
+            raise Broken(f"{lost[:3]} and {len(lost)} in all are lost, and no damage says why: {damages}")
+        report.batches_lost += len(lost)
+    if place.is_known_cut(pristine) and not is_named:
+        raise Broken(f"the last file was cut short, and no damage says so: {damages}")
+    if damages:
+        report.named += 1
+    else:
+        report.unharmed += 1
+    await _append_to_all(store, pristine, torn_from)
+    await store.close()
+
+
+async def _append_to_all(store: Store, pristine: Pristine, torn_from: int) -> None:
+    """Append to every queue: no offset is given out again, and behind a torn tail none is left out."""
+    known = {topic.topic_id for topic in store.topics()}
+    body = b"after the damage"
+    for key, batches in pristine.batches.items():
+        if key[0] in known:
+            kept = [one.end_offset for one in batches if one.end_position <= torn_from]
+            end = kept[-1] if kept else 0
+            answer = await store.append(*key, SealedBatch(body, crc32c(body), 1, len(body)))
+            if answer.first_offset < end:
+                raise Broken(f"queue {key}: offset {answer.first_offset} is given again; {end} were acknowledged")
+            if len(kept) < len(batches) and answer.first_offset != end:
+                raise Broken(f"queue {key}: offset {answer.first_offset} follows on {end}, behind a torn tail")
+            again = await store.fetch(*key, answer.first_offset)
+            if again.batches[0].batch.records != body:
+                raise Broken(f"queue {key}: what was just appended at {answer.first_offset} reads otherwise")
+
+
+def _names(file: str, position: int, length: int, place: Place) -> bool:
+    """Whether a named damage is about this place: the same file, and not wholly before it."""
+    if not place.file.endswith(SUFFIX):
+        return True
+    return file == place.file and position < place.end_position and place.position < position + length
+
+
+async def _read_everything(store: Store, pristine: Pristine, torn_from: int, report: Report) -> list[str]:
+    """Read each queue, going on behind DATA_LOSS; returns what is lost. Errors: Broken for a wrong byte."""
+    lost: list[str] = []
+    known = {topic.topic_id for topic in store.topics()}
+    for key, expected in pristine.batches.items():
+        if key[0] not in known:
+            continue
+        by_offset = {one.first_offset: one.batch for one in expected}
+        kept = [one for one in expected if one.end_position <= torn_from]
+        end = kept[-1].end_offset if kept else 0
+        found: set[int] = set()
+        row = next(row for row in store.describe_queues(key[0]) if row.queue_id == key[1])
+        if row.end_offset < end:
+            raise Broken(f"queue {key} ends at {row.end_offset}, {end} were acknowledged")
+        offset = row.begin_offset
+        while offset < row.end_offset:
+            try:
+                fetched = await store.fetch(*key, offset, bytes_max=4 * MIB)
+            except DataLoss as error:
+                if error.end_offset <= offset or str(error.end_offset) not in error.message:
+                    raise Broken(f"nothing says where to read on: {error.message}") from error
+                offset = error.end_offset
+                continue
+            if not fetched.batches:
+                raise Broken(f"queue {key}: taken for empty at offset {offset}")
+            for one in fetched.batches:
+                if by_offset.get(one.first_offset) != one.batch:
+                    raise Broken(f"queue {key}: wrong bytes are served at offset {one.first_offset}")
+                found.add(one.first_offset)
+            offset = fetched.next_offset
+        report.batches_read += len(found)
+        lost += [f"offset {one.first_offset} of {key}" for one in kept if one.first_offset not in found]
+    return lost
+
+
+async def _opened(disk: MemoryDisk, clock: VirtualClock, settings: StoreSettings) -> Store:
+    return await Store.open(FOLDER, settings=settings, disk=disk, clock=clock, randomness=Randomness(1))
+
+
+def _files(disk: MemoryDisk) -> dict[str, bytes]:
+    left = disk.crashed(Randomness(0), KEEP_EVERYTHING)
+    files = {}
+    for name in left.list(FOLDER):
+        file = left.open(Path(FOLDER) / name)
+        files[name] = file.read(0, file.size_bytes())
+    return files
+
+
+def enumerate_places(size_bytes: int, places: int, seed: int) -> Report:
+    """Check so many places of one store. Errors: Broken at the first broken promise."""
+    report = Report()
+    with quiet():
+        pristine = build(size_bytes, seed)
+        for number in range(places):
+            check_place(pristine, choose(pristine, seed, number), seed + number, report)
+    return report
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run from the command line; 1 when a promise is broken."""
+    parser = argparse.ArgumentParser(
+        prog="python -m ortoo.testing.store.damage_points", description=__doc__.splitlines()[0]
+    )
+    parser.add_argument("--megabytes", type=int, default=200, help="size of the store")
+    parser.add_argument("--places", type=int, default=500, help="how many places to damage, one at a time")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--place", type=int, help="check this place only")
+    parser.add_argument("--go-on", action="store_true", help="list every broken promise instead of the first")
+    chosen = parser.parse_args(arguments)
+    sys.stdout.write(f"damage points: {vars(chosen)}\n")
+    report, broken = Report(), 0
+    with quiet():
+        pristine = build(chosen.megabytes * MIB, chosen.seed)
+        numbers = [chosen.place] if chosen.place is not None else range(chosen.places)
+        for number in numbers:
+            try:
+                check_place(pristine, choose(pristine, chosen.seed, number), chosen.seed + number, report)
+            except (Broken, OrtooError) as error:
+                broken += 1
+                sys.stdout.write(f"BROKEN --seed {chosen.seed} --place {number}: {error}\n")
+                if not chosen.go_on:
+                    break
+    sys.stdout.write(f"{report}; broken promises: {broken}\n")
+    return min(broken, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

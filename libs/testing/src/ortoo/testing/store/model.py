@@ -1,0 +1,219 @@
+"""What a store must hold, kept by the slowest and most obvious means: lists of everything that was ever asked for.
+
+A `History` remembers each request with the moment at which it was made and the moment at which it was answered; moments
+are numbers of disk operations, so that a crash between two operations knows what had been promised. `check` compares a
+store that was opened after a crash at some moment with it.
+"""
+
+from dataclasses import dataclass, field
+
+from ortoo.common.records.sealed_batch import SealedBatch
+from ortoo.enode.store.store import Store
+
+NEVER = 1 << 62
+QueueKey = tuple[int, int]
+"""(topic id, queue id)."""
+OffsetKey = tuple[int, str, int]
+"""(topic id, group, queue id)."""
+
+
+class Broken(AssertionError):
+    """A store broke a promise; the message says which."""
+
+
+@dataclass(slots=True)
+class Sent:
+    """One batch that somebody wanted stored."""
+
+    topic_id: int
+    queue_id: int
+    batch: SealedBatch
+    asked_at: int
+    answered_at: int = NEVER
+    """When it was known to be durable: acknowledged in mode `sync`, or seen by a reader."""
+    first_offset: int = -1
+    refused: bool = False
+    """It must never be found."""
+
+    @property
+    def key(self) -> QueueKey:
+        """Its queue."""
+        return self.topic_id, self.queue_id
+
+
+@dataclass(slots=True)
+class Wish:
+    """A value that somebody wanted stored in place of the one before; None = removed."""
+
+    value: object
+    asked_at: int
+    answered_at: int = NEVER
+
+
+@dataclass(slots=True)
+class History:
+    """Everything that was asked of one store, in order."""
+
+    sends: list[Sent] = field(default_factory=list)
+    offsets: dict[OffsetKey, list[Wish]] = field(default_factory=dict)
+    topics: dict[int, list[Wish]] = field(default_factory=dict)
+    begins: list[tuple[int, dict[QueueKey, int]]] = field(default_factory=list)
+    """(moment, where queues began); retention moves these."""
+    pairs: list[tuple[Sent, OffsetKey]] = field(default_factory=list)
+    """Batches that each carried one commit, of an offset that nobody else commits: both are found or neither."""
+    settled_begins: dict[QueueKey, int] = field(default_factory=dict)
+
+    def begin_max(self, key: QueueKey, moment: int) -> int:
+        """How far retention can have come in a queue, had the store crashed at `moment`."""
+        for at, begins in self.begins:
+            if at >= moment and key in begins:
+                return begins[key]
+        return self.begins[-1][1].get(key, NEVER) if self.begins else self.settled_begins.get(key, 0)
+
+
+def possible(wishes: list[Wish], moment: int) -> list[object]:
+    """The values that may be found after a crash at `moment`: the last promised one, or any asked for since."""
+    values: list[object] = [None]
+    for wish in wishes:
+        if wish.asked_at > moment:
+            break
+        if wish.answered_at <= moment:
+            values = []
+        values.append(wish.value)
+    return values
+
+
+@dataclass(slots=True)
+class Observed:
+    """What was read from a store: the whole of it."""
+
+    topics: dict[int, tuple[str, int, int]] = field(default_factory=dict)
+    batches: dict[QueueKey, list[tuple[int, SealedBatch]]] = field(default_factory=dict)
+    ranges: dict[QueueKey, tuple[int, int]] = field(default_factory=dict)
+    offsets: dict[OffsetKey, int] = field(default_factory=dict)
+
+
+async def observe(store: Store) -> Observed:
+    """Read everything through the front door. Errors: Broken when what is read does not fit together."""
+    found = Observed()
+    for topic in store.topics():
+        found.topics[topic.topic_id] = (topic.name, topic.queue_count, topic.version)
+        for group in store.offset_groups(topic.topic_id):
+            for queue_id, offset in store.query_offsets(topic.topic_id, group).items():
+                found.offsets[topic.topic_id, group, queue_id] = offset
+        for row in store.describe_queues(topic.topic_id):
+            key = (topic.topic_id, row.queue_id)
+            found.ranges[key] = (row.begin_offset, row.end_offset)
+            found.batches[key] = await read_queue(store, key, row.begin_offset, row.end_offset)
+    return found
+
+
+async def read_queue(store: Store, key: QueueKey, begin: int, end: int) -> list[tuple[int, SealedBatch]]:
+    """All batches of a queue with their first offsets. Errors: Broken when offsets are not dense."""
+    batches: list[tuple[int, SealedBatch]] = []
+    offset = begin
+    while offset < end:
+        fetched = await store.fetch(*key, offset)
+        if not fetched.batches:
+            raise Broken(f"queue {key}: nothing is read at offset {offset}, though the queue ends at {end}")
+        for one in fetched.batches:
+            if one.first_offset != offset:
+                raise Broken(f"queue {key}: offset {one.first_offset} follows, expected {offset}")
+            batches.append((offset, one.batch))
+            offset += one.batch.count
+    if offset != end:
+        raise Broken(f"queue {key}: batches end at {offset}, the queue says {end}")
+    return batches
+
+
+def check(history: History, found: Observed, moment: int) -> History:
+    """Compare what was found after a crash at `moment` with what was promised until then.
+
+    Returns the history as the store must keep it from now on: what was open is decided by what was found.
+    Errors: Broken.
+    """
+    settled = History()
+    _check_topics(history, found, moment, settled)
+    _check_offsets(history, found, moment, settled)
+    _check_messages(history, found, moment, settled)
+    settled.settled_begins = {key: begin for key, (begin, _) in found.ranges.items()}
+    return settled
+
+
+def _check_topics(history: History, found: Observed, moment: int, settled: History) -> None:
+    for topic_id, wishes in history.topics.items():
+        values = possible(wishes, moment)
+        if found.topics.get(topic_id) not in values:
+            raise Broken(f"topic {topic_id} is {found.topics.get(topic_id)}, expected one of {values}")
+        settled.topics[topic_id] = [Wish(found.topics.get(topic_id), 0, 0)]
+    if unknown := found.topics.keys() - history.topics.keys():
+        raise Broken(f"topics {unknown} were never asked for")
+
+
+def _check_offsets(history: History, found: Observed, moment: int, settled: History) -> None:
+    for key, wishes in history.offsets.items():
+        if key[0] not in found.topics:
+            continue
+        values = possible(wishes, moment)
+        if found.offsets.get(key) not in values:
+            raise Broken(f"(topic, group, queue) {key} is at offset {found.offsets.get(key)}, expected one of {values}")
+        settled.offsets[key] = [Wish(found.offsets.get(key), 0, 0)]
+    if unknown := found.offsets.keys() - history.offsets.keys():
+        raise Broken(f"offsets of {unknown} were never committed")
+
+
+def _check_messages(history: History, found: Observed, moment: int, settled: History) -> None:
+    by_place = {
+        (*key, batch.records): (first_offset, batch)
+        for key, batches in found.batches.items()
+        for first_offset, batch in batches
+    }
+    known: set[tuple[int, int, bytes]] = set()
+    for sent in history.sends:
+        if sent.topic_id not in found.topics:
+            continue
+        place = (*sent.key, sent.batch.records)
+        here = by_place.get(place)
+        if here is not None:
+            _check_found(sent, here[0], here[1], moment)
+            known.add(place)
+        elif sent.answered_at <= moment and not sent.refused:
+            begin = found.ranges.get(sent.key, (0, 0))[0]
+            if sent.first_offset >= begin or begin > history.begin_max(sent.key, moment):
+                raise Broken(
+                    f"queue {sent.key}: the acknowledged batch at offset {sent.first_offset} is lost; the queue begins "
+                    f"at {begin}, retention had come to {history.begin_max(sent.key, moment)}"
+                )
+            settled.sends.append(Sent(*sent.key, sent.batch, 0, 0, sent.first_offset))
+            continue
+        settled.sends.append(
+            Sent(*sent.key, sent.batch, 0, 0, here[0] if here else -1, refused=here is None)  # lost once is lost
+        )
+    total = sum(map(len, found.batches.values()))
+    if len(by_place) != total:
+        raise Broken("a batch is stored twice")
+    if strangers := by_place.keys() - known:
+        raise Broken(f"batches are found that nobody sent: {[one[:2] for one in strangers]}")
+    for sent, offset_key in history.pairs:
+        is_kept = (*sent.key, sent.batch.records) in by_place
+        is_answered = sent.answered_at <= moment  # then both were there, and retention may have taken the batch
+        if sent.topic_id in found.topics and not is_answered and is_kept != (offset_key in found.offsets):
+            raise Broken(f"queue {sent.key}: of a batch and the commit that it carried only one is found: {is_kept=}")
+    for key, (_, end) in found.ranges.items():
+        highest = max(
+            (one.first_offset + one.batch.count for one in history.sends
+             if one.key == key and one.answered_at <= moment and not one.refused), default=0,
+        )  # fmt: skip
+        if end < highest:
+            raise Broken(f"queue {key} ends at {end}; offsets up to {highest} were acknowledged and could be reused")
+
+
+def _check_found(sent: Sent, first_offset: int, batch: SealedBatch, moment: int) -> None:
+    if sent.refused:
+        raise Broken(f"queue {sent.key}: a batch that was refused, or lost before, is found at offset {first_offset}")
+    if sent.asked_at > moment:
+        raise Broken(f"queue {sent.key}: offset {first_offset} holds a batch that was sent later")
+    if batch != sent.batch:
+        raise Broken(f"queue {sent.key}: the batch at offset {first_offset} has another count, CRC or sequence")
+    if sent.first_offset >= 0 and sent.answered_at <= moment and sent.first_offset != first_offset:
+        raise Broken(f"queue {sent.key}: acknowledged at offset {sent.first_offset}, found at {first_offset}")

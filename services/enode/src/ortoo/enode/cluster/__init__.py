@@ -1,0 +1,1 @@
+"""What the enode says to name servers and hears from them."""

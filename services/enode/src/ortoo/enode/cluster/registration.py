@@ -1,0 +1,46 @@
+"""Announces this enode to every name server again and again; that is its heartbeat."""
+
+from collections.abc import Callable, Sequence
+
+from ortoo.common.cluster.announcing import Announcing
+from ortoo.common.cluster.name_servers import NameServers
+from ortoo.common.errors.status import rpc_errors
+from ortoo.common.grpc.channels import Channels
+from ortoo.common.process.clock import Clock
+from ortoo.common.process.randomness import Randomness
+from ortoo.enode.replication.followers import Follower
+from ortoo.v1 import namesrv_pb2, namesrv_pb2_grpc, topic_pb2
+
+CALL_TIMEOUT_S = 3.0
+LEAVE_TIMEOUT_S = 1.0
+
+
+def registration(
+    enode: topic_pb2.Enode,
+    followers: Callable[[], Sequence[Follower]],
+    name_servers: NameServers,
+    channels: Channels,
+    *,
+    interval_s: float,
+    clock: Clock,
+    randomness: Randomness,
+) -> Announcing:
+    """The leases of `enode` with those who follow it now, renewed at least every `interval_s`."""
+
+    def stub(address: str) -> namesrv_pb2_grpc.NameServiceStub:
+        return namesrv_pb2_grpc.NameServiceStub(channels.to(address))
+
+    async def announce(address: str) -> float:
+        replicas = [topic_pb2.Replica(replica_id=one.replica_id, address=one.address) for one in followers()]
+        request = namesrv_pb2.RegisterEnodeRequest(enode=enode)
+        request.enode.replicas.extend(replicas)
+        with rpc_errors(f"name server {address}"):
+            answer = await stub(address).RegisterEnode(request, timeout=CALL_TIMEOUT_S)
+        return answer.lease_ms / 1000
+
+    async def leave(address: str) -> None:
+        request = namesrv_pb2.UnregisterRequest(enode=enode.name)
+        with rpc_errors(f"name server {address}"):
+            await stub(address).Unregister(request, timeout=LEAVE_TIMEOUT_S)
+
+    return Announcing(name_servers, announce, leave, interval_s=interval_s, clock=clock, randomness=randomness)

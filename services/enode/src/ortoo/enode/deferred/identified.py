@@ -1,0 +1,123 @@
+"""Messages with ids that applications chose: each stored once within the window, whoever sends it again."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ortoo.common.errors import Invalid, Overloaded
+from ortoo.common.process.background import Background
+from ortoo.common.process.clock import Clock
+from ortoo.common.records.batch import encode, open_batch
+from ortoo.common.records.sealed_batch import SealedBatch
+from ortoo.enode.changes.all import Change
+from ortoo.enode.changes.lives import IdsRemembered
+from ortoo.enode.deferred.intake import Intake
+from ortoo.enode.deferred.kept_work import kept
+from ortoo.enode.state.tables.message_ids import short_id
+from ortoo.enode.store.store import FlushMode, Store
+
+IDS_MAX = 500_000
+"""How many ids an enode remembers in all topics together."""
+ID_BYTES_MAX = 255
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the message with an id lies."""
+
+    queue_id: int
+    offset: int
+    """Of a delayed message its number among those that wait."""
+    stored_at_ms: int
+    duplicate: bool = False
+    """It was stored before."""
+
+
+class IdentifiedIntake:
+    """Stores messages by their ids: what is known, what is on its way to the disk, and what is new."""
+
+    def __init__(self, store: Store, intake: Intake, background: Background, clock: Clock, *, window_ms: int) -> None:
+        """Remember ids for `window_ms`; 0 = not at all, and messages with ids are stored like others."""
+        self._ids = store.engine.state.ids
+        self._intake = intake
+        self._background = background
+        self._clock = clock
+        self._window_ms = window_ms
+        self._coming: dict[tuple[int, bytes], asyncio.Future[Place]] = {}
+
+    async def append(self, topic_id: int, queue_id: int, batch: SealedBatch, ids: Sequence[str]) -> list[Place]:
+        """Store those of a batch's messages that are new; where each one lies, when all of them are durable.
+
+        Errors: Invalid (ids), Overloaded when too many ids are remembered, and as `Intake.append`: then nothing new is
+        stored. Who sends again after an unknown outcome gets the places of what was stored.
+        """
+        if len(ids) != batch.count or not all(1 <= len(one.encode()) <= ID_BYTES_MAX for one in ids):
+            raise Invalid(f"give each message an id of 1 to {ID_BYTES_MAX} bytes", field="ids")
+        return await kept(self._background, "identified", self._append(topic_id, queue_id, batch, ids))
+
+    async def forget_old(self) -> None:
+        """Drop ids whose window is over; to be called once a minute."""
+        self._ids.forget(self._clock.now_ms())
+
+    async def _append(self, topic_id: int, queue_id: int, batch: SealedBatch, ids: Sequence[str]) -> list[Place]:
+        now_ms = self._clock.now_ms()
+        places: list[Place | asyncio.Future[Place]] = []
+        new: dict[bytes, int] = {}
+        mine: dict[bytes, asyncio.Future[Place]] = {}
+        for row, chosen in enumerate(ids):
+            key = short_id(chosen)
+            known = self._ids.of(topic_id, key, now_ms)
+            coming = self._coming.get((topic_id, key))
+            if known is not None:
+                places.append(Place(known.queue_id, known.offset, known.stored_at_ms, duplicate=True))
+            elif coming is not None:
+                places.append(coming)
+            else:
+                new[key] = row
+                mine[key] = self._coming[topic_id, key] = asyncio.get_running_loop().create_future()
+                places.append(mine[key])
+        try:
+            first = await self._store_new(topic_id, queue_id, batch, new, now_ms) if new else None
+        except BaseException as error:
+            for key, future in mine.items():
+                del self._coming[topic_id, key]
+                future.set_exception(error if isinstance(error, Exception) else asyncio.CancelledError())
+                future.exception()
+            raise
+        for number, (key, future) in enumerate(mine.items()):
+            assert first is not None
+            del self._coming[topic_id, key]
+            future.set_result(Place(queue_id, first[0] + number, first[1]))
+        own = set(new.values())
+        return [await self._settled(place, is_own=row in own) for row, place in enumerate(places)]
+
+    async def _settled(self, place: "Place | asyncio.Future[Place]", *, is_own: bool) -> Place:
+        if isinstance(place, Place):
+            return place
+        found = await asyncio.shield(place)
+        return found if is_own else Place(found.queue_id, found.offset, found.stored_at_ms, duplicate=True)
+
+    async def _store_new(
+        self, topic_id: int, queue_id: int, batch: SealedBatch, new: dict[bytes, int], now_ms: int
+    ) -> tuple[int, int]:
+        """Store the messages of these rows; the first one's offset and the time."""
+        if len(self._ids) + len(new) > IDS_MAX:
+            raise Overloaded(
+                f"this enode remembers {len(self._ids)} ids of messages, which is the most; send again later, or make "
+                "the window shorter (dedup_window_ms)",
+                retry_after_ms=1_000,
+            )
+        if len(new) < batch.count:
+            batch = encode(open_batch(batch).messages(new.values()), now_ms=now_ms)
+        keys, delayed, window_ms = tuple(new), batch.delayed, self._window_ms
+
+        def remembered(first_offset: int, stored_at_ms: int) -> tuple[Change, ...]:
+            if not window_ms:
+                return ()
+            until_ms = stored_at_ms + window_ms
+            return (IdsRemembered(topic_id, queue_id, first_offset, delayed, stored_at_ms, until_ms, keys),)
+
+        appended = await self._intake.append(
+            topic_id, queue_id, batch, flush_mode=FlushMode.SYNC, consumes_at=remembered
+        )
+        return appended.first_offset, appended.stored_at_ms

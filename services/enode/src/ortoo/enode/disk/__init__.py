@@ -1,0 +1,1 @@
+"""The seam to the disk, and the small files that are written whole."""

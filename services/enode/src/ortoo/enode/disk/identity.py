@@ -1,0 +1,91 @@
+"""Whose store a folder holds: a small file that is written once."""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from ortoo.common.errors import Conflict, DataLoss, Unsupported
+from ortoo.common.records.sealed_batch import crc32c
+from ortoo.enode.disk.disk import Disk
+
+FILE_NAME = "identity"
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The store's owner and its own id."""
+
+    cluster: str
+    enode: str
+    store_id: str
+    created_at_ms: int
+
+
+def encode_identity(identity: Identity) -> bytes:
+    """One line of JSON and one with its CRC-32C in hex, for people to read."""
+    line = json.dumps({"version": VERSION, **asdict(identity)}, sort_keys=True).encode() + b"\n"
+    return line + b"crc32c %08x\n" % crc32c(line)
+
+
+def decode_identity(data: bytes, file: Path) -> Identity:
+    """Read what `encode_identity` wrote. Errors: DataLoss when it is damaged, Unsupported when it is newer."""
+    line, _, rest = data.partition(b"\n")
+    line += b"\n"
+    if rest.strip() != b"crc32c %08x" % crc32c(line):
+        raise DataLoss(
+            f"{file} is damaged: put it back from a copy, or move the folder away to start with an empty one"
+        )
+    fields = json.loads(line)
+    if fields.pop("version") != VERSION:
+        raise Unsupported(f"{file} is of a newer version: upgrade this process")
+    return Identity(**fields)
+
+
+def write_whole(disk: Disk, path: Path, data: bytes) -> None:
+    """Replace a small file in one step: after a crash it holds the old bytes or the new ones, never a mixture."""
+    temporary = path.with_name(path.name + ".tmp")
+    if temporary.name in disk.list(path.parent):
+        disk.remove(temporary)
+    file = disk.open(temporary, create=True)
+    try:
+        file.write(0, [data])
+        file.sync_data()
+    finally:
+        file.close()
+    disk.rename(temporary, path)
+    disk.sync_directory(path.parent)
+
+
+def read_whole(disk: Disk, path: Path) -> bytes | None:
+    """A small file's bytes; None when it does not exist."""
+    try:
+        file = disk.open(path, writable=False)
+    except FileNotFoundError:
+        return None
+    try:
+        return file.read(0, file.size_bytes())
+    finally:
+        file.close()
+
+
+def claim(disk: Disk, folder: Path, wanted: Identity, names: list[str]) -> Identity:
+    """The identity of the store in `folder`; written first if the folder is empty.
+
+    Errors: Conflict when it is another's; DataLoss when there is a log but no identity.
+    """
+    data = read_whole(disk, folder / FILE_NAME)
+    if data is None:
+        if any(name.endswith(".seg") for name in names):
+            raise DataLoss(
+                f"{folder} holds a log but no file {FILE_NAME}: put it back from a copy, or run `ortoo-enode repair`"
+            )
+        write_whole(disk, folder / FILE_NAME, encode_identity(wanted))
+        return wanted
+    found = decode_identity(data, folder / FILE_NAME)
+    if (found.cluster, found.enode) != (wanted.cluster, wanted.enode):
+        raise Conflict(
+            f"{folder} belongs to enode {found.enode!r} of cluster {found.cluster!r}; this is {wanted.enode!r} of "
+            f"{wanted.cluster!r}: choose another folder or correct the settings"
+        )
+    return found

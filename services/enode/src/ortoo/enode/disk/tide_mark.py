@@ -1,0 +1,67 @@
+"""The tide mark: a second witness, outside the log, of how far the log was durable when the store last fell idle.
+
+Marks in the log say so too, but the last one lies beside the last batch: one bad page of the disk can hide both. Two
+slots are written in turn, so that a torn write leaves the other.
+"""
+
+import struct
+from pathlib import Path
+
+from ortoo.common.records.sealed_batch import crc32c
+from ortoo.enode.disk.disk import Disk, File
+
+FILE_NAME = "durable"
+MAGIC = b"ORTD"
+VERSION = 1
+SLOT_BYTES = 64
+_SLOT = struct.Struct("<4sHHQ")
+
+
+def encode_slot(position: int) -> bytes:
+    """One slot."""
+    body = _SLOT.pack(MAGIC, VERSION, 0, position).ljust(SLOT_BYTES - 4, b"\0")
+    return body + crc32c(body).to_bytes(4, "little")
+
+
+def decode_slots(data: bytes) -> int:
+    """The highest position of a whole slot; 0 if there is none. A newer version is passed over: it is only a hint."""
+    positions = [0]
+    for at in range(0, 2 * SLOT_BYTES, SLOT_BYTES):
+        slot = data[at : at + SLOT_BYTES]
+        if len(slot) == SLOT_BYTES and crc32c(slot[:-4]) == int.from_bytes(slot[-4:], "little"):
+            magic, version, _, position = _SLOT.unpack_from(slot)
+            if magic == MAGIC and version == VERSION:
+                positions.append(position)
+    return max(positions)
+
+
+class TideMark:
+    """The file, opened when first written."""
+
+    def __init__(self, disk: Disk, folder: Path) -> None:
+        """Keep it in `folder`."""
+        self._disk = disk
+        self._folder = folder
+        self._file: File | None = None
+        self._slot = 0
+
+    def write(self, position: int) -> None:
+        """Say that the log is durable below `position`. Errors: OSError."""
+        if self._file is None:
+            path = self._folder / FILE_NAME
+            is_new = FILE_NAME not in self._disk.list(self._folder)
+            self._file = self._disk.open(path, create=is_new)
+            if is_new:
+                self._disk.sync_directory(self._folder)
+            else:
+                data = self._file.read(0, 2 * SLOT_BYTES)
+                self._slot = 1 if decode_slots(data[:SLOT_BYTES]) >= decode_slots(data[SLOT_BYTES:]) else 0
+        self._file.write(self._slot * SLOT_BYTES, [encode_slot(position)])
+        self._file.sync_data()
+        self._slot = 1 - self._slot
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None

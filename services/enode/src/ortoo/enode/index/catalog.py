@@ -1,0 +1,205 @@
+"""The catalog: which segments there are, and which batches of which queues lie where in them."""
+
+import asyncio
+from collections.abc import Iterable
+
+from ortoo.enode.log.answers import Damage
+from ortoo.enode.log.queue_index import Contents, QueueEntry, QueueKey, SliceAt
+from ortoo.enode.log.rows import Rows
+from ortoo.enode.log.segment import Segment
+
+
+class Run:
+    """The batches of one queue in one sealed segment."""
+
+    __slots__ = ("begin_offset", "end_offset", "entry", "first_stored_at_ms", "last_stored_at_ms", "rows", "segment")
+
+    def __init__(self, segment: Segment, entry: QueueEntry | None, rows: Rows | None) -> None:
+        """Known by its `entry` in the index file, or by its `rows` as long as there is no file."""
+        self.segment = segment
+        self.entry = entry
+        self.rows = rows
+        if rows is not None:
+            self.begin_offset, self.end_offset = rows.begin_offset, rows.end_offset
+            self.first_stored_at_ms, self.last_stored_at_ms = rows.stored_at_ms[0], rows.stored_at_ms[-1]
+        elif entry is not None:
+            self.begin_offset, self.end_offset = entry.begin_offset, entry.end_offset
+            self.first_stored_at_ms, self.last_stored_at_ms = entry.first_stored_at_ms, entry.last_stored_at_ms
+        else:
+            raise ValueError("a run needs an entry or rows")
+
+
+class QueueLog:
+    """One queue: its range, and where its batches lie."""
+
+    __slots__ = ("begin_offset", "bytes_in", "end_offset", "key", "next_offset", "rows", "runs", "waiters")
+
+    def __init__(self, key: QueueKey, begin_offset: int = 0, end_offset: int = 0) -> None:
+        """An empty queue whose next message gets `end_offset`."""
+        self.key = key
+        self.begin_offset = begin_offset
+        self.end_offset = end_offset
+        """The next offset to be stored, as far as readers may see."""
+        self.next_offset = end_offset
+        """The next offset to be given out; those below may still be on their way to the disk."""
+        self.bytes_in = 0
+        """What was stored since the store was opened."""
+        self.runs: list[Run] = []
+        self.rows: Rows | None = None
+        """Of the active segment."""
+        self.waiters: list[asyncio.Future[None]] = []
+
+    def run_with(self, offset: int) -> Run | None:
+        """The sealed run that holds `offset`, or the next one after it; None if only the active segment can."""
+        low, high = 0, len(self.runs)
+        while low < high:
+            middle = (low + high) // 2
+            if self.runs[middle].end_offset <= offset:
+                low = middle + 1
+            else:
+                high = middle
+        return self.runs[low] if low < len(self.runs) else None
+
+    def first_stored_offset(self) -> int:
+        """The first offset of which bytes are there; the end if there are none."""
+        if self.runs:
+            return self.runs[0].begin_offset
+        return self.rows.begin_offset if self.rows else self.end_offset
+
+
+class Catalog:
+    """All segments and queues of a store. Belongs to the event loop."""
+
+    def __init__(self) -> None:
+        """No segments, no queues."""
+        self.segments: list[Segment] = []
+        self.queues: dict[QueueKey, QueueLog] = {}
+        self.contents: dict[int, Contents] = {}
+        """Of sealed segments whose index file is written, by base."""
+        self.damages: list[Damage] = []
+        self.floor = 0
+        """Where queues begin that are new: not 0 when a damaged place may have held offsets of unknown queues."""
+        self._active: dict[QueueKey, QueueLog] = {}
+        self._slices: list[SliceAt] = []
+        self._holes: list[tuple[int, int]] = []
+
+    @property
+    def active(self) -> Segment:
+        """The segment that is written to."""
+        return self.segments[-1]
+
+    @property
+    def begin_position(self) -> int:
+        """The first position that is still there."""
+        return self.segments[0].base if self.segments else 0
+
+    def queue(self, key: QueueKey) -> QueueLog:
+        """A queue, made when it is first asked for."""
+        found = self.queues.get(key)
+        if found is None:
+            found = self.queues[key] = QueueLog(key, self.floor, self.floor)
+        return found
+
+    def add_batch(self, queue: QueueLog, first_offset: int, count: int, position: int, length: int, at_ms: int) -> None:
+        """A batch of the active segment is durable: readers may see it."""
+        rows = queue.rows
+        if rows is None:
+            rows = queue.rows = Rows()
+            self._active[queue.key] = queue
+        rows.append(first_offset, count, position, length, at_ms)
+        queue.end_offset = first_offset + count
+        queue.bytes_in += length
+
+    def add_slice(self, one: SliceAt) -> None:
+        """A slice of a checkpoint in the active segment is durable."""
+        self._slices.append(one)
+
+    def load_active(
+        self, rows_by_queue: dict[QueueKey, Rows], slices: Iterable[SliceAt], holes: Iterable[tuple[int, int]]
+    ) -> None:
+        """Take over what was found in the active segment."""
+        for key, rows in rows_by_queue.items():
+            if rows:
+                queue = self.queue(key)
+                queue.rows = rows
+                self._active[key] = queue
+        self._slices = list(slices)
+        self._holes = list(holes)
+
+    def active_contents(self) -> tuple[dict[QueueKey, Rows], list[SliceAt], list[tuple[int, int]]]:
+        """What is known about the active segment: rows by queue, checkpoint slices, holes."""
+        return {key: queue.rows for key, queue in self._active.items() if queue.rows}, self._slices, self._holes
+
+    def load_sealed(self, segment: Segment, contents: Contents) -> None:
+        """Take over a sealed segment that has an index file; in order of position."""
+        segment.end = contents.end
+        segment.last_stored_at_ms = contents.last_stored_at_ms
+        self.segments.append(segment)
+        self.contents[segment.base] = contents
+        for entry in contents.queues:
+            self.queue((entry.topic_id, entry.queue_id)).runs.append(Run(segment, entry, None))
+
+    def seal(self, segment: Segment) -> "Sealed":
+        """The active segment is full and durable: its rows become runs. Returns what its index file is made of."""
+        runs: dict[QueueKey, Run] = {}
+        for key, queue in self._active.items():
+            if queue.rows:
+                runs[key] = Run(segment, None, queue.rows)
+                queue.runs.append(runs[key])
+            queue.rows = None
+        sealed = Sealed(segment, runs, self._slices, self._holes)
+        self._active, self._slices, self._holes = {}, [], []
+        return sealed
+
+    def indexed(self, sealed: "Sealed", contents: Contents) -> None:
+        """The index file of a sealed segment is written: its rows need not stay in memory."""
+        self.contents[sealed.segment.base] = contents
+        for entry in contents.queues:
+            run = sealed.runs[entry.topic_id, entry.queue_id]
+            run.entry, run.rows = entry, None
+
+    def drop_first_segment(self) -> Segment:
+        """Forget the oldest segment: queues begin later now."""
+        segment = self.segments.pop(0)
+        contents = self.contents.pop(segment.base, None)
+        keys = [(entry.topic_id, entry.queue_id) for entry in contents.queues] if contents else list(self.queues)
+        for key in keys:
+            queue = self.queues.get(key)
+            if queue is not None and queue.runs and queue.runs[0].segment is segment:
+                del queue.runs[0]
+                queue.begin_offset = queue.first_stored_offset()
+        end = segment.end or segment.base
+        self.damages = [one for one in self.damages if one.position + one.length_bytes > end]
+        return segment
+
+    def forget_topic(self, topic_id: int) -> list[QueueLog]:
+        """Forget the queues of a topic; returns them."""
+        keys = [key for key in self.queues if key[0] == topic_id]
+        for key in keys:
+            self._active.pop(key, None)
+        return [self.queues.pop(key) for key in keys]
+
+    def close(self) -> None:
+        """Close all files."""
+        for segment in self.segments:
+            segment.retire()
+
+
+class Sealed:
+    """A sealed segment that has no index file yet."""
+
+    __slots__ = ("holes", "runs", "segment", "slices")
+
+    def __init__(
+        self, segment: Segment, runs: dict[QueueKey, Run], slices: list[SliceAt], holes: list[tuple[int, int]]
+    ) -> None:
+        """What the file is made of."""
+        self.segment = segment
+        self.runs = runs
+        self.slices = slices
+        self.holes = holes
+
+    @property
+    def rows_by_queue(self) -> dict[QueueKey, Rows]:
+        """The rows to write."""
+        return {key: run.rows for key, run in self.runs.items() if run.rows is not None}

@@ -1,0 +1,56 @@
+"""The index files of sealed segments: reading them, and making them anew."""
+
+from ortoo.enode.disk.disk import Disk
+from ortoo.enode.disk.identity import write_whole
+from ortoo.enode.index.catalog import Run
+from ortoo.enode.index.survey import survey_sealed
+from ortoo.enode.log.queue_index import (
+    HEAD_BYTES,
+    BadIndex,
+    Contents,
+    decode_contents,
+    decode_rows,
+    encode_index,
+    tables_bytes,
+)
+from ortoo.enode.log.rows import Rows
+from ortoo.enode.log.segment import Segment, index_name
+
+
+def read_contents(disk: Disk, segment: Segment) -> Contents | None:
+    """The tables of a segment's index file; None when it is missing or damaged. Errors: Unsupported."""
+    try:
+        file = disk.open(segment.folder / index_name(segment.base), writable=False)
+    except FileNotFoundError:
+        return None
+    try:
+        head = file.read(0, HEAD_BYTES)
+        return decode_contents(file.read(0, tables_bytes(head)), segment.base)
+    except BadIndex:
+        return None
+    finally:
+        file.close()
+
+
+def make_index(disk: Disk, segment: Segment, next_base: int, *, write: bool = True) -> Contents:
+    """Make a sealed segment's index from its frames. Without `write` the rows are lost again; their ranges are not."""
+    file_end = segment.base + segment.file.size_bytes()
+    found = survey_sealed(segment.read, segment.base, file_end, next_base)
+    holes = [(hole.position, hole.length) for hole in found.holes]
+    contents, data = encode_index(segment.base, next_base, found.stored_at_ms, found.rows, found.slices, holes)
+    if write:
+        write_whole(disk, segment.folder / index_name(segment.base), data)
+    return contents
+
+
+def load_rows(disk: Disk, run: Run) -> Rows:
+    """One queue's rows in a sealed segment. Errors: BadIndex, FileNotFoundError."""
+    if run.rows is not None:
+        return run.rows
+    if run.entry is None:
+        raise BadIndex("no index file yet")
+    file = disk.open(run.segment.folder / index_name(run.segment.base), writable=False)
+    try:
+        return decode_rows(run.entry, file.read(run.entry.block_at, run.entry.block_bytes))
+    finally:
+        file.close()

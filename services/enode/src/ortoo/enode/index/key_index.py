@@ -1,0 +1,276 @@
+"""The key index of a segment: which messages have which key or which id. docs/formats/log.md has the tables.
+
+Keys are hashed, many at once; a hit is a place to look at, not an answer, so whoever searches reads the message.
+"""
+
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ortoo.common.errors import Invalid, Unsupported
+from ortoo.common.records.columns import NUMBERS
+from ortoo.common.records.reader import buffer
+from ortoo.common.records.sealed_batch import MESSAGES_MAX, crc32c
+from ortoo.common.records.wire import read_fields
+
+MAGIC = b"ORTK"
+VERSION = 1
+BLOCK_ENTRIES = 256
+BLOCK_BYTES = BLOCK_ENTRIES * 16 + 8
+KIND_KEY = 1
+KIND_MESSAGE_ID = 2
+ROW_BITS = 12
+WAITING_BYTES_MAX = 256 << 10
+"""Texts of so many bytes are hashed at once."""
+
+_HEAD = struct.Struct("<4sHHQQQI")
+_MASK = (1 << 64) - 1
+_FACTOR = 0x9E3779B97F4A7C15
+_INVERSE = pow(_FACTOR, -1, 1 << 64)
+_U64 = np.dtype("<u8")
+
+Numbers = NDArray[np.uint64]
+Indexes = NDArray[np.int64]
+
+
+def text_hash(text: bytes, topic_id: int, kind: int) -> int:
+    """The hash of one key (`KIND_KEY`) or message id (`KIND_MESSAGE_ID`) in a topic."""
+    value = 0
+    for byte in text:
+        value = (value * _FACTOR + byte + 1) & _MASK
+    return int(_mixed(np.array([value ^ _salt(topic_id, kind)], _U64))[0])
+
+
+class _Powers:
+    """Powers of the factor and of its inverse, as many as were needed so far."""
+
+    tables: tuple[Numbers, Numbers] = (np.ones(1, _U64), np.ones(1, _U64))
+
+    @classmethod
+    def get(cls, count: int) -> tuple[Numbers, Numbers]:
+        if len(cls.tables[0]) < count:
+            made = []
+            for base in (_FACTOR, _INVERSE):
+                table = np.full(1 << (count - 1).bit_length(), base, _U64)
+                table[0] = 1
+                made.append(np.multiply.accumulate(table))
+            cls.tables = made[0], made[1]
+        return cls.tables
+
+
+def text_hashes(data: bytes, starts: Indexes, ends: Indexes, salts: Numbers) -> Numbers:
+    """The hashes of many texts in `data`, each with the salt of its topic and kind, all at once."""
+    powers, inverses = _Powers.get(len(data) + 1)
+    weighted = (np.frombuffer(data, np.uint8).astype(_U64) + np.uint64(1)) * inverses[: len(data)]
+    sums = np.zeros(len(data) + 1, _U64)
+    np.cumsum(weighted, out=sums[1:])
+    return _mixed((sums[ends] - sums[starts]) * powers[np.maximum(ends - 1, 0)] ^ salts)
+
+
+def _salt(topic_id: int, kind: int) -> int:
+    return (topic_id * 0xD6E8FEB86659FD93 + kind * 0xA0761D6478BD642F) & _MASK
+
+
+def _mixed(values: Numbers) -> Numbers:
+    """Spread the bits."""
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    result: Numbers = values ^ (values >> np.uint64(31))
+    return result
+
+
+class _Column(NamedTuple):
+    """The texts of one batch that are yet to be hashed."""
+
+    salt: int
+    place: int
+    data: memoryview
+    offsets: memoryview
+    """int32 x (texts + 1)."""
+    lists: memoryview | None
+    """int32 x (rows + 1): which texts belong to which row; None = one each."""
+
+
+def _columns(records: bytes, topic_id: int, place: int) -> Iterator[_Column]:
+    """The columns of one RecordBatch that have keys or ids. Errors: Invalid when the bytes are no such batch."""
+    fields = read_fields(memoryview(records), "batch.records")
+    keys = buffer(fields, NUMBERS["keys"], "keys")
+    if keys:
+        column = read_fields(keys, "keys")
+        yield _column(buffer(column, 2, "values"), buffer(column, 1, "offsets"), _salt(topic_id, KIND_KEY), place)
+    ids = buffer(fields, NUMBERS["message_id"], "message_id")
+    if ids:
+        yield _column(ids, None, _salt(topic_id, KIND_MESSAGE_ID), place)
+
+
+def _column(texts: memoryview, lists: memoryview | None, salt: int, place: int) -> _Column:
+    fields = read_fields(texts, "texts")
+    data, offsets = buffer(fields, 3, "data"), buffer(fields, 2, "offsets")
+    if not _is_offsets(offsets, len(data)) or (lists is not None and not _is_offsets(lists, len(offsets) // 4 - 1)):
+        raise Invalid("the offsets of a column are damaged")
+    return _Column(salt, place, data, offsets, lists)
+
+
+def _is_offsets(offsets: memoryview, end: int) -> bool:
+    """Whether int32 offsets begin at 0 and end at `end`; that none falls is looked at for many columns at once."""
+    return (
+        len(offsets) >= 4
+        and len(offsets) % 4 == 0
+        and int.from_bytes(offsets[:4], "little") == 0
+        and int.from_bytes(offsets[-4:], "little") == end
+    )
+
+
+def _hashed(columns: Sequence[_Column]) -> tuple[Numbers, Numbers]:
+    """Hashes and places of all texts of some columns; nothing if offsets of any fall."""
+    offsets = np.frombuffer(b"".join([one.offsets for one in columns]), "<i4").astype(np.int64)
+    sizes = np.array([len(one.offsets) // 4 for one in columns])
+    bases = np.cumsum([0] + [len(one.data) for one in columns])
+    offsets += np.repeat(bases[:-1], sizes)
+    lasts = np.cumsum(sizes) - 1
+    starts, ends = np.delete(offsets, lasts), np.delete(offsets, lasts - sizes + 1)
+    lists = [_ROWS[: len(one.offsets)] if one.lists is None else one.lists for one in columns]
+    list_offsets = np.frombuffer(b"".join(lists), "<i4")
+    list_sizes = np.array([len(one) // 4 for one in lists])
+    per_row = np.delete(np.diff(list_offsets), np.cumsum(list_sizes)[:-1] - 1)
+    if np.any(ends < starts) or np.any(per_row < 0):
+        return _NONE, _NONE
+    row_counts = list_sizes - 1
+    firsts = np.repeat(np.cumsum(row_counts) - row_counts, row_counts)
+    rows = (np.arange(len(firsts)) - firsts).astype(_U64)
+    places = rows | np.repeat(np.array([one.place for one in columns], _U64), row_counts)
+    salts = np.repeat(np.array([one.salt for one in columns], _U64), sizes - 1)
+    data = b"".join([one.data for one in columns])
+    return text_hashes(data, starts, ends, salts), np.repeat(places, per_row)
+
+
+_NONE: Numbers = np.zeros(0, _U64)
+_ROWS = memoryview(np.arange(MESSAGES_MAX + 1, dtype="<i4").tobytes())
+
+
+class Entries:
+    """Hashes and places of a part of a segment, in memory."""
+
+    def __init__(self, base: int) -> None:
+        """Nothing yet; `base` is the segment's first position."""
+        self._base = base
+        self._hashes: list[Numbers] = []
+        self._places: list[Numbers] = []
+        self._waiting: list[_Column] = []
+        self._waiting_bytes = 0
+
+    def add(self, position: int, records: bytes, topic_id: int) -> None:
+        """Take in the batch whose frame lies at `position`; bytes that are no batch have no keys."""
+        place = (position - self._base) // 64 << ROW_BITS
+        try:
+            for column in _columns(records, topic_id, place):
+                self._waiting.append(column)
+                self._waiting_bytes += len(column.data) + len(column.offsets)
+        except Invalid:
+            return
+        if self._waiting_bytes > WAITING_BYTES_MAX:
+            self._settle()
+
+    def sorted(self) -> tuple[Numbers, Numbers]:
+        """All hashes, ascending, and their places, ascending among equal hashes."""
+        self._settle()
+        if not self._hashes:
+            return _NONE, _NONE
+        hashes, places = self._hashes[0], self._places[0]
+        if len(self._hashes) > 1:
+            hashes, places = np.concatenate(self._hashes), np.concatenate(self._places)
+            order = np.argsort(hashes, kind="stable")
+            hashes, places = hashes[order], places[order]
+            self._hashes, self._places = [hashes], [places]
+        return hashes, places
+
+    def find(self, wanted: int) -> list[tuple[int, int]]:
+        """(frame position, row) of each entry with this hash, in order of position."""
+        self._settle()
+        value = np.uint64(wanted)
+        found: list[tuple[int, int]] = []
+        for hashes, places in zip(self._hashes, self._places, strict=True):
+            low, high = np.searchsorted(hashes, value, "left"), np.searchsorted(hashes, value, "right")
+            found.extend(unpacked(self._base, places[low:high]))
+        return found
+
+    def _settle(self) -> None:
+        """Hash what waits, all at once; a batch with damaged offsets has no keys, and costs the others none."""
+        if not self._waiting:
+            return
+        hashes, places = _hashed(self._waiting)
+        if not len(hashes):
+            parts = [_hashed([one]) for one in self._waiting]
+            hashes, places = np.concatenate([one[0] for one in parts]), np.concatenate([one[1] for one in parts])
+        order = np.argsort(hashes, kind="stable")
+        self._hashes.append(hashes[order])
+        self._places.append(places[order])
+        self._waiting, self._waiting_bytes = [], 0
+
+
+def unpacked(base: int, places: Numbers) -> Iterator[tuple[int, int]]:
+    """(frame position, row) of each place."""
+    for place in places.tolist():
+        yield base + (place >> ROW_BITS) * 64, place & (1 << ROW_BITS) - 1
+
+
+def encode_keys(base: int, end: int, hashes: Numbers, places: Numbers) -> bytes:
+    """The key index file: header, blocks of 256 entries each with its CRC, and the first hash of each block."""
+    count = len(hashes)
+    head = _HEAD.pack(MAGIC, VERSION, 0, base, end, count, 0)[:-4]
+    parts = [head, crc32c(head).to_bytes(4, "little")]
+    for start in range(0, count, BLOCK_ENTRIES):
+        block = hashes[start : start + BLOCK_ENTRIES].tobytes() + places[start : start + BLOCK_ENTRIES].tobytes()
+        parts.append(block.ljust(BLOCK_ENTRIES * 16, b"\0") + crc32c(block).to_bytes(4, "little") + bytes(4))
+    fences = hashes[::BLOCK_ENTRIES].tobytes()
+    return b"".join([*parts, fences, crc32c(fences).to_bytes(4, "little")])
+
+
+class BadKeys(ValueError):
+    """The bytes are not a whole key index."""
+
+
+class Fences:
+    """What is kept in memory of a key index file: enough to find an entry with one or two reads."""
+
+    def __init__(self, read: Callable[[int, int], bytes], size_bytes: int, base: int) -> None:
+        """Read header and fences with `read(position in the file, length)`. Errors: BadKeys, Unsupported."""
+        self._read = read
+        head = read(0, _HEAD.size)
+        if len(head) < _HEAD.size or head[:4] != MAGIC or crc32c(head[:-4]) != int.from_bytes(head[-4:], "little"):
+            raise BadKeys("its header is damaged")
+        _, version, _, own_base, self.end, self.count, _ = _HEAD.unpack(head)
+        if version != VERSION:
+            raise Unsupported(f"key index of version {version}; this process knows {VERSION}")
+        self._base = base
+        self._blocks = (self.count + BLOCK_ENTRIES - 1) // BLOCK_ENTRIES
+        at = _HEAD.size + self._blocks * BLOCK_BYTES
+        data = read(at, self._blocks * 8 + 4)
+        if own_base != base or size_bytes != at + len(data) or len(data) != self._blocks * 8 + 4:
+            raise BadKeys("it is cut, or of another segment")
+        if crc32c(data[:-4]) != int.from_bytes(data[-4:], "little"):
+            raise BadKeys("its fences are damaged")
+        self._fences: Numbers = np.frombuffer(data[:-4], _U64)
+
+    def find(self, wanted: int) -> list[tuple[int, int]]:
+        """(frame position, row) of each entry with this hash, in order of position. Errors: BadKeys."""
+        value = np.uint64(wanted)
+        found: list[tuple[int, int]] = []
+        block = max(int(np.searchsorted(self._fences, value, "left")) - 1, 0)
+        while block < self._blocks and int(self._fences[block]) <= wanted:
+            hashes, places = self._block(block)
+            low, high = np.searchsorted(hashes, value, "left"), np.searchsorted(hashes, value, "right")
+            found.extend(unpacked(self._base, places[low:high]))
+            block += 1
+        return found
+
+    def _block(self, number: int) -> tuple[Numbers, Numbers]:
+        data = self._read(_HEAD.size + number * BLOCK_BYTES, BLOCK_BYTES)
+        entries = min(BLOCK_ENTRIES, self.count - number * BLOCK_ENTRIES)
+        body = data[: entries * 16]
+        if len(data) != BLOCK_BYTES or crc32c(body) != int.from_bytes(data[-8:-4], "little"):
+            raise BadKeys(f"block {number} is damaged")
+        return np.frombuffer(body[: entries * 8], _U64), np.frombuffer(body[entries * 8 :], _U64)

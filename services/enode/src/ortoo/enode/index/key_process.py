@@ -1,0 +1,191 @@
+"""The process beside the enode that keeps the key indexes: its work never holds up the enode's event loop.
+
+Requests and answers are JSON, one a line, answered in order. The process ends with its input.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Protocol
+
+from ortoo.common.errors import Overloaded, Unavailable
+from ortoo.enode.disk.disk import Disk, RealDisk
+from ortoo.enode.index.key_search import FoundMessage, KeySearch, Query, Stretch
+from ortoo.enode.log.disk_work import DiskWork
+
+NICENESS = 10
+ANSWER_BYTES_MAX = 16 << 20
+SEARCHES_WAITING_MAX = 64
+"""They are answered one after another; who would have to wait for so many is told to come again."""
+
+
+class Keys(Protocol):
+    """The key indexes of a store, wherever the work is done."""
+
+    async def advance(self, stretch: Stretch) -> None:
+        """Take in what the last segment has got since the last time."""
+
+    async def seal(self, stretch: Stretch) -> None:
+        """Write the index file of a sealed segment."""
+
+    async def find(self, query: Query, stretches: Sequence[Stretch]) -> list[FoundMessage]:
+        """The newest messages first. Errors: Unavailable."""
+
+    async def close(self) -> None:
+        """End the work."""
+
+
+class LocalKeys:
+    """The work is done where the store's disk work is done."""
+
+    def __init__(self, disk: Disk, folder: Path, work: DiskWork) -> None:
+        """Keep the indexes of `folder`."""
+        self._search = KeySearch(disk, folder)
+        self._work = work
+        self._lock = asyncio.Lock()
+
+    async def advance(self, stretch: Stretch) -> None:
+        """Take in what is new."""
+        async with self._lock:
+            await self._work.run(self._search.advance, stretch)
+
+    async def seal(self, stretch: Stretch) -> None:
+        """Write an index file."""
+        async with self._lock:
+            await self._work.run(self._search.seal, stretch)
+
+    async def find(self, query: Query, stretches: Sequence[Stretch]) -> list[FoundMessage]:
+        """Search."""
+        async with self._lock:
+            return await self._work.run(self._search.find, query, stretches)
+
+    async def close(self) -> None:
+        """Close the files."""
+        self._search.close()
+
+
+class KeyProcess:
+    """The work is done by a process, started when first needed and again if it died."""
+
+    def __init__(self, folder: Path) -> None:
+        """Keep the indexes of `folder`, which lies on the operating system's disk."""
+        self._folder = folder
+        self._process: asyncio.subprocess.Process | None = None
+        self._lock = asyncio.Lock()
+        self._searches = 0
+
+    @property
+    def process_id(self) -> int:
+        """The number of the running process; 0 if there is none."""
+        process = self._process
+        return process.pid if process is not None and process.returncode is None else 0
+
+    async def advance(self, stretch: Stretch) -> None:
+        """Take in what is new."""
+        await self._ask({"do": "advance", "stretch": asdict(stretch)})
+
+    async def seal(self, stretch: Stretch) -> None:
+        """Write an index file."""
+        await self._ask({"do": "seal", "stretch": asdict(stretch)})
+
+    async def find(self, query: Query, stretches: Sequence[Stretch]) -> list[FoundMessage]:
+        """Search. Errors: also Overloaded."""
+        if self._searches >= SEARCHES_WAITING_MAX:
+            raise Overloaded(f"{self._searches} searches wait already", retry_after_ms=1000)
+        self._searches += 1
+        try:
+            answer = await self._ask(
+                {"do": "find", "query": asdict(query), "stretches": [asdict(stretch) for stretch in stretches]}
+            )
+        finally:
+            self._searches -= 1
+        return [FoundMessage(**one) for one in answer]
+
+    async def close(self) -> None:
+        """End the process."""
+        process, self._process = self._process, None
+        if process is not None and process.returncode is None:
+            if process.stdin is not None:
+                process.stdin.close()
+            with contextlib.suppress(ProcessLookupError):
+                process.terminate()
+            await process.wait()
+
+    async def _ask(self, request: dict[str, Any]) -> Any:
+        """Ask, and once more if the process died: it keeps nothing that it cannot make anew."""
+        line = json.dumps(request).encode() + b"\n"
+        async with self._lock:
+            reply = await self._exchange(line) or await self._exchange(line)
+        if not reply:
+            raise Unavailable("the key index process ends as soon as it is asked", retry_after_ms=1000)
+        answer = json.loads(reply)
+        if "error" in answer:
+            raise Unavailable(f"the key index: {answer['error']}")
+        return answer["ok"]
+
+    async def _exchange(self, line: bytes) -> bytes:
+        """One request and its answer; empty when the process is gone."""
+        process = self._process
+        if process is None or process.returncode is not None:
+            process = self._process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "ortoo.enode.index.key_process",
+                str(self._folder),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                limit=ANSWER_BYTES_MAX,
+            )
+        if process.stdin is None or process.stdout is None:
+            raise Unavailable("the key index process has no pipes")
+        try:
+            process.stdin.write(line)
+            await process.stdin.drain()
+            reply = await process.stdout.readline()
+        except asyncio.CancelledError:
+            process.kill()  # its next answer would be taken for another request's
+            raise
+        except OSError:
+            reply = b""
+        if not reply:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+        return reply
+
+
+def serve(search: KeySearch, line: bytes) -> bytes:
+    """Answer one request."""
+    try:
+        request = json.loads(line)
+        result: Any = None
+        if request["do"] == "find":
+            stretches = [Stretch(**one) for one in request["stretches"]]
+            result = [asdict(one) for one in search.find(Query(**request["query"]), stretches)]
+        elif request["do"] == "seal":
+            search.seal(Stretch(**request["stretch"]))
+        else:
+            search.advance(Stretch(**request["stretch"]))
+        answer: dict[str, Any] = {"ok": result}
+    except Exception as error:
+        answer = {"error": f"{type(error).__name__}: {error}"}
+    return json.dumps(answer).encode() + b"\n"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Serve requests until the input ends. `arguments`: the store's folder."""
+    os.nice(NICENESS)
+    search = KeySearch(RealDisk(), Path(arguments[0]))
+    for line in sys.stdin.buffer:
+        sys.stdout.buffer.write(serve(search, line))
+        sys.stdout.buffer.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,171 @@
+"""Searching messages by key or id: sealed segments by their index files, the last one by what is kept in memory.
+
+Everything here blocks and computes, so it runs beside the event loop: in a process of its own (`key_process.py`), or
+for a disk that only exists in memory, in the store's.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from ortoo.common.errors import OrtooError
+from ortoo.common.records.batch import open_batch
+from ortoo.common.records.sealed_batch import SealedBatch
+from ortoo.enode.disk.disk import Disk
+from ortoo.enode.disk.identity import write_whole
+from ortoo.enode.index.key_index import KIND_KEY, BadKeys, Entries, Fences, encode_keys, text_hash
+from ortoo.enode.log.frame import HEADER_BYTES, BadHeader, FrameHeader, Kind, body_problem, decode_header
+from ortoo.enode.log.scan import Window, walk
+from ortoo.enode.log.segment import Segment, keys_name
+
+CANDIDATES_MAX = 4096
+"""How many hits of one hash are looked at before giving up: a key that nearly every message has is no key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What is looked for."""
+
+    topic_id: int
+    kind: int
+    text: str
+    begin_ms: int
+    end_ms: int
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class FoundMessage:
+    """Where a message is."""
+
+    queue_id: int
+    offset: int
+    stored_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A segment, or the part of the last one that is durable."""
+
+    base: int
+    end: int
+    is_sealed: bool
+
+
+class KeySearch:
+    """The key indexes of one store."""
+
+    def __init__(self, disk: Disk, folder: Path) -> None:
+        """Read and write the files in `folder`."""
+        self._disk = disk
+        self._folder = folder
+        self._tails: dict[int, tuple[Entries, int]] = {}
+        self._files: dict[int, Fences] = {}
+        self._segments: dict[int, Segment] = {}
+
+    def advance(self, stretch: Stretch) -> None:
+        """Take in what the last segment has got since the last time."""
+        entries, position = self._tails.get(stretch.base) or (Entries(stretch.base), stretch.base)
+        segment = self._segment(stretch.base)
+        window = Window(segment.read, stretch.end)
+        for one in walk(segment.read, position, stretch.end, window=window):
+            if isinstance(one, FrameHeader) and one.kind == Kind.MESSAGES:
+                records = window.bytes_at(one.position + HEADER_BYTES + one.prefix_length, one.length)
+                entries.add(one.position, records, one.topic_id)
+        self._tails[stretch.base] = entries, max(position, stretch.end)
+        self.close()
+
+    def seal(self, stretch: Stretch) -> None:
+        """Write the index file of a segment that gets no more frames; nothing is done if it is there."""
+        if stretch.base not in self._tails and keys_name(stretch.base) in self._disk.list(self._folder):
+            return
+        self.advance(stretch)
+        entries, _ = self._tails.pop(stretch.base)
+        data = encode_keys(stretch.base, stretch.end, *entries.sorted())
+        write_whole(self._disk, self._folder / keys_name(stretch.base), data)
+
+    def find(self, query: Query, stretches: Sequence[Stretch]) -> list[FoundMessage]:
+        """The newest messages first, at most `query.limit`; `stretches` in order of position, only those existing."""
+        self._forget_all_but({one.base for one in stretches})
+        wanted = text_hash(query.text.encode(), query.topic_id, query.kind)
+        found: list[FoundMessage] = []
+        looked_at = 0
+        for stretch in reversed(stretches):
+            try:
+                for position, row in reversed(self._places(stretch, wanted)):
+                    looked_at += 1
+                    message = self._look(query, stretch.base, position, row)
+                    if message is not None:
+                        found.append(message)
+                    if len(found) >= query.limit or looked_at >= CANDIDATES_MAX:
+                        return found
+            except FileNotFoundError:
+                continue  # retention was faster
+            finally:
+                self.close()
+        return found
+
+    def close(self) -> None:
+        """Close all files. Nothing stays open between two requests: an open file would keep its space on the disk."""
+        for segment in self._segments.values():
+            segment.close()
+        self._segments.clear()
+
+    def _places(self, stretch: Stretch, wanted: int) -> list[tuple[int, int]]:
+        if not stretch.is_sealed:
+            self.advance(stretch)
+            return self._tails[stretch.base][0].find(wanted)
+        try:
+            return self._fences(stretch.base).find(wanted)
+        except (BadKeys, FileNotFoundError):
+            self._files.pop(stretch.base, None)
+            if keys_name(stretch.base) in self._disk.list(self._folder):
+                self._disk.remove(self._folder / keys_name(stretch.base))
+            self.seal(stretch)
+            return self._fences(stretch.base).find(wanted)
+
+    def _fences(self, base: int) -> Fences:
+        if base not in self._files:
+            file = self._disk.open(self._folder / keys_name(base), writable=False)
+            size_bytes = file.size_bytes()
+            file.close()
+            self._files[base] = Fences(partial(self._read_keys, base), size_bytes, base)
+        return self._files[base]
+
+    def _read_keys(self, base: int, position: int, length: int) -> bytes:
+        file = self._disk.open(self._folder / keys_name(base), writable=False)
+        try:
+            return file.read(position, length)
+        finally:
+            file.close()
+
+    def _look(self, query: Query, base: int, position: int, row: int) -> FoundMessage | None:
+        """Read the message at a place; None when it is another one with the same hash, or damaged."""
+        segment = self._segment(base)
+        try:
+            header = decode_header(segment.read(position, HEADER_BYTES), position)
+            if header.topic_id != query.topic_id or not query.begin_ms <= header.stored_at_ms < query.end_ms:
+                return None
+            body = segment.read(position + HEADER_BYTES, header.prefix_length + header.length)
+            if body_problem(header, body):
+                return None
+            records = body[header.prefix_length :]
+            sealed = SealedBatch(records, header.payload_crc, header.item_count, header.inflated_bytes)
+            view = open_batch(sealed)
+            texts = view.keys()[row] if query.kind == KIND_KEY else (view.message_ids()[row],)
+        except (BadHeader, OrtooError, IndexError):
+            return None
+        if query.text not in texts:
+            return None
+        return FoundMessage(header.queue_id, header.first_offset + row, header.stored_at_ms)
+
+    def _segment(self, base: int) -> Segment:
+        if base not in self._segments:
+            self._segments[base] = Segment(self._disk, self._folder, base, base)
+        return self._segments[base]
+
+    def _forget_all_but(self, bases: set[int]) -> None:
+        for base in (self._files.keys() | self._tails.keys()) - bases:
+            self._tails.pop(base, None)
+            self._files.pop(base, None)

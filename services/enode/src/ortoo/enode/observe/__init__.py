@@ -1,0 +1,1 @@
+"""What the enode tells about itself: metrics and spans."""

@@ -1,0 +1,203 @@
+"""`ortoo-enode inspect DIR`: read a store without the server, as JSON lines. Writes nothing.
+
+    ortoo-enode inspect DIR                 segments, topics, queues, offsets, damage
+    ortoo-enode inspect DIR --verify        also read every byte, and name all that is bad
+    ortoo-enode inspect DIR --frames        also every frame header
+    ortoo-enode inspect DIR --state         also producers' windows
+    ortoo-enode inspect DIR --message ID    only the frame that holds this message
+
+A store that is open in a server can be looked at; what the server writes meanwhile may look like a torn tail.
+"""
+
+import argparse
+import base64
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from ortoo.common.errors import Invalid, NotFound
+from ortoo.common.records.message_id import message_address
+from ortoo.enode.changes.all import decode_changes, encode_changes
+from ortoo.enode.disk.disk import Disk, RealDisk
+from ortoo.enode.disk.identity import FILE_NAME, decode_identity, read_whole
+from ortoo.enode.index.catalog import Catalog
+from ortoo.enode.log.frame import HEADER_BYTES, FrameHeader, Kind
+from ortoo.enode.log.scan import Hole, walk
+from ortoo.enode.log.segment import Segment
+from ortoo.enode.recovery.opening import Recovered, recover
+
+Line = dict[str, Any]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print what is asked for. Returns 0, or 3 when damage was found. Errors: OrtooError."""
+    parser = argparse.ArgumentParser(prog="ortoo-enode inspect", description="Read a store without the server.")
+    parser.add_argument("folder", type=Path, metavar="DIR", help="the store's folder")
+    parser.add_argument("--verify", action="store_true", help="read every byte and name all that is bad")
+    parser.add_argument("--frames", action="store_true", help="show every frame's header")
+    parser.add_argument("--state", action="store_true", help="show producers' windows too")
+    parser.add_argument("--message", metavar="ID", help="show only the frame of this message")
+    chosen = parser.parse_args(arguments)
+    disk = RealDisk()
+    if chosen.message:
+        lines: Iterator[Line] = iter([find_message(disk, chosen.folder, chosen.message)])
+    else:
+        lines = inspect(disk, chosen.folder, verify=chosen.verify, frames=chosen.frames, state=chosen.state)
+    damaged = False
+    for line in lines:
+        damaged = damaged or line["type"] == "damage"
+        sys.stdout.write(json.dumps(line, ensure_ascii=False) + "\n")
+    return 3 if damaged else 0
+
+
+def inspect(
+    disk: Disk, folder: Path, *, verify: bool = False, frames: bool = False, state: bool = False
+) -> Iterator[Line]:
+    """All there is to say about a store, one line a thing. Errors: NotFound, DataLoss, Unsupported."""
+    recovered = _read(disk, folder)
+    catalog = recovered.catalog
+    data = read_whole(disk, folder / FILE_NAME)
+    if data is not None:
+        yield {"type": "store", **asdict(decode_identity(data, folder / FILE_NAME))}
+    yield {
+        "type": "log",
+        "begin_position": catalog.begin_position,
+        "end_position": recovered.end_position,
+        "store_open": recovered.store_open,
+        "stored_at_ms": recovered.stored_at_ms,
+        "was_clean": recovered.was_clean,
+    }
+    for segment in catalog.segments:
+        end = segment.end if segment.end is not None else recovered.end_position
+        yield {
+            "type": "segment",
+            "file": segment.path.name,
+            "position": segment.base,
+            "used_bytes": end - segment.base,
+            "file_bytes": segment.file.size_bytes(),
+            "is_sealed": segment is not catalog.segments[-1],
+            "has_index": segment.base in catalog.contents,
+        }
+        if frames:
+            yield from _frames(segment, end)
+    yield from _state(recovered, windows=state)
+    known = set()
+    for damage in catalog.damages:
+        known.add(damage.position)
+        yield {"type": "damage", **asdict(damage)}
+    if verify:
+        yield from _verify(catalog, recovered.end_position, known)
+    catalog.close()
+
+
+def find_message(disk: Disk, folder: Path, message_id: str) -> Line:
+    """The frame that holds a message, by the id made of where it lies.
+
+    Errors: Invalid for another kind of id; NotFound when no frame holds it.
+    """
+    address = message_address(message_id)
+    if address is None:
+        raise Invalid(f"{message_id!r}; expected an id such as 00c0ffee00c0ffee-enode-0-3-42", field="--message")
+    topic_id, _, queue_id, offset = address
+    catalog = _read(disk, folder).catalog
+    try:
+        for segment in catalog.segments:
+            for one in walk(segment.read, segment.base, segment.end or segment.limit):
+                if (
+                    isinstance(one, FrameHeader)
+                    and one.kind == Kind.MESSAGES
+                    and (one.topic_id, one.queue_id) == (topic_id, queue_id)
+                    and one.first_offset <= offset < one.end_offset
+                ):
+                    body = segment.read(one.position + HEADER_BYTES, one.prefix_length + one.length)
+                    records = base64.b64encode(body[one.prefix_length :]).decode()
+                    return {**_frame(segment, one), "row": offset - one.first_offset, "records_base64": records}
+    finally:
+        catalog.close()
+    raise NotFound(f"no frame of {folder} holds offset {offset} of topic {topic_id:016x} queue {queue_id}")
+
+
+def _read(disk: Disk, folder: Path) -> Recovered:
+    names = disk.list(folder)
+    if not any(name.endswith(".seg") for name in names):
+        raise NotFound(f"{folder} holds no log: expected files such as {0:020d}.seg")
+    return recover(disk, folder, repairs=False)
+
+
+def _frame(segment: Segment, header: FrameHeader) -> Line:
+    line: Line = {"type": "frame", "file": segment.path.name, **header._asdict()}
+    del line["magic"]
+    line["kind"] = Kind(header.kind).name.lower()
+    line["topic_id"] = f"{header.topic_id:016x}"
+    return line
+
+
+def _frames(segment: Segment, end: int) -> Iterator[Line]:
+    for one in walk(segment.read, segment.base, end):
+        if isinstance(one, Hole):
+            yield {"type": "hole", "file": segment.path.name, **asdict(one)}
+        else:
+            yield _frame(segment, one)
+
+
+def _state(recovered: Recovered, *, windows: bool) -> Iterator[Line]:
+    catalog, state = recovered.catalog, recovered.state
+    for topic in state.topics.all():
+        yield {"type": "topic", **asdict(topic), "topic_id": f"{topic.topic_id:016x}"}
+        for group in state.offsets.groups(topic.topic_id):
+            yield {
+                "type": "offsets",
+                "topic_id": f"{topic.topic_id:016x}",
+                "group": group,
+                "offsets": state.offsets.of(topic.topic_id, group),
+            }
+    for (topic_id, queue_id), queue in sorted(catalog.queues.items()):
+        yield {
+            "type": "queue",
+            "topic_id": f"{topic_id:016x}",
+            "queue_id": queue_id,
+            "begin_offset": queue.begin_offset,
+            "end_offset": queue.end_offset,
+        }
+    if windows:
+        for change in decode_changes(encode_changes(tuple(state.windows.checkpoint()))):
+            yield {"type": "window", **asdict(change)}
+
+
+def _verify(catalog: Catalog, end_position: int, known: set[int]) -> Iterator[Line]:
+    """Read every frame's body; damage that is known already is not told again."""
+    checked = 0
+    for segment in catalog.segments:
+        end = segment.end if segment.end is not None else end_position
+        for one in walk(segment.read, segment.base, end, bodies_from=segment.base):
+            if isinstance(one, Hole):
+                if one.position not in known:
+                    yield {
+                        "type": "damage",
+                        "file": segment.path.name,
+                        "position": one.position,
+                        "length_bytes": one.length,
+                        "reason": one.reason,
+                        "queues": _queues_at(segment, one.position),
+                    }
+            else:
+                checked += 1
+    yield {"type": "verified", "frames": checked}
+
+
+def _queues_at(segment: Segment, position: int) -> list[Line]:
+    """Which offsets a frame with a whole header and a bad body holds."""
+    one = next(iter(walk(segment.read, position, segment.limit)), None)
+    if not isinstance(one, FrameHeader) or one.position != position or one.kind != Kind.MESSAGES:
+        return []
+    return [
+        {
+            "topic_id": f"{one.topic_id:016x}",
+            "queue_id": one.queue_id,
+            "begin_offset": one.first_offset,
+            "end_offset": one.end_offset,
+        }
+    ]

@@ -1,0 +1,68 @@
+"""The order of message groups in a queue: of each group, only the first unfinished message is free."""
+
+from collections import deque
+from collections.abc import Sequence
+
+from ortoo.enode.state.tables.spans import Spans
+
+
+class KeyOrder:
+    """Which messages wait for an earlier one of their message group."""
+
+    def __init__(self, scan: int) -> None:
+        """Nothing from `scan` on was looked at."""
+        self.scan = scan
+        """The next offset whose message group is to be looked at."""
+        self._group_of: dict[int, str] = {}
+        """Of the first unfinished message of each group."""
+        self._waiting: dict[str, deque[int]] = {}
+        """Of each group with an unfinished message: those behind it."""
+        self._blocked: set[int] = set()
+
+    @property
+    def blocked_count(self) -> int:
+        """How many messages wait."""
+        return len(self._blocked)
+
+    def see(self, first_offset: int, message_groups: Sequence[str | None], spans: Spans) -> list[int]:
+        """Look at messages from `first_offset` on; return the offsets that are free, in order."""
+        free = []
+        start = max(self.scan - first_offset, 0)
+        for offset, group in enumerate(message_groups[start:], first_offset + start):
+            if spans.is_finished(offset):
+                continue
+            if group is None:
+                free.append(offset)
+            elif group in self._waiting:
+                self._waiting[group].append(offset)
+                self._blocked.add(offset)
+            else:
+                self._waiting[group] = deque()
+                self._group_of[offset] = group
+                free.append(offset)
+        self.scan = max(self.scan, first_offset + len(message_groups))
+        return free
+
+    def is_free(self, offset: int) -> bool:
+        """Whether nothing before this message keeps it back."""
+        return offset < self.scan and offset not in self._blocked
+
+    def finish(self, first: int, end: int, spans: Spans) -> list[int]:
+        """Messages are finished, as `spans` knows already; return the offsets that became free."""
+        free = []
+        self.scan = max(self.scan, spans.floor)
+        for offset in range(first, end) if end - first <= len(self._group_of) else sorted(self._group_of):
+            group = self._group_of.pop(offset, None) if first <= offset < end else None
+            if group is None:
+                continue
+            waiting = self._waiting[group]
+            while waiting:
+                following = waiting.popleft()
+                self._blocked.discard(following)
+                if not spans.is_finished(following):
+                    self._group_of[following] = group
+                    free.append(following)
+                    break
+            else:
+                del self._waiting[group]
+        return free

@@ -1,0 +1,288 @@
+"""One queue as those who pop see it now: who has which message, what may be delivered next.
+
+A line runs ahead of the folded `PopQueue` by what is on its way to the disk. It reckons in monotonic milliseconds; a
+new one, after a start, takes over what the fold remembers and lets each lease run for what was left of it.
+"""
+
+import heapq
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from ortoo.enode.pops.key_order import KeyOrder
+from ortoo.enode.state.tables.pops import PopQueue
+from ortoo.enode.state.tables.spans import Hold, Phase, Piece, Spans
+
+OPENING_SHIFT = 40
+"""A lease's number is the store's opening, shifted by this, plus a count."""
+UNFINISHED_MAX = 10_000
+"""So many messages of a queue may be delivered and not finished; then nothing new is."""
+SCANNED_MAX = 10_000
+"""So many messages may be passed over because an earlier one of their message group is not finished."""
+
+
+@dataclass(slots=True)
+class Taken:
+    """What was given out."""
+
+    rows: list[tuple[int, int, int]] = field(default_factory=list)
+    """(first offset, count, attempt), by the order in which they were found."""
+    exhausted: list[tuple[int, int, int]] = field(default_factory=list)
+    """As rows, of messages that had all their attempts: leased, to be parked."""
+    blocked: str = ""
+    """Why there is no more although there is more in the queue."""
+
+    @property
+    def count(self) -> int:
+        """How many messages are to be delivered."""
+        return sum([count for _, count, _ in self.rows])
+
+
+@dataclass(slots=True)
+class Settled:
+    """Which part of a request was in order."""
+
+    rows: list[tuple[int, int, int]] = field(default_factory=list)
+    """(first offset, count, attempt) of what changed."""
+    stale: list[int] = field(default_factory=list)
+    """Offsets that another consumer has now, or that were given back."""
+
+
+class PopLine:
+    """The messages of one queue on their way to one group. Times are monotonic milliseconds."""
+
+    def __init__(self, queue: PopQueue, *, opening: int, now_ms: int, wall_ms: int, in_order: bool = False) -> None:
+        """Go on after what `queue` remembers; `in_order` keeps messages of one message group one after another."""
+        self.spans = Spans(queue.spans.floor)
+        self.notes = dict(queue.notes)
+        self.leased_count = 0
+        self.keys = KeyOrder(self.spans.floor) if in_order else None
+        self._opening = opening
+        self._ready: list[tuple[int, int]] = []
+        self._due: list[tuple[int, int, int]] = []
+        at = self._cursor = queue.spans.floor
+        for piece in queue.spans.rows(at, len(queue.spans)):
+            self._reach(piece.first, piece.end)
+            if piece.hold is None:
+                self.spans.finish(piece.first, piece.end)
+            else:
+                left_ms = min(max(piece.hold.until_ms - wall_ms, 0), piece.hold.duration_ms)
+                self._hold(piece._replace(hold=None), piece.hold._replace(until_ms=now_ms + left_ms))
+
+    @property
+    def cursor(self) -> int:
+        """The first offset that nobody looked at yet."""
+        return self._cursor if self.keys is None else self.keys.scan
+
+    def due_ms(self) -> int | None:
+        """When to look again for something that returns."""
+        return self._due[0][0] if self._due else None
+
+    def may_have(self, now_ms: int, end_offset: int) -> bool:
+        """Whether `take` may find something; rarely wrong, and then it finds nothing."""
+        self._advance(now_ms)
+        return bool(self._ready) or (self.cursor < end_offset and not self._full())
+
+    def wants_keys(self, end_offset: int) -> bool:
+        """Whether a `take` that found too little finds more when the message groups from `cursor` on are seen."""
+        return self.keys is not None and self.keys.scan < end_offset and not self._full()
+
+    def set_order(self, in_order: bool) -> None:
+        """Keep messages of one message group one after another from now on, or do not."""
+        if in_order == (self.keys is not None):
+            return
+        self._ready.clear()
+        self.keys = KeyOrder(self.spans.floor) if in_order else None
+        if not in_order:
+            for piece in list(self.spans.unfinished(self.spans.floor, self._cursor)):
+                if piece.hold is None or piece.hold.phase is Phase.EXPIRED:
+                    self._offer(piece.first, piece.end)
+                else:
+                    heapq.heappush(self._due, (piece.hold.until_ms, piece.first, piece.end))
+
+    def see_keys(self, first_offset: int, message_groups: Sequence[str | None]) -> None:
+        """These are the message groups from `first_offset` on; what was seen before is passed over."""
+        assert self.keys is not None
+        for offset in self.keys.see(first_offset, message_groups, self.spans):
+            self._offer_one(offset)
+
+    def take(
+        self, now_ms: int, limit: int, end_offset: int, *, number: int, duration_ms: int, attempts_max: int = 0
+    ) -> Taken:
+        """Lease up to `limit` messages: those that came back first, then new ones, by offset."""
+        self._advance(now_ms)
+        taken = Taken()
+        room = limit
+        until_ms = now_ms + duration_ms
+        while room and self._ready:
+            first, end = heapq.heappop(self._ready)
+            for piece in list(self._deliverable(first, end, now_ms)):
+                if not room:
+                    heapq.heappush(self._ready, piece[:2])
+                    continue
+                count = min(room, piece.end - piece.first)
+                attempt = piece.hold.attempt if piece.hold is not None else 0
+                if piece.first + count < piece.end:
+                    heapq.heappush(self._ready, (piece.first + count, piece.end))
+                if attempts_max and attempt >= attempts_max:
+                    taken.exhausted.append((piece.first, count, attempt))
+                else:
+                    attempt += 1
+                    taken.rows.append((piece.first, count, attempt))
+                part = Piece(piece.first, piece.first + count, piece.hold)
+                self._hold(part, Hold(Phase.LEASED, attempt, number, until_ms, duration_ms))
+                room -= count
+        if self.keys is None and room and self._cursor < end_offset:
+            count = min(room, end_offset - self._cursor, UNFINISHED_MAX - self.spans.held_count)
+            if count > 0:
+                first = self._cursor
+                taken.rows.append((first, count, 1))
+                self._hold(Piece(first, first + count, None), Hold(Phase.LEASED, 1, number, until_ms, duration_ms))
+        if not taken.rows and self.cursor < end_offset:
+            taken.blocked = self._full()
+        return taken
+
+    def attempts(self, ranges: Iterable[tuple[int, int]], number: int) -> Settled:
+        """Which of these (first offset, count) messages lease `number` holds, and how often they were delivered."""
+        settled = Settled()
+        for piece in self._owned(ranges, number, settled):
+            settled.rows.append(_row(piece, number))
+        return settled
+
+    def held(self, offsets: Iterable[int], number: int) -> list[tuple[int, int, int]]:
+        """(offset, 1, attempt) of those messages that lease `number` has now."""
+        return [
+            (offset, 1, piece.hold.attempt)
+            for offset in offsets
+            for piece in self.spans.unfinished(offset, offset + 1)
+            if piece.hold is not None and piece.hold.phase is Phase.LEASED and piece.hold.number == number
+        ]
+
+    def finish(self, ranges: Iterable[tuple[int, int]], number: int) -> Settled:
+        """Messages of lease `number` are done; those that are done already are passed over."""
+        settled = self.attempts(ranges, number)
+        self.drop([row[:2] for row in settled.rows])
+        return settled
+
+    def drop(self, ranges: Iterable[tuple[int, int]]) -> None:
+        """Messages are done, whoever has them."""
+        for first, count in ranges:
+            end = first + count
+            for piece in self.spans.unfinished(first, end) if self.leased_count else ():
+                if piece.hold is not None and piece.hold.phase is Phase.LEASED:
+                    self.leased_count -= piece.end - piece.first
+            self._reach(first, end)
+            self.spans.finish(first, end)
+            self._cursor = max(self._cursor, self.spans.floor)
+            for offset in [one for one in self.notes if first <= one < end]:
+                del self.notes[offset]
+            if self.keys is not None:
+                for offset in self.keys.finish(first, end, self.spans):
+                    self._offer_one(offset)
+
+    def renew(self, ranges: Iterable[tuple[int, int]], number: int, now_ms: int, duration_ms: int) -> Settled:
+        """Messages of lease `number` stay with their consumer for `duration_ms` from now on."""
+        self._advance(now_ms)
+        settled = Settled()
+        for piece in self._owned(ranges, number, settled):
+            row = _row(piece, number)
+            settled.rows.append(row)
+            self._hold(piece, Hold(Phase.LEASED, row[2], number, now_ms + duration_ms, duration_ms))
+        return settled
+
+    def give_back(
+        self, ranges: Iterable[tuple[int, int]], number: int, now_ms: int, delay_ms: int, *, counts: bool = True
+    ) -> Settled:
+        """Messages of lease `number` may be delivered again after `delay_ms`; unless it `counts`, as if never."""
+        self._advance(now_ms)
+        settled = Settled()
+        for piece in self._owned(ranges, number, settled):
+            first, count, attempt = _row(piece, number)
+            attempt -= not counts
+            settled.rows.append((first, count, attempt))
+            self._hold(piece, Hold(Phase.RETURNED, attempt, number, now_ms + delay_ms, delay_ms))
+        return settled
+
+    def _owned(self, ranges: Iterable[tuple[int, int]], number: int, settled: Settled) -> list[Piece]:
+        owned = []
+        for first, count in ranges:
+            for piece in self.spans.unfinished(first, first + count):
+                if self._owns(piece.hold, number):
+                    owned.append(piece)
+                else:
+                    settled.stale.extend(range(piece.first, piece.end))
+        return owned
+
+    def _owns(self, hold: Hold | None, number: int) -> bool:
+        """Whether a lease is the newest of a message. One that a crash took from the log still counts."""
+        if hold is not None and number == hold.number:
+            return hold.phase is not Phase.RETURNED
+        return (hold is None or number > hold.number) and number >> OPENING_SHIFT < self._opening
+
+    def _deliverable(self, first: int, end: int, now_ms: int) -> Iterable[Piece]:
+        for piece in self.spans.unfinished(first, end):
+            hold = piece.hold
+            if hold is not None and (hold.phase is Phase.LEASED or hold.until_ms > now_ms):
+                continue
+            if self.keys is None:
+                yield piece
+            else:
+                for offset in range(piece.first, piece.end):
+                    if self.keys.is_free(offset):
+                        yield Piece(offset, offset + 1, hold)
+
+    def _reach(self, first: int, end: int) -> None:
+        """These offsets are not new; a crash may have made the line forget that they were delivered."""
+        if end > self._cursor:
+            if first > self._cursor:
+                self._offer(self._cursor, first)
+            self._cursor = end
+
+    def _hold(self, piece: Piece, hold: Hold) -> None:
+        self._reach(piece.first, piece.end)
+        if piece.hold is not None and piece.hold.phase is Phase.LEASED:
+            self.leased_count -= piece.end - piece.first
+        if hold.phase is Phase.LEASED:
+            self.leased_count += piece.end - piece.first
+        self.spans.hold(piece.first, piece.end, hold)
+        heapq.heappush(self._due, (hold.until_ms, piece.first, piece.end))
+
+    def _advance(self, now_ms: int) -> None:
+        """Let go of what consumers kept for too long, and offer what may be delivered again."""
+        due = self._due
+        while due and due[0][0] <= now_ms:
+            until_ms, first, end = heapq.heappop(due)
+            for piece in list(self.spans.unfinished(first, end)):
+                hold = piece.hold
+                if hold is None or hold.until_ms != until_ms or hold.phase is Phase.EXPIRED:
+                    continue
+                if hold.phase is Phase.LEASED:
+                    self.leased_count -= piece.end - piece.first
+                    self.spans.hold(piece.first, piece.end, hold._replace(phase=Phase.EXPIRED))
+                self._offer(piece.first, piece.end)
+
+    def _offer(self, first: int, end: int) -> None:
+        heapq.heappush(self._ready, (first, end))
+
+    def _offer_one(self, offset: int) -> None:
+        """A message is the next of its message group; it may still be leased, or wait for its time."""
+        for piece in self.spans.unfinished(offset, offset + 1):
+            hold = piece.hold
+            if hold is None or hold.phase is Phase.EXPIRED:
+                self._offer(offset, offset + 1)
+            else:
+                heapq.heappush(self._due, (hold.until_ms, offset, offset + 1))
+
+    def _full(self) -> str:
+        """Why nothing new is given out; empty when it is."""
+        if self.spans.held_count >= UNFINISHED_MAX:
+            return f"{self.spans.held_count} messages are delivered and not finished"
+        if self.keys is not None and self.keys.blocked_count >= SCANNED_MAX:
+            return f"{self.keys.blocked_count} messages wait for earlier ones of their message groups"
+        return ""
+
+
+def _row(piece: Piece, number: int) -> tuple[int, int, int]:
+    """A piece and how often it was delivered; a lease that a crash took counts as well."""
+    hold = piece.hold
+    attempt = 1 if hold is None else hold.attempt + (number > hold.number)
+    return piece.first, piece.end - piece.first, attempt

@@ -1,0 +1,298 @@
+"""The reading end of the log: from an offset to the batches that are stored there."""
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ortoo.common.errors import DataLoss, Unavailable
+from ortoo.common.records.sealed_batch import SealedBatch
+from ortoo.enode.disk.disk import Disk
+from ortoo.enode.index.catalog import Catalog, QueueLog, Run
+from ortoo.enode.index.index_files import load_rows, make_index
+from ortoo.enode.log.answers import Damage, DamagedQueue, StoredBatch
+from ortoo.enode.log.disk_work import DiskWork
+from ortoo.enode.log.frame import HEADER_BYTES, BadHeader, Kind, body_problem, decode_header, frame_bytes
+from ortoo.enode.log.queue_index import BadIndex
+from ortoo.enode.log.rows import Rows
+from ortoo.enode.log.segment import Segment, segment_name
+from ortoo.enode.reading.recent import Recent
+
+GAP_BYTES_MAX = 4096
+"""Frames with no more than this between them are read at once."""
+READ_BYTES_MAX = 256 << 10
+
+
+class Place(NamedTuple):
+    """Where a batch lies, and what its frame must say."""
+
+    segment: Segment
+    topic_id: int
+    queue_id: int
+    first_offset: int
+    message_count: int
+    position: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class BadFrame:
+    """A frame that is not what the index promised."""
+
+    place: Place
+    reason: str
+
+
+class Reader:
+    """Finds and reads batches. Belongs to the event loop; only the disk's work leaves it."""
+
+    def __init__(self, catalog: Catalog, disk: Disk, work: DiskWork, *, recent: Recent, index_bytes: int) -> None:
+        """Read what `catalog` knows, keeping `recent` batches and about `index_bytes` of old rows in memory."""
+        self._catalog = catalog
+        self._disk = disk
+        self._work = work
+        self._recent = recent
+        self._index_bytes = index_bytes
+        self._loaded: OrderedDict[Run, Rows] = OrderedDict()
+        self._loaded_bytes = 0
+        self.hits = 0
+        self.misses = 0
+
+    async def read(self, queue: QueueLog, from_offset: int, bytes_max: int) -> tuple[StoredBatch, ...]:
+        """Whole batches from the one that holds `from_offset` on, as many as fit `bytes_max`, at least one.
+
+        `from_offset` lies in the queue's range. Errors: DataLoss when that batch is damaged; Unavailable when the
+        disk cannot be read now.
+        """
+        run = queue.run_with(from_offset)
+        segment = run.segment if run is not None else self._catalog.active
+        _acquire(segment)
+        try:
+            rows = queue.rows if run is None else run.rows
+            if rows is None:
+                rows = await self._rows_of(run) if run is not None else Rows()
+            row = rows.find(from_offset)
+            if row < 0:
+                raise self._hole(queue, from_offset, rows, -1 - row)
+            return await self._read_rows(queue, segment, rows, row, bytes_max)
+        except OSError as error:
+            raise _unreadable(error) from error
+        finally:
+            segment.release()
+
+    async def find_time(self, queue: QueueLog, stored_at_ms: int) -> int:
+        """The first offset stored at or after a time; the end of the queue if there is none."""
+        for run in queue.runs:
+            if run.last_stored_at_ms >= stored_at_ms:
+                _acquire(run.segment)
+                try:
+                    rows = run.rows or await self._rows_of(run)
+                except OSError as error:
+                    raise _unreadable(error) from error
+                finally:
+                    run.segment.release()
+                return rows.first_offsets[rows.find_time(stored_at_ms)]
+        if queue.rows:
+            row = queue.rows.find_time(stored_at_ms)
+            if row < len(queue.rows):
+                return queue.rows.first_offsets[row]
+        return queue.end_offset
+
+    async def _read_rows(
+        self, queue: QueueLog, segment: Segment, rows: Rows, row: int, bytes_max: int
+    ) -> tuple[StoredBatch, ...]:
+        recent = self._recent
+        found: list[StoredBatch] = []
+        missing: list[Place] = []
+        total = 0
+        expected = rows.first_offsets[row]
+        for at in range(row, len(rows)):
+            length = rows.lengths[at]
+            first_offset = rows.first_offsets[at]
+            if first_offset != expected or (total and total + length > bytes_max):
+                break
+            total += length
+            expected = first_offset + rows.counts[at]
+            position = rows.positions[at]
+            batch = recent.get(position) if not missing else None
+            if batch is not None:
+                found.append(batch)
+            else:
+                missing.append(Place(segment, *queue.key, first_offset, rows.counts[at], position, length))
+        self.hits += len(found)
+        if missing:
+            self.misses += len(missing)
+            batches, bad = await self._work.run(read_places, missing)
+            found += batches
+            if bad is not None:
+                damage = self._remember(bad)
+                if not found:
+                    raise _damaged(damage, bad.place.first_offset, bad.place.first_offset + bad.place.message_count)
+        return tuple(found)
+
+    async def _rows_of(self, run: Run) -> Rows:
+        """The rows of a sealed run: from memory, from the index file, or from the segment if that is bad."""
+        rows = self._loaded.get(run)
+        if rows is not None:
+            self._loaded.move_to_end(run)
+            return rows
+        try:
+            rows = await self._work.run(load_rows, self._disk, run)
+        except (BadIndex, FileNotFoundError):
+            end = run.segment.end or run.segment.base
+            contents = await self._work.run(make_index, self._disk, run.segment, end)
+            for entry in contents.queues:
+                queue = self._catalog.queues.get((entry.topic_id, entry.queue_id))
+                for one in queue.runs if queue is not None else ():
+                    if one.segment is run.segment:
+                        one.entry = entry
+            try:
+                rows = await self._work.run(load_rows, self._disk, run)
+            except BadIndex as error:
+                raise DataLoss(
+                    f"{run.segment.path}: {error}; reading can go on at offset {run.end_offset}",
+                    field="from_offset",
+                    begin_offset=run.begin_offset,
+                    end_offset=run.end_offset,
+                ) from error
+        if run not in self._loaded:
+            self._loaded[run] = rows
+            self._loaded_bytes += rows.bytes
+            while self._loaded_bytes > self._index_bytes and len(self._loaded) > 1:
+                _, old = self._loaded.popitem(last=False)
+                self._loaded_bytes -= old.bytes
+        return rows
+
+    def forget(self, segment: Segment) -> None:
+        """A segment is gone: its rows are of no use."""
+        for run in [run for run in self._loaded if run.segment is segment]:
+            self._loaded_bytes -= self._loaded.pop(run).bytes
+
+    def _remember(self, bad: BadFrame) -> Damage:
+        place = bad.place
+        lost = DamagedQueue(
+            place.topic_id, place.queue_id, place.first_offset, place.first_offset + place.message_count
+        )
+        damage = Damage(
+            segment_name(place.segment.base), place.position, frame_bytes(place.length), bad.reason, (lost,)
+        )
+        if all(one.position != damage.position for one in self._catalog.damages):
+            self._catalog.damages.append(damage)
+        return damage
+
+    def _hole(self, queue: QueueLog, offset: int, rows: Rows, next_row: int) -> DataLoss:
+        """Why there is no batch at `offset`, and where the next one is."""
+        if next_row < len(rows):
+            resume = rows.first_offsets[next_row]
+        else:
+            later = queue.run_with(rows.end_offset if rows else offset)
+            if later is not None and later.begin_offset > offset:
+                resume = later.begin_offset
+            else:
+                resume = queue.rows.begin_offset if queue.rows and queue.rows is not rows else queue.end_offset
+        for damage in self._catalog.damages:
+            if any((one.topic_id, one.queue_id) == queue.key and one.begin_offset <= offset < one.end_offset
+                   for one in damage.queues):  # fmt: skip
+                return _damaged(damage, offset, resume)
+        return DataLoss(
+            f"no batch holds offset {offset}: the place it lay in is damaged; reading can go on at offset {resume}",
+            field="from_offset",
+            begin_offset=offset,
+            end_offset=resume,
+        )
+
+
+def _acquire(segment: Segment) -> None:
+    try:
+        segment.acquire()
+    except OSError as error:
+        raise _unreadable(error) from error
+
+
+def _unreadable(error: OSError) -> Unavailable:
+    return Unavailable(f"the log cannot be read now: {error}", retry_after_ms=100)
+
+
+def _damaged(damage: Damage, begin_offset: int, end_offset: int) -> DataLoss:
+    return DataLoss(
+        f"offsets {begin_offset} to {end_offset} are damaged: {damage.file}, log position {damage.position}, "
+        f"{damage.length_bytes} bytes: {damage.reason}; reading can go on at offset {end_offset}",
+        field="from_offset",
+        begin_offset=begin_offset,
+        end_offset=end_offset,
+    )
+
+
+def read_places(places: list[Place]) -> tuple[list[StoredBatch], BadFrame | None]:
+    """Read batches until one is bad. Runs beside the loop, touches nothing but the segments' files.
+
+    Small frames that lie close together are read at once.
+    """
+    batches: list[StoredBatch] = []
+    for start, end in _neighbours(places):
+        first, last = places[start], places[end - 1]
+        together = b""
+        if end - start > 1:
+            together = first.segment.read(first.position, last.position + HEADER_BYTES + last.length - first.position)
+        for place in places[start:end]:
+            at = place.position - first.position + HEADER_BYTES
+            if together:
+                batch = _checked(place, together[at - HEADER_BYTES : at], together[at : at + place.length])
+            else:
+                batch = read_place(place)
+            if isinstance(batch, BadFrame):
+                return batches, batch
+            batches.append(batch)
+    return batches, None
+
+
+def _neighbours(places: list[Place]) -> Iterator[tuple[int, int]]:
+    """Runs of places, by number, that one read gets without reading much in vain."""
+    start = 0
+    for number in range(1, len(places) + 1):
+        if number < len(places):
+            before, place = places[number - 1], places[number]
+            gap = place.position - (before.position + HEADER_BYTES + before.length)
+            span = place.position + HEADER_BYTES + place.length - places[start].position
+            if gap <= GAP_BYTES_MAX and span <= READ_BYTES_MAX:
+                continue
+        yield start, number
+        start = number
+
+
+def read_place(place: Place) -> StoredBatch | BadFrame:
+    """Read and check one batch."""
+    head = place.segment.read(place.position, HEADER_BYTES)
+    return _checked(place, head, place.segment.read(place.position + HEADER_BYTES, place.length))
+
+
+def _checked(place: Place, head: bytes, body: bytes) -> StoredBatch | BadFrame:
+    """The batch, if the header is whole, is that of the frame the index means, and its bytes match their CRC."""
+    try:
+        header = decode_header(head, place.position)
+    except BadHeader as error:
+        return BadFrame(place, str(error))
+    if (
+        header.kind != Kind.MESSAGES
+        or header.topic_id != place.topic_id
+        or header.queue_id != place.queue_id
+        or header.first_offset != place.first_offset
+        or header.item_count != place.message_count
+    ):
+        return BadFrame(place, "the frame is another one than the index says")
+    problem = body_problem(header, body)
+    if problem:
+        return BadFrame(place, problem)
+    records = body[header.prefix_length :] if header.prefix_length else body
+    return StoredBatch(
+        header.first_offset,
+        header.stored_at_ms,
+        SealedBatch(
+            records,
+            header.payload_crc,
+            header.item_count,
+            header.inflated_bytes,
+            header.producer_id,
+            header.first_sequence,
+        ),
+    )

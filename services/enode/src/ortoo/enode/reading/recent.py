@@ -1,0 +1,41 @@
+"""Recently stored batches in memory: readers at the tail never touch the disk."""
+
+from collections import deque
+
+from ortoo.enode.log.answers import StoredBatch
+
+ROOM_PER_BATCH_BYTES = 400
+"""About what a batch costs beside its bytes."""
+
+
+class Recent:
+    """The newest batches by position, as many as fit; the oldest go first."""
+
+    def __init__(self, bytes_max: int) -> None:
+        """Keep about `bytes_max` bytes."""
+        self._bytes_max = bytes_max
+        self._batches: dict[int, StoredBatch] = {}
+        self._order: deque[tuple[int, int]] = deque()
+        self.bytes = 0
+
+    def get(self, position: int) -> StoredBatch | None:
+        """The batch whose frame lies at `position`, if it is still there."""
+        return self._batches.get(position)
+
+    def put(self, position: int, batch: StoredBatch) -> None:
+        """Remember a batch that became durable."""
+        size = len(batch.batch.records) + ROOM_PER_BATCH_BYTES
+        self._batches[position] = batch
+        self._order.append((position, size))
+        self.bytes += size
+        while self.bytes > self._bytes_max:
+            oldest, freed = self._order.popleft()
+            del self._batches[oldest]
+            self.bytes -= freed
+
+    def drop_below(self, position: int) -> None:
+        """Forget batches of segments that are gone."""
+        while self._order and self._order[0][0] < position:
+            oldest, freed = self._order.popleft()
+            del self._batches[oldest]
+            self.bytes -= freed

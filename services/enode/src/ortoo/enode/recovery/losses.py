@@ -1,0 +1,72 @@
+"""Which offsets damaged places cost."""
+
+from collections.abc import Callable, Iterable, Iterator
+
+from ortoo.enode.index.catalog import Catalog, QueueLog, Run
+from ortoo.enode.log.answers import Damage, DamagedQueue
+from ortoo.enode.log.queue_index import BadIndex
+from ortoo.enode.log.rows import Rows
+from ortoo.enode.log.scan import Hole
+from ortoo.enode.log.segment import segment_name
+
+Gap = tuple[int, int, int, int]
+"""(first missing offset, first offset that is there again, log position before, log position behind)."""
+_END = 1 << 62
+
+
+def damages_of(catalog: Catalog, holes: Iterable[Hole], load: Callable[[Run], Rows]) -> list[Damage]:
+    """Name each hole: file, position, and the offsets that are missing between the frames around it.
+
+    Nobody can read in a hole whose frames they were, so a gap is told of every hole that may have held it. `load`
+    gives the rows of a sealed run; only those of segments with a hole are asked for.
+    """
+    holes = sorted(set(holes), key=lambda hole: hole.position)
+    if not holes:
+        return []
+    holed = {_segment_base(catalog, hole.position) for hole in holes}
+    gaps = [(queue, *gap) for queue in catalog.queues.values() for gap in _gaps(queue, holed, load)]
+    return [
+        Damage(
+            segment_name(_segment_base(catalog, hole.position)),
+            hole.position,
+            hole.length,
+            hole.reason,
+            tuple(
+                DamagedQueue(*queue.key, begin, end)
+                for queue, begin, end, low, high in gaps
+                if low < hole.end_position and hole.position < high
+            ),
+        )
+        for hole in holes
+    ]
+
+
+def _segment_base(catalog: Catalog, position: int) -> int:
+    """The segment that `position` lies in."""
+    return next((one.base for one in reversed(catalog.segments) if one.base <= position), catalog.begin_position)
+
+
+def _gaps(queue: QueueLog, holed: set[int], load: Callable[[Run], Rows]) -> Iterator[Gap]:
+    expected, low = queue.begin_offset, 0
+    for run in queue.runs:
+        if run.segment.base in holed:
+            try:
+                rows = load(run)
+            except (BadIndex, OSError):
+                rows = Rows()
+            yield from _row_gaps(rows, expected, low)
+        elif run.begin_offset > expected:
+            yield expected, run.begin_offset, low, run.segment.end or _END
+        expected, low = run.end_offset, run.segment.base
+    if queue.rows:
+        yield from _row_gaps(queue.rows, expected, low)
+        expected, low = queue.rows.end_offset, queue.rows.positions[-1]
+    if queue.end_offset > expected:
+        yield expected, queue.end_offset, low, _END
+
+
+def _row_gaps(rows: Rows, expected: int, low: int) -> Iterator[Gap]:
+    for row, first_offset in enumerate(rows.first_offsets):
+        if first_offset > expected:
+            yield expected, first_offset, low, rows.positions[row]
+        expected, low = first_offset + rows.counts[row], rows.positions[row]

@@ -1,0 +1,277 @@
+"""Opening a store: what is there, where the log ends, what the state is. docs/formats/crash-safety.md argues why.
+
+Runs before anything else touches the store, wholly on blocking calls; it never needs the event loop.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+
+from ortoo.common.errors import DataLoss
+from ortoo.enode.changes.all import OffsetsSkipped, decode_changes, encode_changes
+from ortoo.enode.disk.clean_stop import FILE_NAME as CLEAN_NAME
+from ortoo.enode.disk.clean_stop import CleanStop, decode_clean_stop
+from ortoo.enode.disk.disk import Disk
+from ortoo.enode.disk.identity import read_whole
+from ortoo.enode.disk.tide_mark import FILE_NAME as TIDE_NAME
+from ortoo.enode.disk.tide_mark import decode_slots
+from ortoo.enode.index.catalog import Catalog
+from ortoo.enode.index.index_files import load_rows, make_index, read_contents
+from ortoo.enode.index.survey import Survey, find_cut, survey
+from ortoo.enode.log.frame import HEADER_BYTES, BadHeader, decode_header
+from ortoo.enode.log.queue_index import BadIndex, Contents, decode_contents, decode_rows, encode_index
+from ortoo.enode.log.scan import Hole
+from ortoo.enode.log.segment import (
+    INDEX_SUFFIX,
+    KEYS_SUFFIX,
+    SPARE_SUFFIX,
+    Segment,
+    bases,
+    index_name,
+    keys_name,
+    segment_name,
+)
+from ortoo.enode.recovery.losses import damages_of
+from ortoo.enode.recovery.refold import Refold
+from ortoo.enode.state.fold import State
+
+ZERO_CHUNK_BYTES = 1 << 20
+
+
+@dataclass(slots=True)
+class Recovered:
+    """A store as it was found and put right."""
+
+    catalog: Catalog
+    state: State
+    end_position: int
+    """Where the log goes on."""
+    store_open: int
+    """The number of the opening before."""
+    stored_at_ms: int
+    active: Segment | None
+    """The segment to go on in; None when a new one must be made."""
+    was_clean: bool
+    skips: list[OffsetsSkipped] = field(default_factory=list)
+    """To be stored before anything is served."""
+    holes: list[Hole] = field(default_factory=list)
+    """Damaged places."""
+    cut_bytes: int = 0
+    """How much of a torn tail was cut off."""
+    missing_bytes: int = 0
+    """How much that was durable is missing because the last file was cut short."""
+
+
+def recover(disk: Disk, folder: Path, *, repairs: bool = True, without_checkpoint: bool = False) -> Recovered:
+    """Find out what a folder holds.
+
+    With `repairs` (the default) also cut a torn tail, make missing index files and remove leftovers; without, nothing
+    is written. `without_checkpoint` accepts a state folded from the segments that are there, though older ones are
+    missing.
+
+    Errors: DataLoss, Unsupported, OSError.
+    """
+    names = disk.list(folder)
+    if repairs:
+        names = _sweep(disk, folder, names)
+    starts = bases(names)
+    clean = _read_clean_stop(disk, folder)
+    durable = max(decode_slots(read_whole(disk, folder / TIDE_NAME) or b""), clean.end_position if clean else 0)
+    catalog = Catalog()
+    if not starts:
+        if durable:
+            raise DataLoss(
+                f"{folder} held a log up to position {durable}, and no segment is left: put the files back from a "
+                f"copy, or run `ortoo-enode repair {folder} --caches` to begin an empty log"
+            )
+        return Recovered(catalog, State(), 0, 0, 0, None, was_clean=False)
+    for base, next_base in pairwise(starts):
+        _load_sealed(catalog, disk, Segment(disk, folder, base, next_base), next_base, names, repairs=repairs)
+    last = Segment(disk, folder, starts[-1], starts[-1])
+    last.limit = last.base + last.file.size_bytes()
+    if clean is not None and _is_end_of_log(clean, last):
+        catalog.segments.append(last)
+        return _after_clean_stop(disk, catalog, last, clean)
+
+    cut_bytes = 0
+    cut_at: int | None = None
+    if durable > last.limit:
+        # Behind a segment that was ended files are missing; of one that was not, the end of the file is.
+        headers = survey(last.read, last.base, last.limit)
+        cut_at = None if headers.is_ended else headers.end_position
+        _load_sealed(catalog, disk, last, durable, names, repairs=repairs)
+        found, end = Survey(end_position=durable, is_ended=True), durable
+    else:
+        catalog.segments.append(last)
+        found = survey(last.read, last.base, last.limit)
+        found.durable_below = max(found.durable_below, durable)
+        end = find_cut(found, last.read, last.base, last.limit)
+        found.cut(end)
+        if repairs:
+            cut_bytes = _zero(last, end)
+            last.file.sync_data()
+        catalog.load_active(found.rows, found.slices, [(hole.position, hole.length) for hole in found.holes])
+        if found.is_ended and end == found.end_position:
+            last.end, last.last_stored_at_ms = end, found.stored_at_ms
+            if repairs and last.limit > end:
+                last.file.truncate(end - last.base)
+                last.limit = end
+    recovered = _folded(catalog, found, end, cut_at, without_checkpoint=without_checkpoint)
+    recovered.cut_bytes = cut_bytes
+    _settle_ranges(recovered)
+    catalog.damages = damages_of(catalog, recovered.holes, partial(load_rows, disk))
+    return recovered
+
+
+def _folded(catalog: Catalog, found: Survey, end: int, cut_at: int | None, *, without_checkpoint: bool) -> Recovered:
+    """The state at the log's end, and every hole that was met."""
+    holes = _known_holes(catalog, catalog.contents.values()) + found.holes
+    slices = [part for one in catalog.contents.values() for part in one.slices] + found.slices
+    fold = Refold(catalog.segments, slices, end if cut_at is None else cut_at, without_checkpoint=without_checkpoint)
+    fold.forget_producers(is_cut=cut_at is not None)
+    known = {hole.position for hole in holes}
+    holes += [hole for hole in fold.holes if hole.position not in known]
+    return Recovered(
+        catalog,
+        fold.state,
+        end,
+        max(found.store_open, fold.store_open),
+        max([found.stored_at_ms, *(one.last_stored_at_ms for one in catalog.segments)]),
+        None if catalog.segments[-1].end is not None else catalog.segments[-1],
+        was_clean=False,
+        skips=fold.skips(is_cut=cut_at is not None),
+        holes=holes,
+        missing_bytes=0 if cut_at is None else end - cut_at,
+    )
+
+
+def _known_holes(catalog: Catalog, contents: Iterable[Contents]) -> list[Hole]:
+    """The damaged places that index files tell of."""
+    by_base = {segment.base: segment for segment in catalog.segments}
+    holes = []
+    for one in contents:
+        for position, length in one.holes:
+            file_end = one.base + by_base[one.base].file.size_bytes()
+            reason = f"the file ends at log position {file_end}" if file_end < position + length else "damaged"
+            holes.append(Hole(position, length, reason))
+    return holes
+
+
+def _sweep(disk: Disk, folder: Path, names: list[str]) -> list[str]:
+    """Remove what interrupted work left behind."""
+    segments = {segment_name(base) for base in bases(names)}
+    orphans = {index_name(base) for base in bases(names, INDEX_SUFFIX) if segment_name(base) not in segments}
+    orphans |= {keys_name(base) for base in bases(names, KEYS_SUFFIX) if segment_name(base) not in segments}
+    left = [name for name in names if name in orphans or name.endswith((SPARE_SUFFIX, ".tmp"))]
+    for name in left:
+        disk.remove(folder / name)
+    if left:
+        disk.sync_directory(folder)
+    return [name for name in names if name not in left]
+
+
+def _read_clean_stop(disk: Disk, folder: Path) -> CleanStop | None:
+    """The marker of a clean stop, if there is a whole one. Errors: Unsupported."""
+    data = read_whole(disk, folder / CLEAN_NAME)
+    return decode_clean_stop(data) if data is not None else None
+
+
+def _is_end_of_log(clean: CleanStop, last: Segment) -> bool:
+    """Whether the log really ends where the marker says: in this segment, and no frame lies there."""
+    try:
+        if not last.base <= clean.end_position <= last.limit:
+            return False
+        if decode_contents(clean.active_index, last.base).end != clean.end_position:
+            return False
+        decode_header(last.read(clean.end_position, HEADER_BYTES), clean.end_position)
+    except BadHeader:
+        return True
+    except BadIndex:
+        return False
+    return False
+
+
+def forget_clean_stop(disk: Disk, folder: Path) -> None:
+    """Remove the marker durably; nothing may be appended before."""
+    if CLEAN_NAME in disk.list(folder):
+        disk.remove(folder / CLEAN_NAME)
+        disk.sync_directory(folder)
+
+
+def _after_clean_stop(disk: Disk, catalog: Catalog, last: Segment, clean: CleanStop) -> Recovered:
+    """Take everything from the marker; no frame is read."""
+    state = State()
+    state.apply_all(decode_changes(clean.state))
+    contents = decode_contents(clean.active_index, last.base)
+    rows = {
+        (one.topic_id, one.queue_id): decode_rows(
+            one, clean.active_index[one.block_at : one.block_at + one.block_bytes]
+        )
+        for one in contents.queues
+    }
+    catalog.load_active(rows, contents.slices, contents.holes)
+    recovered = Recovered(
+        catalog, state, clean.end_position, clean.store_open, clean.stored_at_ms, last, was_clean=True
+    )  # fmt: skip
+    if clean.end_position >= last.limit:
+        last.end, last.last_stored_at_ms = clean.end_position, clean.stored_at_ms
+        recovered.active = None
+    _settle_ranges(recovered)
+    holes = _known_holes(catalog, (*catalog.contents.values(), contents))
+    catalog.damages = damages_of(catalog, holes, partial(load_rows, disk))
+    return recovered
+
+
+def _load_sealed(
+    catalog: Catalog, disk: Disk, segment: Segment, next_base: int, names: list[str], *, repairs: bool
+) -> None:
+    """Take over a sealed segment: by its index file, or by its frames when there is no whole one."""
+    contents = read_contents(disk, segment) if index_name(segment.base) in names else None
+    if contents is None or contents.end != next_base:
+        contents = make_index(disk, segment, next_base, write=repairs)
+    catalog.load_sealed(segment, contents)
+
+
+def marker_of(recovered: Recovered) -> CleanStop:
+    """The marker of a clean stop that lets the next start take over what was recovered."""
+    rows, slices, holes = recovered.catalog.active_contents()
+    base, end = recovered.catalog.active.base, recovered.end_position
+    _, index = encode_index(base, end, recovered.stored_at_ms, rows, slices, holes)
+    state = encode_changes(tuple(recovered.state.checkpoint()))
+    return CleanStop(end, recovered.store_open, recovered.stored_at_ms, state, index)
+
+
+def _zero(segment: Segment, position: int) -> int:
+    """Write zeros over whatever lies behind the log's end, so that it never comes back; return how many bytes."""
+    cut = 0
+    while position < segment.limit:
+        chunk = segment.read(position, min(ZERO_CHUNK_BYTES, segment.limit - position))
+        if not chunk:
+            break
+        if chunk.count(0) != len(chunk):
+            segment.file.write(position - segment.base, [bytes(len(chunk))])
+            cut += len(chunk)
+        position += len(chunk)
+    return cut
+
+
+def _settle_ranges(recovered: Recovered) -> None:
+    """Give every queue its first and next offset."""
+    catalog, state = recovered.catalog, recovered.state
+    for segment_contents in catalog.contents.values():
+        for entry in segment_contents.queues:
+            state.see_end((entry.topic_id, entry.queue_id), entry.end_offset)
+    catalog.floor = state.floor
+    is_whole = catalog.begin_position == 0
+    for key, ends in state.ends.items():
+        queue = catalog.queue(key)
+        if queue.rows:
+            ends.end_offset = max(ends.end_offset, queue.rows.end_offset)
+        queue.end_offset = queue.next_offset = max(ends.end_offset, queue.end_offset)
+    for queue in catalog.queues.values():
+        begin = queue.first_stored_offset()
+        if is_whole:
+            begin = min(begin, state.floor, *(first for first, _ in state.skipped.get(queue.key, ())))
+        queue.begin_offset = begin

@@ -1,0 +1,161 @@
+"""Folding the state again: from the newest whole checkpoint, along the log to its end."""
+
+from collections.abc import Iterable, Sequence
+
+from ortoo.common.errors import DataLoss
+from ortoo.enode.changes.all import OffsetsSkipped, decode_changes
+from ortoo.enode.log.checkpoint import decode_slice, newest_complete
+from ortoo.enode.log.frame import HEADER_BYTES, BadHeader, Flag, FrameHeader, Kind, body_problem, decode_header
+from ortoo.enode.log.queue_index import SliceAt
+from ortoo.enode.log.scan import Hole, walk
+from ortoo.enode.log.segment import Segment
+from ortoo.enode.state.fold import State
+
+MESSAGES_PER_HOLE_BYTE = 4096 / 192
+"""A frame has at least 192 bytes and at most 4,096 messages."""
+
+
+class Refold:
+    """The state at the end of a log, and what was found bad on the way."""
+
+    def __init__(
+        self,
+        segments: Sequence[Segment],
+        slices: Iterable[SliceAt],
+        end_position: int,
+        *,
+        without_checkpoint: bool = False,
+    ) -> None:
+        """Fold now.
+
+        Errors: DataLoss when the log's beginning is gone and no whole checkpoint is left, unless `without_checkpoint`.
+        """
+        self._without_checkpoint = without_checkpoint
+        self.state = State()
+        self.holes: list[Hole] = []
+        """Every damaged place that was met."""
+        self.store_open = 0
+        """The number of the last opening that was met."""
+        self._lost_bytes = 0
+        self._segments = segments
+        self._end_position = end_position
+        self.folded_from = self._load_checkpoint(list(slices))
+        self._seen_behind_hole: set[tuple[int, int]] = set()
+        self._producers_behind_hole: set[tuple[int, int, int]] = set()
+        for segment in segments:
+            end = end_position if segment.end is None else min(segment.end, end_position)
+            if end > self.folded_from:
+                self._fold(segment, max(segment.base, self.folded_from), end)
+
+    def skips(self, *, is_cut: bool) -> list[OffsetsSkipped]:
+        """Offsets to leave out, because a lost frame may have held them and nothing says it did not.
+
+        A queue of which a whole frame lies behind the last hole needs none: that frame's first offset is the proof.
+        When the log `is_cut` at its end, every queue goes on with the next offset it knows, and says so in the log: a
+        later fold meets the missing bytes in the middle, and must not leave out offsets then.
+        """
+        if not self._lost_bytes and not is_cut:
+            return []
+        margin = int(self._lost_bytes * MESSAGES_PER_HOLE_BYTE) + 1 if self._lost_bytes else 0
+        keys = set(self.state.ends)
+        keys.update((copy.topic_id, queue) for copy in self.state.topics.all() for queue in range(copy.queue_count))
+        skips = []
+        for key in sorted(keys if is_cut else keys - self._seen_behind_hole):
+            end = self.state.ends[key].end_offset if key in self.state.ends else self.state.floor
+            left_out = 0 if key in self._seen_behind_hole else margin
+            skips.append(OffsetsSkipped(*key, end, end + left_out))
+        if is_cut or (0, 0) not in self._seen_behind_hole:
+            left_out = 0 if (0, 0) in self._seen_behind_hole else margin
+            skips.append(OffsetsSkipped(0, 0, 0, max(self.state.floor, left_out)))
+        return skips
+
+    def forget_producers(self, *, is_cut: bool) -> None:
+        """Forget the windows of producers whose last batches may be lost.
+
+        Such a producer goes on with a sequence that would be a gap here for ever; unknown, it begins anew at once.
+        """
+        if is_cut:
+            self.state.windows.keep_only(())
+        elif self._lost_bytes:
+            self.state.windows.keep_only(self._producers_behind_hole)
+
+    def _load_checkpoint(self, slices: list[SliceAt]) -> int:
+        """Start from the newest checkpoint whose frames are whole; return the position to fold from."""
+        while parts := newest_complete(slices):
+            state = State()
+            for part in parts:
+                body = self._checkpoint_body(part)
+                if body is None:
+                    break
+                state.apply_all(decode_changes(decode_slice(body).changes))
+            else:
+                self.state = state
+                return parts[-1].fold_from
+            slices = [one for one in slices if one.checkpoint_id != parts[0].checkpoint_id]
+        begin = self._segments[0].base if self._segments else 0
+        if begin and not self._without_checkpoint:
+            raise DataLoss(
+                f"{self._segments[0].path} is the first segment, it begins at position {begin}, and no whole "
+                "checkpoint of the state is left behind it: put the missing segments back, or run "
+                f"`ortoo-enode repair {self._segments[0].folder} --without-checkpoint`"
+            )
+        return begin
+
+    def _checkpoint_body(self, part: SliceAt) -> bytes | None:
+        """The body of a checkpoint's frame; None when it is damaged."""
+        segment = next((one for one in reversed(self._segments) if one.base <= part.position), None)
+        if segment is None:
+            return None
+        try:
+            header = decode_header(segment.read(part.position, HEADER_BYTES), part.position)
+        except BadHeader as error:
+            self.holes.append(Hole(part.position, HEADER_BYTES, str(error)))
+            return None
+        return self._body(segment, header)
+
+    def _body(self, segment: Segment, header: FrameHeader) -> bytes | None:
+        """Prefix and payload of a frame; None, and noted, when they are damaged."""
+        body = segment.read(header.position + HEADER_BYTES, header.prefix_length + header.length)
+        problem = body_problem(header, body)
+        if problem:
+            self.holes.append(Hole(header.position, header.frame_bytes, problem))
+            return None
+        return body
+
+    def _fold(self, segment: Segment, start: int, end: int) -> None:
+        for one in walk(segment.read, start, end):
+            if isinstance(one, Hole):
+                self._lose(one)
+                continue
+            self.store_open = max(self.store_open, one.store_open)
+            if one.kind == Kind.MESSAGES:
+                self._fold_messages(segment, one)
+            elif one.kind == Kind.STATE:
+                self._fold_changes(self._body(segment, one))
+            if one.flags & Flag.SEGMENT_END:
+                if one.end_position < end:
+                    self._lose(Hole(one.end_position, end - one.end_position, "segments are missing"))
+                break
+
+    def _lose(self, hole: Hole) -> None:
+        """Nobody knows what lay here."""
+        self.holes.append(hole)
+        self._lost_bytes += hole.length
+        self._seen_behind_hole.clear()
+        self._producers_behind_hole.clear()
+
+    def _fold_messages(self, segment: Segment, header: FrameHeader) -> None:
+        if header.prefix_length:
+            body = self._body(segment, header)
+            if body is not None:
+                self.state.apply_all(decode_changes(body[: header.prefix_length]))
+        self.state.apply_messages(header)
+        if self._lost_bytes:
+            self._seen_behind_hole.add((header.topic_id, header.queue_id))
+            self._producers_behind_hole.add((header.topic_id, header.queue_id, header.producer_id))
+
+    def _fold_changes(self, body: bytes | None) -> None:
+        for change in decode_changes(body) if body is not None else ():
+            self.state.apply(change)
+            if isinstance(change, OffsetsSkipped):
+                self._seen_behind_hole.add((change.topic_id, change.queue_id))

@@ -1,0 +1,110 @@
+"""Append: many batches in flight on one stream, stored as the log takes them."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+from ortoo.common.errors import Internal, OrtooError
+from ortoo.common.errors.status import failure_of
+from ortoo.common.grpc.bulk_field import Bulky
+from ortoo.common.process.background import Background
+from ortoo.common.process.logs import get_logger
+from ortoo.common.records.sealed_batch import SealedBatch
+from ortoo.enode.cluster.topic_copies import TopicCopies
+from ortoo.enode.deferred.intake import Intake
+from ortoo.enode.rpc.streams.outbox import Outbox
+from ortoo.enode.rpc.streams.queue_order import QueueOrder, Turn
+from ortoo.enode.store.store import FlushMode
+from ortoo.v1 import enode_pb2
+
+BYTES_IN_FLIGHT_MAX = 32 << 20
+"""How many bytes of one stream may be on their way to the disk before the stream is not read any more."""
+REQUEST_COST_BYTES = 4096
+"""What a request counts besides its batch, so that small ones are bounded as well: 8,192 of them."""
+
+_MODE_OF = {
+    enode_pb2.FLUSH_MODE_UNSPECIFIED: FlushMode.DEFAULT,
+    enode_pb2.FLUSH_MODE_SYNC: FlushMode.SYNC,
+    enode_pb2.FLUSH_MODE_ASYNC: FlushMode.ASYNC,
+}
+_MODE_TO = {mode: number for number, mode in _MODE_OF.items()}
+_log = get_logger("append")
+
+
+class AppendStream:
+    """One open Append call."""
+
+    waits_at_stop = True
+
+    def __init__(self, intake: Intake, topics: TopicCopies) -> None:
+        self.outbox = Outbox[enode_pb2.AppendResponse](bytes_max=BYTES_IN_FLIGHT_MAX)
+        self._intake = intake
+        self._topics = topics
+        self._order = QueueOrder[enode_pb2.AppendResponse](self.outbox.put)
+        self._arriving: dict[tuple[int, int], asyncio.Future[None]] = {}
+        """By queue: the last append that waits for its topic to be known here, done when it has gone on."""
+
+    async def serve(self, requests: AsyncIterator[Bulky], background: Background) -> None:
+        """Read requests and begin one append for each; return when the peer sends no more."""
+        async for request, (records,) in requests:
+            batch = batch_of(request, records)
+            cost_bytes = len(batch.records) + REQUEST_COST_BYTES
+            await self.outbox.reserve(cost_bytes)
+            self.outbox.open_requests += 1
+            turn = self._order.take_turn((request.topic_id, request.queue_id), cost_bytes)
+            background.spawn("append", self._append(request, batch, turn))
+
+    async def _append(
+        self, request: enode_pb2.AppendRequest, batch: SealedBatch, turn: Turn[enode_pb2.AppendResponse]
+    ) -> None:
+        try:
+            answer = await self._stored(request, batch)
+        except OrtooError as error:
+            answer = enode_pb2.AppendResponse(request_id=request.request_id, failure=failure_of(error))
+        except Exception as error:
+            _log.exception("an append failed")
+            defect = Internal(f"the append met a defect ({type(error).__name__}); the enode's log has the details")
+            answer = enode_pb2.AppendResponse(request_id=request.request_id, failure=failure_of(defect))
+        self._order.answer(turn, answer)
+
+    async def _stored(self, request: enode_pb2.AppendRequest, batch: SealedBatch) -> enode_pb2.AppendResponse:
+        topic_id, queue_id = request.topic_id, request.queue_id
+        batch.check()
+        if (topic_id, queue_id) in self._arriving or self._topics.lacks(topic_id, queue_id):
+            await self._arrival(topic_id, queue_id)
+        mode = _MODE_OF.get(request.flush_mode, FlushMode.SYNC)
+        appended = await self._intake.append(topic_id, queue_id, batch, flush_mode=mode)
+        return enode_pb2.AppendResponse(
+            request_id=request.request_id,
+            first_offset=appended.first_offset,
+            stored_at_ms=appended.stored_at_ms,
+            flush_mode=_MODE_TO[appended.flush_mode],
+        )
+
+    async def _arrival(self, topic_id: int, queue_id: int) -> None:
+        """Wait for a topic that is just being created; what came later for the queue goes on later."""
+        before = self._arriving.get((topic_id, queue_id))
+        mine = self._arriving[topic_id, queue_id] = asyncio.get_running_loop().create_future()
+        try:
+            if self._topics.lacks(topic_id, queue_id):
+                await self._topics.arrival(topic_id, queue_id)
+        finally:
+            if before is not None:
+                await asyncio.wait([before])
+            mine.set_result(None)
+            if self._arriving[topic_id, queue_id] is mine:
+                del self._arriving[topic_id, queue_id]
+
+
+def batch_of(request: Any, records: bytes | None = None) -> SealedBatch:
+    """The batch of a request; `records` are its bytes if they came beside it. Each look at those inside is a copy."""
+    batch = request.batch
+    return SealedBatch(
+        batch.records if records is None else records,
+        batch.records_crc32c,
+        batch.count,
+        batch.body_inflated_bytes,
+        batch.producer_id,
+        batch.first_sequence,
+        batch.delayed,
+    )

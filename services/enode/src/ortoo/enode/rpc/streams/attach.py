@@ -1,0 +1,86 @@
+"""Attach: the snodes that are there, and news for them about locks that have become free."""
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+
+from ortoo.common.errors import Invalid
+from ortoo.common.process.background import Background
+from ortoo.enode.rpc.streams.outbox import Outbox
+from ortoo.enode.store.lock_table import Key
+from ortoo.enode.store.store import Store
+from ortoo.v1 import enode_pb2
+
+ANSWERS_MAX = 1_000
+"""A snode that takes so few answers hears of no further ones; it asks again by itself."""
+
+
+class AttachedSnodes:
+    """The open Attach calls."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._streams: dict[str, list[AttachStream]] = {}
+
+    def names(self) -> list[str]:
+        """The snodes that are attached, by name."""
+        return sorted({stream.snode for streams in self._streams.values() for stream in streams})
+
+    def heard(self, incarnation: str, stream: "AttachStream") -> None:
+        """A snode says by this call that it is there."""
+        streams = self._streams.setdefault(incarnation, [])
+        if stream not in streams:
+            streams.append(stream)
+        self._store.locks.attached(incarnation)
+
+    def gone(self, incarnation: str, stream: "AttachStream") -> None:
+        """A call is over; with its last one the snode is away."""
+        streams = self._streams.get(incarnation, [])
+        if stream in streams:
+            streams.remove(stream)
+        if not streams and self._streams.pop(incarnation, None) is not None:
+            self._store.locks.detached(incarnation)
+
+    async def look(self) -> None:
+        """Look for locks that have ended by themselves; to be called a few times a second."""
+        self.tell_freed()
+
+    def tell_freed(self) -> None:
+        """Tell each snode which locks it wanted are free now."""
+        for incarnation, keys in self._store.locks.freed().items():
+            for stream in self._streams.get(incarnation, [])[-1:]:
+                stream.tell(keys)
+
+
+class AttachStream:
+    """One open Attach call."""
+
+    waits_at_stop = False
+
+    def __init__(self, snodes: AttachedSnodes) -> None:
+        self.outbox = Outbox[enode_pb2.AttachResponse](bytes_max=1)
+        self.snode = ""
+        self._snodes = snodes
+
+    async def serve(self, requests: AsyncIterator[enode_pb2.AttachRequest], background: Background) -> None:
+        """Count each request as a sign of life; every one is answered."""
+        incarnation = ""
+        try:
+            async for request in requests:
+                if not request.incarnation or incarnation not in ("", request.incarnation):
+                    raise Invalid("one call is of one incarnation; name it in every request", field="incarnation")
+                incarnation, self.snode = request.incarnation, request.snode
+                self._snodes.heard(incarnation, self)
+                self.tell(())
+        finally:
+            self._snodes.gone(incarnation, self)
+
+    def tell(self, keys: Sequence[Key]) -> None:
+        """Answer, with the locks that are free."""
+        if self.outbox.open_requests >= ANSWERS_MAX:
+            return
+        self.outbox.open_requests += 1
+        self.outbox.put(enode_pb2.AttachResponse(freed=_freed(keys)), 0)
+
+
+def _freed(keys: Sequence[Key]) -> Iterator[enode_pb2.FreedLock]:
+    for topic_id, group, queue_id in keys:
+        yield enode_pb2.FreedLock(group=group, topic_id=topic_id, queue_id=queue_id)

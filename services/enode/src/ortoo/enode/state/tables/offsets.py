@@ -1,0 +1,113 @@
+"""How far each group has consumed."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from ortoo.common.errors import Fenced
+from ortoo.enode.changes.all import Change, OffsetRows, OffsetsCommitted, TopicGone
+
+ROWS_PER_CHANGE = 1024
+
+
+class Offsets:
+    """(topic id, group) to queue id to (next offset, generation)."""
+
+    def __init__(self) -> None:
+        """No offsets."""
+        self._groups: dict[tuple[int, str], dict[int, tuple[int, int]]] = {}
+
+    def of(self, topic_id: int, group: str, queue_ids: Iterable[int] = ()) -> dict[int, int]:
+        """Queue id to next offset; queues without one are absent. Empty ids = all."""
+        rows = self._groups.get((topic_id, group), {})
+        wanted = tuple(queue_ids) or sorted(rows)
+        return {queue_id: rows[queue_id][0] for queue_id in wanted if queue_id in rows}
+
+    def groups(self, topic_id: int) -> list[str]:
+        """Groups with an offset in this topic, sorted."""
+        return sorted(group for topic, group in self._groups if topic == topic_id)
+
+    def committed(self) -> Iterator[tuple[int, str, Mapping[int, tuple[int, int]]]]:
+        """Topic id, group, and queue id to (next offset, generation), of every group with an offset."""
+        for (topic_id, group), rows in self._groups.items():
+            yield topic_id, group, rows
+
+    def generation(self, topic_id: int, group: str, queue_id: int) -> int:
+        """The newest generation that committed to this queue; 0 = none."""
+        return self._groups.get((topic_id, group), {}).get(queue_id, (0, 0))[1]
+
+    def lowest(self) -> dict[tuple[int, int], int]:
+        """(topic id, queue id) to the smallest offset of any group that has one there."""
+        found: dict[tuple[int, int], int] = {}
+        for (topic_id, _), rows in self._groups.items():
+            for queue_id, (offset, _) in rows.items():
+                key = (topic_id, queue_id)
+                found[key] = min(found.get(key, offset), offset)
+        return found
+
+    def apply(self, change: Change) -> None:
+        """Fold one change in: the last commit of a queue wins, so folding a stretch of the log twice does no harm."""
+        if isinstance(change, OffsetsCommitted):
+            rows = self._groups.setdefault((change.topic_id, change.group), {})
+            for queue_id, offset in change.offsets:
+                known = rows.get(queue_id)
+                rows[queue_id] = (offset, change.generation or (known[1] if known else 0))
+        elif isinstance(change, OffsetRows):
+            rows = self._groups.setdefault((change.topic_id, change.group), {})
+            rows.update({queue_id: (offset, generation) for queue_id, offset, generation in change.rows})
+        elif isinstance(change, TopicGone):
+            for key in [key for key in self._groups if key[0] == change.topic_id]:
+                del self._groups[key]
+
+    def follow(self, topic_id: int, group: str, queue_id: int, offset: int) -> None:
+        """A group that pops is done with everything below `offset`."""
+        rows = self._groups.setdefault((topic_id, group), {})
+        known = rows.get(queue_id)
+        if known is None or known[0] != offset:
+            rows[queue_id] = (offset, known[1] if known else 0)
+
+    def checkpoint(self) -> Iterator[bytes]:
+        """The whole as encoded changes; may be drawn while commits go on, for they are then folded again."""
+        for topic_id, group in list(self._groups):
+            rows = self._groups.get((topic_id, group), {})
+            queue_ids = sorted(rows)
+            for start in range(0, len(queue_ids), ROWS_PER_CHANGE):
+                part = queue_ids[start : start + ROWS_PER_CHANGE]
+                yield OffsetRows(topic_id, group, tuple((one, *rows[one]) for one in part)).encoded()
+
+
+class Reservations:
+    """Generations of commits that are on their way to the disk: decisions see them, readers do not."""
+
+    def __init__(self) -> None:
+        """Nothing on its way."""
+        self._generations: dict[tuple[int, str, int], list[int]] = {}
+
+    def check(self, offsets: Offsets, topic_id: int, group: str, queue_ids: Iterable[int], generation: int) -> None:
+        """Refuse a commit by an older assignment. Errors: Fenced, naming the queue and both generations."""
+        if not generation:
+            return
+        for queue_id in queue_ids:
+            on_the_way = self._generations.get((topic_id, group, queue_id), ())
+            newest = max(offsets.generation(topic_id, group, queue_id), *on_the_way, 0)
+            if generation < newest:
+                raise Fenced(
+                    f"queue {queue_id} was committed by generation {newest}, this commit is of {generation}: another "
+                    "member owns the queue now",
+                    field="generation",
+                )
+
+    def add(self, topic_id: int, group: str, offsets: Mapping[int, int], generation: int) -> None:
+        """A commit was accepted."""
+        if generation:
+            for queue_id in offsets:
+                self._generations.setdefault((topic_id, group, queue_id), []).append(generation)
+
+    def settle(self, change: OffsetsCommitted) -> None:
+        """A commit is durable and folded in."""
+        if change.generation:
+            for queue_id, _ in change.offsets:
+                key = (change.topic_id, change.group, queue_id)
+                waiting = self._generations.get(key, [])
+                if change.generation in waiting:
+                    waiting.remove(change.generation)
+                if not waiting:
+                    self._generations.pop(key, None)

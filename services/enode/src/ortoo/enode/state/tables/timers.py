@@ -1,0 +1,222 @@
+"""Delayed messages: which there are, when they are due, and where they go. Pure: no clock, no disk, no chance.
+
+Timers of the next minutes lie in buckets of a second, later ones in buckets of ten minutes, which are taken apart when
+their time comes near. A timer costs 29 bytes, however far away it is; its message stays on disk.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ortoo.enode.changes.all import Change, TopicGone
+from ortoo.enode.changes.timers import TimerEnd, TimerRows, TimersDone, TimersSet
+from ortoo.enode.state.tables.timer_bucket import ROW, Hold, Int64s, Rows, TimerBucket
+
+NEAR_MS = 1_000
+"""How much time a bucket of near timers holds."""
+FAR_MS = 600_000
+"""How much time a bucket of far timers holds; a far bucket is taken apart this long before its time."""
+ROWS_PER_CHANGE = 1_024
+ROWS_AT_ONCE = 65_536
+
+CHECKPOINT_ROW = np.dtype(
+    [("topic_id", "<u8"), ("queue_id", "<u4"), ("timer_id", "<i8"), ("place", "<i8"), ("deliver_at_ms", "<i8")]
+)
+Destination = tuple[int, int]
+"""(topic id, queue id)."""
+
+
+class Timers:
+    """All delayed messages of an enode."""
+
+    def __init__(self) -> None:
+        """No timers."""
+        self.live = 0
+        """How many timers there are, those of deleted topics included until their time comes."""
+        self._near: dict[int, TimerBucket] = {}
+        self._far: dict[int, TimerBucket] = {}
+        self._near_until_ms = 0
+        self._destinations: list[Destination | None] = []
+        self._numbers: dict[Destination, int] = {}
+
+    # folding
+
+    def apply(self, change: Change) -> None:
+        """Fold one change in; others than those of timers do nothing."""
+        if isinstance(change, TimersSet):
+            self._set(change)
+        elif isinstance(change, TimersDone):
+            self._done(_int64s(change.deliver_at_ms), _int64s(change.ids))
+        elif isinstance(change, TimerRows):
+            self._load(np.frombuffer(change.rows, CHECKPOINT_ROW))
+        elif isinstance(change, TopicGone):
+            for destination in [one for one in self._numbers if one[0] == change.topic_id]:
+                self._destinations[self._numbers.pop(destination)] = None
+
+    def checkpoint(self) -> Iterator[bytes]:
+        """The whole as encoded changes; may be drawn while timers come and go, for they are then folded again."""
+        for buckets in (self._near, self._far):
+            for key in list(buckets):
+                bucket = buckets.get(key)
+                rows = bucket.live_rows() if bucket is not None else ()
+                for start in range(0, len(rows), ROWS_PER_CHANGE):
+                    yield from self._encoded(rows[start : start + ROWS_PER_CHANGE])  # type: ignore[arg-type]
+
+    def _encoded(self, rows: Rows) -> Iterator[bytes]:
+        there = np.array([one is not None for one in self._destinations])
+        rows = rows[there[rows["destination"]]]
+        if not len(rows):
+            return
+        pairs = np.array([one or (0, 0) for one in self._destinations], [("t", "<u8"), ("q", "<u4")])
+        written = np.zeros(len(rows), CHECKPOINT_ROW)
+        written["topic_id"] = pairs["t"][rows["destination"]]
+        written["queue_id"] = pairs["q"][rows["destination"]]
+        for name in ("timer_id", "place", "deliver_at_ms"):
+            written[name] = rows[name]
+        yield TimerRows(written.tobytes()).encoded()
+
+    def _set(self, change: TimersSet) -> None:
+        rows = np.zeros(change.count, ROW)
+        rows["place"] = np.arange(change.first_place, change.first_place + change.count)
+        rows["timer_id"] = _int64s(change.ids) if change.ids else rows["place"]
+        rows["deliver_at_ms"] = _int64s(change.deliver_at_ms)
+        rows["destination"] = self._number((change.topic_id, change.queue_id))
+        self._put(rows)
+
+    def _load(self, loaded: np.ndarray) -> None:
+        rows = np.zeros(len(loaded), ROW)
+        for name in ("timer_id", "place", "deliver_at_ms"):
+            rows[name] = loaded[name]
+        pairs, codes = np.unique(loaded[["topic_id", "queue_id"]], return_inverse=True)
+        numbers = np.array([self._number((int(topic), int(queue))) for topic, queue in pairs], "<u4")
+        rows["destination"] = numbers[codes]
+        self._put(rows[np.argsort(rows["timer_id"], kind="stable")])
+
+    def _number(self, destination: Destination) -> int:
+        number = self._numbers.get(destination)
+        if number is None:
+            number = self._numbers[destination] = len(self._destinations)
+            self._destinations.append(destination)
+        return number
+
+    def _put(self, rows: Rows) -> None:
+        for buckets, key, at in self._split(rows["deliver_at_ms"]):
+            bucket = buckets.get(key)
+            if bucket is None:
+                bucket = buckets[key] = TimerBucket()
+            before = bucket.live
+            bucket.put(rows[at])
+            self.live += bucket.live - before
+
+    def _done(self, deliver_at_ms: Int64s, ids: Int64s) -> None:
+        for buckets, key, at in self._split(deliver_at_ms):
+            bucket = buckets.get(key)
+            if bucket is not None:
+                self.live -= bucket.end(ids[at])
+                if not bucket.live:
+                    del buckets[key]
+
+    def _split(self, deliver_at_ms: Int64s) -> "Iterator[tuple[dict[int, TimerBucket], int, Int64s]]":
+        """The buckets that these times belong to, each with which of the times."""
+        near = deliver_at_ms < self._near_until_ms
+        keys = np.where(near, deliver_at_ms // NEAR_MS, -1 - deliver_at_ms // FAR_MS)
+        if not len(keys):
+            return
+        if len(keys) == 1 or (keys == keys[0]).all():
+            parts = [np.arange(len(keys))]
+        else:
+            order = np.argsort(keys, kind="stable")
+            parts = np.split(order, np.flatnonzero(np.diff(keys[order])) + 1)
+        for part in parts:
+            key = int(keys[part[0]])
+            yield (self._near, key, part) if key >= 0 else (self._far, -1 - key, part)
+
+    # deciding
+
+    def advance(self, now_ms: int) -> None:
+        """Take far buckets apart whose time is near."""
+        until_ms = (now_ms + FAR_MS) // FAR_MS * FAR_MS + FAR_MS
+        if until_ms <= self._near_until_ms:
+            return
+        self._near_until_ms = until_ms
+        for key in sorted(key for key in self._far if key * FAR_MS < until_ms):
+            bucket = self._far.pop(key)
+            self.live -= bucket.live
+            for start in range(0, bucket.rows, ROWS_AT_ONCE):
+                rows = bucket.live_rows(start, start + ROWS_AT_ONCE)
+                if len(rows):
+                    self._put(rows)
+
+    def take(self, until_ms: int, limit: int) -> Rows:
+        """Timers due before or at a time, the earliest seconds first, at most `limit`; they count as staged then.
+
+        Those whose topic is gone come too: `destination_of` gives None for them.
+        """
+        parts: list[Rows] = []
+        for key in sorted(key for key in self._near if key * NEAR_MS <= until_ms):
+            rows = self._near[key].due(until_ms, limit)
+            if len(rows):
+                self._near[key].hold(rows["timer_id"], Hold.STAGED)
+                parts.append(rows)
+                limit -= len(rows)
+                if limit <= 0:
+                    break
+        return np.concatenate(parts) if parts else np.zeros(0, ROW)
+
+    def destination_of(self, number: int) -> Destination | None:
+        """The queue that a row's `destination` means; None when its topic is gone."""
+        return self._destinations[number]
+
+    def holds(self, deliver_at_ms: Int64s, ids: Int64s) -> np.ndarray:
+        """What is being done with each of these timers (`Hold`); 255 = it is no more."""
+        result = np.full(len(ids), 255, np.uint8)
+        for buckets, key, at in self._split(deliver_at_ms):
+            bucket = buckets.get(key)
+            if bucket is not None:
+                result[at] = bucket.holds(ids[at])
+        return result
+
+    def hold(self, deliver_at_ms: Int64s, ids: Int64s, hold: Hold) -> None:
+        """Note what is being done with timers."""
+        for buckets, key, at in self._split(deliver_at_ms):
+            bucket = buckets.get(key)
+            if bucket is not None:
+                bucket.hold(ids[at], hold)
+
+    def listed(self, topic_id: int, from_ms: int, limit: int) -> list[tuple[int, int, int, int]]:
+        """(deliver at ms, id, place, queue id) of a topic's timers from a time on, by time and id, at most `limit`."""
+        found: list[tuple[int, int, int, int]] = []
+        queues = {number: one[1] for one, number in self._numbers.items() if one[0] == topic_id}
+        wanted = np.array(sorted(queues), "<u4")
+        spans = [(key * NEAR_MS, NEAR_MS, bucket) for key, bucket in self._near.items()]
+        spans += [(key * FAR_MS, FAR_MS, bucket) for key, bucket in self._far.items()]
+        for start_ms, span_ms, bucket in sorted(spans, key=lambda span: span[0]):
+            if start_ms + span_ms <= from_ms:
+                continue
+            rows = bucket.live_rows()
+            rows = rows[np.isin(rows["destination"], wanted) & (rows["deliver_at_ms"] >= from_ms)]
+            rows = rows[np.lexsort((rows["timer_id"], rows["deliver_at_ms"]))][: limit - len(found)]
+            found += [(int(one[0]), int(one[1]), int(one[2]), queues[int(one[3])]) for one in rows]
+            if len(found) >= limit:
+                break
+        return found
+
+    def in_places(self, begin: int, end: int) -> Rows:
+        """The timers whose messages lie at these places of the queue of delayed messages, by place."""
+        parts = []
+        for buckets in (self._near, self._far):
+            for bucket in buckets.values():
+                rows = bucket.live_rows()
+                rows = rows[(rows["place"] >= begin) & (rows["place"] < end)]
+                if len(rows):
+                    parts.append(rows)
+        found: Rows = np.concatenate(parts) if parts else np.zeros(0, ROW)
+        return found[np.argsort(found["place"], kind="stable")]
+
+    def done_change(self, rows: Rows, end: TimerEnd) -> TimersDone:
+        """The change that says that these timers are no more."""
+        return TimersDone(end, rows["deliver_at_ms"].astype("<i8").tobytes(), rows["timer_id"].astype("<i8").tobytes())
+
+
+def _int64s(data: bytes) -> Int64s:
+    return np.frombuffer(data, "<i8")

@@ -1,0 +1,80 @@
+"""Sizes and lags of one store, by topic and group: counted when somebody asks, so what is gone is not told of."""
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ortoo.enode.index.catalog import Catalog, QueueLog
+from ortoo.enode.state.fold import State
+
+
+class TopicTotals(NamedTuple):
+    """What one topic has taken on this enode."""
+
+    topic: str
+    messages_in: int
+    """Messages stored since the topic was created."""
+    bytes_in: int
+    """Bytes stored since the store was opened."""
+    messages: int
+    """Messages that are still there."""
+
+
+class GroupLag(NamedTuple):
+    """How far one group is behind in one topic on this enode."""
+
+    topic: str
+    group: str
+    messages: int
+    oldest_at_ms: int
+    """When the oldest message that it has not acknowledged was stored; 0 when it has acknowledged all."""
+
+
+class Census:
+    """Counts in the catalog and the state of an open store, on its event loop; it reads no disk."""
+
+    def __init__(self, catalog: Catalog, state: State) -> None:
+        """Count in these."""
+        self._catalog = catalog
+        self._state = state
+
+    def topics(self) -> list[TopicTotals]:
+        """One entry for each topic that the enode has a copy of."""
+        totals: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0])
+        for (topic_id, _), queue in self._catalog.queues.items():
+            of_topic = totals[topic_id]
+            of_topic[0] += queue.end_offset
+            of_topic[1] += queue.bytes_in
+            of_topic[2] += queue.end_offset - queue.begin_offset
+        return [TopicTotals(copy.name, *totals[copy.topic_id]) for copy in self._state.topics.all()]
+
+    def lags(self) -> Iterator[GroupLag]:
+        """One entry for each (topic, group) with a committed offset."""
+        queues = self._catalog.queues
+        names = {copy.topic_id: copy.name for copy in self._state.topics.all()}
+        for topic_id, group, offsets in self._state.offsets.committed():
+            name = names.get(topic_id)
+            if name is None:
+                continue
+            lag, oldest_at_ms = 0, 0
+            for queue_id, (offset, _) in offsets.items():
+                queue = queues.get((topic_id, queue_id))
+                if queue is not None and offset < queue.end_offset:
+                    next_offset = max(offset, queue.begin_offset)
+                    lag += queue.end_offset - next_offset
+                    stored_at_ms = _stored_at_ms(queue, next_offset)
+                    oldest_at_ms = min(oldest_at_ms or stored_at_ms, stored_at_ms)
+            yield GroupLag(name, group, lag, oldest_at_ms)
+
+
+def _stored_at_ms(queue: QueueLog, offset: int) -> int:
+    """When the message at an offset was stored; inside a sealed segment whose index is on disk, about when."""
+    run = queue.run_with(offset)
+    rows = queue.rows if run is None else run.rows
+    if rows is not None and len(rows):
+        return int(rows.stored_at_ms[max(0, bisect_right(rows.first_offsets, offset) - 1)])
+    if run is None:
+        return 0
+    share = (offset - run.begin_offset) / max(1, run.end_offset - run.begin_offset)
+    return run.first_stored_at_ms + int(share * (run.last_stored_at_ms - run.first_stored_at_ms))

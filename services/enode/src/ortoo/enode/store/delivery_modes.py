@@ -1,0 +1,76 @@
+"""How groups consume topics: the first use decides, later ones must agree, an operator may change it."""
+
+from collections.abc import Collection, Iterable
+
+from ortoo.common.errors import OrtooError
+from ortoo.enode.changes.all import Change
+from ortoo.enode.changes.lives import Mode, ModeSet
+from ortoo.enode.state.tables.modes import check
+from ortoo.enode.store.engine import Engine
+
+RETRY_PREFIX = "%RETRY%"
+"""A group's own topic may be consumed in both ways: its members may consume other topics differently."""
+
+Pair = tuple[int, str]
+"""(topic id, group)."""
+
+
+class DeliveryModes:
+    """The folded modes, and those on their way to the disk."""
+
+    def __init__(self, engine: Engine) -> None:
+        """Go on with the modes in the log."""
+        self._engine = engine
+        self._coming: dict[Pair, Mode] = {}
+        engine.committer.listeners.append(self)
+
+    def of(self, topic_id: int, group: str) -> Mode:
+        """How a group consumes a topic."""
+        return self._coming.get((topic_id, group)) or self._engine.state.modes.of(topic_id, group)
+
+    def of_group(self, group: str) -> list[tuple[int, Mode]]:
+        """(topic id, mode) of a group, by topic id, where it is decided."""
+        return self._engine.state.modes.of_group(group)
+
+    async def use(self, topic_id: int, group: str, wanted: Mode) -> None:
+        """A group consumes a topic this way. Errors: Conflict when it does so in another way.
+
+        The first use is written down, but not waited for: what the group does then comes after it in the log.
+        """
+        stored = self.of(topic_id, group)
+        if stored is wanted:
+            return
+        topic = self._engine.state.topics.get(topic_id)
+        if topic is None or topic.name.startswith(RETRY_PREFIX):
+            return
+        check(stored, wanted, group=group, topic=topic.name)
+        self._coming[topic_id, group] = wanted
+        try:
+            await self._engine.note([ModeSet(topic_id, group, wanted)])
+        except BaseException:
+            self._coming.pop((topic_id, group), None)
+            raise
+
+    async def refused(self, pairs: Iterable[Pair], wanted: Mode) -> dict[Pair, OrtooError]:
+        """Of groups that want topics this way, those that may not, and why."""
+        found: dict[Pair, OrtooError] = {}
+        for pair in set(pairs):
+            try:
+                await self.use(*pair, wanted)
+            except OrtooError as error:
+                found[pair] = error
+        return found
+
+    async def set(self, topic_id: int, group: str, mode: Mode) -> Mode:
+        """Change how a group consumes a topic; returns, when it is durable, how it was. Errors: as `Engine.store`."""
+        before = self.of(topic_id, group)
+        await self._engine.store([ModeSet(topic_id, group, mode)])
+        return before
+
+    def messages_stored(self, topic_ids: Collection[int]) -> None:
+        """Not its business."""
+
+    def change_applied(self, change: Change) -> None:
+        """A mode became durable."""
+        if isinstance(change, ModeSet) and self._coming.get((change.topic_id, change.group)) is change.mode:
+            del self._coming[change.topic_id, change.group]

@@ -1,0 +1,266 @@
+"""The engine: the parts of an open store, how they are put together, and their life from opening to closing."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from ortoo.common.errors import OrtooError, Unavailable
+from ortoo.common.groups.system_topics import SYSTEM_TOPIC_IDS
+from ortoo.common.process.clock import Clock
+from ortoo.common.process.logs import get_logger
+from ortoo.common.process.randomness import Randomness
+from ortoo.enode.changes.all import Change, TopicGone
+from ortoo.enode.disk.disk import DirectoryLock, Disk, RealDisk
+from ortoo.enode.disk.identity import Identity, claim
+from ortoo.enode.index.key_process import KeyProcess, Keys, LocalKeys
+from ortoo.enode.log.appender import Appender
+from ortoo.enode.log.disk_work import DiskWork, InlineDiskWork, ThreadedDiskWork
+from ortoo.enode.log.frame import Flag
+from ortoo.enode.log.group import Group
+from ortoo.enode.log.segment import Segment
+from ortoo.enode.log.settings import StoreSettings
+from ortoo.enode.log.spares import Spares
+from ortoo.enode.reading.reader import Reader
+from ortoo.enode.reading.recent import Recent
+from ortoo.enode.reading.waiting import Waiting
+from ortoo.enode.recovery.opening import Recovered, forget_clean_stop, recover
+from ortoo.enode.state.tables.dedup import Sequencer
+from ortoo.enode.state.tables.offsets import Reservations
+from ortoo.enode.store.committer import Committer
+from ortoo.enode.store.housekeeping import Housekeeping, close_mark
+
+_log = get_logger("store")
+
+
+class Engine:
+    """One open store's parts. Belongs to the event loop that opened it."""
+
+    def __init__(
+        self,
+        folder: Path,
+        settings: StoreSettings,
+        disk: Disk,
+        clock: Clock,
+        work: DiskWork,
+        lock: DirectoryLock,
+        identity: Identity,
+        recovered: Recovered,
+        spares: Spares,
+        active: Segment,
+    ) -> None:
+        """Put the parts together; `open` is the way in."""
+        self.settings = settings
+        self.clock = clock
+        self.identity = identity
+        self.closed = False
+        self.catalog = recovered.catalog
+        self.state = recovered.state
+        self.sequencer = Sequencer(self.state.windows, idle_ms=settings.producer_idle_ms)
+        self.reservations = Reservations()
+        recent = Recent(settings.recent_bytes)
+        self.reader = Reader(self.catalog, disk, work, recent=recent, index_bytes=settings.index_bytes)
+        self.waiting = Waiting(clock, waiters_max=settings.waiters_max)
+        self.appender = Appender(
+            active=active,
+            position=recovered.end_position,
+            store_open=recovered.store_open + 1,
+            stored_at_ms=recovered.stored_at_ms,
+            settings=settings,
+            clock=clock,
+            work=work,
+            spares=spares,
+            on_durable=self._commit,
+            on_roll=self._roll,
+        )
+        self.keys: Keys = LocalKeys(disk, folder, work)
+        if settings.threads and isinstance(disk, RealDisk):
+            self.keys = KeyProcess(folder)
+        self.housekeeping = Housekeeping(
+            settings=settings,
+            clock=clock,
+            disk=disk,
+            work=work,
+            appender=self.appender,
+            catalog=self.catalog,
+            state=self.state,
+            reader=self.reader,
+            recent=recent,
+            spares=spares,
+            keys=self.keys,
+        )
+        self.committer = Committer(
+            catalog=self.catalog,
+            state=self.state,
+            sequencer=self.sequencer,
+            reservations=self.reservations,
+            recent=recent,
+            waiting=self.waiting,
+            housekeeping=self.housekeeping,
+        )
+        self._folder = folder
+        self._work = work
+        self._lock = lock
+        self._spares = spares
+        self._loop = asyncio.get_running_loop()
+
+    @classmethod
+    async def open(
+        cls, folder: Path, *, settings: StoreSettings, disk: Disk, clock: Clock, randomness: Randomness
+    ) -> "Engine":
+        """Take the folder, recover what is in it and go on where its log ends. Errors: as `Store.open`."""
+        settings.check()
+        loop = asyncio.get_running_loop()
+        work: DiskWork = InlineDiskWork(loop)
+        if settings.threads:
+            work = ThreadedDiskWork(loop, read_threads=settings.read_threads)
+        lock: DirectoryLock | None = None
+        engine: Engine | None = None
+        try:
+            await work.run(disk.make_folder, folder)
+            lock = disk.lock(folder)
+            wanted = Identity(settings.cluster, settings.enode, randomness.id_text(), clock.now_ms())
+            identity = await work.run(claim, disk, folder, wanted, disk.list(folder))
+            recovered = await work.run(recover, disk, folder)
+            await work.run(forget_clean_stop, disk, folder)
+            spares = Spares(
+                disk, folder, work, segment_bytes=settings.segment_bytes, headroom_bytes=settings.headroom_bytes
+            )
+            active = recovered.active
+            if active is None:
+                spare = await spares.take(settings.segment_bytes, is_state=True)
+                base = recovered.end_position
+                active = Segment(disk, folder, base, base + spare.size_bytes, file=spare.file, source=spare.path)
+                await work.run(active.install)
+            engine = cls(folder, settings, disk, clock, work, lock, identity, recovered, spares, active)
+            await engine._start(recovered, active)
+        except BaseException:
+            if engine is not None:
+                await engine.housekeeping.stop()
+            work.close()
+            if lock is not None:
+                lock.release()
+            raise
+        return engine
+
+    async def store(self, changes: Sequence[Change], check: Callable[[], None] | None = None) -> None:
+        """Store state changes one after another; return when all are durable. `check` runs right before each.
+
+        Errors: Overloaded, Unavailable, and what `check` raises.
+        """
+        if self.closed or self.appender.alone:
+            raise Unavailable(self.appender.alone or "the store is closed")
+        appender = self.appender
+        waiters: list[asyncio.Future[None]] = []
+        for change in changes:
+            encoded = change.encoded()
+            appender.check_alive()
+            if not appender.fits(appender.change_room(len(encoded))):
+                await appender.make_room(appender.change_room(len(encoded)), is_state=True)
+            if check is not None:
+                check()
+            waiters.append(self._loop.create_future())
+            appender.append_change(change, encoded, waiters[-1])
+        appender.want_flush()
+        for waiter in waiters:
+            await waiter
+
+    async def note(self, changes: Sequence[Change]) -> None:
+        """Store state changes without waiting until they are durable: a crash may take them. Errors: as `store`."""
+        if self.closed or self.appender.alone:
+            raise Unavailable(self.appender.alone or "the store is closed")
+        appender = self.appender
+        for change in changes:
+            encoded = change.encoded()
+            appender.check_alive()
+            if not appender.fits(appender.change_room(len(encoded))):
+                await appender.make_room(appender.change_room(len(encoded)), is_state=True)
+            appender.append_change(change, encoded, self._loop.create_future())
+        appender.flush_due.set()
+
+    async def read_log(self, segment: Segment, position: int, length: int) -> bytes:
+        """Bytes of the log as they lie on disk, for replicas. Errors: OSError, Unavailable."""
+        return await self._work.run(segment.read, position, length)
+
+    async def close(self) -> None:
+        """Flush, leave the marker of a clean stop, give the folder back. A second call does nothing."""
+        if self.closed:
+            return
+        self.closed = True
+        self.waiting.close()
+        appender = self.appender
+        try:
+            if not appender.failure and not appender.is_stuck:
+                await self._close_cleanly()
+        except (OSError, OrtooError) as error:
+            _log.warning("the store could not be closed cleanly; its next start scans the log", reason=str(error))
+        finally:
+            await self.housekeeping.stop()
+            await self.keys.close()
+            appender.failure = appender.failure or "the store is closed"
+            appender.fail_waiting()
+            self._work.close()
+            self._spares.close()
+            self.catalog.close()
+            self._lock.release()
+
+    async def _close_cleanly(self) -> None:
+        """Make everything durable and leave the marker that saves the next start a scan."""
+        close_mark(self.appender)
+        await self.appender.flush()
+        await self.housekeeping.stop()
+        await self.appender.flush()
+        await self.housekeeping.index_sealed()
+        await self.housekeeping.leave_marker(self._folder)
+
+    async def _start(self, recovered: Recovered, active: Segment) -> None:
+        """A mark of this opening first, and what recovery has to say; only then is the store open."""
+        catalog = self.catalog
+        if recovered.active is None:
+            if catalog.segments and catalog.active.base not in catalog.contents:
+                self.housekeeping.sealed(catalog.seal(catalog.segments[-1]))
+            catalog.segments.append(active)
+        if not catalog.damages:
+            known = {copy.topic_id for copy in self.state.topics.all()}
+            for topic_id in {key[0] for key in catalog.queues} - known - SYSTEM_TOPIC_IDS:
+                catalog.forget_topic(topic_id)
+                self.state.apply(TopicGone(topic_id))
+        self.housekeeping.start()
+        if recovered.missing_bytes:
+            _log.error(
+                "the last segment file was cut short; the log goes on with the next offsets of what is left",
+                missing_bytes=recovered.missing_bytes,
+                position=recovered.end_position - recovered.missing_bytes,
+            )
+        for skip in recovered.skips:
+            if skip.begin_offset < skip.end_offset:
+                _log.error("offsets are left out behind damage", topic_id=skip.topic_id, queue_id=skip.queue_id)
+        await self.store(recovered.skips)
+        if self.appender.fits(0):
+            self.appender.append_mark(Flag.OPENED)
+            await self.appender.flush()
+        for damage in catalog.damages:
+            _log.error(
+                "the log is damaged",
+                file=damage.file,
+                position=damage.position,
+                bytes=damage.length_bytes,
+                reason=damage.reason,
+                queues=len(damage.queues),
+            )
+        newest = self.housekeeping.checkpoints[-1] if self.housekeeping.checkpoints else 0
+        if recovered.skips or newest < catalog.begin_position:
+            self.housekeeping.checkpoint_due.set()
+        _log.info(
+            "store opened",
+            folder=str(self._folder),
+            clean=recovered.was_clean,
+            end=recovered.end_position,
+            cut_bytes=recovered.cut_bytes,
+            segments=len(catalog.segments),
+        )
+
+    def _commit(self, group: Group) -> None:
+        self.committer.commit(group)
+
+    def _roll(self, segment: Segment) -> None:
+        self.committer.next_segments.append(segment)

@@ -1,0 +1,134 @@
+"""The locks of queues: decisions made in memory, stored in the log, answered when durable."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+
+from ortoo.common.errors import OrtooError
+from ortoo.common.process.clock import Clock
+from ortoo.enode.changes.all import Change, LocksPut
+from ortoo.enode.state.tables.locks import Lock
+from ortoo.enode.store.engine import Engine
+from ortoo.enode.store.lock_table import Granted, Key, LockTable, Refused, Wish
+
+Holder = tuple[int, str, str, str, str]
+"""(topic id, group, owner, session id, incarnation)."""
+
+
+class QueueLocks:
+    """Takes, renews, frees and fences locks. Belongs to the event loop of its engine."""
+
+    def __init__(self, engine: Engine, clock: Clock) -> None:
+        """Go on with the locks in the log."""
+        self._engine = engine
+        self._clock = clock
+        self._table = LockTable(engine.state.locks.all(), clock.monotonic_s())
+        self._storing: dict[Key, asyncio.Future[None]] = {}
+
+    async def take(self, wishes: Sequence[Wish]) -> list[Granted | Refused]:
+        """Decide each wish, in order; returns when what was granted is durable. Errors: Overloaded, Unavailable."""
+        now_s = self._clock.monotonic_s()
+        answers: list[Granted | Refused] = []
+        before: dict[Key, tuple[Lock | None, Lock | None]] = {}
+        for wish in wishes:
+            was = self._table.get(wish.key)
+            answer = self._table.take(wish, now_s, generation_above=self.newest_commit(wish.key))
+            answers.append(answer)
+            if isinstance(answer, Granted) and answer.is_news:
+                before[wish.key] = (before.get(wish.key, (was, None))[0], self._table.get(wish.key))
+        await self._store(before)
+        # A lock that somebody else has just raised is told only when all that goes with it is durable.
+        for wish in wishes:
+            if (storing := self._storing.get(wish.key)) is not None:
+                await asyncio.wait([storing])
+        return answers
+
+    async def release(self, keys: Sequence[tuple[Key, str]]) -> list[bool]:
+        """Free locks, each (key, session id); tells which the session held. Errors: Overloaded, Unavailable."""
+        answers: list[bool] = []
+        before: dict[Key, tuple[Lock | None, Lock | None]] = {}
+        for key, session_id in keys:
+            was = self._table.get(key)
+            free = self._table.release(key, session_id)
+            answers.append(free is not None)
+            if free is not None:
+                before[key] = (was, free)
+        await self._store(before)
+        return answers
+
+    async def fence(self, keys: Sequence[Key], changes: Callable[[Mapping[Key, int]], list[Change]]) -> None:
+        """Raise the generations, so that owners have to take their locks again, and store `changes` of them with it.
+
+        Nobody gets a lock under its new generation before all is durable. Errors: Overloaded, Unavailable.
+        """
+        before: dict[Key, tuple[Lock | None, Lock | None]] = {}
+        for key in keys:
+            was = self._table.get(key)
+            before[key] = (was, self._table.fence(key, self.newest_commit(key)))
+        generations = {key: now.generation for key, (_, now) in before.items() if now is not None}
+        await self._store(before, changes(generations))
+
+    def check(self, key: Key, generation: int) -> None:
+        """Refuse an older generation than the lock's; 0 is not compared. Errors: Fenced."""
+        if generation:
+            self._table.check(key, generation)
+
+    def of_group(self, topic_id: int, group: str) -> list[tuple[int, Lock, float]]:
+        """(queue id, lock, seconds it lives) of those that are held, by queue id."""
+        now_s = self._clock.monotonic_s()
+        held = []
+        for queue_id, lock in self._table.of_group(topic_id, group):
+            remaining_s = self._table.remaining_s((topic_id, group, queue_id), lock, now_s)
+            if not lock.is_free and remaining_s > 0:
+                held.append((queue_id, lock, remaining_s))
+        return held
+
+    def attached(self, incarnation: str) -> None:
+        """A snode says that it is there."""
+        self._table.attached(incarnation, self._clock.monotonic_s())
+
+    def detached(self, incarnation: str) -> None:
+        """The connection of a snode is gone."""
+        self._table.detached(incarnation, self._clock.monotonic_s())
+
+    def freed(self) -> dict[str, list[Key]]:
+        """Locks that were refused and have become free, by the incarnation to tell."""
+        return self._table.freed(self._clock.monotonic_s())
+
+    def forget_topics(self, topic_ids: Sequence[int]) -> None:
+        """Topics were deleted."""
+        for topic_id in topic_ids:
+            self._table.forget_topic(topic_id)
+
+    def newest_commit(self, key: Key) -> int:
+        """The newest generation that committed an offset of this queue; 0 = none."""
+        return self._engine.state.offsets.generation(*key)
+
+    async def _store(self, decided: Mapping[Key, tuple[Lock | None, Lock | None]], more: Sequence[Change] = ()) -> None:
+        if not decided:
+            return
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._storing.update(dict.fromkeys(decided, done))
+        try:
+            await self._engine.store([*_changes({key: now for key, (_, now) in decided.items()}), *more])
+        except OrtooError:
+            for key, (was, now) in decided.items():
+                self._table.put_back(key, was, now)
+            raise
+        finally:
+            done.set_result(None)
+            for key in decided:
+                if self._storing.get(key) is done:
+                    del self._storing[key]
+        for key, (was, now) in decided.items():
+            queue = self._engine.catalog.queues.get((key[0], key[2]))
+            if was is not None and now is not None and was.generation != now.generation and queue is not None:
+                self._engine.waiting.wake(queue)  # a reader under the old generation shall hear that it is over
+
+
+def _changes(locks: dict[Key, Lock | None]) -> list[Change]:
+    rows: dict[Holder, list[tuple[int, int]]] = {}
+    for (topic_id, group, queue_id), lock in locks.items():
+        if lock is not None:
+            holder = (topic_id, group, lock.owner, lock.session_id, lock.incarnation)
+            rows.setdefault(holder, []).append((queue_id, lock.generation))
+    return [LocksPut(*holder, tuple(sorted(pairs))) for holder, pairs in rows.items()]

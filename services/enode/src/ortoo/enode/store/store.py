@@ -1,0 +1,500 @@
+"""The store: one log, and the queues, offsets and topics that are folds over it."""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from ortoo.common.errors import Fenced, Invalid, NotFound, OutOfRange, Unavailable
+from ortoo.common.process.clock import Clock
+from ortoo.common.process.randomness import Randomness
+from ortoo.common.records.sealed_batch import SealedBatch, crc32c
+from ortoo.enode.changes.all import Change, OffsetsCommitted, TopicGone, WindowBatch, encode_changes
+from ortoo.enode.changes.lives import SentBackForgotten
+from ortoo.enode.disk.disk import Disk
+from ortoo.enode.index.catalog import QueueLog
+from ortoo.enode.index.key_index import KIND_KEY, KIND_MESSAGE_ID
+from ortoo.enode.index.key_search import FoundMessage, Query, Stretch
+from ortoo.enode.log.answers import (
+    Appended,
+    Damage,
+    DamagedQueue,
+    Fetched,
+    QueueRange,
+    StoredBatch,
+    StoreDescription,
+    TopicCopy,
+)
+from ortoo.enode.log.frame import Kind, new_header
+from ortoo.enode.log.settings import FlushMode, StoreSettings
+from ortoo.enode.state.tables.dedup import Duplicate
+from ortoo.enode.state.tables.halves import Halves
+from ortoo.enode.state.tables.timers import Timers
+from ortoo.enode.state.tables.topics import put
+from ortoo.enode.store.backward_commits import BackwardCommits
+from ortoo.enode.store.census import Census
+from ortoo.enode.store.deferral import Deferral, Told
+from ortoo.enode.store.delivery_modes import DeliveryModes
+from ortoo.enode.store.engine import Engine
+from ortoo.enode.store.housekeeping import Rescue
+from ortoo.enode.store.queue_locks import QueueLocks
+
+__all__ = [
+    "Appended",
+    "Damage",
+    "DamagedQueue",
+    "Fetched",
+    "FlushMode",
+    "FoundMessage",
+    "QueueRange",
+    "Store",
+    "StoreDescription",
+    "StoreSettings",
+    "StoredBatch",
+    "TopicCopy",
+]
+
+FETCH_BYTES = 1 << 20
+FIND_LIMIT = 32
+FIND_LIMIT_MAX = 1000
+GROUP_NAME_BYTES_MAX = 255
+
+
+class Store:
+    """One open store. All methods belong to the event loop that opened it; none blocks it."""
+
+    @classmethod
+    async def open(
+        cls, folder: Path, *, settings: StoreSettings, disk: Disk, clock: Clock, randomness: Randomness
+    ) -> "Store":
+        """Open the store in `folder`, making it if there is none, and recover it if it was not closed.
+
+        Errors: Conflict when another process has the folder open, or when the store belongs to another cluster or
+        enode; Unsupported when its format is newer; DataLoss when what is needed to start is damaged, naming file
+        and position; Invalid when the settings cannot work.
+        """
+        return cls(await Engine.open(folder, settings=settings, disk=disk, clock=clock, randomness=randomness))
+
+    def __init__(self, engine: Engine) -> None:
+        """Offer what `engine` does; `open` is the way in."""
+        self.locks = QueueLocks(engine, engine.clock)
+        """The locks of queues."""
+        self.modes = DeliveryModes(engine)
+        """How groups consume topics."""
+        self.engine = engine
+        """The parts of the store, for those who decide over its state."""
+        self._engine = engine
+        self._settings = engine.settings
+        self._clock = engine.clock
+        self._loop = asyncio.get_running_loop()
+        self._catalog = engine.catalog
+        self._state = engine.state
+        self._appender = engine.appender
+        self._sequencer = engine.sequencer
+        self._reader = engine.reader
+        self.census = Census(engine.catalog, engine.state)
+        self.backward_commits = BackwardCommits()
+        """Sizes and lags by topic and group, for metrics."""
+        self._topics_going: set[int] = set()
+        self._fetches = 0
+
+    async def append(
+        self,
+        topic_id: int,
+        queue_id: int,
+        batch: SealedBatch,
+        *,
+        flush_mode: FlushMode = FlushMode.DEFAULT,
+        consumes: tuple[Change, ...] = (),
+        deferral: Deferral | None = None,
+        consumes_at: Told | None = None,
+    ) -> Appended:
+        """Store one batch; the caller has run `batch.check()`. Returns when `flush_mode` says so.
+
+        `consumes` are state changes that happen together with it, in the same frame: both or neither; `consumes_at`
+        makes them of the first message's offset and the time. With a `deferral` it is stored aside and nobody sees it;
+        the answer's offset is its place there. Batches of one queue get their offsets in the order of the calls.
+        Cancelling the caller does not cancel an accepted append. A batch sent again answers its first place.
+        Errors: NotFound (field "topic_id", "queue_id", or "batch.producer_id" for a forgotten producer); Invalid
+        (field "batch.first_sequence": overlaps an earlier batch); Conflict (the sequence was used for other bytes, or
+        too long ago to know its offset); Unavailable (a gap in the sequence: nothing stored, send the missing batch
+        first); Overloaded (disk full, too much waiting: nothing stored); Unavailable (the disk failed or the store is
+        closing: the outcome is unknown).
+        """
+        queue = self._target(topic_id, queue_id, deferral)
+        appender = self._appender
+        key = (topic_id, queue_id, batch.producer_id)
+        if flush_mode is FlushMode.DEFAULT:
+            flush_mode = self._settings.flush_mode
+        if (told := deferral.changes if deferral is not None else consumes_at) is not None:
+            consumes = told(0, 0)
+        prefix = encode_changes([change.encoded() for change in consumes]) if consumes else b""
+        length = len(prefix) + len(batch.records)
+        if batch.producer_id and (again := self._again(key, batch)) is not None:
+            return await self._answer_again(again, flush_mode)
+        appender.check_load(length)
+        if not appender.fits(length):
+            await appender.make_room(length, is_state=False)
+            appender.check_load(length)
+            queue = self._target(topic_id, queue_id, deferral)
+            if batch.producer_id and (again := self._again(key, batch)) is not None:
+                return await self._answer_again(again, flush_mode)
+        if consumes:
+            appender.close_changes()  # what was accepted before happens before
+        first_offset = queue.next_offset
+        stored_at_ms = appender.next_stored_at_ms()
+        if told is not None:
+            consumes = told(first_offset, stored_at_ms)
+            prefix = encode_changes([change.encoded() for change in consumes])
+        header = new_header(
+            Kind.MESSAGES,
+            appender.appended_position,
+            durable_below=appender.durable_position,
+            store_open=appender.store_open,
+            stored_at_ms=stored_at_ms,
+            length=len(batch.records),
+            prefix_length=len(prefix),
+            prefix_crc=crc32c(prefix) if prefix else 0,
+            payload_crc=batch.records_crc32c,
+            topic_id=queue.key[0],
+            queue_id=queue.key[1],
+            item_count=batch.count,
+            first_offset=first_offset,
+            producer_id=0 if deferral else batch.producer_id,
+            first_sequence=0 if deferral else batch.first_sequence,
+            min_deliver_at_ms=deferral.min_deliver_at_ms if deferral else 0,
+            max_deliver_at_ms=deferral.max_deliver_at_ms if deferral else 0,
+            inflated_bytes=batch.body_inflated_bytes,
+        )
+        if batch.producer_id:
+            self._sequencer.accepted(
+                key, WindowBatch(batch.first_sequence, batch.count, first_offset, stored_at_ms, batch.records_crc32c)
+            )
+        queue.next_offset = first_offset + batch.count
+        appender.append_batch(header, batch, queue, prefix, consumes)
+        answer = Appended(first_offset, stored_at_ms, flush_mode)
+        if flush_mode is FlushMode.ASYNC:
+            appender.flush_due.set()
+            return answer
+        waiter: asyncio.Future[Appended] = self._loop.create_future()
+        appender.wait_flush(waiter, answer)
+        appender.want_flush()
+        return await waiter
+
+    async def fetch(
+        self, topic_id: int, queue_id: int, from_offset: int, *, bytes_max: int = 0, wait_ms: int = 0
+    ) -> Fetched:
+        """Read whole batches from `from_offset` on; the first may start before it. At the end, wait for more.
+
+        At least one batch is given if there is one; further ones while they fit `bytes_max` (0 = 1 MiB). A topic
+        queue that exists and is empty has the range 0 to 0. After `wait_ms` at the end the answer is empty.
+        Errors: NotFound (field "topic_id" or "queue_id"); OutOfRange with begin and end when `from_offset` lies
+        outside begin..end; DataLoss when the batch at `from_offset` is damaged, saying where reading can go on;
+        Overloaded when too many wait.
+        """
+        if self._engine.closed:
+            raise Unavailable("the store is closed")
+        self._fetches += 1
+        queue = self._queue_to_read(topic_id, queue_id)
+        if not queue.begin_offset <= from_offset <= queue.end_offset:
+            raise _out_of_range(queue, from_offset)
+        if from_offset == queue.end_offset:
+            if wait_ms > 0:
+                await self._engine.waiting.wait(queue, wait_ms)
+                queue = self._queue_to_read(topic_id, queue_id)
+            if from_offset >= queue.end_offset or self._engine.closed:
+                return Fetched((), from_offset, queue.end_offset)
+        batches = await self._reader.read(
+            queue, from_offset, min(bytes_max or FETCH_BYTES, self._settings.fetch_bytes_max)
+        )
+        last = batches[-1]
+        return Fetched(batches, last.first_offset + last.batch.count, queue.end_offset)
+
+    async def commit_offsets(self, topic_id: int, group: str, offsets: Mapping[int, int], generation: int = 0) -> None:
+        """Store how far `group` has consumed each queue (queue id to next offset). Returns when it is durable.
+
+        A smaller offset than stored wins. `generation` 0 is not compared; otherwise one that is older than the queue's
+        stored one, or than the queue's lock, is refused and nothing is stored.
+        Errors: NotFound, Invalid (negative offset), Fenced (older generation), Overloaded, Unavailable.
+        """
+        self._topic(topic_id)
+        self._check_commit(group, offsets)
+        if not offsets:
+            return
+        change = OffsetsCommitted(topic_id, group, generation, tuple(sorted(offsets.items())))
+
+        def check() -> None:
+            self._topic(topic_id)
+            for queue_id in offsets:
+                self._check_generation(topic_id, group, queue_id, generation)
+            self._engine.reservations.add(topic_id, group, offsets, generation)
+
+        stored = self._state.offsets.of(topic_id, group, offsets)
+        await self._engine.store([change], check)
+        self.backward_commits.note(topic_id, group, stored, offsets)
+
+    async def commit_each(self, topic_id: int, group: str, rows: Iterable[tuple[int, int, int]]) -> list[int]:
+        """Store offsets, each (queue id, next offset, generation); returns the queues whose generation was too old.
+
+        Errors: as `commit_offsets`; Fenced when all of them were too old.
+        """
+        kept: dict[int, dict[int, int]] = {}
+        fenced: list[int] = []
+        refusal: Fenced | None = None
+        for queue_id, offset, generation in rows:
+            try:
+                self._check_generation(topic_id, group, queue_id, generation)
+            except Fenced as error:
+                fenced.append(queue_id)
+                refusal = error
+            else:
+                kept.setdefault(generation, {})[queue_id] = offset
+        if refusal is not None and not kept:
+            raise refusal
+        for generation, offsets in sorted(kept.items()):
+            await self.commit_offsets(topic_id, group, offsets, generation)
+        return fenced
+
+    async def reset_offsets(self, topic_id: int, group: str, offsets: Mapping[int, int]) -> None:
+        """Store offsets by an operator's order: those who hold the queues' locks have to take them again first.
+
+        Errors: as `commit_offsets`.
+        """
+        self._topic(topic_id)
+        self._check_commit(group, offsets)
+
+        def commits(generations: Mapping[tuple[int, str, int], int]) -> list[Change]:
+            keys = generations.items()
+            moved = [OffsetsCommitted(topic_id, group, number, ((key[2], offsets[key[2]]),)) for key, number in keys]
+            return [*moved, SentBackForgotten(topic_id, group, tuple(sorted(offsets)))]
+
+        await self.locks.fence([(topic_id, group, queue_id) for queue_id in offsets], commits)
+
+    def query_offsets(self, topic_id: int, group: str, queue_ids: Iterable[int] = ()) -> dict[int, int]:
+        """Committed offsets of `group`, queue id to next offset; queues without one are absent. Empty ids = all.
+
+        Errors: NotFound for an unknown topic.
+        """
+        self._topic(topic_id)
+        return self._state.offsets.of(topic_id, group, queue_ids)
+
+    def offset_groups(self, topic_id: int) -> list[str]:
+        """Groups that have an offset in this topic, sorted."""
+        return self._state.offsets.groups(topic_id)
+
+    def describe_queues(self, topic_id: int) -> list[QueueRange]:
+        """All queues of a topic, in order of queue id. Errors: NotFound."""
+        queues = self._catalog.queues
+        floor = self._catalog.floor
+        ranges = []
+        for queue_id in range(self._topic(topic_id).queue_count):
+            queue = queues.get((topic_id, queue_id))
+            begin, end = (queue.begin_offset, queue.end_offset) if queue is not None else (floor, floor)
+            ranges.append(QueueRange(queue_id, begin, end))
+        return ranges
+
+    def queue_range(self, topic_id: int, queue_id: int) -> QueueRange:
+        """What one queue holds. Errors: NotFound."""
+        queue = self._catalog.queues.get((topic_id, queue_id))
+        if queue is None or topic_id in self._topics_going:
+            queue = self._queue_to_read(topic_id, queue_id)
+        return QueueRange(queue_id, queue.begin_offset, queue.end_offset)
+
+    def topic_name(self, topic_id: int) -> str:
+        """The name of a topic. Errors: NotFound."""
+        return self._topic(topic_id).name
+
+    async def find_offset(self, topic_id: int, queue_id: int, stored_at_ms: int) -> int:
+        """The first offset stored at or after a time; the queue's end if there is none. Errors: NotFound."""
+        return await self._reader.find_time(self._queue_to_read(topic_id, queue_id), stored_at_ms)
+
+    async def find_messages(
+        self,
+        topic_id: int,
+        *,
+        key: str = "",
+        message_id: str = "",
+        begin_ms: int = 0,
+        end_ms: int = 0,
+        limit: int = 0,
+    ) -> list[FoundMessage]:
+        """Messages with this key, or with this id chosen by their producer, stored in [begin_ms, end_ms); newest first.
+
+        Give one of `key` and `message_id`. An `end_ms` of 0 is no end, a `limit` of 0 is 32. Ids that are made of where
+        a message lies need no search: fetch the offset they name.
+        Errors: NotFound (topic), Invalid, Unavailable (the search is away, or the key index is switched off).
+        """
+        self._topic(topic_id)
+        if bool(key) == bool(message_id):
+            raise Invalid("give a key or a message id, and not both", field="key")
+        if not 0 <= limit <= FIND_LIMIT_MAX:
+            raise Invalid(f"{limit}; expected 1 to {FIND_LIMIT_MAX}, or 0 for {FIND_LIMIT}", field="limit")
+        if self._engine.closed or not self._settings.key_index:
+            raise Unavailable("the key index is switched off" if not self._engine.closed else "the store is closed")
+        kind = KIND_KEY if key else KIND_MESSAGE_ID
+        end = self._appender.durable_position
+        stretches = [Stretch(one.base, end if one.end is None else one.end, one.end is not None)
+                     for one in self._catalog.segments if one.base < end]  # fmt: skip
+        query = Query(topic_id, kind, key or message_id, begin_ms, end_ms or 1 << 62, limit or FIND_LIMIT)
+        return await self._engine.keys.find(query, stretches)
+
+    async def read_deferred(self, system_topic_id: int, place: int, *, bytes_max: int) -> tuple[StoredBatch, ...]:
+        """Whole batches of those that wait, from the one at `place` on. Errors: DataLoss, Unavailable."""
+        if self._engine.closed:
+            raise Unavailable("the store is closed")
+        return await self._reader.read(self._catalog.queue((system_topic_id, 0)), place, bytes_max)
+
+    async def change(self, *changes: Change) -> None:
+        """Store changes of the state; returns when they are durable. Errors: Overloaded, Unavailable."""
+        await self._engine.store(changes)
+
+    def before_retention(self, system_topic_id: int, rescue: Rescue) -> None:
+        """Ask `rescue` to store again what waits below a place before the segments that hold it are deleted."""
+        self._engine.housekeeping.rescues[system_topic_id] = rescue
+
+    async def retain(self) -> None:
+        """Delete what retention lets go now, as it is done every now and then anyway."""
+        await self._engine.housekeeping.retain()
+
+    @property
+    def timers(self) -> Timers:
+        """The delayed messages."""
+        return self._state.timers
+
+    @property
+    def halves(self) -> Halves:
+        """The transactions."""
+        return self._state.halves
+
+    def topic(self, topic_id: int) -> TopicCopy | None:
+        """The copy of a topic, if there is one."""
+        return None if topic_id in self._topics_going else self._state.topics.get(topic_id)
+
+    @property
+    def enode(self) -> str:
+        """Whose store this is."""
+        return self._engine.identity.enode
+
+    def describe(self) -> StoreDescription:
+        """Sizes, positions, health, damages."""
+        appender, catalog = self._appender, self._catalog
+        reason = "closed" if self._engine.closed else appender.failure or appender.alone or appender.full
+        return StoreDescription(
+            enode=self._engine.identity.enode,
+            cluster=self._engine.identity.cluster,
+            store_id=self._engine.identity.store_id,
+            log_begin_position=catalog.begin_position,
+            log_bytes=appender.appended_position - catalog.begin_position,
+            segment_count=len(catalog.segments),
+            appended_position=appender.appended_position,
+            durable_position=appender.durable_position,
+            store_open_number=appender.store_open,
+            writable=not reason,
+            reason=reason,
+            damages=tuple(catalog.damages),
+            counters={
+                "appends": self._engine.committer.appends,
+                "appended_messages": self._engine.committer.appended_messages,
+                "appended_bytes": self._engine.committer.appended_bytes,
+                "pending_bytes": appender.pending_bytes,
+                "flushes": appender.flushes,
+                "flush_ms": int(appender.flush_s * 1000),
+                "fetches": self._fetches,
+                "waiting_fetches": self._engine.waiting.count,
+                "batches_from_memory": self._reader.hits,
+                "batches_from_disk": self._reader.misses,
+                "deleted_segments": self._engine.housekeeping.deleted_segments,
+                "producer_windows": len(self._state.windows),
+            },
+        )
+
+    async def put_topics(self, topics: Sequence[TopicCopy]) -> None:
+        """Store copies of topics; returns when they are durable. A copy older than the stored one changes nothing."""
+        await self._engine.store([put(copy) for copy in topics])
+
+    async def delete_topics(self, topic_ids: Iterable[int]) -> None:
+        """Forget topics, their queues and the groups' offsets in them; unknown ids are passed over."""
+        going = [topic_id for topic_id in topic_ids if self._state.topics.get(topic_id) is not None]
+        self._topics_going.update(going)
+        try:
+            await self._engine.store([TopicGone(topic_id) for topic_id in going])
+            self.locks.forget_topics(going)
+        finally:
+            self._topics_going.difference_update(going)
+
+    def topics(self) -> list[TopicCopy]:
+        """All topic copies, by topic id."""
+        return self._state.topics.all()
+
+    async def close(self) -> None:
+        """Flush, leave the marker of a clean stop, give the folder back. Waiting fetches answer empty. Idempotent."""
+        await self._engine.close()
+
+    def _check_commit(self, group: str, offsets: Mapping[int, int]) -> None:
+        if not group or len(group.encode()) > GROUP_NAME_BYTES_MAX:
+            raise Invalid(f"expected 1 to {GROUP_NAME_BYTES_MAX} bytes", field="group")
+        for queue_id, offset in offsets.items():
+            if not 0 <= offset < 1 << 62 or not 0 <= queue_id < 1 << 32:
+                raise Invalid(f"offset {offset} of queue {queue_id}; expected 0 or more", field="offsets")
+
+    def _check_generation(self, topic_id: int, group: str, queue_id: int, generation: int) -> None:
+        self.locks.check((topic_id, group, queue_id), generation)
+        self._engine.reservations.check(self._state.offsets, topic_id, group, (queue_id,), generation)
+
+    def _topic(self, topic_id: int) -> TopicCopy:
+        topic = self._state.topics.get(topic_id)
+        if topic is None or topic_id in self._topics_going:
+            raise NotFound(f"this enode has no topic {topic_id:#x}", field="topic_id")
+        return topic
+
+    def _queue_for(self, topic_id: int, queue_id: int) -> QueueLog:
+        """The queue to append to. Errors: NotFound; Unavailable when the store is closed."""
+        if self._engine.closed:
+            raise Unavailable("the store is closed")
+        topic = self._topic(topic_id)
+        if not 0 <= queue_id < topic.queue_count:
+            raise NotFound(f"topic {topic.name} has queues 0 to {topic.queue_count - 1} here", field="queue_id")
+        return self._catalog.queue((topic_id, queue_id))
+
+    def _target(self, topic_id: int, queue_id: int, deferral: Deferral | None) -> QueueLog:
+        """The queue whose log takes the batch: the one it is for, or the one in which such batches wait."""
+        queue = self._queue_for(topic_id, queue_id)
+        return queue if deferral is None else self._catalog.queue((deferral.system_topic_id, 0))
+
+    def _queue_to_read(self, topic_id: int, queue_id: int) -> QueueLog:
+        """The queue to read; one beyond the topic's count still can be, as long as it holds something."""
+        topic = self._topic(topic_id)
+        queue = self._catalog.queues.get((topic_id, queue_id))
+        if queue is not None:
+            return queue
+        if not 0 <= queue_id < topic.queue_count:
+            raise NotFound(f"topic {topic.name} has queues 0 to {topic.queue_count - 1} here", field="queue_id")
+        return self._catalog.queue((topic_id, queue_id))
+
+    def _again(self, key: tuple[int, int, int], batch: SealedBatch) -> Duplicate | None:
+        """Where this batch was stored before; None if it is the producer's next."""
+        decision = self._sequencer.decide(
+            key, batch.first_sequence, batch.count, batch.records_crc32c, self._clock.now_ms()
+        )
+        return decision if isinstance(decision, Duplicate) else None
+
+    async def _answer_again(self, again: Duplicate, flush_mode: FlushMode) -> Appended:
+        batch = again.batch
+        if again.durable:
+            return Appended(batch.first_offset, batch.stored_at_ms, FlushMode.SYNC)
+        answer = Appended(batch.first_offset, batch.stored_at_ms, flush_mode)
+        if flush_mode is FlushMode.SYNC:
+            self._appender.check_alive()
+            waiter: asyncio.Future[Appended] = self._loop.create_future()
+            self._appender.wait_flush(waiter, answer)
+            self._appender.want_flush()
+            return await waiter
+        return answer
+
+
+def _out_of_range(queue: QueueLog, from_offset: int) -> OutOfRange:
+    return OutOfRange(
+        f"offset {from_offset} is not stored; the queue holds {queue.begin_offset} to {queue.end_offset}",
+        field="from_offset",
+        begin_offset=queue.begin_offset,
+        end_offset=queue.end_offset,
+    )

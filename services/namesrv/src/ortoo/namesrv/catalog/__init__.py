@@ -1,0 +1,1 @@
+"""The stored directory: plain values in and out of a database, on one thread."""

@@ -1,0 +1,201 @@
+"""The stored directory: topics and groups in a database, reached on one thread so that the loop never waits for it."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+import sqlalchemy as sa
+
+from ortoo.common.errors import DataLoss, Invalid, OrtooError, Unavailable, Unsupported
+from ortoo.namesrv.catalog.file_lock import FileLock
+from ortoo.namesrv.catalog.rights import Rights
+from ortoo.namesrv.catalog.schema import prepare
+from ortoo.namesrv.catalog.transaction import Contents, Transaction
+from ortoo.namesrv.catalog.users import Users
+
+T = TypeVar("T")
+BUSY_TIMEOUT_S = 5
+FILE_NAME = "namesrv.db"
+
+
+class Catalog:
+    """An open database. Work runs in the order in which it is given, one transaction each."""
+
+    def __init__(self, engine: sa.Engine, thread: ThreadPoolExecutor, lock: FileLock | None) -> None:
+        """Use `open`."""
+        self.shared = engine.dialect.name != "sqlite"
+        """Whether other name servers may change the same directory."""
+        self._engine = engine
+        self._thread = thread
+        self._lock = lock
+
+    @classmethod
+    async def open(cls, database_url: str, data_dir: Path) -> Self:
+        """Open or create the database.
+
+        Errors: Invalid (the URL or the folder), Conflict (another name server has the file), Unsupported (a newer
+        schema, or a driver is missing), DataLoss (the file is damaged), Unavailable (the database does not answer).
+        """
+        url = _url(database_url, data_dir)
+        thread = ThreadPoolExecutor(1, thread_name_prefix="catalog")
+        lock: FileLock | None = None
+        try:
+            engine = _engine(url)
+            if url.get_backend_name() == "sqlite" and url.database:
+                lock = FileLock.take(Path(url.database))
+            catalog = cls(engine, thread, lock)
+            await asyncio.shield(catalog._submit(lambda: prepare(engine)))
+        except BaseException:
+            thread.shutdown()
+            if lock is not None:
+                lock.release()
+            raise
+        return catalog
+
+    async def close(self) -> None:
+        """Finish the work that was given and close the database."""
+        await asyncio.shield(self._submit(self._engine.dispose))
+        self._thread.shutdown()
+        if self._lock is not None:
+            self._lock.release()
+
+    async def contents(self) -> Contents:
+        """Everything that is stored, as of one moment."""
+
+        def read() -> Contents:
+            with self._engine.connect() as connection:
+                if self.shared:
+                    connection.execution_options(isolation_level="REPEATABLE READ")
+                with connection.begin():
+                    return Transaction(connection).contents()
+
+        return await self._submit(read)
+
+    async def version(self) -> int:
+        """The version of what is stored."""
+
+        def read() -> int:
+            with self._engine.begin() as connection:
+                return Transaction(connection).stored_version()
+
+        return await self._submit(read)
+
+    def change_rights(self, decide: Callable[[Rights], T]) -> "asyncio.Future[T]":
+        """Run `decide` on the stored rights in a transaction; nobody else changes them meanwhile."""
+
+        def work() -> T:
+            with self._engine.begin() as connection:
+                return decide(Rights(connection))
+
+        return self._submit(work)
+
+    def change_users(self, decide: Callable[[Users], T]) -> "asyncio.Future[T]":
+        """Run `decide` on the stored users in a transaction."""
+
+        def work() -> T:
+            with self._engine.begin() as connection:
+                return decide(Users(connection))
+
+        return self._submit(work)
+
+    def change(self, decide: Callable[[Transaction], tuple[T, bool]]) -> "asyncio.Future[T]":
+        """Run `decide` in a transaction; keep what it wrote if its second answer is true. The future has the first.
+
+        Once given the work is done, whether or not anybody waits for it; futures end in the order of the work.
+        """
+
+        def work() -> T:
+            with self._engine.connect() as connection, connection.begin() as database_transaction:
+                transaction = Transaction(connection)
+                transaction.begin_change()
+                answer, keep = decide(transaction)
+                if not keep:
+                    database_transaction.rollback()
+                return answer
+
+        return self._submit(work)
+
+    def _submit(self, work: Callable[[], T]) -> "asyncio.Future[T]":
+        def guarded() -> T:
+            with _database_errors():
+                return work()
+
+        return asyncio.get_running_loop().run_in_executor(self._thread, guarded)
+
+
+def _url(database_url: str, data_dir: Path) -> sa.URL:
+    if not database_url:
+        try:
+            data_dir.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise Invalid(
+                f"the folder {data_dir} cannot be made: {error.strerror}; give one that this user may write",
+                field="data_dir",
+            ) from error
+        return sa.URL.create("sqlite", database=str(data_dir.absolute() / FILE_NAME))
+    try:
+        url = sa.make_url(database_url)
+    except sa.exc.ArgumentError as error:
+        raise Invalid(
+            "this is no database URL; give one like sqlite:////var/lib/ortoo/namesrv.db, or leave it empty",
+            field="database_url",
+        ) from error
+    if url.get_backend_name() == "sqlite" and (url.database or "").startswith((":", "file:")):
+        raise Invalid("the database must be a plain file, sqlite:///PATH; topics must survive", field="database_url")
+    return url
+
+
+def _engine(url: sa.URL) -> sa.Engine:
+    # A database that hangs must not hold up the thread for ever: what it does not answer in time has failed.
+    options: dict[str, Any] = {}
+    if url.get_backend_name() == "postgresql":
+        limits = f"-c statement_timeout={BUSY_TIMEOUT_S * 1000} -c lock_timeout={BUSY_TIMEOUT_S * 1000}"
+        options = {
+            "connect_args": {"connect_timeout": BUSY_TIMEOUT_S, "options": limits, "tcp_user_timeout": 5000},
+            "pool_pre_ping": True,
+            "pool_recycle": 1800,
+        }
+    try:
+        engine = sa.create_engine(url, **options)
+    except ModuleNotFoundError as error:
+        raise Unsupported(
+            f"the database driver {error.name} is not installed; for PostgreSQL install ortoo-namesrv[postgresql] and "
+            "write postgresql+psycopg://",
+            field="database_url",
+        ) from error
+    except sa.exc.NoSuchModuleError as error:
+        raise Invalid(
+            f"no database {url.drivername!r} is known; use sqlite or postgresql", field="database_url"
+        ) from error
+    if engine.dialect.name == "sqlite":
+        sa.event.listen(engine, "connect", _set_up_sqlite)
+    return engine
+
+
+def _set_up_sqlite(connection: Any, _: object) -> None:
+    """Durable and without surprises: an answered change survives a power cut."""
+    for pragma in ("journal_mode = WAL", "synchronous = FULL", f"busy_timeout = {BUSY_TIMEOUT_S * 1000}"):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+@contextlib.contextmanager
+def _database_errors() -> Iterator[None]:
+    try:
+        yield
+    except OrtooError:
+        raise
+    except sa.exc.OperationalError as error:
+        raise Unavailable(
+            f"the name server's database failed ({error.orig}); check that it runs and has space and rights, then "
+            "retry; what is known already is still served",
+            retry_after_ms=1000,
+        ) from error
+    except sa.exc.DatabaseError as error:
+        raise DataLoss(
+            f"the name server's database cannot be read ({error.orig}); put a copy of it back, or give another one "
+            "with database_url or data_dir",
+            field="database_url",
+        ) from error

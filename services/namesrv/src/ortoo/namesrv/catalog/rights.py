@@ -1,0 +1,91 @@
+"""Exclusive rights: at any time at most one owner of a resource, each reign with an epoch larger than all before.
+
+A right is a lease in the database, judged by the database's clock, so name servers whose clocks differ grant no two. An
+owner that lost its right without noticing is stopped by whoever checks its epoch: that is what epochs are for.
+"""
+
+import dataclasses
+
+import sqlalchemy as sa
+
+from ortoo.common.errors import Conflict, Fenced, Invalid
+from ortoo.namesrv.catalog import tables
+
+LEASE_MS_MIN, LEASE_MS_MAX = 100, 3_600_000
+TEXT_LENGTH_MAX = 255
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Right:
+    """Who has a resource, in which reign, and for how much longer."""
+
+    resource: str
+    owner: str
+    epoch: int
+    left_ms: int
+
+
+class Rights:
+    """The rights in one open transaction."""
+
+    def __init__(self, connection: sa.Connection) -> None:
+        self._connection = connection
+
+    def acquire(self, resource: str, owner: str, lease_ms: int) -> Right:
+        """Give or renew a right. Its owner keeps the epoch; a new one gets the next.
+
+        Errors: Invalid; Conflict, naming the owner, while somebody else has it.
+        """
+        _check(resource, owner)
+        if not LEASE_MS_MIN <= lease_ms <= LEASE_MS_MAX:
+            raise Invalid(f"{lease_ms}; give {LEASE_MS_MIN} to {LEASE_MS_MAX}", field="lease_ms")
+        row, now_ms = self._locked(resource)
+        if row is not None and row.until_ms > now_ms and row.owner != owner:
+            raise Conflict(
+                f"{resource} belongs to {row.owner} in epoch {row.epoch} "
+                f"for another {row.until_ms - now_ms} ms; retry then",
+                field="resource",
+                retry_after_ms=row.until_ms - now_ms,
+            )
+        held = row is not None and row.owner == owner and row.until_ms > now_ms
+        epoch = 1 if row is None else row.epoch if held else row.epoch + 1
+        values = {"owner": owner, "epoch": epoch, "until_ms": now_ms + lease_ms}
+        table = tables.rights
+        if row is None:
+            self._connection.execute(sa.insert(table).values(resource=resource, **values))
+        else:
+            self._connection.execute(sa.update(table).where(table.c.resource == resource).values(**values))
+        return Right(resource, owner, epoch, lease_ms)
+
+    def release(self, resource: str, owner: str, epoch: int) -> None:
+        """Give a right back; nothing happens when it ended already. Errors: Invalid; Fenced for an older reign."""
+        _check(resource, owner)
+        row, _ = self._locked(resource)
+        if row is None or row.until_ms == 0:
+            return
+        if (row.owner, row.epoch) != (owner, epoch):
+            raise Fenced(
+                f"{resource} belongs to {row.owner} in epoch {row.epoch}, not to {owner} in {epoch}", field="epoch"
+            )
+        table = tables.rights
+        self._connection.execute(sa.update(table).where(table.c.resource == resource).values(until_ms=0))
+
+    def _locked(self, resource: str) -> tuple[sa.Row[tuple[object, ...]] | None, int]:
+        """The stored right and the database's time. Until the transaction ends nobody else changes any right."""
+        # One row of another table stands for all rights: a right that does not exist yet could not be locked itself.
+        self._connection.execute(sa.select(tables.directory.c.id).with_for_update())
+        found = self._connection.execute(sa.select(tables.rights).where(tables.rights.c.resource == resource))
+        return found.one_or_none(), self._now_ms()
+
+    def _now_ms(self) -> int:
+        if self._connection.dialect.name == "postgresql":
+            now = sa.text("SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)")
+        else:
+            now = sa.text("SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)")
+        return int(self._connection.execute(now).scalar_one())
+
+
+def _check(resource: str, owner: str) -> None:
+    for field, text in (("resource", resource), ("owner", owner)):
+        if not 1 <= len(text) <= TEXT_LENGTH_MAX:
+            raise Invalid(f"{len(text)} characters; give 1 to {TEXT_LENGTH_MAX}", field=field)

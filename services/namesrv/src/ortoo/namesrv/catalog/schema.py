@@ -1,0 +1,72 @@
+"""The schema of the directory's database: made when it is new, migrated when it is older, refused when it is newer."""
+
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from ortoo.common.errors import Unsupported
+from ortoo.common.process.logs import get_logger
+from ortoo.namesrv.catalog import tables
+
+HEAD = "0007"
+"""The newest revision in `migrations/versions`; a test compares."""
+FIRST = "0001"
+LOCK_KEY = 0x6F72746F6F
+"""PostgreSQL's advisory lock that keeps two name servers from migrating at once."""
+
+_log = get_logger("schema")
+_revision = sa.Table("alembic_version", sa.MetaData(), sa.Column("version_num", sa.String(32), primary_key=True))
+
+
+def prepare(engine: sa.Engine) -> None:
+    """Bring the database to HEAD. Errors: Unsupported for a newer one; SQLAlchemy's own."""
+    with engine.begin() as connection:
+        if connection.dialect.name == "postgresql":
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(LOCK_KEY)))
+        revision = _revision_of(connection)
+        if revision is None:
+            tables.metadata.create_all(connection)
+            _revision.create(connection)
+            connection.execute(sa.insert(_revision).values(version_num=HEAD))
+        elif revision > HEAD:
+            raise Unsupported(
+                f"the database has schema {revision}, this name server knows {HEAD}; start the newer name server, or "
+                "give another database",
+                field="database_url",
+            )
+        elif revision < HEAD:
+            _migrate(connection, revision)
+        if connection.execute(sa.select(tables.directory.c.id)).one_or_none() is None:
+            row = {"id": 1, "schema_version": tables.SCHEMA_VERSION, "version": 0}
+            connection.execute(sa.insert(tables.directory).values(row))
+
+
+def _revision_of(connection: sa.Connection) -> str | None:
+    """The revision that the database has; None when it is empty."""
+    inspector = sa.inspect(connection)
+    if inspector.has_table(_revision.name):
+        return str(connection.execute(sa.select(_revision.c.version_num)).scalar_one())
+    if not inspector.has_table(tables.directory.name):
+        return None
+    stored = connection.execute(sa.select(tables.directory.c.schema_version)).scalar_one_or_none()
+    if stored is not None and stored > tables.SCHEMA_VERSION:
+        raise Unsupported(
+            f"the database has schema version {stored}, this name server knows {tables.SCHEMA_VERSION}; "
+            "start the newer name server, or give another database",
+            field="database_url",
+        )
+    _revision.create(connection)
+    connection.execute(sa.insert(_revision).values(version_num=FIRST))
+    return FIRST
+
+
+def _migrate(connection: sa.Connection, revision: str) -> None:
+    # It takes half a second to import, and most starts do not need it.
+    from alembic import command
+    from alembic.config import Config
+
+    _log.info("migrating the database", revision=revision, to=HEAD)
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parents[1] / "migrations"))
+    config.attributes["connection"] = connection
+    command.upgrade(config, HEAD)

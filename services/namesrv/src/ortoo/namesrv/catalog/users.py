@@ -1,0 +1,87 @@
+"""Users: who may sign requests, and with which secret. They are read when a signature is checked, never watched."""
+
+import re
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from ortoo.common.errors import Invalid, NotFound, Overloaded
+from ortoo.namesrv.catalog import tables
+
+USERS_MAX = 10_000
+SECRET_LENGTH_MIN, SECRET_LENGTH_MAX = 6, 255
+_ACCESS_KEY = re.compile(r"[a-zA-Z0-9_.@-]{1,127}\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Somebody who signs requests."""
+
+    access_key: str
+    secret_key: str
+    enabled: bool
+    created_at_ms: int
+
+    def __repr__(self) -> str:
+        return f"User({self.access_key!r}, enabled={self.enabled})"
+
+
+class Users:
+    """The users in one open transaction."""
+
+    def __init__(self, connection: sa.Connection) -> None:
+        self._connection = connection
+
+    def put(self, access_key: str, secret_key: str, *, enabled: bool, now_ms: int) -> User:
+        """Create a user or change one; an empty secret leaves it as it is. Errors: Invalid, Overloaded."""
+        existing = self._find(access_key)
+        if not secret_key and existing is not None:
+            secret_key = existing.secret_key
+        if not SECRET_LENGTH_MIN <= len(secret_key) <= SECRET_LENGTH_MAX:
+            raise Invalid(
+                f"the secret has {len(secret_key)} characters; give {SECRET_LENGTH_MIN} to {SECRET_LENGTH_MAX}",
+                field="secret_key",
+            )
+        count = self._connection.execute(sa.select(sa.func.count()).select_from(tables.users)).scalar_one()
+        if existing is None and count >= USERS_MAX:
+            raise Overloaded(f"there are {count} users, which is the most; delete some that are not used")
+        user = User(access_key, secret_key, enabled, now_ms if existing is None else existing.created_at_ms)
+        self._connection.execute(sa.delete(tables.users).where(tables.users.c.access_key == access_key))
+        self._connection.execute(
+            sa.insert(tables.users).values(
+                access_key=user.access_key,
+                secret_key=user.secret_key,
+                enabled=user.enabled,
+                created_at_ms=user.created_at_ms,
+            )
+        )
+        return user
+
+    def get(self, access_key: str) -> User:
+        """One user. Errors: Invalid, NotFound."""
+        user = self._find(access_key)
+        if user is None:
+            raise NotFound(f"there is no user {access_key!r}; create it with PutUser", field="access_key")
+        return user
+
+    def delete(self, access_key: str) -> None:
+        """Remove a user. Errors: Invalid, NotFound."""
+        self.get(access_key)
+        self._connection.execute(sa.delete(tables.users).where(tables.users.c.access_key == access_key))
+
+    def all(self) -> list[User]:
+        """All users, by access key."""
+        rows = self._connection.execute(sa.select(tables.users).order_by(tables.users.c.access_key))
+        return [_user(row) for row in rows]
+
+    def _find(self, access_key: str) -> User | None:
+        if not _ACCESS_KEY.match(access_key):
+            raise Invalid(f"{access_key[:200]!r}; give 1 to 127 of letters, digits and _ - . @", field="access_key")
+        row = self._connection.execute(
+            sa.select(tables.users).where(tables.users.c.access_key == access_key)
+        ).one_or_none()
+        return None if row is None else _user(row)
+
+
+def _user(row: sa.Row[tuple[object, ...]]) -> User:
+    return User(row.access_key, row.secret_key, row.enabled, row.created_at_ms)

@@ -1,0 +1,1 @@
+"""Decisions about topics, groups and who is there, as pure functions of what is."""

@@ -1,0 +1,87 @@
+"""Decisions about consumer groups, as pure functions of what is there."""
+
+import dataclasses
+from dataclasses import dataclass
+
+from ortoo.common.cluster.names import check_group_name
+from ortoo.common.errors import AlreadyExists, Invalid, NotFound, Overloaded
+from ortoo.common.groups.retry_policy import RetryPolicy
+
+GROUPS_MAX = 100_000
+SLOW_THRESHOLD_DEFAULT_MESSAGES = 1024
+SLOW_THRESHOLD_MAX_MESSAGES = 1_000_000_000
+SLOW_GRACE_DEFAULT_MS = 10_000
+SLOW_GRACE_MAX_MS = 86_400_000
+UNACKNOWLEDGED_DEFAULT_BYTES = 64 << 20
+UNACKNOWLEDGED_MAX_BYTES = 16 << 30
+ATTEMPTS_DEFAULT = 16
+ATTEMPTS_MAX = 1_000
+IN_FLIGHT_MAX = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A consumer group's configuration. In a wish, counts of 0 stand for their defaults; the grace may be 0."""
+
+    name: str
+    version: int
+    consume_enabled: bool
+    slow_consumer_threshold_messages: int
+    slow_consumer_grace_ms: int
+    created_at_ms: int
+    broadcast_enabled: bool = True
+    notify_members_changed: bool = True
+    unacknowledged_bytes_max: int = 0
+    attempts_max: int = 0
+    retry: RetryPolicy = RetryPolicy()
+    in_flight_max: int = 0
+    park_expired: bool = False
+
+
+def completed(wish: Group) -> Group:
+    """Check a wish by itself and fill in its defaults. Errors: Invalid, naming the field."""
+    check_group_name(wish.name, "group.name")
+    group = dataclasses.replace(
+        wish,
+        slow_consumer_threshold_messages=wish.slow_consumer_threshold_messages or SLOW_THRESHOLD_DEFAULT_MESSAGES,
+        unacknowledged_bytes_max=wish.unacknowledged_bytes_max or UNACKNOWLEDGED_DEFAULT_BYTES,
+        attempts_max=wish.attempts_max or ATTEMPTS_DEFAULT,
+        retry=wish.retry.checked("group.retry"),
+    )
+    for field, most in (
+        ("slow_consumer_threshold_messages", SLOW_THRESHOLD_MAX_MESSAGES),
+        ("slow_consumer_grace_ms", SLOW_GRACE_MAX_MS),
+        ("unacknowledged_bytes_max", UNACKNOWLEDGED_MAX_BYTES),
+        ("attempts_max", ATTEMPTS_MAX),
+        ("in_flight_max", IN_FLIGHT_MAX),
+    ):
+        if getattr(group, field) > most:
+            raise Invalid(f"{getattr(group, field)}; give at most {most}", field=f"group.{field}")
+    return group
+
+
+def put(
+    wish: Group, existing: Group | None, *, create_only: bool, group_count: int, version: int, now_ms: int
+) -> Group:
+    """The group after a completed wish; the `existing` one itself if it is so already.
+
+    Errors: AlreadyExists, Overloaded.
+    """
+    if existing is None:
+        if group_count >= GROUPS_MAX:
+            raise Overloaded(f"there are {group_count} groups, which is the most; delete some that are not used")
+        return dataclasses.replace(wish, version=version, created_at_ms=now_ms)
+    if create_only:
+        raise AlreadyExists(
+            f"group {wish.name} exists; leave out create_only to change it, or give another name", field="group.name"
+        )
+    changed = dataclasses.replace(wish, version=existing.version, created_at_ms=existing.created_at_ms)
+    return existing if changed == existing else dataclasses.replace(changed, version=version)
+
+
+def found(name: str, existing: Group | None) -> Group:
+    """The group that a request names. Errors: Invalid, NotFound."""
+    check_group_name(name, "name")
+    if existing is None:
+        raise NotFound(f"there is no group {name!r}; create it with PutGroup, or fix the name", field="name")
+    return existing

@@ -1,0 +1,193 @@
+"""Which enodes and snodes are there: leases that end unless they are renewed. Pure: `now_s` is monotonic seconds."""
+
+import dataclasses
+import math
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ortoo.common.cluster.names import check_process_name
+from ortoo.common.errors import Conflict, Fenced, Invalid, Overloaded
+
+ENODES_MAX = 1_000
+SNODES_MAX = 1_000
+TEXT_LENGTH_MAX = 255
+REPLACED_KEPT = 8
+
+
+@dataclass(frozen=True, slots=True)
+class LogPlaces:
+    """Who else has an enode's log, as the enode says."""
+
+    role: str = ""
+    replica_id: int = 0
+    replication_address: str = ""
+    replicas: tuple[tuple[int, str], ...] = ()
+    """(number, address) of those who follow it."""
+
+
+NOWHERE_ELSE = LogPlaces()
+
+
+@dataclass(frozen=True, slots=True)
+class Enode:
+    """A storage node."""
+
+    name: str
+    address: str
+    store_id: str
+    alive: bool = True
+    log: LogPlaces = NOWHERE_ELSE
+
+
+@dataclass(frozen=True, slots=True)
+class Snode:
+    """A proxy."""
+
+    name: str
+    address: str
+    alive: bool = True
+
+
+@dataclass(slots=True)
+class _EnodeLease:
+    enode: Enode
+    until_s: float
+
+
+@dataclass(slots=True)
+class _SnodeLease:
+    snode: Snode
+    incarnation: str
+    shares_membership: bool
+    until_s: float
+    replaced: deque[str] = field(default_factory=lambda: deque(maxlen=REPLACED_KEPT))
+
+
+class Leases:
+    """All leases. A dead enode stays known, because topics lie on it; a dead snode is forgotten."""
+
+    def __init__(self, lease_s: float) -> None:
+        """Begin with nobody; a lease lasts `lease_s`."""
+        self._lease_s = lease_s
+        self._enodes: dict[str, _EnodeLease] = {}
+        self._snodes: dict[str, _SnodeLease] = {}
+
+    def enodes(self) -> Mapping[str, Enode]:
+        """All known enodes by name."""
+        return {name: lease.enode for name, lease in self._enodes.items()}
+
+    def snodes(self) -> Mapping[str, Snode]:
+        """All living snodes by name."""
+        return {name: lease.snode for name, lease in self._snodes.items()}
+
+    def register_enode(
+        self, name: str, address: str, store_id: str, now_s: float, log: LogPlaces = NOWHERE_ELSE
+    ) -> Enode | None:
+        """Give or renew a lease; the enode if that is news. Errors: Invalid, Conflict, Overloaded."""
+        check_process_name(name, "enode.name")
+        _check_address(address, "enode.address")
+        _check_text(store_id, "enode.store_id", "the id that the store got when it was made")
+        known = self._enodes.get(name)
+        if known is not None and self._lives(known, now_s) and known.enode.store_id != store_id:
+            raise Conflict(
+                f"enode {name!r} is alive at {known.enode.address} with store {known.enode.store_id}, and this one has "
+                f"store {store_id}; give this one another name, or stop the other and retry when its lease has ended",
+                field="enode.store_id",
+                retry_after_ms=_left_ms(known.until_s, now_s),
+            )
+        if known is None:
+            self._make_room_for_enode()
+        enode = Enode(name, address, store_id, log=log)
+        self._enodes[name] = _EnodeLease(enode, now_s + self._lease_s)
+        return None if known is not None and known.enode == enode else enode
+
+    def register_snode(
+        self, name: str, address: str, incarnation: str, *, shares_membership: bool, now_s: float
+    ) -> Snode | None:
+        """Give or renew a lease; the snode if that is news. Errors: Invalid, Conflict, Fenced, Overloaded."""
+        check_process_name(name, "snode.name")
+        _check_address(address, "snode.address")
+        _check_text(incarnation, "incarnation", "a text that is new at every start of the process")
+        known = self._snodes.get(name)
+        if known is not None and incarnation in known.replaced:
+            raise Fenced(
+                f"a process started later registered as snode {name!r} (at {known.snode.address}); "
+                "stop one of them, or give them different names",
+                field="incarnation",
+            )
+        self._check_membership(name, shares_membership, now_s)
+        if known is None and len(self._snodes) >= SNODES_MAX:
+            raise Overloaded(f"{SNODES_MAX} snodes are registered, which is the most; stop some")
+        snode = Snode(name, address)
+        replaced = known.replaced if known is not None else deque(maxlen=REPLACED_KEPT)
+        if known is not None and known.incarnation != incarnation:
+            replaced.append(known.incarnation)
+        until_s = now_s + self._lease_s
+        self._snodes[name] = _SnodeLease(snode, incarnation, shares_membership, until_s, replaced)
+        return None if known is not None and known.snode == snode else snode
+
+    def end_enode(self, name: str) -> Enode | None:
+        """End a lease at once; the dead enode if it was alive."""
+        lease = self._enodes.get(name)
+        if lease is None or not lease.enode.alive:
+            return None
+        lease.enode = dataclasses.replace(lease.enode, alive=False)
+        return lease.enode
+
+    def end_snode(self, name: str) -> Snode | None:
+        """End a lease at once; the dead snode if it was alive."""
+        lease = self._snodes.pop(name, None)
+        return None if lease is None else dataclasses.replace(lease.snode, alive=False)
+
+    def expire(self, now_s: float) -> tuple[list[Enode], list[Snode]]:
+        """End all leases whose time has come; those that died now."""
+        enodes = [n for n, lease in self._enodes.items() if lease.enode.alive and lease.until_s <= now_s]
+        snodes = [n for n, lease in self._snodes.items() if lease.until_s <= now_s]
+        return (
+            [dead for name in enodes if (dead := self.end_enode(name)) is not None],
+            [gone for name in snodes if (gone := self.end_snode(name)) is not None],
+        )
+
+    def _lives(self, lease: _EnodeLease, now_s: float) -> bool:
+        return lease.enode.alive and lease.until_s > now_s
+
+    def _make_room_for_enode(self) -> None:
+        if len(self._enodes) < ENODES_MAX:
+            return
+        dead = next((name for name, lease in self._enodes.items() if not lease.enode.alive), None)
+        if dead is None:
+            raise Overloaded(f"{ENODES_MAX} enodes are registered, which is the most; stop some")
+        del self._enodes[dead]
+
+    def _check_membership(self, name: str, shares_membership: bool, now_s: float) -> None:
+        """Two snodes of which one keeps group membership for itself would split every group."""
+        for other in self._snodes.values():
+            if other.snode.name == name or other.until_s <= now_s:
+                continue
+            if not (shares_membership and other.shares_membership):
+                lonely = name if not shares_membership else other.snode.name
+                raise Conflict(
+                    f"snode {other.snode.name!r} is alive at {other.snode.address}, and snode {lonely!r} does not "
+                    "share group membership: groups would be split; give all snodes the same redis_url "
+                    "(ORTOO_SNODE_REDIS_URL), or stop the other one and retry when its lease has ended",
+                    field="shares_membership",
+                    retry_after_ms=_left_ms(other.until_s, now_s),
+                )
+
+
+def _left_ms(until_s: float, now_s: float) -> int:
+    return max(1, math.ceil((until_s - now_s) * 1000))
+
+
+def _check_address(address: str, name: str) -> None:
+    host, colon, port = address.rpartition(":")
+    if len(address) > TEXT_LENGTH_MAX or not (
+        host and colon and port.isascii() and port.isdigit() and 0 < int(port) < 65536
+    ):
+        raise Invalid(f"{address[:TEXT_LENGTH_MAX]!r}; give host:port where others reach the process", field=name)
+
+
+def _check_text(text: str, name: str, what: str) -> None:
+    if not 1 <= len(text) <= TEXT_LENGTH_MAX:
+        raise Invalid(f"{len(text)} characters; give {what}, 1 to {TEXT_LENGTH_MAX} characters", field=name)

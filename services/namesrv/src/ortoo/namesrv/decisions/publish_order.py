@@ -1,0 +1,56 @@
+"""The queues of a topic that producers are given, in an order that an operator chose instead of the sorted one."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ortoo.common.cluster.names import check_process_name
+from ortoo.common.errors import Invalid
+
+FIELD = "publish_order"
+
+
+@dataclass(frozen=True, slots=True)
+class PublishPlace:
+    """Queues 0 to `queue_count`, exclusive, of one enode."""
+
+    enode: str
+    queue_count: int
+
+
+PublishOrder = tuple[PublishPlace, ...]
+"""In this order and so many; empty = every queue that takes messages, by enode."""
+
+
+def check_publish_order(order: Sequence[PublishPlace], write_queue_counts: Mapping[str, int]) -> None:
+    """Refuse an order that names what is not there; `write_queue_counts` are the topic's, by enode. Errors: Invalid."""
+    seen: set[str] = set()
+    for number, place in enumerate(order):
+        field = f"{FIELD}[{number}]"
+        check_process_name(place.enode, f"{field}.enode")
+        if place.enode in seen:
+            raise Invalid(f"enode {place.enode!r} is named twice; name each once", field=f"{field}.enode")
+        seen.add(place.enode)
+        most = write_queue_counts.get(place.enode)
+        if most is None:
+            here = ", ".join(sorted(write_queue_counts)) or "no enode"
+            raise Invalid(
+                f"the topic has no queues on {place.enode!r}, but on {here}; add the enode first, or leave it out",
+                field=f"{field}.enode",
+            )
+        if not 1 <= place.queue_count <= most:
+            raise Invalid(
+                f"{place.queue_count} queues; {place.enode} has {most} that take messages: give 1 to {most}, "
+                "or change the order together with write_queue_count",
+                field=f"{field}.queue_count",
+            )
+
+
+def order_to_text(order: Sequence[PublishPlace]) -> str:
+    """As it is stored: `enode-1:4;enode-0:2`."""
+    return ";".join(f"{place.enode}:{place.queue_count}" for place in order)
+
+
+def order_of_text(text: str) -> PublishOrder:
+    """As it was stored."""
+    pairs = (place.rpartition(":") for place in filter(None, text.split(";")))
+    return tuple(PublishPlace(enode, int(count)) for enode, _, count in pairs)

@@ -1,0 +1,130 @@
+"""The routes and the log of their changes, from which every watcher reads at its own pace. Pure."""
+
+import dataclasses
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ortoo.namesrv.decisions.groups import Group
+from ortoo.namesrv.decisions.leases import Enode, Snode
+from ortoo.namesrv.decisions.topics import Topic
+
+CHANGES_KEPT = 4096
+ROUTES_BYTES_MAX = 7 << 20
+"""What all topics and groups may take on the wire: a snapshot is one message, whose limit is 8 MiB."""
+
+
+@dataclass(frozen=True, slots=True)
+class RouteChange:
+    """Everything (`snapshot`), or what changed; `version` is the directory's after it."""
+
+    version: int
+    snapshot: bool = False
+    topics: tuple[Topic, ...] = ()
+    deleted_topics: tuple[str, ...] = ()
+    groups: tuple[Group, ...] = ()
+    deleted_groups: tuple[str, ...] = ()
+    enodes: tuple[Enode, ...] = ()
+    snodes: tuple[Snode, ...] = ()
+
+
+class Routes:
+    """Everything watchers may know, and its last changes.
+
+    The log is one for all watchers, so its size does not depend on their number: a watcher that falls behind by more
+    than `changes_kept` gets everything anew.
+    """
+
+    def __init__(
+        self, version: int, topics: Iterable[Topic], groups: Iterable[Group], *, changes_kept: int = CHANGES_KEPT
+    ) -> None:
+        """Begin with what is stored; no process is known yet."""
+        self.version = version
+        self.topics = {topic.name: topic for topic in topics}
+        self.groups = {group.name: group for group in groups}
+        self.enodes: dict[str, Enode] = {}
+        self.snodes: dict[str, Snode] = {}
+        self._bytes = sum(map(_topic_bytes, self.topics.values())) + sum(map(_group_bytes, self.groups.values()))
+        self._changes: deque[RouteChange] = deque(maxlen=changes_kept)
+        self._count = 0
+
+    def apply(self, change: RouteChange) -> None:
+        """Take over what changed and keep it for the watchers. An older version does not lower the directory's."""
+        self._bytes += self.growth_bytes(change)
+        self.version = max(self.version, change.version)
+        for topic in change.topics:
+            self.topics[topic.name] = topic
+        for name in change.deleted_topics:
+            self.topics.pop(name, None)
+        for group in change.groups:
+            self.groups[group.name] = group
+        for name in change.deleted_groups:
+            self.groups.pop(name, None)
+        self.enodes.update((enode.name, enode) for enode in change.enodes)
+        for snode in change.snodes:
+            if snode.alive:
+                self.snodes[snode.name] = snode
+            else:
+                self.snodes.pop(snode.name, None)
+        self._changes.append(dataclasses.replace(change, version=self.version))
+        self._count += 1
+
+    def difference(self, version: int, topics: Iterable[Topic], groups: Iterable[Group]) -> RouteChange | None:
+        """What makes these routes equal to what is stored; None when they are."""
+        stored_topics = {topic.name: topic for topic in topics}
+        stored_groups = {group.name: group for group in groups}
+        change = RouteChange(
+            version,
+            topics=tuple(topic for topic in stored_topics.values() if self.topics.get(topic.name) != topic),
+            deleted_topics=tuple(self.topics.keys() - stored_topics.keys()),
+            groups=tuple(group for group in stored_groups.values() if self.groups.get(group.name) != group),
+            deleted_groups=tuple(self.groups.keys() - stored_groups.keys()),
+        )
+        return change if change != RouteChange(version) or version > self.version else None
+
+    @property
+    def room_bytes(self) -> int:
+        """How many more bytes of topics and groups fit."""
+        return ROUTES_BYTES_MAX - self._bytes
+
+    def growth_bytes(self, change: RouteChange) -> int:
+        """How many bytes a change would add to a snapshot, rounded up; less than 0 when it takes away."""
+        gone_topics = {*change.deleted_topics, *(topic.name for topic in change.topics)} & self.topics.keys()
+        gone_groups = {*change.deleted_groups, *(group.name for group in change.groups)} & self.groups.keys()
+        added = sum(map(_topic_bytes, change.topics)) + sum(map(_group_bytes, change.groups))
+        return (
+            added
+            - sum(_topic_bytes(self.topics[name]) for name in gone_topics)
+            - sum(_group_bytes(self.groups[name]) for name in gone_groups)
+        )
+
+    def snapshot(self) -> RouteChange:
+        """Everything, each kind by name."""
+        return RouteChange(
+            self.version,
+            snapshot=True,
+            topics=tuple(self.topics[name] for name in sorted(self.topics)),
+            groups=tuple(self.groups[name] for name in sorted(self.groups)),
+            enodes=tuple(self.enodes[name] for name in sorted(self.enodes)),
+            snodes=tuple(self.snodes[name] for name in sorted(self.snodes)),
+        )
+
+    def next_after(self, seen: int | None) -> tuple[RouteChange | None, int]:
+        """What a watcher that has seen so many changes gets next, and how many it has seen then.
+
+        `seen` None, or so few that some are forgotten: a snapshot. Everything seen: None.
+        """
+        oldest = self._count - len(self._changes)
+        if seen is None or seen < oldest:
+            return self.snapshot(), self._count
+        if seen >= self._count:
+            return None, seen
+        return self._changes[seen - oldest], seen + 1
+
+
+def _topic_bytes(topic: Topic) -> int:
+    return 32 + len(topic.name) + sum(10 + len(placement.enode) for placement in topic.placements)
+
+
+def _group_bytes(group: Group) -> int:
+    return 36 + len(group.name)

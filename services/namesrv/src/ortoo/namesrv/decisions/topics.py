@@ -1,0 +1,227 @@
+"""Decisions about topics: what a request may create or change, as pure functions of what is there."""
+
+import dataclasses
+import enum
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from ortoo.common.cluster.names import check_process_name, check_topic_name
+from ortoo.common.errors import AlreadyExists, Conflict, Invalid, NotFound, Overloaded
+from ortoo.namesrv.decisions.publish_order import PublishOrder, check_publish_order
+
+QUEUE_COUNT_MAX = 1024
+QUEUE_COUNT_DEFAULT = 4
+TOPICS_MAX = 100_000
+PLACEMENTS_MAX = 1_000
+
+
+class Permission(enum.IntEnum):
+    """What may be done with a topic; the numbers are those on the wire."""
+
+    UNSPECIFIED = 0
+    READ_WRITE = 1
+    READ_ONLY = 2
+    WRITE_ONLY = 3
+    NONE = 4
+
+
+class MessageType(enum.IntEnum):
+    """What kind of messages a topic takes; the numbers are those on the wire."""
+
+    UNSPECIFIED = 0
+    """Every kind."""
+    NORMAL = 1
+    FIFO = 2
+    DELAY = 3
+    TRANSACTION = 4
+    PRIORITY = 5
+    LITE = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """The queues of one topic on one enode: 0 to the counts, exclusive."""
+
+    enode: str
+    read_queue_count: int
+    write_queue_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic; placements are sorted by enode."""
+
+    name: str
+    topic_id: int
+    version: int
+    permission: Permission
+    placements: tuple[Placement, ...]
+    created_at_ms: int
+    message_type: MessageType = MessageType.UNSPECIFIED
+    publish_order: PublishOrder = ()
+
+    @property
+    def read_queue_count(self) -> int:
+        """Read queues on the enode that has most of them."""
+        return max(p.read_queue_count for p in self.placements)
+
+    @property
+    def write_queue_count(self) -> int:
+        """Write queues on the enode that has most of them."""
+        return max(p.write_queue_count for p in self.placements)
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic as asked for; 0 and UNSPECIFIED stand for the defaults, no enodes for all that are alive."""
+
+    name: str
+    read_queue_count: int = 0
+    write_queue_count: int = 0
+    permission: Permission = Permission.UNSPECIFIED
+    enodes: tuple[str, ...] = ()
+    message_type: MessageType = MessageType.UNSPECIFIED
+
+
+@dataclass(frozen=True, slots=True)
+class TopicChange:
+    """A change as asked for; 0, UNSPECIFIED and None leave a value as it is."""
+
+    name: str
+    read_queue_count: int = 0
+    write_queue_count: int = 0
+    permission: Permission = Permission.UNSPECIFIED
+    add_enodes: tuple[str, ...] = ()
+    publish_order: PublishOrder | None = None
+
+
+def completed(wish: NewTopic) -> NewTopic:
+    """Check a wish by itself and fill in its defaults. Errors: Invalid, naming the field."""
+    check_topic_name(wish.name, "name")
+    read = wish.read_queue_count or QUEUE_COUNT_DEFAULT
+    write = wish.write_queue_count or read
+    _check_counts(read, write)
+    _check_enodes(wish.enodes, "enodes")
+    permission = wish.permission or Permission.READ_WRITE
+    return dataclasses.replace(wish, read_queue_count=read, write_queue_count=write, permission=permission)
+
+
+def create(
+    wish: NewTopic,
+    existing: Topic | None,
+    enodes: Mapping[str, bool],
+    *,
+    topic_count: int,
+    topic_id: int,
+    version: int,
+    now_ms: int,
+) -> Topic:
+    """The topic that fulfils a completed wish: a new one, or the `existing` one if it is what is asked for.
+
+    `enodes` says of each known enode whether it is alive. Errors: AlreadyExists, NotFound, Conflict, Overloaded.
+    """
+    if existing is not None:
+        _check_same(wish, existing)
+        return existing
+    if topic_count >= TOPICS_MAX:
+        raise Overloaded(f"there are {topic_count} topics, which is the most; delete some that are not used any more")
+    chosen = place(wish.name, wish.enodes, enodes)
+    placements = tuple(Placement(enode, wish.read_queue_count, wish.write_queue_count) for enode in chosen)
+    return Topic(wish.name, topic_id, version, wish.permission, placements, now_ms, wish.message_type)
+
+
+def place(topic: str, named: Collection[str], enodes: Mapping[str, bool], field: str = "enodes") -> list[str]:
+    """The enodes for a topic, sorted: those `named`, or all that are alive. Errors: NotFound, Conflict."""
+    alive = sorted(name for name, lives in enodes.items() if lives)
+    known = ", ".join(alive) or "none"
+    for name in sorted(named):
+        if name not in enodes:
+            raise NotFound(
+                f"no enode {name!r} has registered; alive are: {known}; start it, or fix the name", field=field
+            )
+        if not enodes[name]:
+            raise Conflict(f"enode {name!r} is not alive; start it, or name others; alive are: {known}", field=field)
+    if not named and not alive:
+        raise Conflict(
+            f"topic {topic!r} cannot be placed: no enode is alive; start one (it registers within seconds), then retry",
+            retry_after_ms=1000,
+        )
+    return sorted(named) or alive
+
+
+def change(wish: TopicChange, existing: Topic | None, enodes: Mapping[str, bool], *, version: int) -> Topic:
+    """The topic after a change; the `existing` one itself if it is so already. Errors: NotFound, Invalid, Conflict."""
+    topic = found(wish.name, existing)
+    _check_enodes(wish.add_enodes, "add_enodes")
+    read = wish.read_queue_count or topic.read_queue_count
+    write = wish.write_queue_count or min(topic.write_queue_count, read)
+    if read < topic.read_queue_count:
+        raise Invalid(
+            f"topic {topic.name} has {topic.read_queue_count} read queues and their messages; {read} would lose some; "
+            "lower write_queue_count instead, then the rest drains",
+            field="read_queue_count",
+        )
+    _check_counts(read, write)
+    here = {p.enode for p in topic.placements}
+    added = [name for name in wish.add_enodes if name not in here]
+    if added:
+        here.update(place(topic.name, added, enodes, "add_enodes"))
+    if len(here) > PLACEMENTS_MAX:
+        raise Overloaded(f"a topic may lie on {PLACEMENTS_MAX} enodes, not {len(here)}; add fewer", field="add_enodes")
+    changed = dataclasses.replace(
+        topic,
+        permission=wish.permission or topic.permission,
+        placements=tuple(Placement(enode, read, write) for enode in sorted(here)),
+        publish_order=topic.publish_order if wish.publish_order is None else wish.publish_order,
+    )
+    check_publish_order(changed.publish_order, {p.enode: p.write_queue_count for p in changed.placements})
+    return topic if changed == topic else dataclasses.replace(changed, version=version)
+
+
+def found(name: str, existing: Topic | None) -> Topic:
+    """The topic that a request names. Errors: Invalid, NotFound."""
+    check_topic_name(name, "name")
+    if existing is None:
+        raise NotFound(f"there is no topic {name!r}; create it with CreateTopic, or fix the name", field="name")
+    return existing
+
+
+def _check_counts(read: int, write: int) -> None:
+    for field, count in (("read_queue_count", read), ("write_queue_count", write)):
+        if not 1 <= count <= QUEUE_COUNT_MAX:
+            raise Invalid(f"{count} queues; give 1 to {QUEUE_COUNT_MAX}", field=field)
+    if write > read:
+        raise Invalid(
+            f"{write} write queues but {read} read queues: messages in the others could never be read; "
+            "give at most as many as read_queue_count",
+            field="write_queue_count",
+        )
+
+
+def _check_enodes(names: Sequence[str], field: str) -> None:
+    if len(names) > PLACEMENTS_MAX:
+        raise Invalid(f"{len(names)} enodes; give at most {PLACEMENTS_MAX}", field=field)
+    for name in names:
+        check_process_name(name, field)
+    if len(set(names)) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise Invalid(f"enode {twice!r} is named twice; name each once", field=field)
+
+
+def _check_same(wish: NewTopic, existing: Topic) -> None:
+    """No enodes in the wish means: wherever it is."""
+    asked = {
+        "permission": (wish.permission.name, existing.permission.name),
+        "message_type": (wish.message_type.name, existing.message_type.name),
+        "read_queue_count": (wish.read_queue_count, existing.read_queue_count),
+        "write_queue_count": (wish.write_queue_count, existing.write_queue_count),
+    }
+    if wish.enodes:
+        asked["enodes"] = (", ".join(sorted(wish.enodes)), ", ".join(p.enode for p in existing.placements))
+    for field, (wanted, has) in asked.items():
+        if wanted != has:
+            raise AlreadyExists(
+                f"topic {existing.name} exists with {field} {has}, not {wanted}; "
+                "change it with UpdateTopic, or ask for what it has",
+                field=field,
+            )

@@ -1,0 +1,1 @@
+"""The directory of the cluster: decisions, storage, leases and watchers, put together."""

@@ -1,0 +1,300 @@
+"""The directory of the cluster: decisions, storage, leases and watchers, put together."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Callable
+from typing import Any, Self, TypeVar
+
+from ortoo.common.errors import DataLoss, OrtooError, Overloaded, Unavailable
+from ortoo.common.process.clock import Clock
+from ortoo.common.process.logs import get_logger
+from ortoo.common.process.randomness import Randomness
+from ortoo.namesrv.catalog.catalog import Catalog
+from ortoo.namesrv.catalog.rights import Right
+from ortoo.namesrv.catalog.transaction import Contents, Transaction
+from ortoo.namesrv.catalog.users import User
+from ortoo.namesrv.decisions import groups, topics
+from ortoo.namesrv.decisions.groups import Group
+from ortoo.namesrv.decisions.leases import NOWHERE_ELSE, Enode, Leases, LogPlaces, Snode
+from ortoo.namesrv.decisions.route_changes import ROUTES_BYTES_MAX, RouteChange, Routes
+from ortoo.namesrv.decisions.topics import NewTopic, Topic, TopicChange
+from ortoo.namesrv.directory.watches import Watches
+
+T = TypeVar("T")
+_log = get_logger("directory")
+
+
+class Directory:
+    """Topics and groups (stored, served from memory) and the processes that are there (in memory only)."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        routes: Routes,
+        *,
+        lease_s: float,
+        watchers_max: int,
+        clock: Clock,
+        randomness: Randomness,
+    ) -> None:
+        """Use `open`."""
+        self._catalog = catalog
+        self._routes = routes
+        self._leases = Leases(lease_s)
+        self._watches = Watches(routes, watchers_max=watchers_max)
+        self._clock = clock
+        self._randomness = randomness
+        self.lease_ms = int(lease_s * 1000)
+        self._synced = routes.version
+        """Every stored change up to this version is in the routes."""
+        self._behind = asyncio.Event()
+        self.outcomes = {"stored": 0, "refused": 0, "failed": 0}
+        """How many changes were made, were refused for a reason of their own, or met a database that failed."""
+
+    @classmethod
+    async def open(
+        cls, catalog: Catalog, *, lease_s: float, watchers_max: int, clock: Clock, randomness: Randomness
+    ) -> Self:
+        """Begin with what the catalog holds; processes come back by their heartbeats."""
+        stored = await catalog.contents()
+        routes = Routes(stored.version, stored.topics, stored.groups)
+        return cls(catalog, routes, lease_s=lease_s, watchers_max=watchers_max, clock=clock, randomness=randomness)
+
+    @property
+    def version(self) -> int:
+        """Grows with every change of a topic or a group."""
+        return self._routes.version
+
+    @property
+    def watcher_count(self) -> int:
+        """How many processes follow the routes."""
+        return self._watches.count
+
+    def processes(self) -> list[tuple[str, str, bool]]:
+        """(role, name, whether it is alive) of every enode and snode that is known."""
+        enodes = [("enode", enode.name, enode.alive) for enode in self._leases.enodes().values()]
+        return enodes + [("snode", snode.name, snode.alive) for snode in self._leases.snodes().values()]
+
+    def topic(self, name: str) -> Topic:
+        """A topic. Errors: Invalid, NotFound."""
+        return topics.found(name, self._routes.topics.get(name))
+
+    def topics(self) -> list[Topic]:
+        """All topics, by name."""
+        return [topic for _, topic in sorted(self._routes.topics.items())]
+
+    def groups(self) -> list[Group]:
+        """All groups, by name."""
+        return [group for _, group in sorted(self._routes.groups.items())]
+
+    async def create_topic(self, wish: NewTopic) -> Topic:
+        """Create a topic, or give the equal one that exists. Errors: as `topics.completed` and `topics.create`."""
+        wish = topics.completed(wish)
+        enodes = self._alive_by_name()
+        topic_id, now_ms = self._randomness.id64(), self._clock.now_ms()
+
+        def decide(stored: Transaction) -> tuple[Topic, RouteChange | None]:
+            existing = stored.topic(wish.name)
+            topic = topics.create(
+                wish,
+                existing,
+                enodes,
+                topic_count=stored.topic_count(),
+                topic_id=topic_id,
+                version=stored.version,
+                now_ms=now_ms,
+            )
+            return self._put_topic(stored, existing, topic)
+
+        return await self._change(decide)
+
+    async def update_topic(self, wish: TopicChange) -> Topic:
+        """Change a topic. Errors: as `topics.change`."""
+        enodes = self._alive_by_name()
+
+        def decide(stored: Transaction) -> tuple[Topic, RouteChange | None]:
+            existing = stored.topic(wish.name)
+            return self._put_topic(stored, existing, topics.change(wish, existing, enodes, version=stored.version))
+
+        return await self._change(decide)
+
+    async def delete_topic(self, name: str) -> None:
+        """Delete a topic. Errors: Invalid, NotFound."""
+
+        def decide(stored: Transaction) -> tuple[None, RouteChange]:
+            stored.delete_topic(topics.found(name, stored.topic(name)))
+            return None, RouteChange(stored.version, deleted_topics=(name,))
+
+        await self._change(decide)
+
+    async def put_group(self, wish: Group, *, create_only: bool) -> Group:
+        """Create or change a group. Errors: as `groups.completed` and `groups.put`."""
+        wish = groups.completed(wish)
+        now_ms = self._clock.now_ms()
+
+        def decide(stored: Transaction) -> tuple[Group, RouteChange | None]:
+            existing = stored.group(wish.name)
+            count = stored.group_count()
+            group = groups.put(
+                wish, existing, create_only=create_only, group_count=count, version=stored.version, now_ms=now_ms
+            )
+            if group is existing:
+                return group, None
+            stored.put_group(group)
+            return group, RouteChange(stored.version, groups=(group,))
+
+        return await self._change(decide)
+
+    async def delete_group(self, name: str) -> None:
+        """Delete a group. Errors: Invalid, NotFound."""
+
+        def decide(stored: Transaction) -> tuple[None, RouteChange]:
+            groups.found(name, stored.group(name))
+            stored.delete_group(name)
+            return None, RouteChange(stored.version, deleted_groups=(name,))
+
+        await self._change(decide)
+
+    async def acquire_right(self, resource: str, owner: str, lease_ms: int) -> Right:
+        """Give or renew an exclusive right. Errors: as `Rights.acquire`; Unavailable when the database is away."""
+        return await self._catalog.change_rights(lambda rights: rights.acquire(resource, owner, lease_ms))
+
+    async def release_right(self, resource: str, owner: str, epoch: int) -> None:
+        """Give a right back. Errors: as `Rights.release`; Unavailable when the database is away."""
+        await self._catalog.change_rights(lambda rights: rights.release(resource, owner, epoch))
+
+    async def put_user(self, access_key: str, secret_key: str, *, enabled: bool) -> User:
+        """Create or change a user. Errors: as `Users.put`; Unavailable when the database is away."""
+        now_ms = self._clock.now_ms()
+        return await self._catalog.change_users(
+            lambda users: users.put(access_key, secret_key, enabled=enabled, now_ms=now_ms)
+        )
+
+    async def delete_user(self, access_key: str) -> None:
+        """Remove a user. Errors: Invalid, NotFound, Unavailable."""
+        await self._catalog.change_users(lambda users: users.delete(access_key))
+
+    async def user(self, access_key: str) -> User:
+        """One user. Errors: Invalid, NotFound, Unavailable."""
+        return await self._catalog.change_users(lambda users: users.get(access_key))
+
+    async def users(self) -> list[User]:
+        """All users, by access key. Errors: Unavailable."""
+        return await self._catalog.change_users(lambda users: users.all())
+
+    def register_enode(self, name: str, address: str, store_id: str, log: LogPlaces = NOWHERE_ELSE) -> None:
+        """Give or renew an enode's lease. Errors: as `Leases.register_enode`."""
+        self._tell(enode=self._leases.register_enode(name, address, store_id, self._clock.monotonic_s(), log))
+
+    def register_snode(self, name: str, address: str, incarnation: str, *, shares_membership: bool) -> None:
+        """Give or renew a snode's lease. Errors: as `Leases.register_snode`."""
+        now_s = self._clock.monotonic_s()
+        snode = self._leases.register_snode(
+            name, address, incarnation, shares_membership=shares_membership, now_s=now_s
+        )
+        self._tell(snode=snode)
+
+    def unregister_enode(self, name: str) -> None:
+        """End an enode's lease; nothing happens when it has none."""
+        self._tell(enode=self._leases.end_enode(name))
+
+    def unregister_snode(self, name: str) -> None:
+        """End a snode's lease; nothing happens when it has none."""
+        self._tell(snode=self._leases.end_snode(name))
+
+    async def follow_others(self, interval_s: float) -> None:
+        """Take over for ever what other name servers store; returns at once when there can be none."""
+        failing = False
+        while self._catalog.shared:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(interval_s):
+                    await self._behind.wait()
+            self._behind.clear()
+            try:
+                if await self._catalog.version() > self._synced:
+                    self._take_over(await self._catalog.contents())
+                if failing:
+                    _log.warning("the database answers again")
+                failing = False
+            except OrtooError as error:
+                if not failing:
+                    _log.error("the database cannot be read; serving what is known", reason=str(error))
+                failing = True
+                await self._clock.sleep(interval_s)
+
+    def _take_over(self, stored: Contents) -> None:
+        if stored.version <= self._synced:
+            return  # a change of our own came in between
+        change = self._routes.difference(stored.version, stored.topics, stored.groups)
+        self._synced = stored.version
+        if change is not None:
+            self._watches.publish(change)
+
+    async def expire(self) -> None:
+        """End the leases whose time has come, and tell the watchers."""
+        enodes, snodes = self._leases.expire(self._clock.monotonic_s())
+        for enode in enodes:
+            self._tell(enode=enode)
+        for snode in snodes:
+            self._tell(snode=snode)
+
+    def watch(self) -> AsyncGenerator[RouteChange, None]:
+        """Everything, then every change, until the watches are ended. Errors: Overloaded."""
+        return self._watches.follow()
+
+    async def end_watches_when(self, event: asyncio.Event) -> None:
+        """Let every watcher finish as soon as `event` is set."""
+        await event.wait()
+        self._watches.end()
+
+    def _alive_by_name(self) -> dict[str, bool]:
+        return {name: enode.alive for name, enode in self._leases.enodes().items()}
+
+    def _put_topic(self, stored: Transaction, existing: Topic | None, topic: Topic) -> tuple[Topic, RouteChange | None]:
+        if topic is existing:
+            return topic, None
+        stored.put_topic(topic)
+        return topic, RouteChange(stored.version, topics=(topic,))
+
+    def _tell(self, *, enode: Enode | None = None, snode: Snode | None = None) -> None:
+        for kind, process in (("enode", enode), ("snode", snode)):
+            if process is not None:
+                said = "registered" if process.alive else "gone"
+                _log.info(said, kind=kind, name=process.name, address=process.address)
+        if enode is not None:
+            self._watches.publish(RouteChange(self.version, enodes=(enode,)))
+            for forgotten in self._routes.enodes.keys() - self._leases.enodes().keys():
+                del self._routes.enodes[forgotten]  # made room for another; watchers know it as dead
+        if snode is not None:
+            self._watches.publish(RouteChange(self.version, snodes=(snode,)))
+
+    async def _change(self, decide: Callable[[Transaction], tuple[T, RouteChange | None]]) -> T:
+        """Store a change, then serve it and tell it; also when the caller goes away in between."""
+
+        def bounded(stored: Transaction) -> tuple[tuple[T, RouteChange | None], bool]:
+            answer, change = decide(stored)
+            if change is not None and self._routes.growth_bytes(change) > max(0, self._routes.room_bytes):
+                raise Overloaded(
+                    f"the directory is full: everything in it must fit into {ROUTES_BYTES_MAX} bytes; "
+                    "delete topics or groups that are not used any more"
+                )
+            return (answer, change), change is not None
+
+        def take_over(done: "asyncio.Future[tuple[T, RouteChange | None]]") -> None:
+            if not done.cancelled() and done.exception() is None and (change := done.result()[1]) is not None:
+                if change.version == self._synced + 1:
+                    self._synced = change.version
+                    self._watches.publish(change)
+                else:  # another name server stored something in between: take over both together
+                    self._behind.set()
+
+        storing = self._catalog.change(bounded)
+        storing.add_done_callback(take_over)
+        storing.add_done_callback(self._count)
+        answer, _ = await asyncio.shield(storing)
+        return answer
+
+    def _count(self, done: "asyncio.Future[Any]") -> None:
+        error = None if done.cancelled() else done.exception()
+        outcome = "stored" if error is None else "failed" if isinstance(error, Unavailable | DataLoss) else "refused"
+        self.outcomes[outcome] += 1

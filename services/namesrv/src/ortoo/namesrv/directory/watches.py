@@ -1,0 +1,55 @@
+"""Those who follow the routes: each sleeps until there is news, and reads at its own pace."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+from ortoo.common.errors import Overloaded
+from ortoo.namesrv.decisions.route_changes import RouteChange, Routes
+
+
+class Watches:
+    """All watchers of one `Routes`."""
+
+    def __init__(self, routes: Routes, *, watchers_max: int) -> None:
+        """Serve at most `watchers_max` at once."""
+        self._routes = routes
+        self._watchers_max = watchers_max
+        self.count = 0
+        """How many follow now."""
+        self._ended = False
+        self._news = asyncio.Event()
+
+    def publish(self, change: RouteChange) -> None:
+        """Apply a change and tell all watchers."""
+        self._routes.apply(change)
+        self._wake()
+
+    def end(self) -> None:
+        """Let every watcher finish, now and later."""
+        self._ended = True
+        self._wake()
+
+    async def follow(self) -> AsyncGenerator[RouteChange, None]:
+        """A snapshot, then every change; a new snapshot for a reader that is too slow. Errors: Overloaded."""
+        if self.count >= self._watchers_max:
+            raise Overloaded(
+                f"{self.count} watchers are connected, which is the most; ask another name server, or raise "
+                "watchers_max",
+                retry_after_ms=1000,
+            )
+        self.count += 1
+        try:
+            seen: int | None = None
+            while not self._ended:
+                news = self._news
+                change, seen = self._routes.next_after(seen)
+                if change is None:
+                    await news.wait()
+                else:
+                    yield change
+        finally:
+            self.count -= 1
+
+    def _wake(self) -> None:
+        news, self._news = self._news, asyncio.Event()
+        news.set()

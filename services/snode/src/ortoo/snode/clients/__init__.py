@@ -1,0 +1,1 @@
+"""Clients' sessions: registered, notified, commanded, ended; the locks they take themselves."""

@@ -1,0 +1,179 @@
+"""Clients of all snodes: who they are, what they own, and commands to them, passed on to the snode that has them."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ortoo.common.errors import NotFound, Unavailable
+from ortoo.common.process.randomness import Randomness
+from ortoo.snode.clients.session import ClientSession
+from ortoo.snode.clients.sessions import ClientSessions
+from ortoo.snode.cluster.directory import Directory
+from ortoo.snode.cluster.routes import Queue
+from ortoo.snode.membership.local import PRODUCERS, Membership
+from ortoo.snode.membership.members import Member
+from ortoo.snode.push.sessions import Sessions
+
+
+@dataclass(slots=True)
+class ClientEntry:
+    """One client and its groups."""
+
+    client_id: str
+    session_id: str
+    snode: str
+    language: str
+    client_version: str
+    room: str
+    peer: str
+    since_ms: int
+    producer_groups: list[str] = field(default_factory=list)
+    consumer_groups: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnedQueue:
+    """A queue of a push session, as its snode sees it."""
+
+    group: str
+    queue: Queue
+    acknowledged: int
+    sent_offset: int
+    held_messages: int
+    held_bytes: int
+    locked: bool
+
+
+class ClientDirectory:
+    """Looks clients up, here and by membership."""
+
+    def __init__(
+        self,
+        snode: str,
+        directory: Directory,
+        membership: Membership,
+        sessions: ClientSessions,
+        pushes: Sessions,
+        randomness: Randomness,
+    ) -> None:
+        self._snode = snode
+        self._directory = directory
+        self._membership = membership
+        self._sessions = sessions
+        self._pushes = pushes
+        self._randomness = randomness
+
+    def clients(self, group: str = "") -> list[ClientEntry]:
+        """All clients, or the members of one group; by client id, then session."""
+        found: dict[tuple[str, str], ClientEntry] = {}
+        for name in self._membership.groups():
+            producers = name.startswith(PRODUCERS)
+            plain = name.removeprefix(PRODUCERS)
+            for member in self._membership.members(name).values():
+                entry = found.setdefault((member.client_id, member.session_id), _entry(member))
+                (entry.producer_groups if producers else entry.consumer_groups).append(plain)
+        for session in self._sessions.all():
+            key = (session.client_id, session.session_id)
+            found.setdefault(key, _entry_of(session, self._snode))
+        return [
+            found[key]
+            for key in sorted(found)
+            if not group or group in found[key].producer_groups or group in found[key].consumer_groups
+        ]
+
+    def consumers(self, group: str) -> list[Member]:
+        """The consumers of a group, by client id."""
+        members = self._membership.members(group)
+        return [members[client_id] for client_id in sorted(members)]
+
+    def wanting(self, topic: str) -> list[str]:
+        """The groups with a member that wants a topic now."""
+        return sorted(
+            group
+            for group in self._membership.groups()
+            if not group.startswith(PRODUCERS)
+            and any(topic in member.topics for member in self._membership.members(group).values())
+        )
+
+    def find(self, client_id: str) -> ClientEntry:
+        """One client. Errors: NotFound."""
+        for entry in self.clients():
+            if entry.client_id == client_id:
+                return entry
+        raise NotFound(f"no client {client_id!r} is connected; AdminService/ListClients names them", field="client_id")
+
+    def is_here(self, entry: ClientEntry) -> bool:
+        """Whether the client is connected to this snode."""
+        return entry.snode == self._snode
+
+    def address_of(self, entry: ClientEntry) -> str:
+        """Where the client's snode is reached. Errors: Unavailable when it is away."""
+        for snode in self._directory.snodes():
+            if snode.name == entry.snode and snode.alive:
+                return snode.address
+        raise Unavailable(f"client {entry.client_id} is connected to snode {entry.snode}, which is away")
+
+    def queues(self, client_id: str, group: str = "") -> list[OwnedQueue]:
+        """The queues of a client's push sessions here."""
+        return [
+            owned
+            for push in self._pushes.all()
+            if push.client_id == client_id and group in ("", push.group)
+            for owned in _owned(push.group, push.lines(), broadcast=push.broadcast)
+        ]
+
+    async def call(self, client_id: str, make: Callable[[str], Any], timeout_s: float) -> Any:
+        """Make a client of this snode do what `make` says for a new command id; what it answers.
+
+        Errors: NotFound when it has no session here, Unavailable when it does not answer.
+        """
+        session = self._sessions.of_client(client_id)
+        if session is None:
+            raise NotFound(
+                f"client {client_id} has no session here that takes commands; it must connect by SessionService",
+                field="client_id",
+            )
+        command_id = self._randomness.id_text()
+        return await self._sessions.command(session, command_id, make(command_id), timeout_s)
+
+
+def _owned(group: str, lines: Iterable[Any], *, broadcast: bool) -> Iterable[OwnedQueue]:
+    for cursor, fence in lines:
+        acknowledged = -1 if cursor.acknowledged is None else cursor.acknowledged
+        held = max(0, cursor.sent_offset - acknowledged) if acknowledged >= 0 else 0
+        yield OwnedQueue(
+            group,
+            cursor.queue,
+            acknowledged,
+            cursor.sent_offset,
+            held,
+            cursor.unacknowledged_bytes,
+            locked=fence > 0 and not broadcast,
+        )
+
+
+def _entry(member: Member) -> ClientEntry:
+    return ClientEntry(
+        member.client_id,
+        member.session_id,
+        member.snode,
+        member.language,
+        member.client_version,
+        member.room,
+        member.peer,
+        member.since_ms,
+    )
+
+
+def _entry_of(session: ClientSession, snode: str) -> ClientEntry:
+    hello = session.hello
+    return ClientEntry(
+        session.client_id,
+        session.session_id,
+        snode,
+        hello.language,
+        hello.client_version,
+        hello.room,
+        session.peer,
+        session.since_ms,
+    )

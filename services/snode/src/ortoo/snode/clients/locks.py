@@ -1,0 +1,84 @@
+"""Locks that clients take by themselves, through any snode: they live on the enode, for a time, without renewal."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ortoo.common.cluster.names import check_group_name
+from ortoo.common.errors import Invalid, OrtooError
+from ortoo.snode.clients.session import ClientSession
+from ortoo.snode.cluster.directory import check_readable
+from ortoo.snode.cluster.routes import Queue
+from ortoo.snode.cluster.watch import DirectoryWatch
+from ortoo.snode.enodes.link import LockAnswer, LockWish
+from ortoo.snode.enodes.pool import EnodeLinks, explained
+
+LIFETIME_MS = 60_000
+QUEUES_MAX = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class LockedQueue:
+    """What became of the wish for one lock."""
+
+    queue: Queue
+    answer: LockAnswer
+    error: OrtooError | None = None
+
+
+class ClientLocks:
+    """Takes and frees locks for clients; those of a session are freed when it ends."""
+
+    def __init__(self, watch: DirectoryWatch, links: EnodeLinks) -> None:
+        self._watch = watch
+        self._links = links
+
+    async def take(
+        self, group: str, client_id: str, session: ClientSession | None, queues: Sequence[Queue]
+    ) -> list[LockedQueue]:
+        """Take or renew locks, one answer each, in order. Errors: Invalid, NotFound."""
+        wishes = await self._wishes(group, client_id, session, queues)
+        found: dict[Queue, LockedQueue] = {}
+        for enode, wanted in wishes.items():
+            if session is not None:
+                session.locks.update(dict.fromkeys((enode, wish) for wish in wanted.values()))
+            try:
+                answers = await self._links.to(enode).take_locks("", list(wanted.values()))
+            except OrtooError as error:
+                found |= {queue: LockedQueue(queue, LockAnswer(0), explained(error)) for queue in wanted}
+            else:
+                found |= {
+                    queue: LockedQueue(queue, one, explained(one.error) if one.error is not None else None)
+                    for queue, one in zip(wanted, answers, strict=True)
+                }
+        return [found[queue] for queue in dict.fromkeys(queues)]
+
+    async def release(
+        self, group: str, client_id: str, session: ClientSession | None, queues: Sequence[Queue]
+    ) -> list[Queue]:
+        """Free locks; those that were held. Errors: Invalid, NotFound, Unavailable."""
+        released: list[Queue] = []
+        for enode, wanted in (await self._wishes(group, client_id, session, queues)).items():
+            answers = await self._links.to(enode).release_locks(list(wanted.values()))
+            released += [queue for queue, done in zip(wanted, answers, strict=True) if done]
+            if session is not None:
+                for wish in wanted.values():
+                    session.locks.pop((enode, wish), None)
+        return released
+
+    async def _wishes(
+        self, group: str, client_id: str, session: ClientSession | None, queues: Sequence[Queue]
+    ) -> dict[str, dict[Queue, LockWish]]:
+        check_group_name(group, "group")
+        owner = session.client_id if session is not None else client_id
+        if not owner:
+            raise Invalid("nobody asks: name the session, or the client id", field="session_id")
+        if not 1 <= len(queues) <= QUEUES_MAX:
+            raise Invalid(f"{len(queues)} queues; give 1 to {QUEUES_MAX}", field="queues")
+        session_id = session.session_id if session is not None else client_id
+        wishes: dict[str, dict[Queue, LockWish]] = {}
+        for queue in queues:
+            topic = await self._watch.topic(queue.topic)
+            check_readable(topic, queue)
+            wish = LockWish(group, topic.topic_id, queue.queue_id, owner, session_id)
+            wishes.setdefault(queue.enode, {})[queue] = wish
+        return wishes

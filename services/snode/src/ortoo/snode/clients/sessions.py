@@ -1,0 +1,322 @@
+"""The sessions of clients: registration, membership, notification, and one way to end for all of them."""
+
+import asyncio
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from ortoo.common.cluster.names import check_group_name
+from ortoo.common.errors import Conflict, Invalid, NotFound, OrtooError, Overloaded, Unavailable
+from ortoo.common.process.clock import Clock
+from ortoo.common.process.logs import get_logger
+from ortoo.common.process.randomness import Randomness
+from ortoo.snode.clients.session import (
+    ClientSession,
+    CommandSent,
+    ConsumerWish,
+    GroupMembers,
+    Hello,
+    RegistrationAnswer,
+    SessionIsClosed,
+    SessionIsOpen,
+)
+from ortoo.snode.cluster.routes import DeliveryMode
+from ortoo.snode.enodes.queue_locks import QueueLocks
+from ortoo.snode.membership.close_reason import CloseReason
+from ortoo.snode.membership.consumer_groups import ConsumerGroups
+from ortoo.snode.membership.local import PRODUCERS
+from ortoo.snode.membership.members import Member, merged
+from ortoo.snode.push.sessions import Sessions
+from ortoo.snode.topics.delivery_modes import DeliveryModes
+from ortoo.snode.topics.group_settings import GroupSettings
+
+SESSIONS_MAX = 20_000
+GROUPS_MAX = 1_000
+"""How many groups one session may be in."""
+TEXT_LENGTH_MAX = 255
+FAREWELL_S = 10.0
+_log = get_logger("sessions")
+
+
+class ClientSessions:
+    """Every open session of this snode, by its id."""
+
+    def __init__(
+        self,
+        groups: ConsumerGroups,
+        settings: GroupSettings,
+        modes: DeliveryModes,
+        pushes: Sessions,
+        locks: QueueLocks,
+        *,
+        snode: str,
+        incarnation: str,
+        clock: Clock,
+        randomness: Randomness,
+    ) -> None:
+        self.renamed = 0
+        """How often a session said another client id than before."""
+        self._groups = groups
+        self._membership = groups.membership
+        self._settings = settings
+        self._modes = modes
+        self._pushes = pushes
+        self._locks = locks
+        self._snode = snode
+        self._incarnation = incarnation
+        self._clock = clock
+        self._randomness = randomness
+        self._sessions: dict[str, ClientSession] = {}
+        self._of_group: dict[str, dict[str, ClientSession]] = {}
+        self._leaving: dict[ClientSession, float] = {}
+        groups.on_members(self._members_changed)
+
+    def all(self) -> list[ClientSession]:
+        """The open sessions."""
+        return list(self._sessions.values())
+
+    def get(self, session_id: str) -> ClientSession:
+        """A session of this snode. Errors: NotFound."""
+        session = self._sessions.get(session_id)
+        if session is None:
+            raise NotFound(f"there is no session {session_id!r} at this snode; connect again", field="session_id")
+        return session
+
+    def of_client(self, client_id: str) -> ClientSession | None:
+        """The newest session of a client at this snode."""
+        found = [session for session in self._sessions.values() if session.client_id == client_id]
+        return found[-1] if found else None
+
+    def now_ms(self) -> int:
+        """Wall-clock time."""
+        return self._clock.now_ms()
+
+    def open(self, hello: Hello, peer: str) -> ClientSession:
+        """Open a session. Errors: Invalid, Overloaded."""
+        _check_hello(hello)
+        if len(self._sessions) >= SESSIONS_MAX:
+            raise Overloaded(f"{SESSIONS_MAX} sessions are open on this snode; use another", retry_after_ms=5_000)
+        now_s = self._clock.monotonic_s()
+        session = ClientSession(self._randomness.id_text(), hello, peer, self._clock.now_ms(), now_s)
+        self._sessions[session.session_id] = session
+        self._say_open(session)
+        return session
+
+    def heard(self, session: ClientSession) -> None:
+        """The client said something."""
+        session.heard_at_s = self._clock.monotonic_s()
+
+    def rename(self, session: ClientSession, hello: Hello) -> None:
+        """The client said again who it is. With another client id it is a member by that alone. Errors: Invalid."""
+        _check_hello(hello)
+        if hello == session.hello:
+            return
+        members = dict(session.consumers)
+        producers = set(session.producers)
+        if hello.client_id != session.hello.client_id:
+            self.renamed += 1
+            _log.warning("a session changed its client id", was=session.client_id, now=hello.client_id)
+            for group in members:
+                self._leave_consumer(session, group, CloseReason.CLIENT_LEFT, "the client took another id")
+            self._leave_producers(session)
+        session.hello = hello
+        for group, member in members.items():
+            who = self._identity(session)
+            self._join_consumer(session, group, dataclasses.replace(member, **who))
+        for group in producers:
+            self._join_producer(session, group)
+        self._say_open(session)
+
+    def register_producer(self, session: ClientSession, group: str) -> None:
+        """Join a group of producers. Errors: Invalid, Overloaded."""
+        check_group_name(group, "group")
+        self._check_count(session)
+        self._join_producer(session, group)
+
+    async def register_consumer(self, session: ClientSession, wish: ConsumerWish) -> GroupMembers:
+        """Join a group of consumers, or change what is wanted of it; the members now.
+
+        Errors: Invalid, NotFound for a topic, Conflict when the group may not consume, Forbidden for broadcast.
+        """
+        check_group_name(wish.group, "group")
+        self._check_count(session)
+        known = session.consumers.get(wish.group)
+        subscriptions = merged(known.subscriptions if known is not None else (), wish.subscriptions)
+        filters = await self._pushes.filters(subscriptions, "subscriptions")
+        await self._settings.check(wish.group, broadcast=wish.broadcast)
+        if not wish.broadcast:
+            await self._modes.use(wish.group, filters, DeliveryMode.OFFSETS)
+        if session.closing:
+            raise Conflict("the session is closed")
+        push = self._pushes.find(wish.group, session.client_id)
+        attached = push is not None and push.member_session_id == session.session_id
+        if push is not None and attached:
+            push.subscribe(filters)
+        member = Member(
+            subscriptions=subscriptions,
+            pushed=wish.pushed or attached,
+            active=attached or not wish.pushed,
+            broadcast=wish.broadcast,
+            strategy=wish.strategy,
+            configured=wish.configured,
+            rooms=wish.rooms,
+            since_ms=known.since_ms if known is not None else self._clock.now_ms(),
+            **self._identity(session),
+        )
+        self._join_consumer(session, wish.group, member)
+        return self.members(wish.group)
+
+    def unregister_producer(self, session: ClientSession, group: str) -> None:
+        """Leave a group of producers; not being in it is fine."""
+        if group in session.producers:
+            session.producers.discard(group)
+            self._membership.leave(PRODUCERS + group, session.client_id, session.session_id)
+
+    def unregister_consumer(self, session: ClientSession, group: str) -> None:
+        """Leave a group of consumers; not being in it is fine."""
+        self._leave_consumer(session, group, CloseReason.CLIENT_LEFT, "the client left the group")
+
+    def members(self, group: str) -> GroupMembers:
+        """The members of a group now."""
+        return GroupMembers(group, self._membership.generation(group), dict(self._membership.members(group)))
+
+    async def command(self, session: ClientSession, command_id: str, command: Any, timeout_s: float) -> Any:
+        """Make a client do something; what it answers.
+
+        Errors: Overloaded when too much waits for it; Unavailable when it does not answer in time, or goes.
+        """
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        session.outbox.put(CommandSent(command))
+        session.commands[command_id] = answer
+        try:
+            async with asyncio.timeout(timeout_s):
+                await asyncio.wait([answer])
+        except TimeoutError:
+            raise Unavailable(f"client {session.client_id} did not answer within {timeout_s:.1f} s") from None
+        finally:
+            session.commands.pop(command_id, None)
+        if answer.cancelled():
+            raise Unavailable(f"client {session.client_id} went away before it answered")
+        return answer.result()
+
+    def answered(self, session: ClientSession, command_id: str, result: Any) -> None:
+        """A client answers a command; an answer that nobody waits for any more is dropped."""
+        answer = session.commands.get(command_id)
+        if answer is not None and not answer.done():
+            answer.set_result(result)
+
+    def close(self, session: ClientSession, reason: CloseReason, message: str) -> None:
+        """End a session, once; every end comes by here."""
+        if session.closing:
+            return
+        session.closing = True
+        self._sessions.pop(session.session_id, None)
+        for group in list(session.consumers):
+            self._leave_consumer(session, group, reason, message)
+        self._leave_producers(session)
+        for enode, wish in session.locks:
+            self._locks.give_back(enode, wish)
+        for command in session.commands.values():
+            command.cancel()
+        session.outbox.put(SessionIsClosed(reason, message))
+        self._leaving[session] = self._clock.monotonic_s() + FAREWELL_S
+
+    def ended(self, session: ClientSession) -> None:
+        """The call of a session is over."""
+        self._leaving.pop(session, None)
+
+    def close_all(self, reason: CloseReason, message: str) -> None:
+        """End every session."""
+        for session in self.all():
+            self.close(session, reason, message)
+
+    async def sweep(self) -> None:
+        """End the sessions that are silent; to be called about once a second."""
+        now_s = self._clock.monotonic_s()
+        for session in self.all():
+            if now_s - session.heard_at_s > self._pushes.expiry_s:
+                self.close(session, CloseReason.EXPIRED, f"nothing was heard for {self._pushes.expiry_s:.0f} s")
+        for session, deadline_s in list(self._leaving.items()):
+            if deadline_s < now_s:
+                del self._leaving[session]
+                if session.call is not None:
+                    session.call.cancel()
+
+    def _say_open(self, session: ClientSession) -> None:
+        session.outbox.put(
+            SessionIsOpen(
+                session.session_id,
+                session.client_id,
+                self._pushes.heartbeat_interval_ms,
+                int(self._pushes.expiry_s * 1000),
+            )
+        )
+
+    def _identity(self, session: ClientSession) -> dict[str, Any]:
+        hello = session.hello
+        return {
+            "client_id": session.client_id,
+            "session_id": session.session_id,
+            "snode": self._snode,
+            "incarnation": self._incarnation,
+            "room": hello.room,
+            "language": hello.language,
+            "client_version": hello.client_version,
+            "peer": session.peer,
+        }
+
+    def _check_count(self, session: ClientSession) -> None:
+        if len(session.consumers) + len(session.producers) >= GROUPS_MAX:
+            raise Overloaded(f"a session may be in {GROUPS_MAX} groups; open another one", field="group")
+
+    def _join_producer(self, session: ClientSession, group: str) -> None:
+        session.producers.add(group)
+        member = Member(since_ms=session.since_ms, pushed=False, active=False, **self._identity(session))
+        self._membership.join(PRODUCERS + group, member)
+
+    def _leave_producers(self, session: ClientSession) -> None:
+        for group in list(session.producers):
+            self.unregister_producer(session, group)
+
+    def _join_consumer(self, session: ClientSession, group: str, member: Member) -> None:
+        session.consumers[group] = member
+        self._of_group.setdefault(group, {})[session.session_id] = session
+        self._membership.join(group, member)
+
+    def _leave_consumer(self, session: ClientSession, group: str, reason: CloseReason, message: str) -> None:
+        if session.consumers.pop(group, None) is None:
+            return
+        watching = self._of_group[group]
+        del watching[session.session_id]
+        if not watching:
+            del self._of_group[group]
+        push = self._pushes.find(group, session.client_id)
+        if push is not None and push.member_session_id == session.session_id:
+            self._pushes.close_soon(push, reason, message)
+        self._membership.leave(group, session.client_id, session.session_id)
+
+    def _members_changed(self, group: str, version: int, members: Mapping[str, Member]) -> None:
+        notify = self._settings.of(group).notify_members_changed
+        for session in list(self._of_group.get(group, {}).values()):
+            member = members.get(session.client_id)
+            if member is not None and member.session_id != session.session_id:
+                self.close(
+                    session,
+                    CloseReason.REPLACED,
+                    f"another session of client {session.client_id} has taken its place; "
+                    "give each client an id of its own",
+                )
+            elif notify:
+                session.outbox.put(GroupMembers(group, version, dict(members)))
+
+
+def refused(request_id: int, group: str, session: ClientSession, error: OrtooError) -> RegistrationAnswer:
+    """The answer to a registration that cannot be."""
+    return RegistrationAnswer(request_id, group, session.client_id, error)
+
+
+def _check_hello(hello: Hello) -> None:
+    for name in ("client_id", "language", "client_version", "room"):
+        length = len(getattr(hello, name))
+        if length > TEXT_LENGTH_MAX:
+            raise Invalid(f"{length} characters; give at most {TEXT_LENGTH_MAX}", field=f"hello.{name}")

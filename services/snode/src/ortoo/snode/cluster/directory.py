@@ -1,0 +1,143 @@
+"""The snode's copy of the cluster's directory: applied changes in, answers out; no I/O, no clock."""
+
+import dataclasses
+from collections.abc import Iterable
+
+from ortoo.common.errors import Invalid, NotFound
+from ortoo.snode.cluster.routes import EnodeEntry, Group, Queue, RouteChange, SnodeEntry, Topic
+
+
+class Directory:
+    """Topics, groups and processes by name, at one version."""
+
+    def __init__(self) -> None:
+        """Begin knowing nothing."""
+        self.version = 0
+        self._topics: dict[str, Topic] = {}
+        self._groups: dict[str, Group] = {}
+        self._enodes: dict[str, EnodeEntry] = {}
+        self._snodes: dict[str, SnodeEntry] = {}
+
+    def apply(self, change: RouteChange) -> set[str]:
+        """Take over a change; returns the names of the topics that are new, different or gone.
+
+        Of several name servers one may be behind another, and has not heard yet of what is newer than its snapshot.
+        """
+        before, groups_before = self._topics, self._groups
+        topics = {} if change.snapshot else dict(before)
+        for name in change.deleted_topics:
+            topics.pop(name, None)
+        topics.update((topic.name, topic) for topic in change.topics)
+        groups = {} if change.snapshot else dict(groups_before)
+        for name in change.deleted_groups:
+            groups.pop(name, None)
+        groups.update((group.name, group) for group in change.groups)
+        if change.snapshot:
+            topics.update((n, topic) for n, topic in before.items() if topic.version > change.version)
+            groups.update((n, group) for n, group in groups_before.items() if group.version > change.version)
+        self._topics, self._groups = topics, groups
+        if change.snapshot:
+            # A name server that just started has no leases yet; where the processes were is still worth a try.
+            self._enodes = {n: dataclasses.replace(e, alive=False) for n, e in self._enodes.items()}
+            self._snodes = {n: dataclasses.replace(s, alive=False) for n, s in self._snodes.items()}
+        self._enodes.update((enode.name, enode) for enode in change.enodes)
+        self._snodes.update((snode.name, snode) for snode in change.snodes)
+        self.version = change.version
+        return {name for name in before.keys() | topics.keys() if before.get(name) != topics.get(name)}
+
+    def learn_topic(self, topic: Topic) -> bool:
+        """Take over one topic that the name server was asked for; True if it is news. The watch will bring it too."""
+        known = self._topics.get(topic.name)
+        if known is not None and known.version >= topic.version:
+            return False
+        self._topics[topic.name] = topic
+        return True
+
+    def learn_group(self, group: Group) -> None:
+        """Take over one group that the name server was asked for, unless it is known."""
+        known = self._groups.get(group.name)
+        if known is None or known.version < group.version:
+            self._groups[group.name] = group
+
+    def find_topic(self, name: str) -> Topic | None:
+        """A topic, or None if it is not known here."""
+        return self._topics.get(name)
+
+    def topic(self, name: str) -> Topic:
+        """A topic. Errors: NotFound."""
+        topic = self._topics.get(name)
+        if topic is None:
+            raise unknown_topic(name)
+        return topic
+
+    def topic_name(self, topic_id: int) -> str:
+        """The name of the topic with this id; empty if it is not known here. Looks at every topic."""
+        return next((topic.name for topic in self._topics.values() if topic.topic_id == topic_id), "")
+
+    def topics(self) -> list[Topic]:
+        """All topics, by name."""
+        return [self._topics[name] for name in sorted(self._topics)]
+
+    def group(self, name: str) -> Group | None:
+        """A group's configuration, or None if it is not known here."""
+        return self._groups.get(name)
+
+    def enode(self, name: str) -> EnodeEntry | None:
+        """A storage node, or None if it was never heard of."""
+        return self._enodes.get(name)
+
+    def enodes(self) -> list[EnodeEntry]:
+        """All storage nodes, by name."""
+        return [self._enodes[name] for name in sorted(self._enodes)]
+
+    def snodes(self) -> list[SnodeEntry]:
+        """All proxies, by name."""
+        return [self._snodes[name] for name in sorted(self._snodes)]
+
+    def alive(self, queues: Iterable[Queue]) -> list[Queue]:
+        """Those queues whose enode has a lease."""
+        return [q for q in queues if (entry := self._enodes.get(q.enode)) is not None and entry.alive]
+
+
+def unknown_topic(name: str) -> NotFound:
+    """The error for a topic that does not exist."""
+    return NotFound(
+        f"there is no topic {name!r}; create it with `ortoo topic create {name}` "
+        "or AdminService/CreateTopic, or fix the name",
+        field="topic",
+    )
+
+
+def check_writable(topic: Topic, queue: Queue) -> None:
+    """Refuse a queue that takes no messages. Errors: Invalid."""
+    if not topic.writable:
+        raise Invalid(f"topic {topic.name} is {topic.permission.name}: nothing may be sent to it", field="queue.topic")
+    placement = topic.placement(queue.enode)
+    if placement is None:
+        raise Invalid(_no_placement(topic, queue), field="queue.enode")
+    if queue.queue_id >= placement.write_queue_count:
+        raise Invalid(
+            f"topic {topic.name} has write queues 0 to {placement.write_queue_count - 1} on {queue.enode}, "
+            f"not {queue.queue_id}; QueryRoute names those that take messages",
+            field="queue.queue_id",
+        )
+
+
+def check_readable(topic: Topic, queue: Queue) -> None:
+    """Refuse a queue that cannot be read. Errors: Invalid."""
+    if not topic.readable:
+        raise Invalid(f"topic {topic.name} is {topic.permission.name}: it cannot be read", field="queue.topic")
+    placement = topic.placement(queue.enode)
+    if placement is None:
+        raise Invalid(_no_placement(topic, queue), field="queue.enode")
+    if queue.queue_id >= placement.read_queue_count:
+        raise Invalid(
+            f"topic {topic.name} has read queues 0 to {placement.read_queue_count - 1} on {queue.enode}, "
+            f"not {queue.queue_id}; QueryRoute names those that can be read",
+            field="queue.queue_id",
+        )
+
+
+def _no_placement(topic: Topic, queue: Queue) -> str:
+    enodes = ", ".join(p.enode for p in topic.placements) or "no enode"
+    return f"topic {topic.name} has no queues on enode {queue.enode!r}, but on {enodes}; QueryRoute names its queues"

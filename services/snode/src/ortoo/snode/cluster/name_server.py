@@ -1,0 +1,133 @@
+"""The name server as the snode sees it: one stub, several addresses, errors that name it."""
+
+from collections.abc import AsyncIterator, Sequence
+
+from ortoo.common.cluster.name_servers import NameServers
+from ortoo.common.errors import AlreadyExists, Forbidden, NotFound, OrtooError, Unavailable
+from ortoo.common.errors.status import rpc_errors
+from ortoo.common.grpc.channels import Channels
+from ortoo.snode.cluster.routes import Group, MessageType, RouteChange, Topic
+from ortoo.snode.cluster.wire import change_of, group_of, group_to, topic_of
+from ortoo.v1 import namesrv_pb2, topic_pb2
+from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
+
+CALL_TIMEOUT_S = 3.0
+
+
+class NameServer:
+    """Equal name servers over one database; one that fails is passed over."""
+
+    def __init__(self, servers: NameServers, channels: Channels) -> None:
+        """Ask one of `servers` at a time."""
+        self.servers = servers
+        self._channels = channels
+
+    @property
+    def peer(self) -> str:
+        """What errors call it."""
+        return f"name server {self.servers.current}"
+
+    @property
+    def stub(self) -> NameServiceStub:
+        """For one call; wrap it in `calling()`."""
+        return NameServiceStub(self._channels.to(self.servers.current))
+
+    def pass_over(self, error: OrtooError) -> None:
+        """Use the next address if `error` says that this one is away."""
+        if isinstance(error, Unavailable):
+            self.servers.next_after(self.servers.current)
+
+    async def watch(self) -> AsyncIterator[RouteChange]:
+        """Everything at once, then every change; ends or raises when the name server goes away."""
+        with rpc_errors(self.peer):
+            async for news in self.stub.WatchRoutes(namesrv_pb2.WatchRoutesRequest()):
+                yield change_of(news)
+
+    async def get_topic(self, name: str) -> Topic:
+        """One topic. Errors: NotFound, Unavailable."""
+        with rpc_errors(self.peer):
+            answer = await self.stub.GetTopic(namesrv_pb2.GetTopicRequest(name=name), timeout=CALL_TIMEOUT_S)
+        return topic_of(answer.topic)
+
+    async def create_topic(
+        self,
+        name: str,
+        *,
+        queue_count: int,
+        enodes: Sequence[str] = (),
+        message_type: MessageType = MessageType.UNSPECIFIED,
+    ) -> Topic:
+        """Create a topic on these enodes, or on all. Errors: AlreadyExists, Invalid, Unavailable."""
+        request = namesrv_pb2.CreateTopicRequest(
+            name=name,
+            read_queue_count=queue_count,
+            enodes=enodes,
+            message_type=message_type.value,  # type: ignore[arg-type]
+        )
+        with rpc_errors(self.peer):
+            answer = await self.stub.CreateTopic(request, timeout=CALL_TIMEOUT_S)
+        return topic_of(answer.topic)
+
+    async def place_topic(self, name: str, enode: str) -> Topic:
+        """Give a topic queues on one more enode. Errors: NotFound, Unavailable."""
+        request = namesrv_pb2.UpdateTopicRequest(name=name, add_enodes=[enode])
+        with rpc_errors(self.peer):
+            answer = await self.stub.UpdateTopic(request, timeout=CALL_TIMEOUT_S)
+        return topic_of(answer.topic)
+
+    async def ensure_group(self, name: str) -> Group:
+        """A group; created with the default settings unless it exists."""
+        request = namesrv_pb2.PutGroupRequest(group=topic_pb2.Group(name=name, consume_enabled=True), create_only=True)
+        try:
+            with rpc_errors(self.peer):
+                return group_of((await self.stub.PutGroup(request, timeout=CALL_TIMEOUT_S)).group)
+        except AlreadyExists:
+            return await self.get_group(name)
+
+    async def get_group(self, name: str) -> Group:
+        """A group's settings. Errors: NotFound, Unavailable."""
+        with rpc_errors(self.peer):
+            groups = (await self.stub.ListGroups(namesrv_pb2.ListGroupsRequest(), timeout=CALL_TIMEOUT_S)).groups
+        found = next((group for group in groups if group.name == name), None)
+        if found is None:
+            raise NotFound(f"there is no group {name!r}", field="group")
+        return group_of(found)
+
+    async def put_group(self, group: Group) -> Group:
+        """Create a group or change it. Errors: Invalid, Overloaded, Unavailable."""
+        request = namesrv_pb2.PutGroupRequest(group=group_to(group))
+        with rpc_errors(self.peer):
+            return group_of((await self.stub.PutGroup(request, timeout=CALL_TIMEOUT_S)).group)
+
+    async def secret_of(self, access_key: str) -> str:
+        """The secret of a user whose signatures count. Errors: NotFound, Forbidden, Unavailable."""
+        request = namesrv_pb2.GetUserRequest(access_key=access_key)
+        with rpc_errors(self.peer):
+            answer = await self.stub.GetUser(request, timeout=CALL_TIMEOUT_S)
+        if not answer.user.enabled:
+            raise Forbidden(f"user {access_key} is disabled", field="access_key")
+        return answer.secret_key
+
+    async def register(
+        self, name_server: str, name: str, address: str, incarnation: str, *, shares_membership: bool
+    ) -> float:
+        """Announce a snode at one name server; returns the lease in seconds.
+
+        Errors: Conflict when it may not run beside another.
+        """
+        request = namesrv_pb2.RegisterSnodeRequest(
+            snode=topic_pb2.Snode(name=name, address=address),
+            incarnation=incarnation,
+            shares_membership=shares_membership,
+        )
+        with rpc_errors(f"name server {name_server}"):
+            answer = await NameServiceStub(self._channels.to(name_server)).RegisterSnode(
+                request, timeout=CALL_TIMEOUT_S
+            )
+        return answer.lease_ms / 1000
+
+    async def unregister(self, name_server: str, name: str) -> None:
+        """Give the lease at one name server back."""
+        request = namesrv_pb2.UnregisterRequest(snode=name)
+        with rpc_errors(f"name server {name_server}"):
+            await NameServiceStub(self._channels.to(name_server)).Unregister(request, timeout=1.0)

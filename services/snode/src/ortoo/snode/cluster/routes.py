@@ -1,0 +1,166 @@
+"""What the snode knows of the cluster, as plain values: topics, groups, enodes and snodes."""
+
+import enum
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ortoo.common.groups.retry_policy import RetryPolicy
+
+UNACKNOWLEDGED_BYTES_MAX = 64 << 20
+ATTEMPTS_MAX = 16
+
+
+class Permission(enum.IntEnum):
+    """What may be done with a topic; the numbers are those on the wire."""
+
+    READ_WRITE = 1
+    READ_ONLY = 2
+    WRITE_ONLY = 3
+    NONE = 4
+
+
+class MessageType(enum.IntEnum):
+    """What a message asks of the queue, and what kind a topic takes; the numbers are those on the wire."""
+
+    UNSPECIFIED = 0
+    """Of a topic: every kind."""
+    NORMAL = 1
+    FIFO = 2
+    DELAY = 3
+    TRANSACTION = 4
+    PRIORITY = 5
+    LITE = 6
+    """Of a topic: the parent of lite topics."""
+
+
+class DeliveryMode(enum.IntEnum):
+    """How a group consumes a topic; the numbers are those on the wire."""
+
+    UNDECIDED = 0
+    OFFSETS = 1
+    POP = 2
+    POP_IN_ORDER = 3
+
+
+class Queue(NamedTuple):
+    """The unit of order. Sorts by topic, enode and id, as every assignment must."""
+
+    topic: str
+    enode: str
+    queue_id: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.enode}/{self.queue_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """The queues of one topic on one enode: 0 to the counts, exclusive."""
+
+    enode: str
+    read_queue_count: int
+    write_queue_count: int
+
+
+class PublishPlace(NamedTuple):
+    """The first queues of a topic on one enode, which producers are given."""
+
+    enode: str
+    queue_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic as the name server says."""
+
+    name: str
+    topic_id: int
+    version: int
+    permission: Permission
+    placements: tuple[Placement, ...]
+    created_at_ms: int = 0
+    message_type: MessageType = MessageType.UNSPECIFIED
+    publish_order: tuple[PublishPlace, ...] = ()
+    """What producers are given, in an operator's order; empty = all that takes messages, by enode."""
+
+    @property
+    def readable(self) -> bool:
+        """Whether messages may be received."""
+        return self.permission in (Permission.READ_WRITE, Permission.READ_ONLY)
+
+    @property
+    def writable(self) -> bool:
+        """Whether messages may be sent."""
+        return self.permission in (Permission.READ_WRITE, Permission.WRITE_ONLY)
+
+    def read_queues(self) -> list[Queue]:
+        """All queues that can be read, sorted."""
+        return sorted(Queue(self.name, p.enode, i) for p in self.placements for i in range(p.read_queue_count))
+
+    def write_queues(self) -> list[Queue]:
+        """All queues that producers are given: sorted, unless an operator has said in which order."""
+        if self.publish_order:
+            return [Queue(self.name, p.enode, i) for p in self.publish_order for i in range(p.queue_count)]
+        return sorted(Queue(self.name, p.enode, i) for p in self.placements for i in range(p.write_queue_count))
+
+    def placement(self, enode: str) -> Placement | None:
+        """Its queues on one enode."""
+        return next((p for p in self.placements if p.enode == enode), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A consumer group's configuration."""
+
+    name: str
+    version: int = 0
+    consume_enabled: bool = True
+    slow_consumer_threshold_messages: int = 1024
+    slow_consumer_grace_ms: int = 10_000
+    created_at_ms: int = 0
+    broadcast_enabled: bool = True
+    notify_members_changed: bool = True
+    unacknowledged_bytes_max: int = UNACKNOWLEDGED_BYTES_MAX
+    attempts_max: int = ATTEMPTS_MAX
+    retry: RetryPolicy = RetryPolicy()
+    in_flight_max: int = 0
+    park_expired: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EnodeEntry:
+    """A storage node."""
+
+    name: str
+    address: str
+    store_id: str
+    alive: bool
+    role: str = ""
+    """SYNC_MASTER or ASYNC_MASTER."""
+    replica_id: int = 0
+    replication_address: str = ""
+    replicas: tuple[tuple[int, str], ...] = ()
+    """(number, address) of those who follow its log."""
+
+
+@dataclass(frozen=True, slots=True)
+class SnodeEntry:
+    """A proxy."""
+
+    name: str
+    address: str
+    alive: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RouteChange:
+    """One message of the watch: everything (`snapshot`), or what changed."""
+
+    version: int
+    snapshot: bool = False
+    topics: tuple[Topic, ...] = ()
+    deleted_topics: tuple[str, ...] = ()
+    groups: tuple[Group, ...] = ()
+    deleted_groups: tuple[str, ...] = ()
+    enodes: tuple[EnodeEntry, ...] = ()
+    snodes: tuple[SnodeEntry, ...] = ()

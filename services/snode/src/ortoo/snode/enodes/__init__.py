@@ -1,0 +1,1 @@
+"""The way to storage: links and streams to enodes, locks of queues, attachment."""

@@ -1,0 +1,458 @@
+"""An enode behind the wire: one Append stream and one FetchBatches stream, shared by everything the snode does."""
+
+import asyncio
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Iterable,
+    Mapping,
+    Sequence,
+)
+from types import TracebackType
+from typing import Any, Self
+
+import grpc
+
+from ortoo.common.errors import Unavailable
+from ortoo.common.errors.status import error_of, rpc_errors
+from ortoo.common.groups.pop import LeasePart, Popped, PopWish, ReplayWish, SendBackWish, Stale, Verdict
+from ortoo.common.grpc import bulk_calls
+from ortoo.common.grpc.bulk_field import Bulky
+from ortoo.common.grpc.channels import Channels
+from ortoo.common.process.background import Background
+from ortoo.common.process.clock import Clock
+from ortoo.common.records.sealed_batch import SealedBatch
+from ortoo.snode.cluster.routes import DeliveryMode
+from ortoo.snode.cluster.wire import batch_of, batch_to, envelope_to
+from ortoo.snode.enodes.link import (
+    Appended,
+    DelayedEntry,
+    DueHalf,
+    EnodeLink,
+    Fetched,
+    FlushMode,
+    HalfVerdict,
+    IdentifiedPlace,
+    LockAnswer,
+    LockKey,
+    LockWish,
+    MessagePlace,
+    OffsetRow,
+    OpenHalf,
+    QueueRange,
+    StoredBatch,
+    VerdictSource,
+)
+from ortoo.snode.enodes.pop_wire import popped_of, replay_to, send_back_to, settlement_to, wish_to
+from ortoo.snode.enodes.request_stream import RequestStream
+from ortoo.v1 import enode_deferred_pb2, enode_lives_pb2, enode_pb2
+from ortoo.v1.enode_pb2_grpc import EnodeServiceStub
+
+FIND_TIMEOUT_S = 30.0
+"""A search may have to wait for its process to start and for the index to catch up."""
+ATTACH_INTERVAL_S = 5.0
+"""How often an enode hears that this snode is there."""
+
+
+class GrpcLinks:
+    """Links over gRPC, one connection an enode."""
+
+    def __init__(self, *, background: Background, clock: Clock, timeout_s: float, in_flight_bytes_max: int) -> None:
+        """Every request to an enode is answered within `timeout_s`, if only by an error."""
+        self._background = background
+        self._clock = clock
+        self._timeout_s = timeout_s
+        self._bytes_max = in_flight_bytes_max
+        self._links: dict[str, tuple[str, GrpcEnodeLink]] = {}
+        self._channels = Channels()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        for _, link in self._links.values():
+            link.close()
+        self._links.clear()
+        await self._channels.__aexit__(None, None, None)
+
+    def to(self, enode: str, address: str) -> EnodeLink:
+        """The link to an enode; one whose address has changed gets a new one."""
+        known = self._links.get(enode)
+        if known is not None:
+            if known[0] == address:
+                return known[1]
+            known[1].close()
+            self._background.spawn(f"drop {known[0]}", self._channels.drop(known[0]))
+        link = GrpcEnodeLink(
+            f"enode {enode}",
+            self._channels.to(address),
+            clock=self._clock,
+            timeout_s=self._timeout_s,
+            in_flight_bytes_max=self._bytes_max,
+        )
+        link.start(self._background)
+        self._links[enode] = (address, link)
+        return link
+
+
+class GrpcEnodeLink:
+    """One enode."""
+
+    def __init__(
+        self, peer: str, channel: grpc.aio.Channel, *, clock: Clock, timeout_s: float, in_flight_bytes_max: int
+    ) -> None:
+        """`peer` names the enode in errors."""
+        self._peer = peer
+        self._stub = EnodeServiceStub(channel)
+        self._clock = clock
+        self._timeout_s = timeout_s
+        self._tasks: list[asyncio.Task[Any]] = []
+        self._appends = RequestStream[Bulky, enode_pb2.AppendResponse, Appended](
+            peer,
+            lambda: bulk_calls.append(channel),
+            _appended,
+            clock=clock,
+            timeout_s=timeout_s,
+            in_flight_bytes_max=in_flight_bytes_max,
+            answers_all_it_took=True,
+        )
+        self._fetches = RequestStream[enode_pb2.FetchBatchesRequest, Bulky, Fetched](
+            peer,
+            lambda: bulk_calls.fetch_batches(channel),
+            _fetched,
+            clock=clock,
+            timeout_s=timeout_s,
+            in_flight_bytes_max=1,
+        )
+
+    def start(self, background: Background) -> None:
+        """Begin to talk when there is something to say."""
+        self._tasks = [
+            background.spawn(f"{self._peer} appends", self._appends.run()),
+            background.spawn(f"{self._peer} fetches", self._fetches.run()),
+        ]
+
+    def close(self) -> None:
+        """Stop; what is on its way fails."""
+        for task in self._tasks:
+            task.cancel()
+        gone = Unavailable(f"the link to {self._peer} was closed; the outcome is unknown, retry")
+        self._appends.fail_all(gone)
+        self._fetches.fail_all(gone)
+
+    @property
+    def connected(self) -> bool:
+        """Whether a stream to it works right now."""
+        return self._appends.connected or self._fetches.connected
+
+    def append(
+        self, topic_id: int, queue_id: int, batch: SealedBatch, flush_mode: FlushMode = FlushMode.DEFAULT
+    ) -> asyncio.Future[Appended]:
+        """Send one batch behind those sent before."""
+        request = enode_pb2.AppendRequest(
+            topic_id=topic_id,
+            queue_id=queue_id,
+            batch=envelope_to(batch),
+            flush_mode=flush_mode.value,  # type: ignore[arg-type]
+        )
+        return self._appends.send(Bulky(request, (batch.records,)), size_bytes=len(batch.records))
+
+    async def fetch(
+        self,
+        topic_id: int,
+        queue_id: int,
+        from_offset: int,
+        *,
+        bytes_max: int = 0,
+        wait_ms: int = 0,
+        group: str = "",
+        generation: int = 0,
+    ) -> Fetched:
+        """Read whole batches; at the end of the queue wait so long."""
+        request = enode_pb2.FetchBatchesRequest(
+            topic_id=topic_id,
+            queue_id=queue_id,
+            from_offset=from_offset,
+            bytes_max=bytes_max,
+            wait_ms=wait_ms,
+            group=group,
+            generation=generation,
+        )
+        return await self._fetches.send(request, wait_s=wait_ms / 1000)
+
+    async def commit_offsets(self, topic_id: int, group: str, offsets: Mapping[int, int], generation: int = 0) -> None:
+        """Store a group's offsets."""
+        request = enode_pb2.CommitOffsetsRequest(
+            topic_id=topic_id,
+            group=group,
+            offsets=[enode_pb2.QueueOffset(queue_id=q, offset=o) for q, o in offsets.items()],
+            generation=generation,
+        )
+        with rpc_errors(self._peer):
+            await self._stub.CommitOffsets(request, timeout=self._timeout_s)
+
+    async def commit_rows(
+        self, topic_id: int, group: str, rows: Sequence[OffsetRow], *, reset: bool = False
+    ) -> list[int]:
+        """Store a group's offsets, each under its own generation."""
+        request = enode_pb2.CommitOffsetsRequest(
+            topic_id=topic_id,
+            group=group,
+            offsets=[enode_pb2.QueueOffset(queue_id=q, offset=o, generation=g) for q, o, g in rows],
+            reset=reset,
+        )
+        with rpc_errors(self._peer):
+            answer = await self._stub.CommitOffsets(request, timeout=self._timeout_s)
+        return list(answer.fenced_queue_ids)
+
+    async def offset_groups(self, topic_id: int) -> list[str]:
+        """The groups that have an offset in a topic."""
+        request = enode_pb2.QueryOffsetGroupsRequest(topic_id=topic_id)
+        with rpc_errors(self._peer):
+            return list((await self._stub.QueryOffsetGroups(request, timeout=self._timeout_s)).groups)
+
+    async def take_locks(self, incarnation: str, wishes: Sequence[LockWish]) -> list[LockAnswer]:
+        """Take or renew locks."""
+        request = enode_pb2.TakeLocksRequest(incarnation=incarnation, wishes=map(_wish, wishes))
+        with rpc_errors(self._peer):
+            answer = await self._stub.TakeLocks(request, timeout=self._timeout_s)
+        return [
+            LockAnswer(
+                one.generation,
+                one.owner,
+                one.remaining_ms,
+                error_of(one.failure) if one.HasField("failure") else None,
+            )
+            for one in answer.answers
+        ]
+
+    async def release_locks(self, wishes: Sequence[LockWish]) -> list[bool]:
+        """Give locks back."""
+        request = enode_pb2.ReleaseLocksRequest(wishes=map(_wish, wishes))
+        with rpc_errors(self._peer):
+            return list((await self._stub.ReleaseLocks(request, timeout=self._timeout_s)).released)
+
+    async def attach(self, snode: str, incarnation: str, freed: Callable[[Sequence[LockKey]], None]) -> None:
+        """Be there for the enode until the connection breaks."""
+
+        async def signs() -> AsyncIterator[enode_pb2.AttachRequest]:
+            while True:
+                yield enode_pb2.AttachRequest(snode=snode, incarnation=incarnation)
+                await self._clock.sleep(ATTACH_INTERVAL_S)
+
+        with rpc_errors(self._peer):
+            async for news in self._stub.Attach(signs()):
+                if news.freed:
+                    freed([(one.group, one.topic_id, one.queue_id) for one in news.freed])
+
+    async def query_offsets(self, topic_id: int, group: str, queue_ids: Iterable[int] = ()) -> dict[int, int]:
+        """A group's offsets."""
+        request = enode_pb2.QueryOffsetsRequest(topic_id=topic_id, group=group, queue_ids=queue_ids)
+        with rpc_errors(self._peer):
+            answer = await self._stub.QueryOffsets(request, timeout=self._timeout_s)
+        return {item.queue_id: item.offset for item in answer.offsets}
+
+    async def describe_queues(self, topic_id: int) -> list[QueueRange]:
+        """What each queue of a topic holds."""
+        with rpc_errors(self._peer):
+            answer = await self._stub.DescribeQueues(
+                enode_pb2.DescribeQueuesRequest(topic_id=topic_id), timeout=self._timeout_s
+            )
+        return [QueueRange(q.queue_id, q.begin_offset, q.end_offset) for q in answer.queues]
+
+    async def recall_delayed(self, topic_id: int, timer_id: int, deliver_at_ms: int) -> None:
+        """Forget a delayed message."""
+        request = enode_deferred_pb2.RecallDelayedRequest(
+            topic_id=topic_id, timer_id=timer_id, deliver_at_ms=deliver_at_ms
+        )
+        with rpc_errors(self._peer):
+            await self._stub.RecallDelayed(request, timeout=self._timeout_s)
+
+    async def list_delayed(self, topic_id: int, from_ms: int, limit: int) -> list[DelayedEntry]:
+        """The delayed messages of a topic, by time."""
+        request = enode_deferred_pb2.ListDelayedRequest(topic_id=topic_id, from_ms=from_ms, limit=limit)
+        with rpc_errors(self._peer):
+            answer = await self._stub.ListDelayed(request, timeout=self._timeout_s)
+        return [DelayedEntry(one.timer_id, one.queue_id, one.deliver_at_ms) for one in answer.entries]
+
+    async def store_half(
+        self, topic_id: int, queue_id: int, batch: SealedBatch, producer_group: str, check_after_ms: int, key: int
+    ) -> int:
+        """Begin a transaction."""
+        request = enode_deferred_pb2.StoreHalfRequest(
+            topic_id=topic_id,
+            queue_id=queue_id,
+            batch=batch_to(batch),
+            producer_group=producer_group,
+            check_after_ms=check_after_ms,
+            key=key,
+        )
+        with rpc_errors(self._peer):
+            return (await self._stub.StoreHalf(request, timeout=self._timeout_s)).number
+
+    async def settle_half(self, topic_id: int, number: int, verdict: HalfVerdict, source: VerdictSource) -> None:
+        """End a transaction."""
+        request = enode_deferred_pb2.SettleHalfRequest(
+            topic_id=topic_id,
+            number=number,
+            verdict=verdict.value,  # type: ignore[arg-type]
+            source=source.value,  # type: ignore[arg-type]
+        )
+        with rpc_errors(self._peer):
+            await self._stub.SettleHalf(request, timeout=self._timeout_s)
+
+    async def list_halves(self, topic_id: int, producer_group: str, *, parked_only: bool, limit: int) -> list[OpenHalf]:
+        """Open transactions, the oldest first."""
+        request = enode_deferred_pb2.ListHalvesRequest(
+            topic_id=topic_id, producer_group=producer_group, parked_only=parked_only, limit=limit
+        )
+        with rpc_errors(self._peer):
+            answer = await self._stub.ListHalves(request, timeout=self._timeout_s)
+        return [_half(one) for one in answer.halves]
+
+    async def resume_half(self, topic_id: int, number: int) -> None:
+        """Check a parked transaction again."""
+        with rpc_errors(self._peer):
+            await self._stub.ResumeHalf(
+                enode_deferred_pb2.ResumeHalfRequest(topic_id=topic_id, number=number), timeout=self._timeout_s
+            )
+
+    async def watch_halves(self, producer_groups: Iterable[str], heard: Callable[[DueHalf], None]) -> None:
+        """Hear of transactions that are due to be checked."""
+        call = self._stub.WatchHalves(enode_deferred_pb2.WatchHalvesRequest(producer_groups=producer_groups))
+        try:
+            with rpc_errors(self._peer):
+                async for answer in call:
+                    heard(DueHalf(_half(answer.half), batch_of(answer.batch)))
+            raise Unavailable(f"{self._peer} ended the call")
+        finally:
+            call.cancel()
+
+    async def find_offset(self, topic_id: int, queue_id: int, stored_at_ms: int) -> int:
+        """The first offset stored at or after a time."""
+        request = enode_pb2.FindOffsetRequest(topic_id=topic_id, queue_id=queue_id, stored_at_ms=stored_at_ms)
+        with rpc_errors(self._peer):
+            answer = await self._stub.FindOffset(request, timeout=self._timeout_s)
+        return answer.offset
+
+    async def find_messages(
+        self, topic_id: int, *, key: str, message_id: str, begin_ms: int, end_ms: int, limit: int
+    ) -> list[MessagePlace]:
+        """Where messages with a key, or with an id of their producer's, lie."""
+        request = enode_pb2.FindMessagesRequest(
+            topic_id=topic_id, key=key, message_id=message_id, begin_ms=begin_ms, end_ms=end_ms, limit=limit
+        )
+        with rpc_errors(self._peer):
+            answer = await self._stub.FindMessages(request, timeout=max(self._timeout_s, FIND_TIMEOUT_S))
+        return [MessagePlace(one.queue_id, one.offset, one.stored_at_ms) for one in answer.places]
+
+    async def pop(self, wish: PopWish) -> Popped:
+        """Lease messages; wait for the first one as the wish says."""
+        with rpc_errors(self._peer):
+            answer = await self._stub.PopQueues(wish_to(wish), timeout=self._timeout_s + wish.wait_ms / 1000)
+        return popped_of(answer)
+
+    async def settle(self, topic_id: int, group: str, parts: Sequence[LeasePart], verdict: Verdict) -> list[Stale]:
+        """Say what becomes of leased messages."""
+        request = settlement_to(topic_id, group, parts, verdict)
+        with rpc_errors(self._peer):
+            answer = await self._stub.SettlePopped(request, timeout=self._timeout_s)
+        return [Stale(one.queue_id, one.offset, one.lease_number) for one in answer.stale]
+
+    async def peek(self, wish: PopWish) -> Popped:
+        """What a pop would bring, and what consumers have."""
+        with rpc_errors(self._peer):
+            answer = await self._stub.PopQueues(wish_to(wish, peek=True), timeout=self._timeout_s)
+        return popped_of(answer)
+
+    async def send_back(self, wish: SendBackWish) -> list[str]:
+        """Copy messages to a group's retry topic."""
+        with rpc_errors(self._peer):
+            answer = await self._stub.SendBackMessages(send_back_to(wish), timeout=self._timeout_s)
+        return list(answer.message_ids)
+
+    async def replay(self, wish: ReplayWish) -> list[tuple[int, int]]:
+        """Send dead letters again."""
+        with rpc_errors(self._peer):
+            answer = await self._stub.ReplayStored(replay_to(wish), timeout=self._timeout_s)
+        return [(one.first_offset, one.count) for one in answer.ranges]
+
+    async def append_identified(
+        self, topic_id: int, queue_id: int, batch: SealedBatch, ids: Sequence[str]
+    ) -> list[IdentifiedPlace]:
+        """Store messages with ids of the application's."""
+        request = enode_lives_pb2.AppendIdentifiedRequest(
+            topic_id=topic_id, queue_id=queue_id, batch=batch_to(batch), ids=ids
+        )
+        with rpc_errors(self._peer):
+            answer = await self._stub.AppendIdentified(request, timeout=self._timeout_s)
+        return [IdentifiedPlace(one.queue_id, one.offset, one.stored_at_ms, one.duplicate) for one in answer.places]
+
+    async def use_mode(self, topic_id: int, group: str, mode: DeliveryMode) -> None:
+        """A group consumes a topic this way."""
+        request = enode_lives_pb2.UseDeliveryModeRequest(topic_id=topic_id, group=group, mode=mode.value)  # type: ignore[arg-type]
+        with rpc_errors(self._peer):
+            await self._stub.UseDeliveryMode(request, timeout=self._timeout_s)
+
+    async def set_mode(self, topic_id: int, group: str, mode: DeliveryMode, *, force: bool) -> DeliveryMode:
+        """Change how a group consumes a topic."""
+        request = enode_lives_pb2.SetStoredModeRequest(
+            topic_id=topic_id,
+            group=group,
+            mode=mode.value,  # type: ignore[arg-type]
+            force=force,
+        )
+        with rpc_errors(self._peer):
+            answer = await self._stub.SetStoredMode(request, timeout=self._timeout_s)
+        return DeliveryMode(answer.before)
+
+    async def modes(self, group: str) -> list[tuple[int, DeliveryMode]]:
+        """How a group consumes topics."""
+        with rpc_errors(self._peer):
+            request = enode_lives_pb2.QueryModesRequest(group=group)
+            answer = await self._stub.QueryModes(request, timeout=self._timeout_s)
+        return [(one.topic_id, DeliveryMode(one.mode)) for one in answer.modes]
+
+
+def _wish(wish: LockWish) -> enode_pb2.LockWish:
+    return enode_pb2.LockWish(
+        group=wish.group,
+        topic_id=wish.topic_id,
+        queue_id=wish.queue_id,
+        owner=wish.owner,
+        session_id=wish.session_id,
+        resume=wish.resume,
+    )
+
+
+def _half(half: enode_deferred_pb2.Half) -> OpenHalf:
+    return OpenHalf(
+        half.number,
+        half.topic_id,
+        half.queue_id,
+        half.message_count,
+        half.stored_at_ms,
+        half.next_check_ms,
+        half.checks,
+        half.parked,
+        half.producer_group,
+    )
+
+
+def _appended(answer: enode_pb2.AppendResponse) -> Appended:
+    if answer.HasField("failure"):
+        raise error_of(answer.failure)
+    return Appended(answer.first_offset, answer.stored_at_ms, FlushMode(answer.flush_mode))
+
+
+def _fetched(bulky: Bulky) -> Fetched:
+    answer, bulks = bulky
+    if answer.HasField("failure"):
+        raise error_of(answer.failure)
+    batches = tuple(
+        StoredBatch(b.first_offset, b.stored_at_ms, batch_of(b.batch, records))
+        for b, records in zip(answer.batches, bulks, strict=True)
+    )
+    return Fetched(batches, answer.next_offset, answer.end_offset)

@@ -1,0 +1,299 @@
+"""What the snode asks of an enode, whether it is behind the wire or in the same process."""
+
+import asyncio
+import enum
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from ortoo.common.errors import OrtooError
+from ortoo.common.groups.pop import LeasePart, Popped, PopWish, ReplayWish, SendBackWish, Stale, Verdict
+from ortoo.common.process.background import Background
+from ortoo.common.process.clock import Clock
+from ortoo.common.records.sealed_batch import SealedBatch
+from ortoo.snode.cluster.routes import DeliveryMode
+
+
+class FlushMode(enum.IntEnum):
+    """When an append is acknowledged; the numbers are those on the wire."""
+
+    DEFAULT = 0
+    SYNC = 1
+    ASYNC = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """Where a batch was stored."""
+
+    first_offset: int
+    stored_at_ms: int
+    flush_mode: FlushMode
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBatch:
+    """A batch as it lies in the log."""
+
+    first_offset: int
+    stored_at_ms: int
+    batch: SealedBatch
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """Whole batches in offset order; the first may start before the offset asked for."""
+
+    batches: tuple[StoredBatch, ...]
+    next_offset: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRange:
+    """What one queue holds."""
+
+    queue_id: int
+    begin_offset: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class MessagePlace:
+    """Where a message lies in a topic on one enode."""
+
+    queue_id: int
+    offset: int
+    stored_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class DelayedEntry:
+    """One delayed message."""
+
+    timer_id: int
+    queue_id: int
+    deliver_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class LockWish:
+    """The lock of one queue that a session wants, or gives back."""
+
+    group: str
+    topic_id: int
+    queue_id: int
+    owner: str
+    """A client id."""
+    session_id: str
+    resume: bool = False
+    """Whether the session had it before: then it must not take it from a newer session of the same owner."""
+
+
+@dataclass(frozen=True, slots=True)
+class LockAnswer:
+    """The lock's generation; 0 = somebody else owns it for so long, or it cannot be had at all."""
+
+    generation: int
+    owner: str = ""
+    remaining_ms: int = 0
+    error: OrtooError | None = None
+
+
+LockKey = tuple[str, int, int]
+"""(group, topic id, queue id)."""
+OffsetRow = tuple[int, int, int]
+"""(queue id, next offset, generation of the lock or 0)."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenHalf:
+    """An open transaction on one enode."""
+
+    number: int
+    topic_id: int
+    queue_id: int
+    message_count: int
+    stored_at_ms: int
+    next_check_ms: int
+    checks: int
+    parked: bool
+    producer_group: str
+
+
+@dataclass(frozen=True, slots=True)
+class DueHalf:
+    """A transaction that a producer is to be asked about, and its messages."""
+
+    half: OpenHalf
+    batch: SealedBatch
+
+
+class HalfVerdict(enum.IntEnum):
+    """How a transaction ends; the numbers are those on the wire."""
+
+    COMMIT = 1
+    ROLL_BACK = 2
+
+
+class VerdictSource(enum.IntEnum):
+    """Who says how; the numbers are those on the wire."""
+
+    PRODUCER = 1
+    CHECK = 2
+    OPERATOR = 3
+
+
+class IdentifiedPlace(NamedTuple):
+    """Where the message with an id of the application's lies; of a delayed one the number instead of an offset."""
+
+    queue_id: int
+    offset: int
+    stored_at_ms: int
+    duplicate: bool
+
+
+class EnodeLink(Protocol):
+    """One enode. Every call fails with Unavailable, promptly, when the enode is away, frozen or has restarted."""
+
+    @property
+    def connected(self) -> bool:
+        """Whether a stream to it works right now."""
+
+    def append(
+        self, topic_id: int, queue_id: int, batch: SealedBatch, flush_mode: FlushMode = FlushMode.DEFAULT
+    ) -> asyncio.Future[Appended]:
+        """Send one batch. Batches of one queue are stored in the order of the calls.
+
+        Of a delayed one the answer has the first message's timer id instead of an offset.
+
+        Errors: as the enode's store says; Overloaded at once when too many bytes are on their way.
+        """
+
+    async def fetch(
+        self,
+        topic_id: int,
+        queue_id: int,
+        from_offset: int,
+        *,
+        bytes_max: int = 0,
+        wait_ms: int = 0,
+        group: str = "",
+        generation: int = 0,
+    ) -> Fetched:
+        """Read whole batches; at the end of the queue wait so long.
+
+        Errors: NotFound, OutOfRange, DataLoss; Fenced when the group's lock has a newer generation.
+        """
+
+    async def commit_offsets(self, topic_id: int, group: str, offsets: Mapping[int, int], generation: int = 0) -> None:
+        """Store a group's offsets (queue id to next offset). Errors: Fenced for an older generation."""
+
+    async def commit_rows(
+        self, topic_id: int, group: str, rows: Sequence[OffsetRow], *, reset: bool = False
+    ) -> list[int]:
+        """Store a group's offsets, each under its own generation; returns the queues whose generation was too old.
+
+        `reset` is an operator's order: it fences off whoever holds the locks. Errors: Fenced when all were too old.
+        """
+
+    async def offset_groups(self, topic_id: int) -> list[str]:
+        """The groups that have an offset in a topic, by name."""
+
+    async def take_locks(self, incarnation: str, wishes: Sequence[LockWish]) -> list[LockAnswer]:
+        """Take or renew locks, one answer each. With an incarnation they live as long as that is attached."""
+
+    async def release_locks(self, wishes: Sequence[LockWish]) -> list[bool]:
+        """Give locks back; tells which were held by their session."""
+
+    async def attach(self, snode: str, incarnation: str, freed: Callable[[Sequence[LockKey]], None]) -> None:
+        """Be there for the enode as long as it goes; `freed` hears of locks that were refused and are free now.
+
+        Errors: Unavailable when the connection broke.
+        """
+
+    async def query_offsets(self, topic_id: int, group: str, queue_ids: Iterable[int] = ()) -> dict[int, int]:
+        """A group's offsets; queues without one are absent."""
+
+    async def describe_queues(self, topic_id: int) -> list[QueueRange]:
+        """What each queue of a topic holds."""
+
+    async def recall_delayed(self, topic_id: int, timer_id: int, deliver_at_ms: int) -> None:
+        """Forget a delayed message. Errors: NotFound when none such waits, Conflict while it is being delivered."""
+
+    async def list_delayed(self, topic_id: int, from_ms: int, limit: int) -> list[DelayedEntry]:
+        """The delayed messages of a topic due from a time on, by time."""
+
+    async def store_half(
+        self, topic_id: int, queue_id: int, batch: SealedBatch, producer_group: str, check_after_ms: int, key: int
+    ) -> int:
+        """Begin a transaction and return its number; with the same key (not 0) again it is the same one."""
+
+    async def settle_half(self, topic_id: int, number: int, verdict: HalfVerdict, source: VerdictSource) -> None:
+        """End a transaction. Errors: NotFound; Conflict when it ended otherwise."""
+
+    async def list_halves(self, topic_id: int, producer_group: str, *, parked_only: bool, limit: int) -> list[OpenHalf]:
+        """Open transactions, the oldest first; topic 0 and the empty group mean any."""
+
+    async def resume_half(self, topic_id: int, number: int) -> None:
+        """Check a parked transaction again. Errors: NotFound, Conflict."""
+
+    async def watch_halves(self, producer_groups: Iterable[str], heard: Callable[[DueHalf], None]) -> None:
+        """Hear of transactions that are due to be checked, until the connection ends. Errors: Unavailable."""
+
+    async def find_offset(self, topic_id: int, queue_id: int, stored_at_ms: int) -> int:
+        """The first offset stored at or after a time."""
+
+    async def find_messages(
+        self, topic_id: int, *, key: str, message_id: str, begin_ms: int, end_ms: int, limit: int
+    ) -> list[MessagePlace]:
+        """Where messages with a key, or with an id of their producer's, lie; the newest first; 0 = no end, 32 of them.
+
+        Errors: NotFound, Invalid; Unavailable when the enode keeps no index.
+        """
+
+    async def pop(self, wish: PopWish) -> Popped:
+        """Lease messages; wait for the first one as the wish says. Errors: NotFound, Overloaded."""
+
+    async def settle(self, topic_id: int, group: str, parts: Sequence[LeasePart], verdict: Verdict) -> list[Stale]:
+        """Say what becomes of leased messages; returns those that their lease has no more."""
+
+    async def peek(self, wish: PopWish) -> Popped:
+        """What a pop would bring, and what consumers have; changes nothing."""
+
+    async def send_back(self, wish: SendBackWish) -> list[str]:
+        """Copy messages to a group's retry topic; returns their ids."""
+
+    async def replay(self, wish: ReplayWish) -> list[tuple[int, int]]:
+        """Send dead letters again; returns the ranges that were sent now, or would be."""
+
+    async def append_identified(
+        self, topic_id: int, queue_id: int, batch: SealedBatch, ids: Sequence[str]
+    ) -> list[IdentifiedPlace]:
+        """Store messages with ids of the application's, each once within the window; where each one lies."""
+
+    async def use_mode(self, topic_id: int, group: str, mode: DeliveryMode) -> None:
+        """A group consumes a topic this way. Errors: Conflict when it does so in another way."""
+
+    async def set_mode(self, topic_id: int, group: str, mode: DeliveryMode, *, force: bool) -> DeliveryMode:
+        """Change how a group consumes a topic; returns how it was. Errors: Conflict while members are at work."""
+
+    async def modes(self, group: str) -> list[tuple[int, DeliveryMode]]:
+        """How a group consumes topics: topic id and mode."""
+
+
+class Links(Protocol):
+    """Makes links to enodes and keeps them."""
+
+    def to(self, enode: str, address: str) -> EnodeLink:
+        """The link to an enode; one whose address has changed gets a new one."""
+
+
+class LinkFactory(Protocol):
+    """Opens `Links` for one snode. The default speaks gRPC; a process that holds the enode as well may call it."""
+
+    def __call__(
+        self, *, background: Background, clock: Clock, timeout_s: float, in_flight_bytes_max: int
+    ) -> AbstractAsyncContextManager[Links]:
+        """Open the links; leaving the block closes them."""

@@ -1,0 +1,192 @@
+"""Many requests over one long-lived call, answers matched by request id, and a prompt error when the call breaks."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Generic, Protocol, TypeVar
+
+import grpc
+
+from ortoo.common.errors import NOT_TAKEN_FIELD, Internal, OrtooError, Overloaded, Unavailable
+from ortoo.common.errors.status import error_of_rpc
+from ortoo.common.process.background import Background
+from ortoo.common.process.clock import Clock
+from ortoo.common.process.logs import get_logger
+
+_log = get_logger("enode link")
+
+
+class Numbered(Protocol):
+    """A message with a request id."""
+
+    request_id: int
+
+
+Request = TypeVar("Request", bound=Numbered)
+Answer = TypeVar("Answer", bound=Numbered)
+Result = TypeVar("Result")
+
+
+class _Pending(Generic[Result]):
+    __slots__ = ("deadline_s", "future", "size_bytes")
+
+    def __init__(self, future: asyncio.Future[Result], size_bytes: int, deadline_s: float) -> None:
+        self.future = future
+        self.size_bytes = size_bytes
+        self.deadline_s = deadline_s
+
+
+class RequestStream(Generic[Request, Answer, Result]):
+    """One bidirectional call to `peer`, opened when there is something to ask and opened anew after it broke.
+
+    Requests go out in the order of `send`. When the call ends, or one request has waited longer than allowed, all
+    requests on their way fail with Unavailable: their outcome is unknown, and nothing later overtakes them. It is known
+    of those that were not sent yet, and when a peer that `answers_all_it_took` ends the call in good order: nothing
+    became of these, which NOT_TAKEN_FIELD says.
+    """
+
+    def __init__(
+        self,
+        peer: str,
+        open_call: Callable[[], Any],
+        decode: Callable[[Answer], Result],
+        *,
+        clock: Clock,
+        timeout_s: float,
+        in_flight_bytes_max: int,
+        answers_all_it_took: bool = False,
+    ) -> None:
+        """`decode` makes a result of an answer or raises the OrtooError that it carries."""
+        self.connected = False
+        self._peer = peer
+        self._open_call = open_call
+        self._decode = decode
+        self._clock = clock
+        self._timeout_s = timeout_s
+        self._bytes_max = in_flight_bytes_max
+        self._answers_all_it_took = answers_all_it_took
+        self._bytes = 0
+        self._last_id = 0
+        self._pending: dict[int, _Pending[Result]] = {}
+        self._unsent: deque[Request] = deque()
+        self._wake = asyncio.Event()
+
+    def send(self, request: Request, *, size_bytes: int = 0, wait_s: float = 0.0) -> asyncio.Future[Result]:
+        """Send `request`, whose id is set here; `wait_s` is how long the peer may rightly take by itself."""
+        if self._pending and self._bytes + size_bytes > self._bytes_max:
+            raise Overloaded(
+                f"{self._bytes} bytes are on their way to {self._peer}; at most {self._bytes_max} may be",
+                retry_after_ms=50,
+            )
+        self._last_id += 1
+        request.request_id = self._last_id
+        future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        future.add_done_callback(_seen)
+        deadline_s = self._clock.monotonic_s() + self._timeout_s + wait_s
+        self._pending[self._last_id] = _Pending(future, size_bytes, deadline_s)
+        self._bytes += size_bytes
+        self._unsent.append(request)
+        self._wake.set()
+        return future
+
+    async def run(self) -> None:
+        """Keep the conversation going for ever."""
+        while True:
+            await self._wake.wait()
+            error = await self._converse()
+            if self._pending:
+                _log.warning("requests failed together", peer=self._peer, count=len(self._pending), reason=str(error))
+            self.fail_all(error)
+
+    def fail_all(self, error: OrtooError) -> None:
+        """Fail every request that has no answer."""
+        self.connected = False
+        pending, self._pending = self._pending, {}
+        never_sent = Unavailable(f"{self._peer} went away before this was sent; retry", field=NOT_TAKEN_FIELD)
+        for request in self._unsent:
+            item = pending.pop(request.request_id, None)
+            if item is not None and not item.future.done():
+                item.future.set_exception(never_sent)
+        self._unsent.clear()
+        self._wake.clear()
+        self._bytes = 0
+        for item in pending.values():
+            if not item.future.done():
+                item.future.set_exception(error)
+
+    async def _converse(self) -> OrtooError:
+        broken: asyncio.Future[OrtooError] = asyncio.get_running_loop().create_future()
+        call = self._open_call()
+        try:
+            async with Background(self._peer) as work:
+                for part in (self._write, self._read, self._watch):
+                    work.spawn(part.__name__, self._guarded(part(call), broken))
+                return await broken
+        finally:
+            call.cancel()
+
+    async def _guarded(self, part: Any, broken: asyncio.Future[OrtooError]) -> None:
+        error: OrtooError
+        try:
+            error = await part
+        except grpc.aio.AioRpcError as failure:
+            error = error_of_rpc(failure, self._peer)
+            if not isinstance(error, Unavailable):
+                error = Unavailable(f"{self._peer} ended the stream: {error}")
+        except (grpc.aio.UsageError, asyncio.InvalidStateError):
+            error = Unavailable(f"{self._peer}: the connection broke; the outcome is unknown, retry")
+        except Exception as failure:
+            _log.exception("the conversation failed", peer=self._peer)
+            error = Internal(f"talking to {self._peer} met a defect ({type(failure).__name__})")
+        if not broken.done():
+            broken.set_result(error)
+
+    async def _write(self, call: Any) -> OrtooError:
+        await call.wait_for_connection()  # what a peer that is not there would have got counts as never sent
+        while True:
+            while self._unsent:
+                try:
+                    await call.write(self._unsent.popleft())
+                except (grpc.aio.UsageError, asyncio.InvalidStateError):
+                    # The peer has ended the call. Its last answers are still to be read, and then why it did.
+                    await asyncio.get_running_loop().create_future()
+            self._wake.clear()
+            await self._wake.wait()
+
+    async def _read(self, call: Any) -> OrtooError:
+        while (answer := await call.read()) is not grpc.aio.EOF:
+            self.connected = True
+            item = self._pending.pop(answer.request_id, None)
+            if item is None:
+                continue
+            self._bytes -= item.size_bytes
+            if item.future.done():
+                continue
+            try:
+                item.future.set_result(self._decode(answer))
+            except OrtooError as error:
+                item.future.set_exception(error)
+        code = await call.code()
+        if code is not grpc.StatusCode.OK:
+            return Unavailable(f"{self._peer}: {await call.details() or code.name}; the outcome is unknown, retry")
+        if self._answers_all_it_took:
+            return Unavailable(f"{self._peer} is stopping and has not taken this; retry", field=NOT_TAKEN_FIELD)
+        return Unavailable(f"{self._peer} ended the stream; the outcome is unknown, retry")
+
+    async def _watch(self, call: Any) -> OrtooError:
+        """Return when a request has waited too long."""
+        while True:
+            await self._clock.sleep(self._timeout_s / 8)
+            now_s = self._clock.monotonic_s()
+            for item in self._pending.values():
+                if item.deadline_s <= now_s and not item.future.done():
+                    return Unavailable(
+                        f"{self._peer} did not answer within {self._timeout_s * 1000:.0f} ms; "
+                        "the outcome is unknown, retry"
+                    )
+
+
+def _seen(future: asyncio.Future[Any]) -> None:
+    """Look at the error, so that one nobody waits for any more is not reported as lost."""
+    if not future.cancelled():
+        future.exception()

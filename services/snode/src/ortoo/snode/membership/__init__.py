@@ -1,0 +1,1 @@
+"""Who consumes: members of groups, shared among snodes, and which queues each gets."""

@@ -1,0 +1,133 @@
+"""The groups of this snode: shares queues among members and hands each over from its old owner to its new one."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from ortoo.common.process.clock import Clock
+from ortoo.snode.cluster.directory import Directory
+from ortoo.snode.cluster.routes import Queue
+from ortoo.snode.membership.assignment import assign
+from ortoo.snode.membership.local import Membership
+from ortoo.snode.membership.members import Member
+
+REST = 4.0
+"""After sharing out took long, rest so many times as long before the next: changes that come together cost once."""
+REST_FROM_S = 0.005
+
+
+class Assignable(Protocol):
+    """A push session, as its group sees it."""
+
+    @property
+    def client_id(self) -> str:
+        """Its name in the group."""
+
+    @property
+    def member_session_id(self) -> str:
+        """The session under which it is a member."""
+
+    def assign(self, generation: int, queues: list[Queue]) -> None:
+        """Take these queues, and no others, from now on."""
+
+    def replaced(self) -> None:
+        """Another session has taken its place in the group."""
+
+
+MembersListener = Callable[[str, int, Mapping[str, Member]], None]
+"""Called with group, generation and members."""
+
+
+class ConsumerGroups:
+    """Push sessions by group, and who holds which queue within this snode."""
+
+    def __init__(self, directory: Directory, membership: Membership, clock: Clock) -> None:
+        self.membership = membership
+        """Who is in which group."""
+        self._directory = directory
+        self._clock = clock
+        self._sessions: dict[str, dict[str, Assignable]] = {}
+        self._holders: dict[tuple[str, Queue], tuple[object, asyncio.Event]] = {}
+        self._listeners: list[MembersListener] = []
+        self._changed: dict[str, None] = {}
+        self._wake = asyncio.Event()
+        membership.on_change(self._note)
+
+    def on_members(self, listener: MembersListener) -> None:
+        """Call `listener` soon after the members of a group have changed; several changes may come as one."""
+        self._listeners.append(listener)
+
+    async def run(self) -> None:
+        """Share out wherever something has changed, for ever."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            began_s = self._clock.monotonic_s()
+            changed, self._changed = self._changed, {}
+            for group in changed:
+                self._settle(group)
+            took_s = self._clock.monotonic_s() - began_s
+            if took_s > REST_FROM_S:
+                await self._clock.sleep(took_s * REST)
+
+    def join(self, group: str, member: Member, session: Assignable) -> None:
+        """Add a push session to its group; everybody's queues are told."""
+        self._sessions.setdefault(group, {})[session.client_id] = session
+        self.membership.join(group, member)
+        self._note(group)
+
+    def leave(self, group: str, session: Assignable) -> None:
+        """Take a push session out of its group; the others get its queues when it has released them."""
+        sessions = self._sessions.get(group, {})
+        if sessions.get(session.client_id) is session:
+            del sessions[session.client_id]
+            if not sessions:
+                self._sessions.pop(group, None)
+
+    def session(self, group: str, client_id: str) -> Assignable | None:
+        """The push session of a client in a group, if it has one at this snode."""
+        return self._sessions.get(group, {}).get(client_id)
+
+    def topics_changed(self, topics: set[str]) -> None:
+        """Share out again where a topic has other queues than before."""
+        for group in list(self.membership.groups()):
+            if any(member.topics & topics for member in self.membership.members(group).values()):
+                self.membership.advance(group)
+
+    async def hold(self, group: str, queue: Queue, owner: object) -> None:
+        """Wait until the queue's former owner has released it, and hold it. `owner` is new for each time of holding."""
+        key = (group, queue)
+        while (holder := self._holders.get(key)) is not None:
+            await holder[1].wait()
+        self._holders[key] = (owner, asyncio.Event())
+
+    def release(self, group: str, queue: Queue, owner: object) -> None:
+        """Let the next owner begin; nothing happens if `owner` does not hold the queue."""
+        holder = self._holders.get((group, queue))
+        if holder is not None and holder[0] is owner:
+            del self._holders[(group, queue)]
+            holder[1].set()
+
+    def _note(self, group: str) -> None:
+        self._changed[group] = None
+        self._wake.set()
+
+    def _settle(self, group: str) -> None:
+        members = self.membership.members(group)
+        generation = self.membership.generation(group)
+        sessions = list(self._sessions.get(group, {}).values())
+        given: dict[str, list[Queue]] = {}
+        if sessions:
+            queues: dict[str, list[Queue]] = {}
+            for name in {name for member in members.values() for name in member.topics}:
+                topic = self._directory.find_topic(name)
+                queues[name] = topic.read_queues() if topic is not None and topic.readable else []
+            given = assign(members, queues)
+        for session in sessions:
+            member = members.get(session.client_id)
+            if member is not None and member.session_id != session.member_session_id:
+                session.replaced()
+            elif session.client_id in given:
+                session.assign(generation, given[session.client_id])
+        for listener in self._listeners:
+            listener(group, generation, members)

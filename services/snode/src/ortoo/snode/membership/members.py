@@ -1,0 +1,121 @@
+"""Members of groups as plain values, and their text in the shared store."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ortoo.common.errors import Unsupported
+from ortoo.common.groups.allocation import AllocationStrategy
+from ortoo.snode.cluster.routes import Queue
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """One topic that a member wants, and which of its messages."""
+
+    topic: str
+    tag_expression: str = ""
+    sql_expression: str = ""
+    version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One client in one group."""
+
+    client_id: str
+    """Its name in the group: queues are shared out in the order of these."""
+    session_id: str
+    snode: str = ""
+    incarnation: str = ""
+    """Of the snode."""
+    subscriptions: tuple[Subscription, ...] = ()
+    pushed: bool = True
+    """Whether it gets messages by a push session; otherwise it pulls."""
+    active: bool = True
+    """Whether it takes part in sharing out queues."""
+    broadcast: bool = False
+    """Whether it gets all messages by itself."""
+    strategy: AllocationStrategy = AllocationStrategy.AVERAGELY
+    configured: tuple[Queue, ...] = ()
+    """With AllocationStrategy.CONFIG: the queues it takes."""
+    rooms: tuple[str, ...] = ()
+    """With AllocationStrategy.MACHINE_ROOM: the rooms whose queues are shared out."""
+    room: str = ""
+    language: str = ""
+    client_version: str = ""
+    peer: str = ""
+    since_ms: int = 0
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """The topics it wants."""
+        return frozenset(one.topic for one in self.subscriptions)
+
+    @property
+    def shares(self) -> bool:
+        """Whether queues are shared out to it."""
+        return self.active and not self.broadcast
+
+    def encoded(self) -> str:
+        """Its text."""
+        return json.dumps(
+            {
+                "format": FORMAT,
+                "client_id": self.client_id,
+                "session_id": self.session_id,
+                "snode": self.snode,
+                "incarnation": self.incarnation,
+                "subscriptions": [
+                    [one.topic, one.tag_expression, one.sql_expression, one.version] for one in self.subscriptions
+                ],
+                "pushed": self.pushed,
+                "active": self.active,
+                "broadcast": self.broadcast,
+                "strategy": int(self.strategy),
+                "configured": list(map(list, self.configured)),
+                "rooms": self.rooms,
+                "room": self.room,
+                "language": self.language,
+                "client_version": self.client_version,
+                "peer": self.peer,
+                "since_ms": self.since_ms,
+            },
+            separators=(",", ":"),
+        )
+
+
+def decoded(text: str | bytes) -> Member:
+    """Read what `encoded` wrote. Errors: Unsupported for the text of a newer snode."""
+    data: dict[str, Any] = json.loads(text)
+    if data.pop("format", 0) != FORMAT:
+        raise Unsupported("a member of a group was written by a newer snode: upgrade this one")
+    data["subscriptions"] = tuple(Subscription(*one) for one in data["subscriptions"])
+    data["configured"] = tuple(Queue(*one) for one in data["configured"])
+    data["rooms"] = tuple(data["rooms"])
+    data["strategy"] = AllocationStrategy(data["strategy"])
+    return Member(**data)
+
+
+def sharing(members: Mapping[str, Member]) -> list[str]:
+    """The client ids that share out queues, sorted."""
+    return sorted(client_id for client_id, member in members.items() if member.shares)
+
+
+def strategy_of(members: Mapping[str, Member]) -> AllocationStrategy:
+    """The strategy that counts: that of the first sharing member by client id."""
+    first = min((client_id for client_id, member in members.items() if member.shares), default=None)
+    return members[first].strategy if first is not None else AllocationStrategy.AVERAGELY
+
+
+def merged(known: Iterable[Subscription], news: Iterable[Subscription]) -> tuple[Subscription, ...]:
+    """The subscriptions after a client said `news`: an older version than the known one of a topic is ignored."""
+    before = {one.topic: one for one in known}
+    after: dict[str, Subscription] = {}
+    for one in news:
+        was = before.get(one.topic)
+        after[one.topic] = was if was is not None and 0 < one.version < was.version else one
+    return tuple(after[topic] for topic in sorted(after))

@@ -1,0 +1,251 @@
+"""Carries membership through Redis or Valkey, so that every snode knows the members of every group.
+
+In it lie, below a prefix: a hash `members/GROUP` of client id to `NUMBER JSON`, a set `groups`, a sorted set `alive` of
+snodes' incarnations by the time they were last heard, a counter `number`, and a channel `changes`. Nothing in it is
+needed to survive: each snode says its own members again whenever it connects.
+"""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+from ortoo.common.errors import Invalid, OrtooError
+from ortoo.common.process.background import Background
+from ortoo.common.process.clock import Clock
+from ortoo.common.process.logs import get_logger
+from ortoo.common.process.randomness import Randomness
+from ortoo.common.process.retry import Backoff
+from ortoo.snode.membership.members import Member, decoded
+from ortoo.snode.membership.shared import Key, Placed, SharedMembership
+
+CALL_TIMEOUT_S = 2.0
+RELOAD_S = 20.0
+"""How often everything is read again, should a change have got lost."""
+FIRST_CONNECT_S = 5.0
+"""How long a start waits for the store."""
+BATCH_MAX = 500
+"""How many changes are told at once."""
+_log = get_logger("membership")
+
+_SAY = """
+local known = redis.call('HGET', KEYS[1], ARGV[1])
+if ARGV[2] == '' then
+  if not known or not string.find(known, ARGV[3], 1, true) then return '0' end
+  redis.call('HDEL', KEYS[1], ARGV[1])
+  if redis.call('HLEN', KEYS[1]) == 0 then redis.call('SREM', KEYS[2], ARGV[4]) end
+elseif ARGV[6] == 'heal' and known then
+  local other = cjson.decode(string.match(known, ' (.*)$'))
+  if other['session_id'] ~= ARGV[3] and other['since_ms'] > tonumber(ARGV[7]) then return '0' end
+end
+local time = redis.call('TIME')
+local number = time[1] * 1000000 + time[2]
+local last = tonumber(redis.call('GET', KEYS[3]) or '0')
+if number <= last then number = last + 1 end
+local text = string.format('%.0f', number)
+redis.call('SET', KEYS[3], text)
+if ARGV[2] ~= '' then
+  redis.call('HSET', KEYS[1], ARGV[1], text .. ' ' .. ARGV[2])
+  redis.call('SADD', KEYS[2], ARGV[4])
+end
+redis.call('PUBLISH', KEYS[4], text .. '\\n' .. ARGV[5] .. '\\n' .. ARGV[2])
+return text
+"""
+_BEAT = """
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+redis.call('ZADD', KEYS[1], string.format('%.0f', now), ARGV[1])
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', now - tonumber(ARGV[2])))
+return redis.call('ZRANGE', KEYS[1], 0, -1)
+"""
+
+
+class MembershipStore:
+    """One snode's link to the shared store; while it is away, the last known members stay."""
+
+    def __init__(
+        self,
+        url: str,
+        membership: SharedMembership,
+        *,
+        incarnation: str,
+        prefix: str,
+        timeout_s: float,
+        clock: Clock,
+        randomness: Randomness,
+    ) -> None:
+        """`timeout_s` is how long a snode may be silent before its members are gone. Errors: Invalid for the URL."""
+        # It takes a tenth of a second to import, and a single snode does not need it.
+        import redis.asyncio
+
+        self.connected = asyncio.Event()
+        """Set while the store answers."""
+        try:
+            self._client: Any = redis.asyncio.from_url(
+                url, socket_timeout=CALL_TIMEOUT_S, socket_connect_timeout=CALL_TIMEOUT_S, decode_responses=True
+            )
+        except ValueError as error:
+            raise Invalid(f"{error}; give one like redis://HOST:6379/0", field="redis_url") from None
+        self._failures: tuple[type[Exception], ...] = (redis.RedisError, OSError, TimeoutError)
+        self._membership = membership
+        self._incarnation = incarnation
+        self._prefix = prefix
+        self._timeout_s = timeout_s
+        self._clock = clock
+        self._randomness = randomness
+        self._say_script = self._client.register_script(_SAY)
+        self._beat_script = self._client.register_script(_BEAT)
+        self._wake = asyncio.Event()
+        self._patient_until_s = 0.0
+        membership.on_unsaid = self._wake.set
+
+    @contextlib.asynccontextmanager
+    async def open(self, background: Background) -> AsyncIterator[None]:
+        """Connect and stay connected; the block begins when the members are known, or the store does not answer."""
+        running = background.spawn("membership", self._run())
+        try:
+            async with asyncio.timeout(FIRST_CONNECT_S):
+                await self.connected.wait()
+        except TimeoutError:
+            _log.error("the membership store does not answer; this snode knows only its own members until it does")
+        try:
+            yield
+        finally:
+            running.cancel()
+            await asyncio.wait([running])
+            await self._part()
+
+    async def _run(self) -> None:
+        backoff, attempt = Backoff(first_s=0.1, max_s=1.0), 0
+        while True:
+            try:
+                await self._converse()
+            except* self._failures as group:
+                if self.connected.is_set() or attempt == 0:
+                    reason = str(group.exceptions[0]) or type(group.exceptions[0]).__name__
+                    _log.error("the membership store is away; keeping the last known members", reason=reason)
+            attempt = 0 if self.connected.is_set() else attempt + 1
+            self.connected.clear()
+            await self._clock.sleep(backoff.delay_s(attempt, self._randomness))
+
+    async def _converse(self) -> None:
+        async with contextlib.AsyncExitStack() as parts:
+            changes: Any = await parts.enter_async_context(self._client.pubsub())
+            await changes.subscribe(self._name("changes"))
+            # Snodes that were cut off as well come back a moment later than this one; they are not gone.
+            self._patient_until_s = self._clock.monotonic_s() + self._timeout_s
+            await self._beat_once()
+            await self._heal()
+            work = await parts.enter_async_context(Background("membership"))
+            work.spawn("say", self._say_for_ever())
+            work.spawn("beat", self._beat_for_ever())
+            work.spawn("reload", self._reload_for_ever())
+            _log.info("the membership store answers")
+            self.connected.set()
+            while True:
+                message = await changes.get_message(ignore_subscribe_messages=True, timeout=1.0)
+                if message is not None:
+                    self._hear(message["data"])
+
+    async def _heal(self) -> None:
+        """Say all of our own, then take over what the others say; those who are not back yet are kept."""
+        self._membership.forget_numbers()
+        for key, member in self._membership.own().items():
+            await self._say(key, member, heal=True)
+        for key, placed in (await self._read()).items():
+            self._membership.heard(key, placed.number, placed.member)
+
+    async def _say_for_ever(self) -> None:
+        while True:
+            self._wake.clear()
+            for key, member in list(self._membership.unsaid.items())[:BATCH_MAX]:
+                await self._say(key, member)
+            if not self._membership.unsaid:
+                await self._wake.wait()
+
+    async def _say(self, key: Key, member: Member | None, *, heal: bool = False) -> None:
+        group, client_id = key
+        session_id = member.session_id if member is not None else self._membership.gone_session(key)
+        number = await self._say_script(
+            keys=[self._name(f"members/{group}"), self._name("groups"), self._name("number"), self._name("changes")],
+            args=[
+                client_id,
+                member.encoded() if member is not None else "",
+                session_id,
+                group,
+                json.dumps([group, client_id]),
+                "heal" if heal else "",
+                member.since_ms if member is not None else 0,
+            ],
+        )
+        self._membership.said(key, member, int(number))
+
+    async def _beat_for_ever(self) -> None:
+        while True:
+            await self._clock.sleep(self._timeout_s / 4)
+            alive = await self._beat_once()
+            if self._clock.monotonic_s() < self._patient_until_s:
+                continue
+            for key, member in self._membership.of_snodes_not_in(alive):
+                _log.warning("a snode is gone and its members with it", snode=member.snode, group=key[0])
+                await self._say_script(
+                    keys=[self._name(f"members/{key[0]}"), *map(self._name, ("groups", "number", "changes"))],
+                    args=[key[1], "", member.session_id, key[0], json.dumps(list(key)), "", 0],
+                )
+                self._membership.drop(key, member.session_id)
+
+    async def _beat_once(self) -> set[str]:
+        alive = await self._beat_script(
+            keys=[self._name("alive")], args=[self._incarnation, int(self._timeout_s * 1000)]
+        )
+        return set(alive)
+
+    async def _reload_for_ever(self) -> None:
+        await self._clock.sleep(self._timeout_s)
+        while True:
+            self._membership.replace_others(await self._read())
+            await self._clock.sleep(RELOAD_S)
+
+    async def _read(self) -> dict[Key, Placed]:
+        found: dict[Key, Placed] = {}
+        groups = sorted(await self._client.smembers(self._name("groups")))
+        for start in range(0, len(groups), BATCH_MAX):
+            part = groups[start : start + BATCH_MAX]
+            pipeline = self._client.pipeline(transaction=False)
+            for group in part:
+                pipeline.hgetall(self._name(f"members/{group}"))
+            for group, members in zip(part, await pipeline.execute(), strict=True):
+                for client_id, text in members.items():
+                    number, _, payload = text.partition(" ")
+                    if (member := _member(payload)) is not None:
+                        found[group, client_id] = Placed(int(number), member)
+        return found
+
+    def _hear(self, text: str) -> None:
+        number, head, payload = text.split("\n", 2)
+        group, client_id = json.loads(head)
+        member = _member(payload) if payload else None
+        if member is not None or not payload:
+            self._membership.heard((group, client_id), int(number), member)
+
+    async def _part(self) -> None:
+        """Say what is left to be said, and that this snode is gone."""
+        with contextlib.suppress(*self._failures):
+            async with asyncio.timeout(CALL_TIMEOUT_S):
+                for key, member in list(self._membership.unsaid.items()):
+                    await self._say(key, member)
+                await self._client.zrem(self._name("alive"), self._incarnation)
+        with contextlib.suppress(*self._failures):
+            await self._client.aclose()
+
+    def _name(self, name: str) -> str:
+        return f"{self._prefix}/{name}"
+
+
+def _member(payload: str) -> Member | None:
+    try:
+        return decoded(payload)
+    except (OrtooError, ValueError, TypeError, KeyError) as error:
+        _log.warning("a member in the membership store cannot be read", reason=str(error))
+        return None

@@ -1,0 +1,1 @@
+"""What went through this snode: counts, spans and records of the trace topic."""

@@ -1,0 +1,1 @@
+"""Who calls and what they may: users, rights, limits, interceptors. Requests in, refusals out."""

@@ -1,0 +1,95 @@
+"""Access control: who calls, and whether that user may. Off unless there is a file of rules."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ortoo.common.errors import Forbidden, Invalid
+from ortoo.common.process.logs import get_logger
+from ortoo.snode.cluster.directory import Directory
+from ortoo.snode.policy.access_needs import needs_of
+from ortoo.snode.policy.access_rules import AccessRules, Need, access_rules_of
+from ortoo.snode.policy.authentication import Authentication
+from ortoo.snode.policy.watched_file import WatchedFile
+
+_log = get_logger("access")
+
+
+class Access:
+    """The rules of a file, kept as it says, and the users of the name server."""
+
+    def __init__(self, path: str, authentication: Authentication, directory: Directory) -> None:
+        """Follow the file at `path`; `begin` reads it first."""
+        self.rules = AccessRules({})
+        """A new object whenever they change."""
+        self.refused = 0
+        """How many calls and requests were refused."""
+        self.authentication = authentication
+        self.directory = directory
+        self._file = WatchedFile(path, "rules of access")
+
+    async def begin(self) -> None:
+        """Read the file. Errors: Invalid when it is missing or wrong; then nothing may be served."""
+        self.rules = access_rules_of(await self._file.news() or "")
+
+    async def look(self) -> None:
+        """Read the file if it has changed; one that is wrong or gone changes nothing and is told."""
+        text = await self._file.news()
+        if text is None:
+            return
+        try:
+            self.rules = access_rules_of(text)
+        except Invalid as error:
+            _log.error("the file of access is wrong; going on as before", file=self._file.path, reason=str(error))
+        else:
+            _log.info("rules of access taken over", file=self._file.path, users=len(self.rules.users))
+
+
+class AccessOfCall:
+    """One call's way through: who makes it, and what it has asked for so far.
+
+    A stream goes on needing what it once asked for: when the rules change it is looked at again.
+    """
+
+    def __init__(self, access: Access, method: str, peer: str) -> None:
+        """`method` as "ProducerService/Publish", `peer` as host:port."""
+        self._access = access
+        self._method = method
+        self._peer = peer
+        self._user: str | None = None
+        """None = whoever calls from there is trusted."""
+        self._asked: dict[Need, None] = {}
+        self._rules = access.rules
+
+    async def sign_in(self, headers: Mapping[str, str]) -> None:
+        """Learn who calls. Errors: Forbidden, of field `authorization`; Unavailable."""
+        if self._rules.trusts(self._peer):
+            return
+        try:
+            self._user = await self._access.authentication.user_of(headers)
+        except Forbidden:
+            self._access.refused += 1
+            raise
+
+    def ask(self, request: Any) -> None:
+        """Refuse a request beyond the user's rights. Errors: Forbidden; Invalid for a handle that is none."""
+        self.look_again()
+        needs = needs_of(self._method, request, self._access.directory.topic_name)
+        new = [need for need in needs if need not in self._asked]
+        if new:
+            self._check(new)
+            self._asked.update(dict.fromkeys(new))
+
+    def look_again(self) -> None:
+        """Check everything under the rules as they are now, if they have changed. Errors: Forbidden."""
+        if self._rules is not self._access.rules:
+            self._rules = self._access.rules
+            self._check(self._asked)
+
+    def _check(self, needs: "list[Need] | dict[Need, None]") -> None:
+        if self._user is None:
+            return
+        try:
+            self._rules.check(self._user, needs)
+        except Forbidden:
+            self._access.refused += 1
+            raise

@@ -1,0 +1,176 @@
+"""What each method asks for, by its request. A method that is not named here is an admin's."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from ortoo.common.groups.handle import HandleKind, read_handle
+from ortoo.snode.policy.access_rules import ADMIN, Grant, Need, Resource
+from ortoo.snode.pop.receipt_handle import decode_handle
+
+PUB, SUB, ANY = Grant.PUB, Grant.SUB, Grant.PUB | Grant.SUB
+NameOf = Callable[[int], str]
+"""A topic's name by its id; empty if there is none."""
+Needs = Callable[[Any, NameOf], Iterable[Need]]
+
+
+def needs_of(method: str, request: Any, name_of: NameOf) -> Iterable[Need]:
+    """What a request of a method, "ProducerService/Publish", asks for. Errors: Invalid for a handle that is none."""
+    needs = NEEDS.get(method)
+    return (ADMIN,) if needs is None else needs(request, name_of)
+
+
+def _topic(name: str, grant: Grant) -> Need:
+    return Need(Resource.TOPIC, name, grant)
+
+
+def _group(name: str, grant: Grant = SUB) -> Need:
+    return Need(Resource.GROUP, name, grant)
+
+
+def _consumes(request: Any, _: NameOf) -> list[Need]:
+    """A request with `group`, and one of `topic`, `queue` and `queues`; those left empty name nothing."""
+    needs = [_group(request.group)] if getattr(request, "group", "") else []
+    if topic := getattr(request, "topic", ""):
+        needs.append(_topic(topic, SUB))
+    queues = [request.queue] if hasattr(request, "queue") else getattr(request, "queues", ())
+    needs += [_topic(queue.topic, SUB) for queue in queues]
+    return needs
+
+
+def _commits(request: Any, _: NameOf) -> list[Need]:
+    return [_group(request.group), *(_topic(one.queue.topic, SUB) for one in request.offsets)]
+
+
+def _leases(request: Any, name_of: NameOf) -> list[Need]:
+    needs = []
+    for receipt in request.receipts:
+        handle = decode_handle(receipt.receipt_handle)
+        needs += [_group(handle.group), _topic(name_of(handle.topic_id), SUB)]
+    return needs
+
+
+def _subscriptions(subscriptions: Iterable[Any]) -> list[Need]:
+    return [_topic(one.topic, SUB) for one in subscriptions]
+
+
+def _pushes(request: Any, _: NameOf) -> list[Need]:
+    match request.WhichOneof("event"):
+        case "open":
+            return [_group(request.open.group), *_subscriptions(request.open.subscriptions)]
+        case "subscribe":
+            return _subscriptions(request.subscribe.subscriptions)
+        case _:
+            return []
+
+
+def _connects(request: Any, _: NameOf) -> list[Need]:
+    match request.WhichOneof("event"):
+        case "register_producer":
+            return [_group(request.register_producer.group, PUB)]
+        case "register_consumer":
+            wish = request.register_consumer
+            return [_group(wish.group), *_subscriptions(wish.subscriptions)]
+        case _:
+            return []
+
+
+def _route(request: Any, _: NameOf) -> list[Need]:
+    return [_topic(request.topic, PUB if request.to_send else ANY)]
+
+
+def _recall(request: Any, name_of: NameOf) -> list[Need]:
+    handle = read_handle(request.recall_handle, HandleKind.DELAYED, "recall_handle")
+    return [_topic(name_of(handle.topic_id), PUB)]
+
+
+def _verdict(request: Any, name_of: NameOf) -> list[Need]:
+    handle = read_handle(request.transaction_id, HandleKind.TRANSACTION, "transaction_id")
+    return [_topic(name_of(handle.topic_id), PUB)]
+
+
+def _replay(request: Any, _: NameOf) -> list[Need]:
+    return [_group(request.group), *([_topic(request.to_topic, PUB)] if request.to_topic else [])]
+
+
+def _names(request: Any, _: NameOf) -> list[Need]:
+    """RocketMQ's way to name group and topic: by messages."""
+    fields = request.DESCRIPTOR.fields_by_name
+    needs = [_group(request.group.name)] if "group" in fields and request.group.name else []
+    if "topic" in fields:
+        needs.append(_topic(request.topic.name, SUB))
+    if "message_queue" in fields:
+        needs.append(_topic(request.message_queue.topic.name, SUB))
+    return needs
+
+
+def _telemetry(command: Any, _: NameOf) -> list[Need]:
+    if command.WhichOneof("command") != "settings":
+        return []
+    settings = command.settings
+    if settings.HasField("publishing"):
+        return [_topic(topic.name, PUB) for topic in settings.publishing.topics]
+    if settings.HasField("subscription"):
+        wish = settings.subscription
+        return [_group(wish.group.name), *(_topic(one.topic.name, SUB) for one in wish.subscriptions)]
+    return []
+
+
+def _rocketmq_recall(request: Any, name_of: NameOf) -> list[Need]:
+    handle = read_handle(request.recall_handle.partition(".")[0], HandleKind.DELAYED, "recall_handle")
+    return [_topic(name_of(handle.topic_id), PUB), _topic(request.topic.name, PUB)]
+
+
+def _rocketmq_verdict(request: Any, name_of: NameOf) -> list[Need]:
+    return [*_verdict(request, name_of), _topic(request.topic.name, PUB)]
+
+
+NEEDS: Mapping[str, Needs] = {
+    "ProducerService/Publish": lambda request, _: [_topic(request.topic, PUB)],
+    "ProducerService/Produce": lambda request, _: [_topic(request.queue.topic, PUB)],
+    "ProducerService/RecallMessage": _recall,
+    "ProducerService/BeginTransaction": lambda request, _: [_topic(request.topic, PUB)],
+    "ProducerService/EndTransaction": _verdict,
+    "ProducerService/WatchTransactionChecks": lambda request, _: [_group(request.producer_group, PUB)],
+    "ProducerService/QueryRoute": _route,
+    "ConsumerService/Push": _pushes,
+    "ConsumerService/Pull": _consumes,
+    "ConsumerService/QueryMembers": _consumes,
+    "ConsumerService/LockQueues": _consumes,
+    "ConsumerService/UnlockQueues": _consumes,
+    "ConsumerService/CommitOffsets": _commits,
+    "ConsumerService/QueryOffsets": _consumes,
+    "ConsumerService/SearchOffset": _consumes,
+    "ConsumerService/SendBack": _consumes,
+    "ConsumerService/Pop": _consumes,
+    "ConsumerService/Ack": _leases,
+    "ConsumerService/Nack": _leases,
+    "ConsumerService/ChangeInvisible": _leases,
+    "ConsumerService/Fetch": _consumes,
+    "ConsumerService/QueryQueues": lambda request, _: [_topic(request.topic, ANY)],
+    "SessionService/Connect": _connects,
+    "DeadLetterService/ListDeadLetters": _consumes,
+    "DeadLetterService/ReplayDeadLetters": _replay,
+    "DeadLetterService/Peek": _consumes,
+    "AdminService/DescribeTopic": lambda request, _: [_topic(request.name, ANY)],
+    "AdminService/Tail": _consumes,
+    "AdminService/FindMessages": _consumes,
+    "AdminService/DescribeLag": lambda request, _: [_group(request.group)],
+    "AdminService/DescribeGroup": lambda request, _: [_group(request.name)],
+    "MessagingService/QueryRoute": lambda request, _: [_topic(request.topic.name, ANY)],
+    "MessagingService/Heartbeat": _names,
+    "MessagingService/SendMessage": lambda request, _: [_topic(one.topic.name, PUB) for one in request.messages],
+    "MessagingService/QueryAssignment": _names,
+    "MessagingService/ReceiveMessage": _names,
+    "MessagingService/AckMessage": _names,
+    "MessagingService/ForwardMessageToDeadLetterQueue": _names,
+    "MessagingService/PullMessage": _names,
+    "MessagingService/UpdateOffset": _names,
+    "MessagingService/GetOffset": _names,
+    "MessagingService/QueryOffset": _names,
+    "MessagingService/EndTransaction": _rocketmq_verdict,
+    "MessagingService/Telemetry": _telemetry,
+    "MessagingService/NotifyClientTermination": _names,
+    "MessagingService/ChangeInvisibleDuration": _names,
+    "MessagingService/RecallMessage": _rocketmq_recall,
+    "MessagingService/SyncLiteSubscription": _names,
+}

@@ -1,0 +1,131 @@
+"""Limits on what clients may ask: so many requests or bytes a second, for a method, a topic, or all together."""
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ortoo.common.errors import Invalid, Overloaded
+from ortoo.common.process.clock import Clock
+from ortoo.snode.policy.chain import Call
+
+EXEMPT = ("Heartbeat", "Connect", "Push")
+"""Methods that are never counted: a client that is slowed down must not look dead."""
+SLOWED = ("ProducerService/Produce",)
+"""Streams whose requests wait for their turn instead of being refused."""
+RULES_MAX = 1_000
+
+
+class FlowUnit(enum.IntEnum):
+    """What a limit counts; the numbers are those on the wire."""
+
+    REQUESTS = 1
+    BYTES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class FlowRule:
+    """One limit."""
+
+    unit: FlowUnit
+    per_second: float
+    method: str = ""
+    """Empty = all together."""
+    topic: str = ""
+    """Empty = all together."""
+
+    def check(self) -> None:
+        """Refuse what cannot work. Errors: Invalid."""
+        if not 0 < self.per_second < 1e15:
+            raise Invalid(f"{self.per_second} a second; give more than 0", field="rules.per_second")
+        if self.method and self.method.count("/") != 1:
+            raise Invalid(f"{self.method!r}; give it as ProducerService/Publish", field="rules.method")
+
+
+class Bucket:
+    """So much a second, and at most the amount of one second at once."""
+
+    def __init__(self, per_second: float, now_s: float) -> None:
+        """Begin full."""
+        self._per_second = self._left = per_second
+        self._at_s = now_s
+
+    def wait_s(self, amount: float, now_s: float) -> float:
+        """How long `amount` has to wait; 0 = it may go now. More than a second's amount goes when nothing is used."""
+        self._left = min(self._per_second, self._left + (now_s - self._at_s) * self._per_second)
+        self._at_s = now_s
+        missing = min(amount, self._per_second) - self._left
+        return max(0.0, missing / self._per_second)
+
+    def take(self, amount: float) -> None:
+        """Use it; what is too much is owed."""
+        self._left -= amount
+
+
+class FlowControl:
+    """An interceptor that refuses calls beyond the limits, and slows streams down to them."""
+
+    def __init__(self, clock: Clock) -> None:
+        """Begin without limits."""
+        self.rules: tuple[FlowRule, ...] = ()
+        self.refused: list[int] = []
+        """How often each rule has refused a call or made one wait."""
+        self._buckets: list[Bucket] = []
+        self._clock = clock
+
+    def replace(self, rules: Sequence[FlowRule]) -> None:
+        """Take these limits. Errors: Invalid, and nothing has changed."""
+        if len(rules) > RULES_MAX:
+            raise Invalid(f"{len(rules)} rules; give at most {RULES_MAX}", field="rules")
+        for rule in rules:
+            rule.check()
+        now_s = self._clock.monotonic_s()
+        self._buckets = [Bucket(rule.per_second, now_s) for rule in rules]
+        self.refused = [0] * len(rules)
+        self.rules = tuple(rules)
+
+    async def before(self, call: Call) -> None:
+        """Let the call through, make it wait, or refuse it. Errors: Overloaded with the time to wait."""
+        if not self.rules or call.method.partition("/")[2] in EXEMPT:
+            return
+        while (found := self._longest_wait(call)) is not None:
+            wait_s, number = found
+            self.refused[number] += 1
+            if call.method not in SLOWED:
+                raise Overloaded(
+                    f"{call.method} is beyond {_text(self.rules[number])}; slow down",
+                    retry_after_ms=max(1, int(wait_s * 1000)),
+                )
+            await self._clock.sleep(wait_s)
+        for number, amount in self._amounts(call):
+            self._buckets[number].take(amount)
+
+    async def after(self, call: Call) -> None:
+        """Nothing is to be done."""
+
+    async def on_error(self, call: Call, error: BaseException) -> None:
+        """Nothing is given back: the call has cost what it cost."""
+
+    def _longest_wait(self, call: Call) -> tuple[float, int] | None:
+        now_s = self._clock.monotonic_s()
+        waits = [(self._buckets[number].wait_s(amount, now_s), number) for number, amount in self._amounts(call)]
+        longest = max(waits, default=(0.0, 0))
+        return longest if longest[0] > 0 else None
+
+    def _amounts(self, call: Call) -> list[tuple[int, float]]:
+        """(number of the rule, amount) of each rule that counts this call."""
+        found: list[tuple[int, float]] = []
+        if call.request is None and call.method in SLOWED:
+            return found  # its requests are counted one by one
+        topic, size_bytes = call.topic, -1
+        for number, rule in enumerate(self.rules):
+            if rule.method not in ("", call.method) or rule.topic not in ("", topic):
+                continue
+            if rule.unit is FlowUnit.BYTES and size_bytes < 0:
+                size_bytes = call.size_bytes
+            found.append((number, 1.0 if rule.unit is FlowUnit.REQUESTS else float(size_bytes)))
+        return found
+
+
+def _text(rule: FlowRule) -> str:
+    place = " of ".join(filter(None, (rule.method, f"topic {rule.topic}" if rule.topic else "")))
+    return f"{rule.per_second:g} {rule.unit.name.lower()} a second{f' for {place}' if place else ''}"

@@ -1,0 +1,213 @@
+"""Dead letters of a group over all enodes: looked at, and sent again."""
+
+import struct
+from collections.abc import AsyncIterator, Iterable, Iterator
+from dataclasses import dataclass
+
+from ortoo.common.errors import Conflict, Invalid
+from ortoo.common.groups.pop import PopWish, ReplayWish, runs
+from ortoo.common.process.clock import Clock
+from ortoo.common.records.message import Message
+from ortoo.common.records.message_id import message_id_text
+from ortoo.common.records.view import open_batch
+from ortoo.snode.cluster.routes import Queue, Topic
+from ortoo.snode.cluster.watch import DirectoryWatch
+from ortoo.snode.enodes.pool import EnodeLinks
+from ortoo.snode.filters.message_filter import MessageFilter
+from ortoo.snode.filters.selection import Selected
+from ortoo.snode.pull.reading import Reading
+from ortoo.snode.topics.group_topics import GroupTopics, dead_letter_topic, retry_topic
+
+STEP_MESSAGES = 512
+"""So many dead letters are sent with one request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """One dead letter."""
+
+    message_id: str
+    queue: Queue
+    offset: int
+    stored_at_ms: int
+    message: Message
+    replayed: bool
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far a replay has come."""
+
+    replayed: int = 0
+    seen: int = 0
+    skipped: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What is to be sent again."""
+
+    group: str
+    where: MessageFilter | None = None
+    to_topic: str = ""
+    messages_per_s: int = 0
+    messages_max: int = 0
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Peeked:
+    """A message that is next."""
+
+    message_id: str
+    queue: Queue
+    offset: int
+    stored_at_ms: int
+    attempts: int
+    message: Message
+
+
+class DeadLetters:
+    """Reads and sends; keeps nothing: which letters were sent again is in the enodes' logs."""
+
+    def __init__(
+        self, watch: DirectoryWatch, links: EnodeLinks, group_topics: GroupTopics, reading: Reading, clock: Clock
+    ) -> None:
+        self._watch = watch
+        self._links = links
+        self._group_topics = group_topics
+        self._reading = reading
+        self._clock = clock
+
+    async def letters(self, group: str, where: MessageFilter | None, *, with_replayed: bool) -> AsyncIterator[Letter]:
+        """The dead letters of a group, by enode, oldest first. Errors: Unavailable when an enode is away."""
+        topic = await self._group_topics.find(dead_letter_topic(group))
+        if topic is None:
+            return
+        async for queue, part in self._parts(topic, where):
+            offsets = list(_offsets(part))
+            pending = await self._pending(topic, group, queue, offsets)
+            view = open_batch(part.batch) if part.batch is not None else None
+            for offset, column in zip(offsets, _columns(part), strict=True):
+                if view is not None and (with_replayed or offset in pending):
+                    message = view.message(column)
+                    made = message_id_text(topic.topic_id, queue.enode, queue.queue_id, offset)
+                    yield Letter(
+                        message.message_id or made, queue, offset, part.stored_at_ms, message, offset not in pending
+                    )
+
+    async def replay(self, replay: Replay) -> AsyncIterator[Progress]:
+        """Send dead letters again, step by step; the same progress is given after each.
+
+        Errors: NotFound (to_topic), Conflict (it has no queue where letters lie), Invalid, Unavailable; what was sent
+        until then stays sent, and another call goes on.
+        """
+        progress = Progress()
+        topic = await self._group_topics.find(dead_letter_topic(replay.group))
+        if topic is None:
+            return
+        if replay.to_topic == topic.name:
+            raise Invalid("dead letters cannot be sent to where they lie; name another topic", field="to_topic")
+        began_s = self._clock.monotonic_s()
+        async for queue, part in self._parts(topic, replay.where):
+            target_id = await self._target(replay, topic, queue.enode)
+            offsets = list(_offsets(part))
+            step = (
+                STEP_MESSAGES if not replay.messages_per_s else max(1, min(STEP_MESSAGES, replay.messages_per_s // 8))
+            )
+            for start in range(0, len(offsets), step):
+                some = offsets[start : start + step]
+                if replay.messages_max:
+                    some = await self._at_most(topic, replay, queue, some, progress)
+                if not some:
+                    continue
+                sent = await self._links.to(queue.enode).replay(
+                    ReplayWish(topic.topic_id, replay.group, _ranges(some), target_id, replay.dry_run)
+                )
+                count = sum(one for _, one in sent)
+                progress.seen += len(some)
+                progress.replayed += count
+                progress.skipped += len(some) - count
+                yield progress
+                if replay.messages_max and progress.replayed >= replay.messages_max:
+                    return
+                if replay.messages_per_s and not replay.dry_run:
+                    due_s = began_s + progress.replayed / replay.messages_per_s
+                    await self._clock.sleep(max(0.0, due_s - self._clock.monotonic_s()))
+
+    async def peek(self, topic_name: str, group: str, messages_max: int) -> list[Peeked]:
+        """The next messages of a topic; nothing changes by looking. Errors: NotFound, Unavailable."""
+        topic = await self._watch.topic(topic_name)
+        found: list[Peeked] = []
+        for placement in sorted(topic.placements, key=lambda one: one.enode):
+            room = messages_max - len(found)
+            if room <= 0 or not placement.read_queue_count:
+                break
+            queue_ids = tuple(range(placement.read_queue_count))
+            wish = PopWish(topic.topic_id, group, queue_ids, room, 0, 0, 0)
+            popped = await self._links.to(placement.enode).peek(wish)
+            for one in popped.batches:
+                queue = Queue(topic.name, placement.enode, one.queue_id)
+                for message, offset, attempt in zip(open_batch(one.batch), one.offsets, one.attempts, strict=True):
+                    made = message_id_text(topic.topic_id, queue.enode, queue.queue_id, offset)
+                    message_id = message.message_id or made
+                    found.append(Peeked(message_id, queue, offset, one.stored_at_ms, attempt, message))
+        return found
+
+    async def _parts(self, topic: Topic, where: MessageFilter | None) -> AsyncIterator[tuple[Queue, Selected]]:
+        ranges = await self._reading.all_queue_ranges(topic, f"dead letters of {topic.name} may lie there")
+        for queue, held in ranges.items():
+            if held.begin_offset < held.end_offset:
+                parts = self._reading.fetch(queue, held.begin_offset, held.end_offset, follow=False, wanted=where)
+                async for _, part in parts:
+                    if part.batch is not None:
+                        yield queue, part
+
+    async def _target(self, replay: Replay, letters: Topic, enode: str) -> int:
+        """The topic on this enode that takes the letters; a copy and its mark are one write, so it must be there."""
+        if not replay.to_topic:
+            if replay.dry_run:
+                return self._group_topics.topic_id(retry_topic(replay.group), enode) or letters.topic_id
+            return await self._group_topics.ensure(retry_topic(replay.group), enode)
+        target = await self._watch.topic(replay.to_topic)
+        if target.placement(enode) is None:
+            raise Conflict(
+                f"topic {target.name} has no queues on enode {enode}, where dead letters lie; give it some with "
+                "AdminService/UpdateTopic",
+                field="to_topic",
+            )
+        return target.topic_id
+
+    async def _pending(self, topic: Topic, group: str, queue: Queue, offsets: list[int]) -> set[int]:
+        """Which of these letters were not sent again."""
+        if not offsets:
+            return set()
+        wish = ReplayWish(topic.topic_id, group, _ranges(offsets), topic.topic_id, dry_run=True)
+        found = await self._links.to(queue.enode).replay(wish)
+        return {offset for first, count in found for offset in range(first, first + count)}
+
+    async def _at_most(
+        self, topic: Topic, replay: Replay, queue: Queue, offsets: list[int], progress: Progress
+    ) -> list[int]:
+        """The first of these letters that were not sent again, as many as are still wanted."""
+        pending = await self._pending(topic, replay.group, queue, offsets)
+        wanted = sorted(pending)[: replay.messages_max - progress.replayed]
+        progress.seen += len(offsets) - len(pending)
+        progress.skipped += len(offsets) - len(pending)
+        return wanted
+
+
+def _offsets(part: Selected) -> Iterator[int]:
+    rows = [row for (row,) in struct.iter_unpack("<i", part.rows)] if part.rows else range(part.messages)
+    return (part.first_offset + row for row in rows)
+
+
+def _columns(part: Selected) -> Iterable[int]:
+    """Where the messages lie in the batch."""
+    if part.batch is None or not part.rows or len(part.rows) // 4 == part.batch.count:
+        return range(part.messages)
+    return [row for (row,) in struct.iter_unpack("<i", part.rows)]
+
+
+def _ranges(offsets: Iterable[int]) -> tuple[tuple[int, int], ...]:
+    return runs(tuple(offsets))

@@ -1,0 +1,382 @@
+"""Pops over all queues of a topic, wherever they are, and what becomes of the messages."""
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import Awaitable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from ortoo.common.arrays.gather import gathered
+from ortoo.common.arrays.opened_batch import OpenedBatch
+from ortoo.common.errors import Conflict, OrtooError, Unavailable
+from ortoo.common.groups.pop import Finish, GiveBack, LeasePart, Popped, PoppedBatch, PopRules, PopWish, Verdict, runs
+from ortoo.common.process.background import Background
+from ortoo.common.process.clock import Clock
+from ortoo.common.process.logs import get_logger
+from ortoo.snode.cluster.directory import Directory
+from ortoo.snode.cluster.routes import DeliveryMode, MessageType, Placement, Queue, Topic
+from ortoo.snode.cluster.watch import DirectoryWatch
+from ortoo.snode.enodes.pool import EnodeLinks
+from ortoo.snode.filters.message_filter import MessageFilter
+from ortoo.snode.pop.receipt_handle import ReceiptHandle
+from ortoo.snode.pop.settlements import FinishLanes
+from ortoo.snode.topics.delivery_modes import DeliveryModes
+from ortoo.snode.topics.group_settings import GroupSettings
+from ortoo.snode.topics.group_topics import GroupTopics, dead_letter_topic, retry_topic
+
+FILTERED_PER_WANTED = 8
+"""So many messages are looked at for each one wanted, at once."""
+MESSAGES_MAX = 1_024
+FINISH = Finish()
+_log = get_logger("pops")
+
+
+@dataclass(frozen=True, slots=True)
+class PopCall:
+    """What a consumer asks for."""
+
+    group: str
+    topic: str
+    messages_max: int
+    invisible_ms: int
+    wait_ms: int
+    consumer: str = ""
+    attempt_id: str = ""
+    wanted: MessageFilter | None = None
+    rules: PopRules = PopRules(attempts_max=0)
+    """`attempts_max` 0 = as the group says."""
+    queue: Queue | None = None
+    """Only this queue; otherwise all of the topic, and of the group's retry topic."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoppedMessages:
+    """Messages of one stored batch, and the handle of their lease."""
+
+    queue: Queue
+    topic_id: int
+    handle: ReceiptHandle
+    popped: PoppedBatch
+
+
+@dataclass(frozen=True, slots=True)
+class PopAnswer:
+    """What a consumer gets."""
+
+    batches: list[PoppedMessages]
+    blocked: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The queues of one topic on one enode."""
+
+    topic: Topic
+    enode: str
+    queue_ids: tuple[int, ...]
+
+
+class Popping:
+    """Pops for consumers of any group. Keeps nothing that matters: leases are the enodes'."""
+
+    def __init__(
+        self,
+        directory: Directory,
+        watch: DirectoryWatch,
+        links: EnodeLinks,
+        settings: GroupSettings,
+        group_topics: GroupTopics,
+        modes: DeliveryModes,
+        background: Background,
+        clock: Clock,
+        incarnation: str,
+    ) -> None:
+        self._directory = directory
+        self._watch = watch
+        self._links = links
+        self._settings = settings
+        self._group_topics = group_topics
+        self._modes = modes
+        self._background = background
+        self._clock = clock
+        self._finishes = FinishLanes(links, background)
+        self._incarnation = incarnation
+        self._numbers = itertools.count(1)
+        """Of pops whose consumers gave them no attempt id."""
+        self._turn = 0
+
+    async def pop(self, call: PopCall) -> PopAnswer:
+        """Lease messages to a consumer, waiting for the first one.
+
+        Errors: Invalid, NotFound (topic), Conflict (the group may not consume, the topic cannot be read), Unavailable.
+        """
+        topic = await self._watch.topic(call.topic)
+        if not topic.readable:
+            raise Conflict(f"topic {topic.name} is {topic.permission.name}: it cannot be read", field="topic")
+        await self._settings.check(call.group)
+        mode = DeliveryMode.POP_IN_ORDER if call.rules.in_order else DeliveryMode.POP
+        await self._modes.use(call.group, (topic.name,), mode)
+        if topic.message_type is MessageType.PRIORITY:
+            call = replace(call, rules=replace(call.rules, by_priority=True))
+        sources = self._sources(topic, call)
+        if not sources:
+            raise Unavailable(f"no enode of topic {topic.name} is there; retry", retry_after_ms=500)
+        deadline_s = self._clock.monotonic_s() + call.wait_ms / 1000
+        while True:
+            wait_ms = max(0, int((deadline_s - self._clock.monotonic_s()) * 1000))
+            answer = await self._pop_once(sources, replace(call, wait_ms=wait_ms))
+            if answer.batches or self._clock.monotonic_s() >= deadline_s:
+                return answer
+
+    async def settle(self, receipts: Sequence[tuple[ReceiptHandle, Sequence[int]]], verdict: Verdict) -> list[set[int]]:
+        """Say what becomes of messages, each a handle and offsets (none = all it has).
+
+        Returns for each receipt the offsets that its lease has no more. Errors: Unavailable and as the enode says;
+        then some may be settled, and the same request may be made again.
+        """
+        stale: list[set[int]] = [set() for _ in receipts]
+        places: dict[tuple[str, int, str], list[int]] = {}
+        for index, (handle, _) in enumerate(receipts):
+            places.setdefault((handle.enode, handle.topic_id, handle.group), []).append(index)
+        for (enode, topic_id, group), indices in places.items():
+            parts = [_part(*receipts[index]) for index in indices]
+            if verdict == FINISH:
+                found = await self._finishes.finish((enode, topic_id, group), parts)
+            else:
+                completed = self._completed(verdict, group, enode)
+                found = await self._links.to(enode).settle(topic_id, group, parts, completed)
+            if not found:
+                continue
+            refused = {(one.queue_id, one.offset, one.number) for one in found}
+            for index in indices:
+                handle, offsets = receipts[index]
+                numbers = (handle.number, 0)
+                stale[index] = {at for at in offsets for n in numbers if (handle.queue_id, at, n) in refused}
+        return stale
+
+    async def ensure_dead_letters(self, handles: Iterable[ReceiptHandle]) -> None:
+        """The dead-letter topics for these messages exist, where they lie. Errors: Unavailable."""
+        for group, enode in {(handle.group, handle.enode) for handle in handles}:
+            await self._group_topics.ensure(dead_letter_topic(group), enode)
+
+    async def _pop_once(self, sources: Sequence[Source], call: PopCall) -> PopAnswer:
+        """One round: all sources without waiting, then all of them waiting, whoever comes first."""
+        self._turn += 1
+        at = self._turn % len(sources)
+        turned = [*sources[at:], *sources[:at]]
+        found: list[PoppedMessages] = []
+        blocked = ""
+        failures: list[OrtooError] = []
+        if len(turned) > 1:
+            for source in turned:
+                room = call.messages_max - sum(len(one.popped.offsets) for one in found)
+                if room <= 0:
+                    break
+                try:
+                    answer = await self._pop_source(source, replace(call, messages_max=room, wait_ms=0))
+                except Conflict:
+                    raise
+                except OrtooError as error:
+                    failures.append(error)
+                    continue
+                found += answer.batches
+                blocked = blocked or answer.blocked
+            if len(failures) == len(turned):
+                raise failures[0]
+            if found or not call.wait_ms:
+                return PopAnswer(found, "" if found else blocked)
+        return await self._first_of(turned, call)
+
+    async def _first_of(self, sources: Sequence[Source], call: PopCall) -> PopAnswer:
+        """Wait at all sources; what several bring at once is given together."""
+        if len(sources) == 1:
+            return await self._pop_source(sources[0], call)
+        waiting: set[asyncio.Task[PopAnswer | OrtooError]]
+        tasks = [self._background.spawn("pop", tried(self._pop_source(source, call))) for source in sources]
+        waiting = set(tasks)
+        answers: list[PopAnswer] = []
+        failure: OrtooError = Unavailable("nothing could be popped")
+        try:
+            while waiting and not answers:  # an enode that is away holds up only its own
+                done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                for found in [task.result() for task in tasks if task in done]:
+                    if isinstance(found, OrtooError):
+                        failure = found
+                    else:
+                        answers.append(found)
+            if not answers:
+                raise failure
+            batches = [batch for answer in answers for batch in answer.batches]
+            return PopAnswer(batches, "" if batches else next((one.blocked for one in answers), ""))
+        finally:
+            for task in tasks:
+                if not task.done():
+                    task.cancel()
+
+    async def _pop_source(self, source: Source, call: PopCall) -> PopAnswer:
+        link = self._links.to(source.enode)
+        letters = dead_letter_topic(call.group)
+        rules = self._rules(call.rules, call.group, source.enode)
+        count = call.messages_max if call.wanted is None else call.messages_max * FILTERED_PER_WANTED
+        wish = PopWish(
+            source.topic.topic_id,
+            call.group,
+            source.queue_ids,
+            min(count, MESSAGES_MAX),
+            call.invisible_ms,
+            0,
+            call.wait_ms,
+            call.consumer,
+            call.attempt_id or f"{self._incarnation}/{next(self._numbers)}",
+            rules,
+        )
+        try:
+            popped = await link.pop(wish)
+        except asyncio.CancelledError:
+            self._background.spawn("call off", self._call_off(source, wish))
+            raise
+        try:
+            if popped.wants_dead_letter_topic:
+                self._background.spawn("dead letters", self._make_dead_letters(letters, source.enode))
+            return await self._answer(source, call, popped)
+        except BaseException:
+            self._background.spawn("give back", self._release(source, call.group, popped.batches))
+            raise
+
+    async def _call_off(self, source: Source, wish: PopWish) -> None:
+        """Give back what a pop got while it was called off: asked again by its attempt id, the enode says so."""
+        with contextlib.suppress(OrtooError):
+            popped = await self._links.to(source.enode).pop(replace(wish, messages_max=1, wait_ms=0))
+            await self._release(source, wish.group, popped.batches)
+
+    async def _answer(self, source: Source, call: PopCall, popped: Popped) -> PopAnswer:
+        batches = popped.batches
+        is_retry = source.topic.name == retry_topic(call.group)
+        if call.wanted is not None and batches and not is_retry:
+            batches = await self._filtered(source, call, batches)
+        return PopAnswer(
+            [
+                PoppedMessages(
+                    Queue(source.topic.name, source.enode, one.queue_id),
+                    source.topic.topic_id,
+                    ReceiptHandle(
+                        source.enode, call.group, source.topic.topic_id, one.queue_id, one.number, one.offsets[0],
+                        one.offsets[-1] - one.offsets[0] + 1,
+                    ),
+                    one,
+                )
+                for one in batches
+            ],
+            popped.blocked,
+        )  # fmt: skip
+
+    async def _filtered(self, source: Source, call: PopCall, batches: list[PoppedBatch]) -> list[PoppedBatch]:
+        """What the filter wants; the group is done with the rest, and what is too much goes back uncounted."""
+        assert call.wanted is not None
+        kept: list[PoppedBatch] = []
+        unwanted: list[LeasePart] = []
+        excess: list[PoppedBatch] = []
+        room = call.messages_max
+        for one in batches:
+            opened = OpenedBatch(one.batch)
+            rows = call.wanted.select(opened)
+            chosen = list(range(len(one.offsets))) if rows is None else rows.tolist()
+            if rows is not None:
+                rest = set(range(len(one.offsets))).difference(chosen)
+                ranges = runs([one.offsets[row] for row in sorted(rest)])
+                unwanted += [LeasePart(one.queue_id, one.number, ranges)] if ranges else []
+            if chosen[:room]:
+                kept.append(_part_of(one, opened, chosen[:room]))
+            if chosen[room:]:
+                excess.append(_part_of(one, opened, chosen[room:]))
+            room -= len(chosen[:room])
+        link = self._links.to(source.enode)
+        if unwanted:
+            await link.settle(source.topic.topic_id, call.group, unwanted, Finish(filtered=True))
+        if excess:
+            await self._release(source, call.group, excess)
+        return kept
+
+    async def _release(self, source: Source, group: str, batches: Iterable[PoppedBatch]) -> None:
+        """Nobody looked at these messages: they come again at once, as the same attempt."""
+        parts = [LeasePart(one.queue_id, one.number, runs(one.offsets)) for one in batches]
+        if parts:
+            with contextlib.suppress(OrtooError):
+                link = self._links.to(source.enode)
+                await link.settle(source.topic.topic_id, group, parts, GiveBack(counts=False))
+
+    async def release(self, answer: PopAnswer) -> None:
+        """Give a whole answer back that its consumer did not take."""
+        for one in answer.batches:
+            part = LeasePart(one.queue.queue_id, one.popped.number, runs(one.popped.offsets))
+            with contextlib.suppress(OrtooError):
+                link = self._links.to(one.queue.enode)
+                await link.settle(one.topic_id, one.handle.group, [part], GiveBack(counts=False))
+
+    def _sources(self, topic: Topic, call: PopCall) -> list[Source]:
+        if call.queue is not None:
+            return [Source(topic, call.queue.enode, (call.queue.queue_id,))]
+        topics = [topic]
+        retries = self._directory.find_topic(retry_topic(call.group))
+        if retries is not None and retries.name != topic.name:
+            topics.append(retries)
+        return [
+            Source(one, placement.enode, tuple(range(placement.read_queue_count)))
+            for one in topics
+            for placement in one.placements
+            if self._is_there(placement)
+        ]
+
+    def _is_there(self, placement: Placement) -> bool:
+        try:
+            self._links.to(placement.enode)
+        except OrtooError:
+            return False
+        return placement.read_queue_count > 0
+
+    def _completed(self, verdict: Verdict, group: str, enode: str) -> Verdict:
+        if not isinstance(verdict, GiveBack):
+            return verdict
+        delays_ms = verdict.delays_ms or self._settings.of(group).retry.delays_ms
+        return replace(verdict, delays_ms=delays_ms, rules=self._rules(verdict.rules, group, enode))
+
+    def _rules(self, rules: PopRules, group: str, enode: str) -> PopRules:
+        """What a request leaves open is as the group says."""
+        settings = self._settings.of(group)
+        return replace(
+            rules,
+            attempts_max=rules.attempts_max or settings.attempts_max,
+            in_flight_max=rules.in_flight_max or settings.in_flight_max,
+            park_expired=settings.park_expired,
+            dead_letter_topic_id=self._group_topics.topic_id(dead_letter_topic(group), enode),
+        )
+
+    async def _make_dead_letters(self, name: str, enode: str) -> None:
+        try:
+            await self._group_topics.ensure(name, enode)
+        except OrtooError as error:
+            _log.warning("a dead-letter topic could not be created; it is tried again", topic=name, reason=str(error))
+
+
+async def tried(pop: Awaitable[PopAnswer]) -> PopAnswer | OrtooError:
+    """A pop in a task of its own: what it raises is its answer, for a task that fails ends the whole process."""
+    try:
+        return await pop
+    except OrtooError as error:
+        return error
+
+
+def _part(handle: ReceiptHandle, offsets: Sequence[int]) -> LeasePart:
+    if not offsets:
+        return LeasePart(handle.queue_id, handle.number, ((handle.first_offset, handle.count),), is_exact=False)
+    return LeasePart(handle.queue_id, handle.number, runs(offsets))
+
+
+def _part_of(one: PoppedBatch, opened: OpenedBatch, rows: list[int]) -> PoppedBatch:
+    if len(rows) == len(one.offsets):
+        return one
+    import numpy as np
+
+    batch = gathered(opened, np.array(rows, "<i4"))
+    offsets, attempts = tuple(one.offsets[row] for row in rows), tuple(one.attempts[row] for row in rows)
+    return replace(one, batch=batch, offsets=offsets, attempts=attempts)

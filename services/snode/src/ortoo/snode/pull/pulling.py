@@ -1,0 +1,239 @@
+"""Consumers that fetch by themselves: pulls with long poll, and offsets of groups."""
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ortoo.common.arrays.gather import narrowed
+from ortoo.common.arrays.opened_batch import OpenedBatch
+from ortoo.common.cluster.names import check_group_name
+from ortoo.common.errors import Conflict, Fenced, Invalid, NotFound, OrtooError, OutOfRange
+from ortoo.common.process.clock import Clock
+from ortoo.snode.cluster.directory import check_readable
+from ortoo.snode.cluster.routes import Queue, Topic
+from ortoo.snode.cluster.watch import DirectoryWatch
+from ortoo.snode.enodes.link import Fetched, OffsetRow
+from ortoo.snode.enodes.pool import EnodeLinks, explained
+from ortoo.snode.filters.message_filter import MessageFilter
+from ortoo.snode.filters.selection import Selected, selected
+from ortoo.snode.membership.local import Membership
+from ortoo.snode.observe.traffic import Traffic
+from ortoo.snode.pull.offsets import Offsets
+from ortoo.snode.topics.group_settings import GroupSettings
+
+MESSAGES_DEFAULT = 32
+MESSAGES_MAX = 4_096
+BYTES_MAX = 4 << 20
+WAIT_MAX_MS = 60_000
+PASSED_OVER_MAX = 65_536
+"""After so many messages that are not wanted a pull answers with where it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class PullWish:
+    """What a client asks for."""
+
+    group: str
+    queue: Queue
+    offset: int
+    messages_max: int = 0
+    bytes_max: int = 0
+    wait_ms: int = 0
+    wanted: MessageFilter | None = None
+    subscription_version: int = 0
+    generation: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """What it gets. Neither parts nor passed over: nothing new. An illegal offset comes with the corrected one."""
+
+    topic_id: int
+    next_offset: int
+    end_offset: int
+    begin_offset: int = -1
+    parts: tuple[Selected, ...] = ()
+    is_illegal: bool = False
+    passed_over: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOffset:
+    """A group's offset in a queue; an error says why it could not be stored or read."""
+
+    queue: Queue
+    offset: int = -1
+    generation: int = 0
+    error: OrtooError | None = None
+
+
+class Pulling:
+    """Serves pulls and offsets; the state is the enodes'."""
+
+    def __init__(
+        self,
+        watch: DirectoryWatch,
+        links: EnodeLinks,
+        offsets: Offsets,
+        settings: GroupSettings,
+        membership: Membership,
+        traffic: Traffic,
+        clock: Clock,
+    ) -> None:
+        self._traffic = traffic
+        self._watch = watch
+        self._links = links
+        self._offsets = offsets
+        self._settings = settings
+        self._membership = membership
+        self._clock = clock
+
+    async def pull(self, wish: PullWish) -> Pulled:
+        """Messages from an offset on; at the end wait for more.
+
+        Errors: Invalid, NotFound (topic, group, subscription), Conflict (a newer subscription than known, a group that
+        may not consume), Fenced, Unavailable.
+        """
+        check_group_name(wish.group, "group")
+        if wish.offset < 0 or wish.messages_max > MESSAGES_MAX or wish.wait_ms > WAIT_MAX_MS:
+            raise Invalid(
+                f"give an offset from 0 on, at most {MESSAGES_MAX} messages, at most {WAIT_MAX_MS} ms of waiting"
+            )
+        topic = await self._readable(wish.queue)
+        await self._settings.check(wish.group)
+        self._check_subscription(wish)
+        try:
+            return await self._pull(wish, topic)
+        except OutOfRange as error:
+            corrected = error.begin_offset if wish.offset < error.begin_offset else error.end_offset
+            return Pulled(topic.topic_id, corrected, error.end_offset, error.begin_offset, is_illegal=True)
+        except OrtooError as error:
+            raise explained(error) from error
+
+    async def commit(self, group: str, offsets: Sequence[GroupOffset]) -> list[GroupOffset]:
+        """Store offsets; those that could not be stored come back with the error. Errors: what all failed with."""
+        check_group_name(group, "group")
+        refused: list[GroupOffset] = []
+        for (enode, topic_id), items in (await self._by_enode(offsets)).items():
+            rows: list[OffsetRow] = [(item.queue.queue_id, item.offset, item.generation) for item in items]
+            try:
+                fenced = set(await self._offsets.commit_rows(enode, topic_id, group, rows))
+            except OrtooError as error:
+                refused += [dataclasses.replace(item, error=explained(error)) for item in items]
+            else:
+                lost = Fenced("the lock of this queue has a newer generation: take the lock again", field="generation")
+                refused += [dataclasses.replace(one, error=lost) for one in items if one.queue.queue_id in fenced]
+        if refused and len(refused) == len(offsets):
+            assert refused[0].error is not None
+            raise refused[0].error
+        return refused
+
+    async def query(self, group: str, queues: Sequence[Queue], topic_name: str = "") -> list[GroupOffset]:
+        """The offsets of a group, -1 where it has none; with an error where the enode does not answer."""
+        check_group_name(group, "group")
+        wanted = list(queues)
+        if not wanted:
+            topic = await self._watch.topic(topic_name)
+            wanted = topic.read_queues() if topic.readable else []
+        found: dict[Queue, GroupOffset] = {}
+        for (enode, topic_id), items in (await self._by_enode(map(GroupOffset, wanted))).items():
+            try:
+                known = await self._links.to(enode).query_offsets(
+                    topic_id, group, [one.queue.queue_id for one in items]
+                )
+            except OrtooError as error:
+                found |= {item.queue: dataclasses.replace(item, error=explained(error)) for item in items}
+            else:
+                found |= {item.queue: GroupOffset(item.queue, known.get(item.queue.queue_id, -1)) for item in items}
+        return [found[queue] for queue in wanted]
+
+    async def find_offset(self, queue: Queue, time_ms: int) -> int:
+        """The first offset stored at or after a time; the end if there is none."""
+        topic = await self._readable(queue)
+        try:
+            return await self._links.to(queue.enode).find_offset(topic.topic_id, queue.queue_id, time_ms)
+        except OrtooError as error:
+            raise explained(error) from error
+
+    async def _pull(self, wish: PullWish, topic: Topic) -> Pulled:
+        link = self._links.to(wish.queue.enode)
+        deadline_s = self._clock.monotonic_s() + wish.wait_ms / 1000
+        at = wish.offset
+        while True:
+            wait_ms = max(0, int((deadline_s - self._clock.monotonic_s()) * 1000))
+            fetched = await link.fetch(
+                topic.topic_id,
+                wish.queue.queue_id,
+                at,
+                bytes_max=min(wish.bytes_max or 1 << 20, BYTES_MAX),
+                wait_ms=wait_ms,
+                group=wish.group if wish.generation else "",
+                generation=wish.generation,
+            )
+            parts, at, expired = _chosen(fetched, at, wish, self._clock.now_ms())
+            if expired:
+                self._traffic.expired(wish.queue.topic, wish.group, expired)
+            if parts:
+                return Pulled(topic.topic_id, at, fetched.end_offset, parts=tuple(parts))
+            passed_over = at - wish.offset
+            if not fetched.batches or passed_over >= PASSED_OVER_MAX or wait_ms == 0:
+                return Pulled(topic.topic_id, at, fetched.end_offset, passed_over=passed_over > 0)
+
+    def _check_subscription(self, wish: PullWish) -> None:
+        if not wish.subscription_version:
+            return
+        versions = [
+            one.version
+            for member in self._membership.members(wish.group).values()
+            for one in member.subscriptions
+            if one.topic == wish.queue.topic
+        ]
+        if not versions:
+            raise NotFound(
+                f"group {wish.group} does not subscribe to {wish.queue.topic}: register first",
+                field="subscription_version",
+            )
+        if wish.subscription_version > max(versions):
+            raise Conflict(
+                f"group {wish.group} knows version {max(versions)} of the subscription to {wish.queue.topic}, not "
+                f"{wish.subscription_version}: register it first",
+                field="subscription_version",
+            )
+
+    async def _readable(self, queue: Queue) -> Topic:
+        topic = await self._watch.topic(queue.topic)
+        check_readable(topic, queue)
+        return topic
+
+    async def _by_enode(self, items: Iterable[GroupOffset]) -> dict[tuple[str, int], list[GroupOffset]]:
+        found: dict[tuple[str, int], list[GroupOffset]] = {}
+        for item in items:
+            topic = await self._watch.topic(item.queue.topic)
+            check_readable(topic, item.queue)
+            found.setdefault((item.queue.enode, topic.topic_id), []).append(item)
+        return found
+
+
+def _chosen(fetched: Fetched, at: int, wish: PullWish, now_ms: int) -> tuple[list[Selected], int, int]:
+    """The parts that are meant, where to go on, and how many messages were left out because their time is over."""
+    left, expired = wish.messages_max or MESSAGES_DEFAULT, 0
+    parts: list[Selected] = []
+    for stored in fetched.batches:
+        part = selected(stored, at, None if wish.wanted is not None else at + left, wish.wanted, now_ms=now_ms)
+        if part.messages > left:
+            last = int(np.frombuffer(part.rows, "<i4")[left - 1]) if part.rows else left - 1
+            part = selected(stored, at, part.first_offset + last + 1, wish.wanted, now_ms=now_ms)
+        at = part.next_offset
+        expired += part.expired
+        if part.batch is None:
+            continue
+        if wish.wanted is None and part.rows and part.batch.count > part.messages:
+            batch, rows = narrowed(OpenedBatch(part.batch), np.frombuffer(part.rows, "<i4"))
+            part = dataclasses.replace(part, batch=batch, rows=rows.tobytes())
+        parts.append(part)
+        left -= part.messages
+        if left <= 0:
+            break
+    return parts, at, expired

@@ -1,0 +1,237 @@
+"""Reading queues outside groups: ranges of whole batches, and single messages for an operator's eyes."""
+
+import asyncio
+import heapq
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from ortoo.common.errors import DataLoss, OrtooError, OutOfRange, Unavailable
+from ortoo.common.process.background import Background
+from ortoo.common.process.logs import get_logger
+from ortoo.common.records.batch import open_batch
+from ortoo.common.records.message import Message
+from ortoo.common.records.message_id import message_id_text
+from ortoo.snode.cluster.directory import check_readable
+from ortoo.snode.cluster.routes import Queue, Topic
+from ortoo.snode.cluster.watch import DirectoryWatch
+from ortoo.snode.enodes.link import Fetched, QueueRange
+from ortoo.snode.enodes.pool import EnodeLinks
+from ortoo.snode.filters.message_filter import MessageFilter
+from ortoo.snode.filters.selection import Selected, selected
+from ortoo.snode.push.feeder import FETCH_BYTES_MAX, FETCH_WAIT_MS
+
+TAIL_BYTES = 256 << 10
+"""What a tail reads of one queue at once."""
+RANGE_BYTES_MAX = 4 << 20
+"""What a read of a range asks an enode for at once: with only a batch or two a request costs as much as they do."""
+RANGES_BYTES = 64 << 20
+"""What all reads of ranges may ask for together; with many of them each asks for less, and oftener."""
+_log = get_logger("reading")
+
+
+@dataclass(frozen=True, slots=True)
+class TailedMessage:
+    """One message and where it lies."""
+
+    message_id: str
+    queue: Queue
+    offset: int
+    stored_at_ms: int
+    message: Message
+
+
+def range_bytes(ranges: int) -> int:
+    """What one of so many reads of ranges asks for next: each holds an answer while the following one is coming."""
+    return max(FETCH_BYTES_MAX, min(RANGE_BYTES_MAX, RANGES_BYTES // (2 * ranges)))
+
+
+class Reading:
+    """Reads through any snode; joins no group, takes no lock, moves no offset."""
+
+    def __init__(self, watch: DirectoryWatch, links: EnodeLinks, background: Background) -> None:
+        self._watch = watch
+        self._links = links
+        self._background = background
+        self._ranges = 0
+        """How many ranges are being read."""
+
+    async def queue_ranges(self, topic: Topic) -> dict[Queue, QueueRange]:
+        """What the readable queues hold, in order; those of an enode that is away are missing."""
+        found: dict[Queue, QueueRange] = {}
+        for placement in sorted(topic.placements, key=lambda p: p.enode):
+            try:
+                ranges = await self._links.to(placement.enode).describe_queues(topic.topic_id)
+            except OrtooError as error:
+                if not error.retriable and not error.field.endswith("_id"):
+                    raise
+                continue
+            for item in ranges:
+                if item.queue_id < placement.read_queue_count:
+                    found[Queue(topic.name, placement.enode, item.queue_id)] = item
+        return found
+
+    async def all_queue_ranges(self, topic: Topic, refusal: str) -> dict[Queue, QueueRange]:
+        """What all readable queues hold. Errors: Unavailable when an enode is away; `refusal` says what that means."""
+        ranges = await self.queue_ranges(topic)
+        wanted = {placement.enode for placement in topic.placements if placement.read_queue_count}
+        if away := wanted - {queue.enode for queue in ranges}:
+            raise Unavailable(f"{', '.join(sorted(away))} cannot be asked now; {refusal}; retry", retry_after_ms=500)
+        return ranges
+
+    async def fetch(
+        self,
+        queue: Queue,
+        from_offset: int,
+        to_offset: int,
+        *,
+        follow: bool,
+        bytes_max: int = 0,
+        wanted: MessageFilter | None = None,
+    ) -> AsyncIterator[tuple[int, Selected]]:
+        """Batches of one queue, each with the topic's id. `bytes_max` is for one request to the enode; 0 = as it fits.
+
+        Errors: NotFound, Invalid, OutOfRange, Unavailable; DataLoss, which says where reading can go on.
+        """
+        topic = await self._watch.topic(queue.topic)
+        check_readable(topic, queue)
+        link = self._links.to(queue.enode)
+        if not follow and to_offset == 0:
+            ranges = await link.describe_queues(topic.topic_id)
+            held = next((r for r in ranges if r.queue_id == queue.queue_id), QueueRange(queue.queue_id, 0, 0))
+            to_offset = held.end_offset
+            if from_offset > to_offset:
+                raise OutOfRange(
+                    f"{queue} holds offsets {held.begin_offset} to {to_offset}, exclusive, not {from_offset}",
+                    begin_offset=held.begin_offset,
+                    end_offset=to_offset,
+                    field="from_offset",
+                )
+        at, wait_ms = from_offset, FETCH_WAIT_MS if follow else 0
+
+        def begin(offset: int) -> asyncio.Task[Fetched | Exception]:
+            wanted_bytes = bytes_max or (FETCH_BYTES_MAX if follow else range_bytes(self._ranges))
+            reading = self._read(queue, topic.topic_id, offset, wanted_bytes, wait_ms)
+            return self._background.spawn(f"read {queue}", reading)
+
+        self._ranges += not follow
+        coming = begin(at)
+        try:
+            while follow or at < to_offset:
+                fetched = await coming
+                if isinstance(fetched, Exception):
+                    raise fetched
+                if fetched.batches and (follow or fetched.next_offset < to_offset):
+                    coming = begin(fetched.next_offset)  # while the reader is given what is here
+                for stored in fetched.batches:
+                    part = selected(stored, at, None if follow else to_offset, wanted)
+                    at = part.next_offset
+                    yield topic.topic_id, part
+                    if not follow and at >= to_offset:
+                        return
+                if not fetched.batches:
+                    if not follow:
+                        return
+                    coming = begin(at)
+        finally:
+            self._ranges -= not follow
+            coming.cancel()
+
+    async def _read(
+        self, queue: Queue, topic_id: int, offset: int, bytes_max: int, wait_ms: int
+    ) -> Fetched | Exception:
+        """What lies at an offset; an error is an answer, for it concerns nobody but the reader."""
+        try:
+            return await self._links.to(queue.enode).fetch(
+                topic_id, queue.queue_id, offset, bytes_max=bytes_max, wait_ms=wait_ms
+            )
+        except Exception as error:
+            return error
+
+    async def tail(
+        self, topic_name: str, *, from_first: bool, follow: bool, wanted: MessageFilter | None = None
+    ) -> AsyncIterator[TailedMessage]:
+        """Messages of all queues: those stored when the call begins by time, then those that come as they come."""
+        topic = await self._watch.topic(topic_name)
+        ranges = await self.queue_ranges(topic)
+        if not ranges and topic.placements:
+            raise Unavailable(f"no enode of topic {topic_name} is there; retry", retry_after_ms=500)
+        if from_first:
+            async for message in self._stored(ranges, wanted):
+                yield message
+        if follow or not from_first:
+            async for message in self._coming(ranges, wanted):
+                yield message
+
+    async def _stored(
+        self, ranges: dict[Queue, QueueRange], wanted: MessageFilter | None
+    ) -> AsyncIterator[TailedMessage]:
+        sources = {queue: self._messages(queue, r.begin_offset, r.end_offset, wanted) for queue, r in ranges.items()}
+        heads: list[tuple[int, Queue, int, TailedMessage]] = []
+        for source in sources.values():
+            async for first in source:
+                heads.append((first.stored_at_ms, first.queue, first.offset, first))
+                break
+        heapq.heapify(heads)
+        while heads:
+            _, queue, _, message = heapq.heappop(heads)
+            yield message
+            async for following in sources[queue]:
+                heapq.heappush(heads, (following.stored_at_ms, queue, following.offset, following))
+                break
+
+    async def _coming(
+        self, ranges: dict[Queue, QueueRange], wanted: MessageFilter | None
+    ) -> AsyncIterator[TailedMessage]:
+        coming: asyncio.Queue[TailedMessage | Exception] = asyncio.Queue(maxsize=64)
+
+        async def follow(queue: Queue, from_offset: int) -> None:
+            try:
+                async for message in self._messages(queue, from_offset, None, wanted):
+                    await coming.put(message)
+            except Exception as error:
+                await coming.put(error)
+
+        work = Background("tail")
+        await work.__aenter__()
+        try:
+            for queue, item in ranges.items():
+                work.spawn(str(queue), follow(queue, item.end_offset))
+            while not isinstance(message := await coming.get(), Exception):
+                yield message
+            raise message
+        finally:
+            await work.__aexit__(None, None, None)
+
+    async def _undamaged(
+        self, queue: Queue, from_offset: int, to_offset: int | None, wanted: MessageFilter | None
+    ) -> AsyncIterator[tuple[int, Selected]]:
+        at = from_offset
+        while to_offset is None or at < to_offset:
+            parts = self.fetch(queue, at, to_offset or 0, follow=to_offset is None, bytes_max=TAIL_BYTES, wanted=wanted)
+            try:
+                async for topic_id, part in parts:
+                    at = part.next_offset
+                    yield topic_id, part
+                return
+            except DataLoss as error:
+                if error.end_offset <= at:
+                    raise
+                _log.warning("damaged messages are left out", queue=str(queue), begin=at, end=error.end_offset)
+                at = error.end_offset
+
+    async def _messages(
+        self, queue: Queue, from_offset: int, to_offset: int | None, wanted: MessageFilter | None
+    ) -> AsyncIterator[TailedMessage]:
+        """Single messages; without `to_offset` for ever. An empty range gives none, damaged messages are left out."""
+        async for topic_id, part in self._undamaged(queue, from_offset, to_offset, wanted):
+            if part.batch is None:
+                continue
+            view = open_batch(part.batch)
+            rows = np.frombuffer(part.rows, "<i4").tolist() or range(view.count)
+            gathered = len(rows) == view.count
+            for number, row in enumerate(rows):
+                message, offset = view.message(number if gathered else row), part.first_offset + row
+                made = message.message_id or message_id_text(topic_id, queue.enode, queue.queue_id, offset)
+                yield TailedMessage(made, queue, offset, part.stored_at_ms, message)

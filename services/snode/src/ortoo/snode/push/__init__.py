@@ -1,0 +1,1 @@
+"""Push sessions: credit and acknowledgements in, whole batches in order out, slow ones evicted."""

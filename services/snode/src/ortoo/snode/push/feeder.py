@@ -1,0 +1,213 @@
+"""Feeds one queue of a push session: reads whole batches, filters, delivers in order while there is credit."""
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from ortoo.common.errors import DataLoss, Fenced, NotFound, OrtooError, OutOfRange
+from ortoo.common.process.clock import Clock
+from ortoo.common.process.logs import get_logger
+from ortoo.common.process.randomness import Randomness
+from ortoo.common.process.retry import Backoff
+from ortoo.snode.cluster.routes import Queue
+from ortoo.snode.enodes.link import EnodeLink, Fetched
+from ortoo.snode.enodes.pool import EnodeLinks
+from ortoo.snode.filters.message_filter import MessageFilter
+from ortoo.snode.filters.selection import selected
+from ortoo.snode.pull.offsets import Offsets
+from ortoo.snode.pull.start_rule import StartFrom, StartRule
+from ortoo.snode.push.flow import QueueCursor
+from ortoo.snode.push.outbox import Delivery
+
+FETCH_WAIT_MS = 30_000
+FETCH_BYTES_MAX = 1 << 20
+FETCH_BYTES_MIN = 64 << 10
+SESSION_BYTES = 8 << 20
+"""What the reads of one session may hold together, about."""
+PASSED_OVER_MAX = 65_536
+"""After so many messages that nobody wanted the client is told to move its offset."""
+LOGGED_FAILURE = 3
+"""Which of 30 failures in a row is told: a restart of an enode is over before, and it has thousands of queues."""
+DAMAGE_READS = 3
+"""How often damaged messages are read before they count as lost: memory and cables fail as well as disks."""
+_log = get_logger("push")
+
+
+class Sink(Protocol):
+    """Where a feeder's deliveries go: the session."""
+
+    async def may_send(self, queue: Queue) -> None:
+        """Wait until there is credit and room, and the client takes something of the queue."""
+
+    def send(self, delivery: Delivery) -> None:
+        """Deliver."""
+
+    def expired(self, queue: Queue, messages: int) -> None:
+        """So many messages are left out because their time is over."""
+
+
+class Feeder:
+    """One queue."""
+
+    def __init__(
+        self,
+        cursor: QueueCursor,
+        topic_id: int,
+        group: str,
+        wanted: MessageFilter | None,
+        sink: Sink,
+        links: EnodeLinks,
+        offsets: Offsets,
+        *,
+        start: StartRule,
+        broadcast: bool,
+        fetch_bytes: Callable[[], int],
+        clock: Clock,
+        randomness: Randomness,
+    ) -> None:
+        self.cursor = cursor
+        self.topic_id = topic_id
+        self.generation = cursor.since_generation
+        """The assignment under which deliveries go out now."""
+        self.fence = 0
+        """The generation of the queue's lock."""
+        self.wanted = wanted
+        """Which messages; may be changed at any time."""
+        self._group = group
+        self._sink = sink
+        self._links = links
+        self._offsets = offsets
+        self._start_rule = start
+        self._broadcast = broadcast
+        self._fetch_bytes = fetch_bytes
+        self._clock = clock
+        self._randomness = randomness
+        self._failures = 0
+
+    async def run(self, acquire: Callable[[], Awaitable[int]]) -> None:
+        """Feed for ever, once the queue's lock is acquired.
+
+        Errors: Fenced when another has the lock, or an operator moved the group's offset.
+        """
+
+        async def begin() -> None:
+            self.fence = await acquire()
+
+        await self._insist(begin)
+        await self._insist(self._start)
+        while True:
+            await self._sink.may_send(self.cursor.queue)
+            await self._insist(self._step)
+
+    async def _insist(self, step: Callable[[], Awaitable[None]]) -> None:
+        """Try until it works: an enode that is away comes back."""
+        backoff = Backoff(first_s=0.05, max_s=1.0)
+        while True:
+            try:
+                await step()
+            except OutOfRange as error:
+                self._jump(error)
+            except Fenced:
+                raise
+            except OrtooError as error:
+                if isinstance(error, DataLoss) and self._failures + 1 >= DAMAGE_READS and self._pass_over(error):
+                    continue
+                if self._failures % 30 == LOGGED_FAILURE or (self._failures == 0 and not error.retriable):
+                    _log.warning("a queue cannot be read; trying on", queue=str(self.cursor.queue), reason=str(error))
+                await self._clock.sleep(backoff.delay_s(self._failures, self._randomness))
+                self._failures += 1
+            else:
+                self._failures = 0
+                return
+
+    async def _start(self) -> None:
+        queue, link = self.cursor.queue, self._links.to(self.cursor.queue.enode)
+        if self._broadcast:
+            kept = self._start_rule.offsets.get(queue)
+            self.cursor.start(await self._first_offset(link) if kept is None else kept, committed=kept is not None)
+            return
+        committed = await self._offsets.query(queue, self.topic_id, self._group)
+        if committed is not None:
+            self.cursor.start(committed, committed=True)
+            return
+        start = await self._first_offset(link)
+        # From here on the group subscribes: whatever is stored now is its own, even if this session ends before it
+        # has acknowledged anything.
+        await self._offsets.commit_rows(queue.enode, self.topic_id, self._group, [(queue.queue_id, start, self.fence)])
+        self.cursor.start(start, committed=False)
+
+    async def _first_offset(self, link: EnodeLink) -> int:
+        queue = self.cursor.queue
+        rule = self._start_rule.of(queue)
+        if rule is StartFrom.TIME:
+            return await link.find_offset(self.topic_id, queue.queue_id, self._start_rule.time_ms)
+        ranges = await link.describe_queues(self.topic_id)
+        found = next((r for r in ranges if r.queue_id == queue.queue_id), None)
+        if found is None:
+            raise NotFound(f"enode {queue.enode} does not have queue {queue} yet", field="queue_id")
+        return found.begin_offset if rule is StartFrom.FIRST else found.end_offset
+
+    async def _step(self) -> None:
+        cursor = self.cursor
+        fetched = await self._links.to(cursor.queue.enode).fetch(
+            self.topic_id,
+            cursor.queue.queue_id,
+            cursor.next_offset,
+            bytes_max=self._fetch_bytes(),
+            wait_ms=FETCH_WAIT_MS,
+            group=self._group if self.fence else "",
+            generation=self.fence,
+        )
+        await self._deliver(fetched)
+
+    async def _deliver(self, fetched: Fetched) -> None:
+        cursor = self.cursor
+        cursor.end_offset = fetched.end_offset
+        for stored in fetched.batches:
+            part = selected(stored, cursor.next_offset, wanted=self.wanted, now_ms=self._clock.now_ms())
+            if part.expired:
+                self._sink.expired(cursor.queue, part.expired)
+            if part.batch is None:
+                cursor.advance(part.next_offset)
+                continue
+            await self._sink.may_send(cursor.queue)
+            cursor.advance(part.next_offset)
+            self._send(
+                Delivery(
+                    cursor.queue,
+                    self.generation,
+                    self.topic_id,
+                    part.first_offset,
+                    part.next_offset,
+                    part.stored_at_ms,
+                    part.batch,
+                    part.rows,
+                    part.messages,
+                )
+            )
+        if cursor.untold and (cursor.next_offset >= fetched.end_offset or cursor.untold >= PASSED_OVER_MAX):
+            self._send(Delivery(cursor.queue, self.generation, self.topic_id, cursor.sent_offset, cursor.next_offset))
+
+    def _send(self, delivery: Delivery) -> None:
+        self.cursor.told(delivery.next_offset, self._clock.monotonic_s(), delivery.size_bytes)
+        self._sink.send(delivery)
+
+    def _pass_over(self, error: DataLoss) -> bool:
+        """Go on behind damaged messages, and tell the client which it will not get; False if nobody knows how far."""
+        cursor = self.cursor
+        if cursor.next_offset < 0 or error.end_offset <= cursor.next_offset:
+            return False
+        queue, begin, end = cursor.queue, cursor.next_offset, error.end_offset
+        _log.error("messages are lost to the group", queue=str(queue), begin=begin, end=end, reason=error.message)
+        if cursor.untold:
+            self._send(Delivery(queue, self.generation, self.topic_id, cursor.sent_offset, begin))
+        cursor.advance(end)
+        self._send(Delivery(queue, self.generation, self.topic_id, begin, end, loss=error))
+        self._failures = 0
+        return True
+
+    def _jump(self, error: OutOfRange) -> None:
+        """Go on where the queue is: what lay before was deleted by age, or the log was lost."""
+        cursor = self.cursor
+        to = error.begin_offset if cursor.next_offset < error.begin_offset else error.end_offset
+        _log.warning("offset not stored; going on elsewhere", queue=str(cursor.queue), at=cursor.next_offset, to=to)
+        cursor.jump(to)

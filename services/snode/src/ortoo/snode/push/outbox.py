@@ -1,0 +1,161 @@
+"""What waits to be sent to one client of a push session, bounded in bytes."""
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ortoo.common.errors import DataLoss
+from ortoo.common.records.sealed_batch import SealedBatch
+from ortoo.snode.cluster.routes import Queue
+from ortoo.snode.membership.close_reason import CloseReason
+
+OUTBOX_BYTES_MAX = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The session is open."""
+
+    session_id: str
+    heartbeat_interval_ms: int
+    expiry_ms: int = 0
+    client_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """The session's queues from now on."""
+
+    generation: int
+    queues: tuple[Queue, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A batch, or only an offset that moves on."""
+
+    queue: Queue
+    generation: int
+    topic_id: int
+    first_offset: int
+    next_offset: int
+    stored_at_ms: int = 0
+    batch: SealedBatch | None = None
+    rows: bytes = b""
+    messages: int = 0
+    loss: DataLoss | None = None
+    """Why the messages between the offsets cannot be had; None when nothing is lost."""
+
+    @property
+    def size_bytes(self) -> int:
+        """What it costs of the client's credit."""
+        return len(self.batch.records) if self.batch is not None else 0
+
+
+@dataclass(frozen=True, slots=True)
+class AcknowledgedOffsets:
+    """Offsets that are durable: (queue, offset, generation)."""
+
+    offsets: Sequence[tuple[Queue, int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """The session ends."""
+
+    reason: CloseReason
+    message: str
+
+
+Event = Opened | Assigned | Delivery | AcknowledgedOffsets | Closed
+
+
+class PushOutbox:
+    """Events on their way to the client. Of assignments only the newest waits; of acknowledged offsets too."""
+
+    def __init__(self, bytes_max: int = OUTBOX_BYTES_MAX) -> None:
+        self._bytes_max = bytes_max
+        self._bytes = 0
+        self._opened: Opened | None = None
+        self._assigned: deque[Assigned] = deque()
+        self._kept = False
+        self._acknowledged: dict[Queue, tuple[int, int]] = {}
+        self._deliveries: deque[Delivery] = deque()
+        self._closed: Closed | None = None
+        self._wake = asyncio.Event()
+        self._room = asyncio.Event()
+
+    def opened(self, event: Opened) -> None:
+        """Tell that the session is open."""
+        self._opened = event
+        self._wake.set()
+
+    def assigned(self, event: Assigned, *, keep: bool = False) -> list[Delivery]:
+        """Tell the queues; returns the deliveries of other queues that had not left yet and never will.
+
+        With `keep` the client hears this one even if another comes after it at once.
+        """
+        if self._assigned and not self._kept:
+            self._assigned.pop()
+        self._assigned.append(event)
+        self._kept = keep
+        kept = frozenset(event.queues)
+        dropped = [delivery for delivery in self._deliveries if delivery.queue not in kept]
+        if dropped:
+            self._deliveries = deque(delivery for delivery in self._deliveries if delivery.queue in kept)
+            self._bytes -= sum(delivery.size_bytes for delivery in dropped)
+            self._room.set()
+        self._wake.set()
+        return dropped
+
+    def acknowledged(self, queue: Queue, offset: int, generation: int) -> None:
+        """Tell that an offset is durable."""
+        self._acknowledged[queue] = (offset, generation)
+        self._wake.set()
+
+    async def room(self) -> None:
+        """Wait until a delivery may be put."""
+        while self._bytes >= self._bytes_max:
+            self._room.clear()
+            await self._room.wait()
+
+    def deliver(self, delivery: Delivery) -> None:
+        """Send a delivery after those before it."""
+        self._deliveries.append(delivery)
+        self._bytes += delivery.size_bytes
+        self._wake.set()
+
+    def close(self, event: Closed) -> None:
+        """End with `event`; deliveries that have not left are dropped."""
+        if self._closed is None:
+            self._closed = event
+            self._deliveries.clear()
+            self._bytes = 0
+            self._room.set()
+            self._wake.set()
+
+    async def next(self) -> Event:
+        """The next event to send; after Closed nothing comes."""
+        while (event := self._take()) is None:
+            self._wake.clear()
+            await self._wake.wait()
+        return event
+
+    def _take(self) -> Event | None:
+        if self._opened is not None:
+            opened, self._opened = self._opened, None
+            return opened
+        if self._acknowledged:
+            pairs, self._acknowledged = self._acknowledged, {}
+            return AcknowledgedOffsets([(queue, *pair) for queue, pair in pairs.items()])
+        if self._closed is not None:
+            return self._closed
+        if self._assigned:
+            return self._assigned.popleft()
+        if self._deliveries:
+            delivery = self._deliveries.popleft()
+            self._bytes -= delivery.size_bytes
+            self._room.set()
+            return delivery
+        return None

@@ -1,0 +1,375 @@
+"""One push session: a member of a group, its queues, its credit and its acknowledgements."""
+
+import asyncio
+import contextlib
+import dataclasses
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ortoo.common.errors import Fenced, OrtooError
+from ortoo.common.process.background import Background
+from ortoo.common.process.clock import Clock
+from ortoo.common.process.logs import get_logger
+from ortoo.common.process.randomness import Randomness
+from ortoo.snode.cluster.directory import Directory
+from ortoo.snode.cluster.routes import UNACKNOWLEDGED_BYTES_MAX, Queue
+from ortoo.snode.enodes.link import LockWish
+from ortoo.snode.enodes.pool import EnodeLinks
+from ortoo.snode.enodes.queue_locks import QueueLocks
+from ortoo.snode.filters.message_filter import MessageFilter
+from ortoo.snode.membership.close_reason import CloseReason
+from ortoo.snode.membership.consumer_groups import ConsumerGroups
+from ortoo.snode.membership.members import Member
+from ortoo.snode.observe.traffic import Traffic
+from ortoo.snode.pull.offsets import Offsets
+from ortoo.snode.pull.start_rule import StartRule
+from ortoo.snode.push.acknowledgements import AckLane
+from ortoo.snode.push.feeder import FETCH_BYTES_MAX, FETCH_BYTES_MIN, SESSION_BYTES, Feeder
+from ortoo.snode.push.flow import Credit, QueueCursor
+from ortoo.snode.push.outbox import Assigned, Closed, Delivery, Event, Opened, PushOutbox
+
+FLUSH_TIMEOUT_S = 4.0
+"""How long a queue is kept from its next owner for the sake of acknowledgements that are still being stored."""
+_log = get_logger("push")
+
+
+@dataclass(frozen=True, slots=True)
+class PushParts:
+    """What every push session stands on."""
+
+    directory: Directory
+    links: EnodeLinks
+    offsets: Offsets
+    groups: ConsumerGroups
+    locks: QueueLocks
+    background: Background
+    clock: Clock
+    randomness: Randomness
+    traffic: Traffic = field(default_factory=Traffic)
+
+
+@dataclass(frozen=True, slots=True)
+class PushPlan:
+    """What a client asks of its push session."""
+
+    group: str
+    client_id: str
+    """Empty = the session's id."""
+    filters: Mapping[str, MessageFilter | None]
+    """Each topic's filter; None = everything."""
+    start: StartRule = StartRule()
+    broadcast: bool = False
+    member_session_id: str = ""
+    """The session that this push session belongs to; empty = it stands alone."""
+    heartbeat_interval_ms: int = 30_000
+    expiry_ms: int = 120_000
+
+
+@dataclass(slots=True)
+class _Line:
+    """One queue of the session."""
+
+    feeder: Feeder
+    task: asyncio.Task[Any]
+    wish: LockWish
+
+
+class PushSession:
+    """One client's open Push call."""
+
+    def __init__(self, parts: PushParts, plan: PushPlan) -> None:
+        """Make the session as planned."""
+        self.session_id = parts.randomness.id_text()
+        self.group = plan.group
+        self.client_id = plan.client_id or self.session_id
+        self.member_session_id = plan.member_session_id or self.session_id
+        """The session under which the client is a member of the group."""
+        self.heard_at_s = parts.clock.monotonic_s()
+        self.closing = False
+        self.call: asyncio.Task[Any] | None = None
+        """The task that writes to the client; set by who opens the session."""
+        self.on_replaced: Callable[[], None] = lambda: None
+        """Called when another session has taken its place in the group."""
+        self._parts = parts
+        self._plan = plan
+        self._filters = plan.filters
+        self._credit = Credit()
+        self._outbox = PushOutbox()
+        self._outbox.opened(Opened(self.session_id, plan.heartbeat_interval_ms, plan.expiry_ms, self.client_id))
+        self._lines: dict[Queue, _Line] = {}
+        self._lanes: dict[tuple[str, int], AckLane] = {}
+        self._granted = asyncio.Event()
+        self._suspended: frozenset[Queue] | None = frozenset()
+        """Queues from which the client takes nothing now; None = from none."""
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """The topics it wants."""
+        return frozenset(self._filters)
+
+    @property
+    def unacknowledged_bytes(self) -> int:
+        """What it was sent and has not acknowledged."""
+        return sum(line.feeder.cursor.unacknowledged_bytes for line in self._lines.values())
+
+    @property
+    def unacknowledged_bytes_max(self) -> int:
+        """Beyond it nothing is sent."""
+        group = self._parts.directory.group(self.group)
+        return group.unacknowledged_bytes_max if group is not None else UNACKNOWLEDGED_BYTES_MAX
+
+    @property
+    def broadcast(self) -> bool:
+        """Whether it gets all messages by itself."""
+        return self._plan.broadcast
+
+    def parting(self, member: Member) -> None:
+        """Tell the group that the client gets nothing any more; one that has a session of its own stays a member."""
+        membership = self._parts.groups.membership
+        if self._plan.member_session_id and member.active:
+            membership.join(self.group, dataclasses.replace(member, active=False))
+        elif not self._plan.member_session_id:
+            membership.leave(self.group, self.client_id, self.session_id)
+
+    def replaced(self) -> None:
+        """Another session has taken its place in the group."""
+        self.on_replaced()
+
+    def cursors(self) -> list[tuple[QueueCursor, int]]:
+        """How far each queue is, with the topic's id."""
+        return [(line.feeder.cursor, line.feeder.topic_id) for line in self._lines.values()]
+
+    def owing(self) -> Iterator[tuple[QueueCursor, int]]:
+        """The queues whose acknowledgement is awaited, with the topic's id; not those that the client has suspended."""
+        for queue, line in self._lines.items():
+            if line.feeder.cursor.waiting_since_s is not None and not self._is_suspended(queue):
+                yield line.feeder.cursor, line.feeder.topic_id
+
+    def lines(self) -> list[tuple[QueueCursor, int]]:
+        """How far each queue is, with the generation of its lock."""
+        return [(line.feeder.cursor, line.feeder.fence) for line in self._lines.values()]
+
+    def next_event(self) -> Coroutine[Any, Any, Event]:
+        """The next thing to tell the client."""
+        return self._outbox.next()
+
+    def heard(self) -> None:
+        """The client said something."""
+        self.heard_at_s = self._parts.clock.monotonic_s()
+
+    def grant(self, messages: int, size_bytes: int) -> None:
+        """The client takes more."""
+        self._credit.grant(messages, size_bytes)
+        self._granted.set()
+
+    def acknowledge(self, queue: Queue, offset: int, generation: int) -> None:
+        """The client has processed a queue up to `offset`. Errors: Invalid when that was never sent."""
+        line = self._lines.get(queue)
+        if line is None:
+            _log.debug("an acknowledgement came too late", queue=str(queue), offset=offset, session=self.session_id)
+            return
+        feeder = line.feeder
+        if not feeder.cursor.acknowledge(offset, generation, self._parts.clock.monotonic_s()):
+            return
+        self._granted.set()
+        if (traces := self._parts.traffic.traces) is not None:
+            traces.acknowledged(self.group, queue, offset)
+        if self._plan.broadcast:
+            self._outbox.acknowledged(queue, offset, feeder.generation)
+            return
+        lane = self._lane(queue.enode, feeder.topic_id)
+        lane.put(queue, offset, feeder.generation, feeder.fence)
+        if not lane.draining:
+            lane.draining = True
+            self._parts.background.spawn(f"commit {self.session_id}", self._drain(lane))
+
+    def assign(self, generation: int, queues: list[Queue]) -> None:
+        """Take these queues and no others: stop feeding the rest, hand them over when their offsets are stored."""
+        if self.closing:
+            return
+        wanted = set(queues)
+        for queue in [queue for queue in self._lines if queue not in wanted or self._is_stale(queue)]:
+            self._give_up(queue)
+        for line in self._lines.values():
+            line.feeder.generation = generation
+        for delivery in self._outbox.assigned(Assigned(generation, tuple(queues))):
+            self._credit.grant(delivery.messages, delivery.size_bytes)
+            self._granted.set()
+        for queue in queues:
+            if queue not in self._lines:
+                self._take_on(queue, generation)
+
+    def subscribe(self, filters: Mapping[str, MessageFilter | None]) -> None:
+        """Want other messages from now on; new and lost topics follow with the next assignment."""
+        self._filters = filters
+        for queue, line in self._lines.items():
+            line.feeder.wanted = filters.get(queue.topic)
+
+    def suspend(self, queues: frozenset[Queue] | None) -> None:
+        """Deliver nothing of these queues, None = of any; those suspended before go on, and are not late yet."""
+        now_s = self._parts.clock.monotonic_s()
+        before, self._suspended = self._suspended, queues
+        for queue, line in self._lines.items():
+            if (before is None or queue in before) and not self._is_suspended(queue):
+                line.feeder.cursor.wait_anew(now_s)
+        self._granted.set()
+
+    def _is_suspended(self, queue: Queue) -> bool:
+        return self._suspended is None or queue in self._suspended
+
+    async def may_send(self, queue: Queue) -> None:
+        """Wait until there is credit and room in the outbox, and the client takes something of the queue."""
+        while True:
+            await self._outbox.room()
+            has_credit = self._credit.open and self.unacknowledged_bytes < self.unacknowledged_bytes_max
+            if has_credit and not self._is_suspended(queue):
+                return
+            self._granted.clear()
+            await self._granted.wait()
+
+    def send(self, delivery: Delivery) -> None:
+        """Deliver, at the expense of the client's credit."""
+        self._credit.charge(delivery.messages, delivery.size_bytes)
+        if delivery.messages:
+            self._parts.traffic.pushed(delivery.queue.topic, self.group, delivery.messages, delivery.size_bytes)
+        if (traces := self._parts.traffic.traces) is not None:
+            traces.pushed(self.group, delivery)
+        if delivery.loss is not None:
+            self._parts.traffic.lost(delivery.queue.topic, self.group, delivery.next_offset - delivery.first_offset)
+        self._outbox.deliver(delivery)
+
+    def expired(self, queue: Queue, messages: int) -> None:
+        """So many messages are left out because their time is over."""
+        self._parts.traffic.expired(queue.topic, self.group, messages)
+
+    async def close(self, reason: CloseReason, message: str) -> None:
+        """Leave the group: the queues go to others when what was acknowledged is stored. May be called again."""
+        if self.closing:
+            return
+        self.closing = True
+        flushes = [self._give_up(queue) for queue in list(self._lines)]
+        self._parts.groups.leave(self.group, self)
+        if flushes:
+            await asyncio.wait(flushes)
+        self._outbox.close(Closed(reason, message))
+
+    def _is_stale(self, queue: Queue) -> bool:
+        """Whether the topic was deleted and created anew since the queue was taken on."""
+        return self._lines[queue].feeder.topic_id != self._parts.directory.topic(queue.topic).topic_id
+
+    def _take_on(self, queue: Queue, generation: int, *, resume: bool = False) -> None:
+        topic = self._parts.directory.topic(queue.topic)
+        feeder = Feeder(
+            QueueCursor(queue, generation),
+            topic.topic_id,
+            self.group,
+            self._filters.get(queue.topic),
+            self,
+            self._parts.links,
+            self._parts.offsets,
+            start=self._plan.start,
+            broadcast=self._plan.broadcast,
+            fetch_bytes=self._fetch_bytes,
+            clock=self._parts.clock,
+            randomness=self._parts.randomness,
+        )
+        wish = LockWish(self.group, topic.topic_id, queue.queue_id, self.client_id, self.session_id, resume)
+        task = self._parts.background.spawn(f"feed {queue}", self._feed(feeder, wish))
+        self._lines[queue] = _Line(feeder, task, wish)
+
+    async def _feed(self, feeder: Feeder, wish: LockWish) -> None:
+        queue = feeder.cursor.queue
+
+        async def acquire() -> int:
+            return await self._parts.locks.hold(queue.enode, wish)
+
+        async def nothing() -> int:
+            return 0
+
+        try:
+            if not self._plan.broadcast:
+                await self._parts.groups.hold(self.group, queue, feeder)
+            await feeder.run(nothing if self._plan.broadcast else acquire)
+        except Fenced as error:
+            if wish.resume and not feeder.fence:
+                self.replaced()
+            else:
+                self._fenced(queue, str(error))
+        except OrtooError as error:
+            _log.error("a queue is not fed any more", queue=str(queue), group=self.group, reason=str(error))
+        except Exception:
+            _log.exception("feeding a queue met a defect", queue=str(queue), group=self.group)
+
+    def _refused(self, queue: Queue, fence: int) -> None:
+        """An acknowledgement was refused, which was given under this generation of the lock."""
+        line = self._lines.get(queue)
+        if line is not None and line.feeder.fence == fence:
+            self._fenced(queue, "an acknowledgement was refused")
+
+    def _fenced(self, queue: Queue, reason: str) -> None:
+        """Begin a queue anew: its lock has a newer generation, by an operator's order or because it had ended."""
+        line = self._lines.get(queue)
+        if line is None or self.closing:
+            return
+        _log.info("a queue begins anew", queue=str(queue), group=self.group, session=self.session_id, reason=reason)
+        self._give_up(queue, flush=False)
+        if (lane := self._lanes.get((queue.enode, line.feeder.topic_id))) is not None:
+            lane.forget(queue)
+        rest = tuple(self._lines)
+        advance = self._parts.groups.membership.advance
+        for delivery in self._outbox.assigned(Assigned(advance(self.group), rest), keep=True):
+            self._credit.grant(delivery.messages, delivery.size_bytes)
+        generation = advance(self.group)
+        self._outbox.assigned(Assigned(generation, (*rest, queue)))
+        self._take_on(queue, generation, resume=True)
+
+    def _give_up(self, queue: Queue, *, flush: bool = True) -> asyncio.Task[Any]:
+        line = self._lines.pop(queue)
+        line.task.cancel()
+        return self._parts.background.spawn(f"release {queue}", self._release(queue, line, flush=flush))
+
+    async def _release(self, queue: Queue, line: _Line, *, flush: bool) -> None:
+        """Let the next owner have the queue, when what this one acknowledged is stored or cannot be."""
+        try:
+            if line.task is not asyncio.current_task():
+                await asyncio.wait([line.task])
+            lane = self._lanes.get((queue.enode, line.feeder.topic_id))
+            if lane is not None and flush:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(FLUSH_TIMEOUT_S):
+                        await lane.settled(queue)
+            if lane is not None and queue not in self._lines:
+                lane.forget(queue)
+        finally:
+            if not self._plan.broadcast and flush:
+                self._parts.locks.give_back(queue.enode, dataclasses.replace(line.wish, resume=False))
+            self._parts.groups.release(self.group, queue, line.feeder)
+
+    async def _drain(self, lane: AckLane) -> None:
+        try:
+            await lane.drain()
+        except Exception:
+            _log.exception("storing offsets met a defect", group=self.group)
+        finally:
+            lane.draining = False
+
+    def _lane(self, enode: str, topic_id: int) -> AckLane:
+        key = (enode, topic_id)
+        lane = self._lanes.get(key)
+        if lane is None:
+            lane = self._lanes[key] = AckLane(
+                enode,
+                topic_id,
+                self.group,
+                self._parts.offsets,
+                self._outbox.acknowledged,
+                self._refused,
+                clock=self._parts.clock,
+                randomness=self._parts.randomness,
+            )
+        return lane
+
+    def _fetch_bytes(self) -> int:
+        share = SESSION_BYTES // max(1, len(self._lines))
+        return max(FETCH_BYTES_MIN, min(FETCH_BYTES_MAX, share, self._credit.size_bytes))

@@ -1,0 +1,199 @@
+"""All push sessions of this snode: opened, watched for silence and slowness, closed at the end."""
+
+import asyncio
+import contextlib
+import dataclasses
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from ortoo.common.errors import Conflict, Invalid, OrtooError, Overloaded
+from ortoo.common.process.clock import Clock
+from ortoo.common.process.logs import get_logger
+from ortoo.snode.cluster.routes import DeliveryMode, Queue
+from ortoo.snode.cluster.watch import DirectoryWatch
+from ortoo.snode.filters.message_filter import MessageFilter, compile_filter
+from ortoo.snode.membership.close_reason import CloseReason
+from ortoo.snode.membership.members import Member, Subscription, merged
+from ortoo.snode.membership.slow_consumer import SlowRule
+from ortoo.snode.push.session import PushParts, PushPlan, PushSession
+from ortoo.snode.topics.delivery_modes import DeliveryModes
+from ortoo.snode.topics.group_settings import GroupSettings
+
+FAREWELL_S = 60.0
+"""How long a client that does not read has time to take the reason why its session ended."""
+SESSIONS_MAX = 10_000
+SUBSCRIPTIONS_MAX = 1_000
+Ends = dict[tuple[str, int], dict[int, int]]
+_log = get_logger("sessions")
+
+
+class Sessions:
+    """Every open push session, by its id."""
+
+    def __init__(
+        self,
+        parts: PushParts,
+        watch: DirectoryWatch,
+        settings: GroupSettings,
+        modes: DeliveryModes,
+        *,
+        clock: Clock,
+        expiry_s: float,
+    ) -> None:
+        self._modes = modes
+        self.evicted_slow = 0
+        """How many sessions were ended because they were slow."""
+        self.expiry_s = expiry_s
+        """How long a session may be silent."""
+        self._parts = parts
+        self._watch = watch
+        self._settings = settings
+        self._clock = clock
+        self._sessions: dict[str, PushSession] = {}
+        self._leaving: dict[str, tuple[asyncio.Task[Any], float]] = {}
+
+    @property
+    def heartbeat_interval_ms(self) -> int:
+        """How often a client has to say something."""
+        return int(self.expiry_s * 1000 / 4)
+
+    def all(self) -> list[PushSession]:
+        """The open sessions."""
+        return list(self._sessions.values())
+
+    def find(self, group: str, client_id: str) -> PushSession | None:
+        """The push session of a client in a group, if it has one here."""
+        found = self._parts.groups.session(group, client_id)
+        return found if isinstance(found, PushSession) else None
+
+    async def filters(self, subscriptions: Sequence[Subscription], path: str) -> dict[str, MessageFilter | None]:
+        """Each topic's filter; None = everything. Errors: Invalid, NotFound, Conflict for a topic nobody may read."""
+        topics = [one.topic for one in subscriptions]
+        if not 1 <= len(topics) <= SUBSCRIPTIONS_MAX:
+            raise Invalid(f"{len(topics)} subscriptions; give 1 to {SUBSCRIPTIONS_MAX}", field=path)
+        if len(set(topics)) != len(topics):
+            raise Invalid("a topic is named twice; give each one subscription", field=path)
+        filters: dict[str, MessageFilter | None] = {}
+        for one in subscriptions:
+            topic = await self._watch.topic(one.topic)
+            if not topic.readable:
+                raise Conflict(f"topic {topic.name} is {topic.permission.name}: it cannot be read", field="topic")
+            filters[topic.name] = compile_filter(one.tag_expression, one.sql_expression, path)
+        return filters
+
+    async def open(self, plan: PushPlan, member: Callable[[PushSession], Member]) -> PushSession:
+        """Open a session whose plan was checked; `member` says who it is in the group, once it has its id.
+
+        Errors: Overloaded; Conflict when the group may not consume, or pops; Forbidden when it may not as planned.
+        """
+        if len(self._sessions) >= SESSIONS_MAX:
+            raise Overloaded(f"{SESSIONS_MAX} sessions are open on this snode; use another", retry_after_ms=5_000)
+        await self._settings.check(plan.group, broadcast=plan.broadcast)
+        if not plan.broadcast:
+            await self._modes.use(plan.group, plan.filters, DeliveryMode.OFFSETS)
+        session = PushSession(self._parts, plan)
+        session.on_replaced = lambda: self.close_soon(
+            session,
+            CloseReason.REPLACED,
+            f"another session of client {session.client_id} has taken its place; give each client an id of its own",
+        )
+        self._sessions[session.session_id] = session
+        before = self.find(plan.group, session.client_id)
+        if before is not None:
+            before.replaced()
+        self._parts.groups.join(plan.group, member(session), session)
+        return session
+
+    async def subscribe(self, session: PushSession, news: Sequence[Subscription]) -> None:
+        """A session wants other messages than before. Errors: as `filters`."""
+        membership = self._parts.groups.membership
+        member = membership.members(session.group).get(session.client_id)
+        if member is None or member.session_id != session.member_session_id:
+            return
+        subscriptions = merged(member.subscriptions, news)
+        session.subscribe(await self.filters(subscriptions, "subscribe.subscriptions"))
+        membership.join(session.group, dataclasses.replace(member, subscriptions=subscriptions))
+
+    async def close(self, session: PushSession, reason: CloseReason, message: str) -> None:
+        """End a session, once."""
+        if self._sessions.pop(session.session_id, None) is not None and session.call is not None:
+            self._leaving[session.session_id] = (session.call, self._clock.monotonic_s() + FAREWELL_S)
+        membership = self._parts.groups.membership
+        member = membership.members(session.group).get(session.client_id)
+        if member is not None and member.session_id == session.member_session_id and not session.closing:
+            session.parting(member)
+        await session.close(reason, message)
+
+    def ended(self, session: PushSession) -> None:
+        """The call of a session is over."""
+        self._leaving.pop(session.session_id, None)
+
+    async def close_all(self, reason: CloseReason, message: str) -> None:
+        """End every session."""
+        await asyncio.gather(*(self.close(session, reason, message) for session in self.all()))
+
+    async def sweep(self) -> None:
+        """End the sessions that are silent or slow, or whose group is closed; to be called about once a second."""
+        now_s = self._clock.monotonic_s()
+        ends: Ends = {}
+        for session_id, (call, deadline_s) in list(self._leaving.items()):
+            if deadline_s < now_s:
+                call.cancel()
+                del self._leaving[session_id]
+        for session in self.all():
+            if now_s - session.heard_at_s > self.expiry_s:
+                await self.close(
+                    session,
+                    CloseReason.EXPIRED,
+                    f"nothing was heard for {self.expiry_s:.0f} s; send a Heartbeat in between, or open another",
+                )
+            elif closed := self._settings.why_closed(session.group, broadcast=session.broadcast):
+                await self.close(session, CloseReason.GROUP_CLOSED, closed)
+            elif slow := await self._slow(session, now_s, ends):
+                self.evicted_slow += 1
+                _log.warning("a slow consumer is evicted", group=session.group, session=session.session_id, why=slow)
+                self.close_soon(session, CloseReason.SLOW_CONSUMER, slow)
+
+    def close_soon(self, session: PushSession, reason: CloseReason, message: str) -> None:
+        """End a session without waiting for it."""
+        closing: Coroutine[Any, Any, None] = self.close(session, reason, message)
+        self._parts.background.spawn(f"close {session.session_id}", closing)
+
+    async def _slow(self, session: PushSession, now_s: float, ends: Ends) -> str:
+        """Why a session is slow; empty if it is not. An enode is asked only about those that owe an answer."""
+        rule: SlowRule | None = None
+        for cursor, topic_id in list(session.owing()):
+            rule = rule or self._settings.slow_rule(session.group)
+            since_s = cursor.waiting_since_s
+            if since_s is None or cursor.acknowledged is None or now_s - since_s < rule.grace_s:
+                continue
+            end = max(cursor.end_offset, await self._end_of(cursor.queue, topic_id, ends))
+            slow = rule.broken_by(
+                newest_offset=end - 1,
+                acknowledged_offset=cursor.acknowledged,
+                waiting_since_s=cursor.waiting_since_s,
+                now_s=now_s,
+            )
+            if slow:
+                return (
+                    f"queue {cursor.queue} is {end - cursor.acknowledged} messages ahead of the acknowledged offset "
+                    f"{cursor.acknowledged} (threshold {rule.threshold_messages}) and nothing was acknowledged for "
+                    f"{now_s - since_s:.1f} s; open a new session to go on from there"
+                )
+            if session.unacknowledged_bytes >= session.unacknowledged_bytes_max:
+                return (
+                    f"{session.unacknowledged_bytes} bytes are not acknowledged (at most "
+                    f"{session.unacknowledged_bytes_max} may be), and nothing of queue {cursor.queue} was for "
+                    f"{now_s - since_s:.1f} s; open a new session to go on"
+                )
+        return ""
+
+    async def _end_of(self, queue: Queue, topic_id: int, ends: Ends) -> int:
+        """The end of a queue, each (enode, topic) asked once a sweep; 0 when it cannot be told."""
+        key = (queue.enode, topic_id)
+        if key not in ends:
+            ends[key] = {}
+            with contextlib.suppress(OrtooError):
+                ranges = await self._parts.links.to(queue.enode).describe_queues(topic_id)
+                ends[key] = {item.queue_id: item.end_offset for item in ranges}
+        return ends[key].get(queue.queue_id, 0)

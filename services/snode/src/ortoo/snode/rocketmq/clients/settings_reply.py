@@ -1,0 +1,85 @@
+"""What a client is told about how to behave: its own settings, with the server's part filled in.
+
+Each choice is there for a client that cannot do otherwise: the Node.js client knows only exponential backoff, the
+Python client only the customised list and whole seconds, and a producer without a maximal body size sends nothing.
+"""
+
+from dataclasses import dataclass
+
+from google.protobuf.duration_pb2 import Duration
+
+from apache.rocketmq.v2.definition_pb2 import (
+    ClientType,
+    CustomizedBackoff,
+    ExponentialBackoff,
+    Metric,
+    RetryPolicy,
+    Settings,
+)
+from ortoo.common.groups.delay_levels import DELAY_LEVELS_MS
+from ortoo.common.records.message import BODY_BYTES_MAX
+from ortoo.snode.rocketmq.protocol.messages import duration
+
+NODE_JS = "HTTP"
+"""What the Node.js client says its language is."""
+RETRY_DELAYS_MS = DELAY_LEVELS_MS
+"""What members of a group wait that has the classic policy: the protocol's own default begins with the first level."""
+CONSUMER_TYPES = frozenset(
+    {
+        ClientType.PUSH_CONSUMER,
+        ClientType.SIMPLE_CONSUMER,
+        ClientType.PULL_CONSUMER,
+        ClientType.LITE_PUSH_CONSUMER,
+        ClientType.LITE_SIMPLE_CONSUMER,
+    }
+)
+
+LITE_TYPES = frozenset({ClientType.LITE_PUSH_CONSUMER, ClientType.LITE_SIMPLE_CONSUMER})
+"""Those that receive the messages of each lite topic one after another."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRules:
+    """What a consumer group decides for its members."""
+
+    fifo: bool = False
+    attempts_max: int = 17
+    retry_delays_ms: tuple[int, ...] = RETRY_DELAYS_MS
+    receive_batch_size: int = 32
+    long_polling_s: int = 20
+    lite_topics_max: int = 2000
+    lite_topic_bytes_max: int = 64
+
+
+def settings_reply(sent: Settings, language: str, rules: GroupRules) -> Settings:
+    """The settings a client shall follow; what the server does not decide is given back as it came."""
+    reply = Settings()
+    reply.CopyFrom(sent)
+    reply.metric.CopyFrom(Metric(on=False))
+    if sent.HasField("subscription"):
+        part = reply.subscription
+        part.fifo = rules.fifo or sent.client_type in LITE_TYPES
+        part.receive_batch_size = rules.receive_batch_size
+        part.long_polling_timeout.CopyFrom(Duration(seconds=rules.long_polling_s))
+        part.lite_subscription_quota = rules.lite_topics_max
+        part.max_lite_topic_size = rules.lite_topic_bytes_max
+        reply.backoff_policy.CopyFrom(_consumer_backoff(language, rules))
+    else:
+        reply.publishing.max_body_size = BODY_BYTES_MAX
+        reply.publishing.validate_message_type = True
+        reply.backoff_policy.CopyFrom(
+            RetryPolicy(max_attempts=3, exponential_backoff=_exponential(10, 1000)),
+        )
+    return reply
+
+
+def _consumer_backoff(language: str, rules: GroupRules) -> RetryPolicy:
+    if language == NODE_JS:
+        first_ms, last_ms = rules.retry_delays_ms[0], rules.retry_delays_ms[-1]
+        return RetryPolicy(max_attempts=rules.attempts_max, exponential_backoff=_exponential(first_ms, last_ms))
+    delays = list(map(duration, rules.retry_delays_ms))
+    return RetryPolicy(max_attempts=rules.attempts_max, customized_backoff=CustomizedBackoff(next=delays))
+
+
+def _exponential(first_ms: int, last_ms: int) -> ExponentialBackoff:
+    return ExponentialBackoff(initial=duration(first_ms), max=duration(last_ms), multiplier=2.0)

@@ -1,0 +1,1 @@
+"""Lite topics: which client receives which, and pops over them."""

@@ -1,0 +1,97 @@
+"""Which client receives which lite topics. What is known here is lost with the snode; clients say it again."""
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from apache.rocketmq.v2.definition_pb2 import Code
+from ortoo.common.errors import Overloaded
+from ortoo.snode.rocketmq.protocol.codes import Refused
+
+PER_CLIENT_MAX = 2_000
+TOTAL_MAX = 100_000
+SILENT_S = 180.0
+"""A client that has not said its lite topics for so long has none; it says them every 30 s."""
+
+
+@dataclass(slots=True)
+class LiteSubscription:
+    """The lite topics of one client, all below one parent."""
+
+    group: str
+    parent: str
+    lite_topics: frozenset[str] = frozenset()
+    said_at_s: float = 0.0
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the lite topics have changed; made anew by then."""
+
+
+class LiteSubscriptions:
+    """The subscriptions of all clients of this snode."""
+
+    def __init__(self) -> None:
+        self._by_client: dict[str, LiteSubscription] = {}
+        self._of_group: dict[str, dict[str, LiteSubscription]] = {}
+        self._total = 0
+
+    def check_parent(self, group: str, parent: str) -> None:
+        """A group has one parent topic as long as it has members. Errors: Refused with ILLEGAL_TOPIC."""
+        known = next(iter(self._of_group.get(group, {}).values()), None)
+        if known is not None and known.parent != parent:
+            raise Refused(Code.ILLEGAL_TOPIC, f"group {group} receives lite topics of {known.parent}, not of {parent}")
+
+    def of(self, client_id: str, group: str, parent: str, now_s: float) -> LiteSubscription:
+        """What a client has said, or an empty subscription that begins now."""
+        known = self._by_client.get(client_id)
+        if known is None or (known.group, known.parent) != (group, parent):
+            self.drop(client_id)
+            known = self._by_client[client_id] = LiteSubscription(group, parent, said_at_s=now_s)
+            self._of_group.setdefault(group, {})[client_id] = known
+        return known
+
+    def add(self, known: LiteSubscription, names: Iterable[str], now_s: float) -> None:
+        """Add lite topics. Errors: Refused when they are too many, Overloaded when those of all clients are."""
+        self._set(known, known.lite_topics | set(names), now_s)
+
+    def remove(self, known: LiteSubscription, names: Iterable[str], now_s: float) -> None:
+        """Take lite topics away."""
+        self._set(known, known.lite_topics - set(names), now_s)
+
+    def replace(self, known: LiteSubscription, names: Iterable[str], now_s: float) -> None:
+        """These lite topics and no others. Errors: as `add`."""
+        self._set(known, frozenset(names), now_s)
+
+    def drop(self, client_id: str) -> None:
+        """A client has no lite topics any more."""
+        gone = self._by_client.pop(client_id, None)
+        if gone is None:
+            return
+        members = self._of_group[gone.group]
+        del members[client_id]
+        if not members:
+            del self._of_group[gone.group]
+        self._total -= len(gone.lite_topics)
+        gone.lite_topics = frozenset()
+        gone.changed.set()
+
+    def drop_silent(self, now_s: float) -> None:
+        """Forget what was not said again for too long."""
+        for client_id, one in list(self._by_client.items()):
+            if now_s - one.said_at_s > SILENT_S:
+                self.drop(client_id)
+
+    def _set(self, known: LiteSubscription, names: frozenset[str], now_s: float) -> None:
+        if len(names) > PER_CLIENT_MAX:
+            raise Refused(
+                Code.LITE_SUBSCRIPTION_QUOTA_EXCEEDED,
+                f"{len(names)} lite topics for one client; at most {PER_CLIENT_MAX}",
+            )
+        total = self._total + len(names) - len(known.lite_topics)
+        if total > max(TOTAL_MAX, self._total):
+            raise Overloaded(f"clients of this snode have {self._total} lite topics; use another snode")
+        known.said_at_s = now_s
+        if names != known.lite_topics:
+            self._total = total
+            known.lite_topics = names
+            known.changed.set()
+            known.changed = asyncio.Event()

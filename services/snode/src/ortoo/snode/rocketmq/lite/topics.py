@@ -1,0 +1,69 @@
+"""The topics that hold lite topics' messages: one of one queue for each, made when it is first needed."""
+
+import asyncio
+
+from apache.rocketmq.v2.definition_pb2 import Code
+from ortoo.common.errors import AlreadyExists
+from ortoo.common.groups.queue_choice import queue_of_group
+from ortoo.snode.cluster.directory import Directory
+from ortoo.snode.cluster.name_server import NameServer
+from ortoo.snode.cluster.routes import MessageType, Queue, Topic
+from ortoo.snode.rocketmq.protocol.codes import Refused
+from ortoo.snode.rocketmq.protocol.lite_names import PREFIX, stored_topic
+from ortoo.snode.topics.arrival import TopicArrival
+
+PER_PARENT_MAX = 10_000
+
+
+class LiteTopics:
+    """Finds and makes them."""
+
+    def __init__(self, directory: Directory, name_server: NameServer, arrival: TopicArrival) -> None:
+        self._directory = directory
+        self._name_server = name_server
+        self._arrival = arrival
+        self._making: dict[str, asyncio.Event] = {}
+
+    def queue(self, parent: Topic, lite_topic: str) -> Queue | None:
+        """Where a lite topic's messages lie; None if there are none yet."""
+        topic = self._directory.find_topic(stored_topic(parent.name, lite_topic))
+        return topic.read_queues()[0] if topic is not None else None
+
+    async def ensure(self, parent: Topic, lite_topic: str) -> Queue:
+        """The queue of a lite topic, made if there is none.
+
+        Errors: Refused with LITE_TOPIC_QUOTA_EXCEEDED or ILLEGAL_LITE_TOPIC; Unavailable.
+        """
+        name = stored_topic(parent.name, lite_topic)
+        while (queue := self.queue(parent, lite_topic)) is None:
+            making = self._making.get(name)
+            if making is not None:
+                await making.wait()
+                continue
+            making = self._making[name] = asyncio.Event()
+            try:
+                await self._arrival.of(await self._make(parent, name))
+            finally:
+                del self._making[name]
+                making.set()
+        return queue
+
+    async def _make(self, parent: Topic, name: str) -> Topic:
+        self._check_room(parent)
+        places = parent.write_queues() or parent.read_queues()
+        chosen = queue_of_group(name, self._directory.alive(places) or places)
+        try:
+            return await self._name_server.create_topic(
+                name, queue_count=1, enodes=(chosen.enode,), message_type=MessageType.FIFO
+            )
+        except AlreadyExists:  # another snode made it, and chose otherwise
+            return await self._name_server.get_topic(name)
+
+    def _check_room(self, parent: Topic) -> None:
+        beginning = f"{PREFIX}{parent.name}|"
+        count = sum(topic.name.startswith(beginning) for topic in self._directory.topics())
+        if count >= PER_PARENT_MAX:
+            raise Refused(
+                Code.LITE_TOPIC_QUOTA_EXCEEDED,
+                f"topic {parent.name} has {count} lite topics, which is the most; delete some that are not used",
+            )

@@ -1,0 +1,1 @@
+"""RocketMQ's clients while they are there: heartbeats, the telemetry conversation, operators' commands."""

@@ -1,0 +1,56 @@
+"""Who calls: what a client says of itself with every call."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+
+from apache.rocketmq.v2.definition_pb2 import Code
+from ortoo.snode.rocketmq.protocol.codes import Refused
+
+CLIENT_ID_BYTES_MAX = 512
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The metadata of one call. Texts may be empty; none of them is trusted to be well formed."""
+
+    client_id: str
+    language: str = ""
+    """As the client spells it: `HTTP` is Node.js."""
+    client_version: str = ""
+    namespace: str = ""
+    remaining_s: float | None = None
+    """How long the client waits for the answer; None = for ever."""
+    peer: str = ""
+    """Where the call comes from, as host:port."""
+
+
+def headers_of(context: Context) -> dict[str, str]:
+    """The texts of a call's metadata."""
+    return {str(key): value for key, value in context.invocation_metadata() or () if isinstance(value, str)}
+
+
+def caller_of(context: Context, said: Mapping[str, str]) -> Caller:
+    """Who calls, by the headers. Errors: Refused with CLIENT_ID_REQUIRED."""
+    client_id = said.get("x-mq-client-id", "").strip()
+    if not client_id:
+        raise Refused(Code.CLIENT_ID_REQUIRED, "the header x-mq-client-id is missing; every call needs it")
+    if len(client_id) > CLIENT_ID_BYTES_MAX:
+        raise Refused(Code.BAD_REQUEST, f"the client id has {len(client_id)} characters; {CLIENT_ID_BYTES_MAX} fit")
+    return Caller(
+        client_id,
+        said.get("x-mq-language", ""),
+        said.get("x-mq-client-version", ""),
+        said.get("x-mq-namespace", ""),
+        context.time_remaining(),
+        peer_of(context),
+    )
+
+
+def peer_of(context: Context) -> str:
+    """Where a call comes from, host:port; gRPC writes `ipv4:127.0.0.1:5000` and `ipv6:%5B::1%5D:5000`."""
+    _, _, address = context.peer().partition(":")
+    return address.replace("%5B", "[").replace("%5D", "]")

@@ -1,0 +1,91 @@
+"""RocketMQ's result codes, and the one table that gives each of our errors its code."""
+
+from apache.rocketmq.v2.definition_pb2 import Code, Status
+from ortoo.common import errors
+from ortoo.common.errors.status import count_told
+
+BY_FIELD: tuple[tuple[type[errors.OrtooError], str, Code.ValueType], ...] = (
+    (errors.Invalid, "topic", Code.ILLEGAL_TOPIC),
+    (errors.Invalid, "group", Code.ILLEGAL_CONSUMER_GROUP),
+    (errors.Invalid, "tag", Code.ILLEGAL_MESSAGE_TAG),
+    (errors.Invalid, "keys", Code.ILLEGAL_MESSAGE_KEY),
+    (errors.Invalid, "message_group", Code.ILLEGAL_MESSAGE_GROUP),
+    (errors.Invalid, "message_id", Code.ILLEGAL_MESSAGE_ID),
+    (errors.Invalid, "properties", Code.ILLEGAL_MESSAGE_PROPERTY_KEY),
+    (errors.Invalid, "deliver_at_ms", Code.ILLEGAL_DELIVERY_TIME),
+    (errors.Invalid, "filter", Code.ILLEGAL_FILTER_EXPRESSION),
+    (errors.Invalid, "sql_expression", Code.ILLEGAL_FILTER_EXPRESSION),
+    (errors.Invalid, "tag_expression", Code.ILLEGAL_FILTER_EXPRESSION),
+    (errors.Invalid, "invisible_duration", Code.ILLEGAL_INVISIBLE_TIME),
+    (errors.Invalid, "receipt_handle", Code.INVALID_RECEIPT_HANDLE),
+    (errors.Invalid, "transaction_id", Code.INVALID_TRANSACTION_ID),
+    (errors.NotFound, "topic", Code.TOPIC_NOT_FOUND),
+    (errors.NotFound, "group", Code.CONSUMER_GROUP_NOT_FOUND),
+    (errors.NotFound, "receipt_handle", Code.INVALID_RECEIPT_HANDLE),
+    (errors.NotFound, "transaction_id", Code.INVALID_TRANSACTION_ID),
+    (errors.Conflict, "receipt_handle", Code.INVALID_RECEIPT_HANDLE),
+    (errors.Fenced, "receipt_handle", Code.INVALID_RECEIPT_HANDLE),
+    (errors.Forbidden, "authorization", Code.UNAUTHORIZED),
+    (errors.Conflict, "transaction_id", Code.INVALID_TRANSACTION_ID),
+)
+"""What an error about one field is called. Fields are compared by their last part: `messages[3].keys[1]` is `keys`."""
+
+BY_KIND: tuple[tuple[type[errors.OrtooError], Code.ValueType], ...] = (
+    (errors.Invalid, Code.BAD_REQUEST),
+    (errors.NotFound, Code.NOT_FOUND),
+    (errors.AlreadyExists, Code.PRECONDITION_FAILED),
+    (errors.Conflict, Code.PRECONDITION_FAILED),
+    (errors.Fenced, Code.PRECONDITION_FAILED),
+    (errors.Overloaded, Code.TOO_MANY_REQUESTS),
+    (errors.Unavailable, Code.PROXY_TIMEOUT),
+    (errors.OutOfRange, Code.ILLEGAL_OFFSET),
+    (errors.DataLoss, Code.INTERNAL_SERVER_ERROR),
+    (errors.Forbidden, Code.FORBIDDEN),
+    (errors.Unsupported, Code.NOT_IMPLEMENTED),
+    (errors.Internal, Code.INTERNAL_SERVER_ERROR),
+)
+"""What every other error of a kind is called."""
+
+_BY_FIELD = {(kind, field): code for kind, field, code in BY_FIELD}
+_BY_KIND = dict(BY_KIND)
+
+
+class Refused(Exception):
+    """A request that the protocol has a code of its own for."""
+
+    def __init__(self, code: Code.ValueType, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+def ok() -> Status:
+    """The status of success; clients take a missing one for a failure."""
+    return Status(code=Code.OK, message="ok")
+
+
+def code_of(error: errors.OrtooError) -> Code.ValueType:
+    """The code that stands for `error`."""
+    parts = error.field.split(".")
+    for part in reversed(parts):
+        code = _BY_FIELD.get((type(error), part.partition("[")[0]))
+        if code is not None:
+            return code
+    return _BY_KIND[type(error)]
+
+
+def status_of(error: errors.OrtooError | Refused) -> Status:
+    """How a failed call ended, in the protocol's words."""
+    if isinstance(error, Refused):
+        return Status(code=error.code, message=str(error))
+    count_told(error)
+    return Status(code=code_of(error), message=str(error))
+
+
+def common_status(codes: list[Code.ValueType]) -> Status:
+    """The status above entries: theirs if they agree, else MULTIPLE_RESULTS."""
+    if not codes:
+        return Status(code=Code.INTERNAL_SERVER_ERROR, message="there is no result")
+    if len(set(codes)) > 1:
+        return Status(code=Code.MULTIPLE_RESULTS, message="the results differ; each entry has its own status")
+    return Status(code=codes[0], message=Code.Name(codes[0]).lower())

@@ -1,0 +1,19 @@
+"""Filter expressions of the protocol."""
+
+from apache.rocketmq.v2.definition_pb2 import Code, FilterExpression, FilterType
+from ortoo.snode.filters import message_filter
+from ortoo.snode.filters.message_filter import MessageFilter
+from ortoo.snode.rocketmq.protocol.codes import Refused
+
+
+def compile_filter(expression: FilterExpression) -> MessageFilter | None:
+    """What a subscription wants, None = everything; no type means tags. Errors: Refused, Invalid."""
+    match expression.type:
+        case FilterType.FILTER_TYPE_UNSPECIFIED | FilterType.TAG:
+            return message_filter.compile_filter(expression.expression, "")
+        case FilterType.SQL:
+            if not expression.expression.strip():
+                raise Refused(Code.ILLEGAL_FILTER_EXPRESSION, "the SQL expression is empty; use TAG with '*' for all")
+            return message_filter.compile_filter("", expression.expression)
+        case unknown:
+            raise Refused(Code.ILLEGAL_FILTER_EXPRESSION, f"filter type {unknown} is unknown; use TAG or SQL")

@@ -1,0 +1,222 @@
+"""Messages between the protocol's words and ours; everything a producer set survives the way there and back."""
+
+import hashlib
+from dataclasses import dataclass
+
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from apache.rocketmq.v2 import definition_pb2
+from apache.rocketmq.v2.definition_pb2 import Code, Digest, DigestType, Encoding, MessageType
+from ortoo.common.errors import Invalid
+from ortoo.common.records.message import BODY_AS_IS, BODY_BYTES_MAX, BODY_GZIP, Message
+from ortoo.common.records.text_rules import PROPERTIES_MAX, TEXT_BYTES_MAX
+from ortoo.snode.rocketmq.protocol.codes import Refused
+from ortoo.snode.rocketmq.protocol.lite_names import check_lite_topic
+from ortoo.snode.rocketmq.protocol.reserved import RESERVED_PROPERTIES
+
+DELAY_MS_MAX = 366 * 86_400_000
+RECOVERY_S_MAX = 3600
+LITE_GROUP_LENGTH = 63
+_BODY_ENCODINGS = {Encoding.ENCODING_UNSPECIFIED: BODY_AS_IS, Encoding.IDENTITY: BODY_AS_IS, Encoding.GZIP: BODY_GZIP}
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """One message as it was sent, and what the protocol asks for it."""
+
+    message: Message
+    message_type: MessageType.ValueType
+    recovery_s: int | None = None
+    """When an undecided transaction is first asked for; None = the group's default."""
+    lite_topic: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """Where a delivered message lies and what is known of this delivery."""
+
+    topic: str
+    enode: str
+    queue_id: int
+    offset: int
+    stored_at_ms: int
+    message_id: str
+    attempt: int = 1
+    receipt_handle: str = ""
+    invisible_ms: int = 0
+    is_transaction: bool = False
+    lite_topic: str = ""
+
+
+def sent_of(sent: definition_pb2.Message, at: int, now_ms: int, peer: str) -> Sent:
+    """Read and check the `at`-th message of a request. Errors: Refused; Invalid, naming the field."""
+    system = sent.system_properties
+    _check_sizes(sent, at)
+    _check_reserved(sent, at)
+    kind = _type_of(sent, at)
+    deliver_at_ms = timestamp_ms(system.delivery_timestamp) if system.HasField("delivery_timestamp") else None
+    if deliver_at_ms is not None and deliver_at_ms > now_ms + DELAY_MS_MAX:
+        ahead_ms = deliver_at_ms - now_ms
+        raise Refused(Code.ILLEGAL_DELIVERY_TIME, f"messages[{at}] is due in {ahead_ms} ms; at most {DELAY_MS_MAX}")
+    if not system.message_id.strip():
+        raise Refused(Code.ILLEGAL_MESSAGE_ID, f"messages[{at}] has no message id; the producer makes one")
+    if system.body_encoding not in _BODY_ENCODINGS:
+        raise Refused(Code.MESSAGE_CORRUPTED, f"messages[{at}]: body encoding {system.body_encoding} is unknown")
+    message = Message(
+        sent.body,
+        system.tag if system.HasField("tag") else None,
+        tuple(system.keys),
+        message_group=_message_group(system, kind),
+        properties=dict(sent.user_properties),
+        message_id=system.message_id,
+        born_at_ms=timestamp_ms(system.born_timestamp) if system.HasField("born_timestamp") else now_ms,
+        deliver_at_ms=deliver_at_ms if kind == MessageType.DELAY else None,
+        priority=system.priority if kind == MessageType.PRIORITY else None,
+        body_encoding=_BODY_ENCODINGS[system.body_encoding],
+        born_host=system.born_host or peer,
+        trace_context=system.trace_context if system.HasField("trace_context") else None,
+    )
+    message.check(f"messages[{at}]")
+    recovery_s = None
+    if system.HasField("orphaned_transaction_recovery_duration"):
+        recovery_s = system.orphaned_transaction_recovery_duration.seconds
+        if not 0 <= recovery_s <= RECOVERY_S_MAX:
+            raise Refused(Code.BAD_REQUEST, f"messages[{at}]: recovery after {recovery_s} s; at most {RECOVERY_S_MAX}")
+    return Sent(message, kind, recovery_s, system.lite_topic if kind == MessageType.LITE else "")
+
+
+def delivered(message: Message, to: Delivery, namespace: str = "") -> definition_pb2.Message:
+    """Write a message for a consumer, with every field that some client cannot do without."""
+    gone_by = definition_pb2.SystemProperties(
+        keys=message.keys,
+        message_id=message.message_id or to.message_id,
+        body_digest=Digest(type=DigestType.MD5, checksum=md5_text(message.body)),
+        body_encoding=Encoding.GZIP if message.body_encoding == BODY_GZIP else Encoding.IDENTITY,
+        message_type=_delivered_type(message, to),
+        born_timestamp=timestamp(message.born_at_ms or to.stored_at_ms),
+        born_host=message.born_host or "",
+        store_timestamp=timestamp(to.stored_at_ms),
+        store_host=to.enode,
+        queue_id=to.queue_id,
+        queue_offset=to.offset,
+        delivery_attempt=max(1, to.attempt),
+    )
+    if message.tag is not None:
+        gone_by.tag = message.tag
+    if to.lite_topic:
+        gone_by.lite_topic = to.lite_topic
+    elif message.message_group is not None:
+        gone_by.message_group = message.message_group
+    if message.deliver_at_ms is not None:
+        gone_by.delivery_timestamp.CopyFrom(timestamp(message.deliver_at_ms))
+    if message.priority is not None:
+        gone_by.priority = message.priority
+    if message.trace_context is not None:
+        gone_by.trace_context = message.trace_context
+    if to.receipt_handle:
+        gone_by.receipt_handle = to.receipt_handle
+    if to.invisible_ms:
+        gone_by.invisible_duration.CopyFrom(duration(to.invisible_ms))
+    return definition_pb2.Message(
+        topic=definition_pb2.Resource(resource_namespace=namespace, name=to.topic),
+        user_properties=dict(message.properties),
+        system_properties=gone_by,
+        body=message.body,
+    )
+
+
+def md5_text(body: bytes) -> str:
+    """MD5 over the stored bytes in upper-case hexadecimal: the one digest that every client reads alike."""
+    return hashlib.md5(body, usedforsecurity=False).hexdigest().upper()
+
+
+def timestamp(time_ms: int) -> Timestamp:
+    """A time."""
+    return Timestamp(seconds=time_ms // 1000, nanos=time_ms % 1000 * 1_000_000)
+
+
+def duration(ms: int) -> Duration:
+    """A span of time."""
+    return Duration(seconds=ms // 1000, nanos=ms % 1000 * 1_000_000)
+
+
+def duration_ms(span: Duration) -> int:
+    """A span of time in whole milliseconds."""
+    return int(span.seconds) * 1000 + int(span.nanos) // 1_000_000
+
+
+def timestamp_ms(time: Timestamp) -> int:
+    """A time in whole milliseconds."""
+    return int(time.seconds) * 1000 + int(time.nanos) // 1_000_000
+
+
+def _type_of(sent: definition_pb2.Message, at: int) -> MessageType.ValueType:
+    """What a message asks for; its properties say so, and only transactions are told by their type alone."""
+    system = sent.system_properties
+    if system.message_type == MessageType.TRANSACTION:
+        return MessageType.TRANSACTION
+    asked = [
+        kind
+        for field, kind in (
+            ("delivery_timestamp", MessageType.DELAY),
+            ("message_group", MessageType.FIFO),
+            ("priority", MessageType.PRIORITY),
+            ("lite_topic", MessageType.LITE),
+        )
+        if system.HasField(field)  # type: ignore[arg-type]
+    ]
+    if MessageType.LITE in asked and len(asked) > 1:
+        raise Refused(
+            Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, f"messages[{at}] is for a lite topic and more than that"
+        )
+    return asked[0] if asked else MessageType.NORMAL
+
+
+def _delivered_type(message: Message, to: Delivery) -> MessageType.ValueType:
+    if to.is_transaction:
+        return MessageType.TRANSACTION
+    if to.lite_topic:
+        return MessageType.LITE
+    if message.deliver_at_ms is not None:
+        return MessageType.DELAY
+    if message.message_group is not None:
+        return MessageType.FIFO
+    return MessageType.PRIORITY if message.priority is not None else MessageType.NORMAL
+
+
+def _message_group(system: definition_pb2.SystemProperties, kind: MessageType.ValueType) -> str | None:
+    """The messages of a lite topic are one message group: so they come one after another."""
+    if kind == MessageType.LITE:
+        # Longer names of lite topics than of message groups are allowed; one topic holds one group anyway.
+        return check_lite_topic(system.lite_topic)[:LITE_GROUP_LENGTH]
+    return system.message_group if system.HasField("message_group") else None
+
+
+def _check_sizes(sent: definition_pb2.Message, at: int) -> None:
+    if not sent.body:
+        raise Refused(Code.MESSAGE_BODY_EMPTY, f"messages[{at}] has no body; a message needs at least 1 byte")
+    if len(sent.body) > BODY_BYTES_MAX:
+        raise Refused(
+            Code.MESSAGE_BODY_TOO_LARGE,
+            f"messages[{at}]: the body has {len(sent.body)} bytes; at most {BODY_BYTES_MAX} fit",
+        )
+    if len(sent.user_properties) > PROPERTIES_MAX:
+        raise Refused(
+            Code.MESSAGE_PROPERTIES_TOO_LARGE,
+            f"messages[{at}] has {len(sent.user_properties)} properties; at most {PROPERTIES_MAX} fit",
+        )
+    system = sent.system_properties
+    texts = (system.tag, *system.keys, *sent.user_properties, *sent.user_properties.values())
+    size = sum(len(text.encode()) for text in texts)
+    if size > TEXT_BYTES_MAX:
+        raise Refused(
+            Code.MESSAGE_PROPERTIES_TOO_LARGE,
+            f"messages[{at}]: tag, keys and properties have {size} bytes; at most {TEXT_BYTES_MAX} fit",
+        )
+
+
+def _check_reserved(sent: definition_pb2.Message, at: int) -> None:
+    for name in sent.user_properties:
+        if name in RESERVED_PROPERTIES:
+            raise Invalid(f"{name!r} is RocketMQ's own; choose another name", field=f"messages[{at}].properties")

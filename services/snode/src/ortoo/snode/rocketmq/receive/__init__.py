@@ -1,0 +1,1 @@
+"""Receiving: pops told frame by frame, leases renewed, messages settled."""

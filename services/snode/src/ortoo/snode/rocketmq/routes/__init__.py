@@ -1,0 +1,1 @@
+"""Routes, assignments and offsets, as RocketMQ's clients expect them."""

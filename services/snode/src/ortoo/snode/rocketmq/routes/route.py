@@ -1,0 +1,121 @@
+"""Routes and assignments, as clients expect them: every broker is where the client reached this snode."""
+
+import ipaddress
+from collections.abc import Iterable, Sequence
+
+from apache.rocketmq.v2.definition_pb2 import (
+    Address,
+    AddressScheme,
+    Assignment,
+    Broker,
+    Code,
+    Endpoints,
+    MessageQueue,
+    MessageType,
+    Permission,
+    Resource,
+)
+from ortoo.snode.cluster import routes
+from ortoo.snode.cluster.routes import Placement, Topic
+from ortoo.snode.rocketmq.protocol.codes import Refused
+
+ANY_QUEUE = -1
+"""The queue id of an assignment that means all queues of a broker."""
+MIXED = (MessageType.NORMAL, MessageType.FIFO, MessageType.DELAY, MessageType.TRANSACTION, MessageType.PRIORITY)
+"""What a topic accepts that was created without a type; never an unspecified one, which the Java client cannot read."""
+
+
+ACCEPTED = {
+    routes.MessageType.UNSPECIFIED: MIXED,
+    routes.MessageType.NORMAL: (MessageType.NORMAL,),
+    routes.MessageType.FIFO: (MessageType.FIFO,),
+    routes.MessageType.DELAY: (MessageType.DELAY,),
+    routes.MessageType.TRANSACTION: (MessageType.TRANSACTION,),
+    routes.MessageType.PRIORITY: (MessageType.PRIORITY,),
+    routes.MessageType.LITE: (MessageType.LITE,),
+}
+"""What a topic of each kind accepts."""
+
+
+def endpoints_of(address: str) -> Endpoints:
+    """host:port as endpoints; their scheme must be said, or clients cannot connect."""
+    host, _, port = address.rpartition(":")
+    host = host.strip("[]")
+    return Endpoints(scheme=_scheme(host), addresses=[Address(host=host, port=int(port))])
+
+
+def answered_endpoints(asked: Endpoints, advertised: Endpoints | None, own: Endpoints) -> Endpoints:
+    """Where the client is told that the brokers are.
+
+    What an operator advertises counts most; else the way the client came, which works by definition, whatever
+    translates addresses between; the snode's own address is the last resort.
+    """
+    if advertised is not None:
+        return advertised
+    usable = asked.scheme in (AddressScheme.IPv4, AddressScheme.IPv6, AddressScheme.DOMAIN_NAME) and asked.addresses
+    if not usable or (asked.scheme == AddressScheme.DOMAIN_NAME and len(asked.addresses) > 1):
+        return own
+    return asked
+
+
+def route_queues(topic: Topic, resource: Resource, endpoints: Endpoints) -> list[MessageQueue]:
+    """All queues of a topic, those for producers in their order. Errors: Refused with FORBIDDEN when there is none."""
+    rank = {place.enode: number for number, place in enumerate(topic.publish_order)}
+    queues = [
+        _queue(resource, placement.enode, queue_id, permission, endpoints, ACCEPTED[topic.message_type])
+        for placement in sorted(topic.placements, key=lambda p: (rank.get(p.enode, len(rank)), p.enode))
+        for queue_id, permission in _permissions(topic, placement)
+    ]
+    if not queues:
+        raise Refused(Code.FORBIDDEN, f"topic {topic.name} is {topic.permission.name}: it has no queue to use")
+    return queues
+
+
+def assignments(topic: Topic, resource: Resource, endpoints: Endpoints) -> list[Assignment]:
+    """What a member of a group receives from: all queues of each broker. Errors: Refused with FORBIDDEN."""
+    found = [
+        Assignment(message_queue=_queue(resource, placement.enode, ANY_QUEUE, Permission.READ, endpoints, ()))
+        for placement in sorted(topic.placements, key=lambda p: p.enode)
+        if topic.readable and placement.read_queue_count
+    ]
+    if not found:
+        raise Refused(Code.FORBIDDEN, f"topic {topic.name} is {topic.permission.name}: it has no readable queue")
+    return found
+
+
+def _scheme(host: str) -> AddressScheme.ValueType:
+    try:
+        version = ipaddress.ip_address(host).version
+    except ValueError:
+        return AddressScheme.DOMAIN_NAME
+    return AddressScheme.IPv4 if version == 4 else AddressScheme.IPv6
+
+
+def _permissions(topic: Topic, placement: Placement) -> Iterable[tuple[int, Permission.ValueType]]:
+    """Ids from 0 with what may be done; the shared queues come first, since a client insists on writing to queue 0."""
+    read = placement.read_queue_count if topic.readable else 0
+    given = {place.enode: place.queue_count for place in topic.publish_order}
+    write = given.get(placement.enode, 0) if given else placement.write_queue_count
+    write = write if topic.writable else 0
+    for queue_id in range(max(read, write)):
+        if queue_id < min(read, write):
+            yield queue_id, Permission.READ_WRITE
+        else:
+            yield queue_id, Permission.READ if read > write else Permission.WRITE
+
+
+def _queue(
+    resource: Resource,
+    enode: str,
+    queue_id: int,
+    permission: Permission.ValueType,
+    endpoints: Endpoints,
+    accepted: Sequence[int],
+) -> MessageQueue:
+    return MessageQueue(
+        topic=resource,
+        id=queue_id,
+        permission=permission,
+        broker=Broker(name=enode, id=0, endpoints=endpoints),
+        accept_message_types=accepted,  # type: ignore[arg-type]
+    )

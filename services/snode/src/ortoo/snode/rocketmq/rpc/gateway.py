@@ -1,0 +1,93 @@
+"""The gateway's parts, made from what the snode has."""
+
+from dataclasses import dataclass
+
+from ortoo.snode.policy.authentication import Authentication
+from ortoo.snode.rocketmq.clients.registration import Registration
+from ortoo.snode.rocketmq.clients.table import Clients
+from ortoo.snode.rocketmq.lite.popping import LitePopping
+from ortoo.snode.rocketmq.lite.subscriptions import LiteSubscriptions
+from ortoo.snode.rocketmq.lite.sync import LiteSync
+from ortoo.snode.rocketmq.lite.topics import LiteTopics
+from ortoo.snode.rocketmq.presence.commanding import Commanding
+from ortoo.snode.rocketmq.presence.heartbeats import Presence
+from ortoo.snode.rocketmq.presence.results import Results
+from ortoo.snode.rocketmq.presence.telemetry import Telemetry
+from ortoo.snode.rocketmq.protocol.caller import Caller, Context, caller_of, headers_of
+from ortoo.snode.rocketmq.receive.leases import Leases
+from ortoo.snode.rocketmq.receive.receiving import Receiving
+from ortoo.snode.rocketmq.receive.settling import Settling
+from ortoo.snode.rocketmq.receive.starting import Starting
+from ortoo.snode.rocketmq.routes.offsets import QueueOffsets
+from ortoo.snode.rocketmq.routes.routing import Routing
+from ortoo.snode.rocketmq.send.recalling import Recalling
+from ortoo.snode.rocketmq.send.sending import Sending
+from ortoo.snode.rocketmq.send.transacting import Transacting
+from ortoo.snode.wiring.ground import Ground
+from ortoo.snode.wiring.parts import Parts
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """One part for each concern of the protocol."""
+
+    clients: Clients
+    authentication: Authentication | None
+    """Where every call must be signed."""
+    routing: Routing
+    presence: Presence
+    sending: Sending
+    transacting: Transacting
+    receiving: Receiving
+    settling: Settling
+    recalling: Recalling
+    offsets: QueueOffsets
+    leases: Leases
+    telemetry: Telemetry
+    commanding: Commanding
+    lite: LiteSync
+
+    async def admit(self, context: Context) -> Caller:
+        """Who calls, once the signature is checked. Errors: Refused, Forbidden."""
+        headers = headers_of(context)
+        if self.authentication is not None:
+            await self.authentication.user_of(headers)
+        return caller_of(context, headers)
+
+    def drain(self) -> None:
+        """End the telemetry streams; their clients connect to another snode."""
+        self.clients.end_streams()
+
+
+def make_gateway(ground: Ground, parts: Parts) -> Gateway:
+    """Put the parts together."""
+    settings, directory, watch, clock = ground.settings, ground.directory, ground.watch, ground.clock
+    clients, results = Clients(), Results(ground.randomness)
+    leases = Leases(parts.popping, clock)
+    transacting = Transacting(parts.transactions, clients)
+    starting = Starting(watch, parts.reading)
+    registration = Registration(
+        ground.membership,
+        snode=settings.name,
+        incarnation=ground.incarnation,
+        clock=clock,
+        randomness=ground.randomness,
+    )
+    lite_topics, lite_subscriptions = LiteTopics(directory, ground.name_server, parts.arrival), LiteSubscriptions()
+    lite_popping = LitePopping(parts.popping, lite_topics, ground.background, clock, ground.randomness)
+    return Gateway(
+        clients,
+        Authentication(ground.name_server, clock) if settings.rocketmq_signatures_required else None,
+        Routing(watch, parts.sendable, settings.rocketmq_advertised_address),
+        Presence(clients, leases, transacting, registration, lite_subscriptions, clock),
+        Sending(parts.sendable, parts.publisher, transacting, lite_topics, clients, clock),
+        transacting,
+        Receiving(directory, parts.popping, clients, leases, starting, lite_popping, lite_subscriptions, clock),
+        Settling(directory, parts.popping, leases),
+        Recalling(watch, parts.delayed),
+        QueueOffsets(watch, ground.enodes, parts.offsets),
+        leases,
+        Telemetry(clients, directory, results, transacting, registration, ground.background, clock),
+        Commanding(clients, results, clock),
+        LiteSync(watch, lite_subscriptions, lite_topics, clock),
+    )

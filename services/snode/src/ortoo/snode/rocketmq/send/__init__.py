@@ -1,0 +1,1 @@
+"""Sends, transactions and recalls of RocketMQ's clients."""

@@ -1,0 +1,52 @@
+"""Taking delayed messages back."""
+
+import base64
+import binascii
+
+from apache.rocketmq.v2.definition_pb2 import Code
+from apache.rocketmq.v2.service_pb2 import RecallMessageRequest, RecallMessageResponse
+from ortoo.common.errors import Conflict, NotFound
+from ortoo.snode.cluster.routes import MessageType
+from ortoo.snode.cluster.watch import DirectoryWatch
+from ortoo.snode.rocketmq.protocol.codes import Refused, ok
+from ortoo.snode.rocketmq.protocol.names import topic_name
+from ortoo.snode.send.delayed import Delayed
+
+SEPARATOR = "."
+
+
+class Recalling:
+    """RecallMessage."""
+
+    def __init__(self, watch: DirectoryWatch, delayed: Delayed) -> None:
+        self._watch = watch
+        self._delayed = delayed
+
+    async def recall(self, request: RecallMessageRequest) -> RecallMessageResponse:
+        """Forget a delayed message. Errors: Refused, Invalid for a wrong handle."""
+        topic = await self._watch.topic(topic_name(request.topic))
+        if topic.message_type not in (MessageType.UNSPECIFIED, MessageType.DELAY):
+            what = f"topic {topic.name} takes {topic.message_type.name} messages, which cannot be recalled"
+            raise Refused(Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, what)
+        handle, message_id = split_handle(request.recall_handle)
+        try:
+            await self._delayed.recall(handle)
+        except (NotFound, Conflict) as gone:
+            raise Refused(Code.PRECONDITION_FAILED, str(gone)) from None
+        return RecallMessageResponse(status=ok(), message_id=message_id)
+
+
+def joined_handle(recall_handle: str, message_id: str) -> str:
+    """What a producer recalls its message by: the enode's handle, and the message's id to answer with."""
+    return recall_handle + SEPARATOR + base64.urlsafe_b64encode(message_id.encode()).decode()
+
+
+def split_handle(text: str) -> tuple[str, str]:
+    """The enode's handle and the message's id. Errors: Refused with BAD_REQUEST."""
+    handle, separator, encoded = text.partition(SEPARATOR)
+    try:
+        if not separator:
+            raise ValueError("two parts")
+        return handle, base64.urlsafe_b64decode(encoded).decode()
+    except (binascii.Error, ValueError):
+        raise Refused(Code.BAD_REQUEST, "this is no recall handle; give it as the send answered it") from None

@@ -1,0 +1,111 @@
+"""Sends: each message checked and typed, stored durably, answered with an entry of its own."""
+
+from collections.abc import Sequence
+
+from apache.rocketmq.v2 import definition_pb2
+from apache.rocketmq.v2.definition_pb2 import Code, MessageType
+from apache.rocketmq.v2.service_pb2 import SendMessageRequest, SendMessageResponse, SendResultEntry
+from ortoo.common.process.clock import Clock
+from ortoo.common.records.sealed_batch import MESSAGES_MAX
+from ortoo.snode.cluster.routes import MessageType as MessageKind
+from ortoo.snode.cluster.routes import Topic
+from ortoo.snode.rocketmq.clients.table import Clients
+from ortoo.snode.rocketmq.lite.topics import LiteTopics
+from ortoo.snode.rocketmq.protocol.caller import Caller
+from ortoo.snode.rocketmq.protocol.codes import Refused, ok
+from ortoo.snode.rocketmq.protocol.messages import Sent, sent_of
+from ortoo.snode.rocketmq.protocol.names import topic_name
+from ortoo.snode.rocketmq.routes.route import ACCEPTED
+from ortoo.snode.rocketmq.send.recalling import joined_handle
+from ortoo.snode.rocketmq.send.transacting import Transacting
+from ortoo.snode.send.publisher import Publisher
+from ortoo.snode.send.receipt import Receipt
+from ortoo.snode.topics.sendable import TopicSource
+
+
+class Sending:
+    """SendMessage."""
+
+    def __init__(
+        self,
+        topics: TopicSource,
+        publisher: Publisher,
+        transacting: Transacting,
+        lite_topics: LiteTopics,
+        clients: Clients,
+        clock: Clock,
+    ) -> None:
+        self._lite_topics = lite_topics
+        self._topics = topics
+        self._transacting = transacting
+        self._publisher = publisher
+        self._clients = clients
+        self._clock = clock
+
+    async def send(self, caller: Caller, request: SendMessageRequest) -> SendMessageResponse:
+        """Store all messages or none of them. Errors: Refused; those of the publisher."""
+        topic = await self._topics.topic(_one_topic(request.messages))
+        now_ms = self._clock.now_ms()
+        sent = [sent_of(message, at, now_ms, caller.peer) for at, message in enumerate(request.messages)]
+        _check_types(topic, sent)
+        client = self._clients.seen(caller.client_id, self._clock.monotonic_s(), language=caller.language)
+        self._clients.publishes(client, {topic.name})
+        if any(one.message_type == MessageType.TRANSACTION for one in sent):
+            return await self._begin(topic.name, sent)
+        receipts = await self._publish(topic, sent)
+        entries = [
+            SendResultEntry(
+                status=ok(),
+                message_id=receipt.message_id,
+                offset=receipt.offset,
+                recall_handle=joined_handle(receipt.recall_handle, receipt.message_id) if receipt.recall_handle else "",
+            )
+            for receipt in receipts
+        ]
+        return SendMessageResponse(status=ok(), entries=entries)
+
+    async def _publish(self, topic: Topic, sent: Sequence[Sent]) -> list[Receipt]:
+        if topic.message_type is not MessageKind.LITE:
+            return await self._publisher.publish(topic.name, [one.message for one in sent], None)
+        receipts: dict[int, Receipt] = {}
+        for lite_topic in sorted({one.lite_topic for one in sent}):
+            queue = await self._lite_topics.ensure(topic, lite_topic)
+            rows = [row for row, one in enumerate(sent) if one.lite_topic == lite_topic]
+            stored = await self._publisher.publish(queue.topic, [sent[row].message for row in rows], queue)
+            receipts.update(zip(rows, stored, strict=True))
+        return [receipts[row] for row in range(len(sent))]
+
+    async def _begin(self, topic: str, sent: Sequence[Sent]) -> SendMessageResponse:
+        """One transaction for each message. Errors: Refused for those that are none."""
+        if any(one.message_type != MessageType.TRANSACTION for one in sent):
+            raise Refused(Code.MESSAGE_CORRUPTED, "some messages are of transactions and some are not; send them apart")
+        self._transacting.producers_changed()
+        entries = []
+        for one in sent:
+            begun = await self._transacting.begin(topic, one)
+            [message_id] = begun.message_ids
+            entries.append(SendResultEntry(status=ok(), message_id=message_id, transaction_id=begun.transaction_id))
+        return SendMessageResponse(status=ok(), entries=entries)
+
+
+def _one_topic(messages: Sequence[definition_pb2.Message]) -> str:
+    if not 1 <= len(messages) <= MESSAGES_MAX:
+        raise Refused(Code.MESSAGE_CORRUPTED, f"{len(messages)} messages; send 1 to {MESSAGES_MAX} at once")
+    name = topic_name(messages[0].topic)
+    for at, message in enumerate(messages):
+        if message.topic.name != name:
+            raise Refused(
+                Code.MESSAGE_CORRUPTED,
+                f"messages[{at}] is for topic {message.topic.name!r}, messages[0] for {name!r}; send one topic a call",
+            )
+    return name
+
+
+def _check_types(topic: Topic, sent: Sequence[Sent]) -> None:
+    for at, one in enumerate(sent):
+        if one.message_type not in ACCEPTED[topic.message_type]:
+            kind = MessageType.Name(one.message_type)
+            raise Refused(
+                Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
+                f"messages[{at}] is {kind}, which topic {topic.name} does not take",
+            )

@@ -1,0 +1,73 @@
+"""Transactions of RocketMQ's clients: half messages, verdicts, and the questions to producers that forgot one."""
+
+from collections.abc import Callable
+
+from apache.rocketmq.v2.definition_pb2 import TransactionResolution, TransactionSource
+from apache.rocketmq.v2.service_pb2 import (
+    EndTransactionRequest,
+    EndTransactionResponse,
+    RecoverOrphanedTransactionCommand,
+    TelemetryCommand,
+)
+from ortoo.common.errors import Overloaded
+from ortoo.common.records.batch import open_batch
+from ortoo.snode.enodes.link import HalfVerdict, VerdictSource
+from ortoo.snode.rocketmq.clients.table import Clients
+from ortoo.snode.rocketmq.protocol.codes import ok
+from ortoo.snode.rocketmq.protocol.messages import Delivery, Sent, delivered
+from ortoo.snode.rocketmq.protocol.names import topic_name
+from ortoo.snode.send.transactions import Begun, Check, Transactions
+
+VERDICTS = {
+    TransactionResolution.COMMIT: HalfVerdict.COMMIT,
+    TransactionResolution.ROLLBACK: HalfVerdict.ROLL_BACK,
+}
+
+
+class Transacting:
+    """EndTransaction, the half messages of SendMessage, and checks. A topic's name is its producers' group."""
+
+    def __init__(self, transactions: Transactions, clients: Clients) -> None:
+        self._transactions = transactions
+        self._clients = clients
+        self._watched: dict[str, Callable[[], None]] = {}
+
+    async def begin(self, topic: str, sent: Sent) -> Begun:
+        """Store a message that nobody sees before its verdict. Errors: as `Transactions.begin`."""
+        check_after_ms = (sent.recovery_s or 0) * 1000
+        return await self._transactions.begin(topic, [sent.message], topic, check_after_ms=check_after_ms)
+
+    async def end(self, request: EndTransactionRequest) -> EndTransactionResponse:
+        """Take a verdict; durable when answered. A producer that still does not know changes nothing.
+
+        Errors: Refused, Invalid and NotFound for a transaction that is not there.
+        """
+        topic_name(request.topic)
+        verdict = VERDICTS.get(request.resolution)
+        if verdict is not None:
+            is_check = request.source == TransactionSource.SOURCE_SERVER_CHECK
+            source = VerdictSource.CHECK if is_check else VerdictSource.PRODUCER
+            await self._transactions.end(request.transaction_id, verdict, source)
+        return EndTransactionResponse(status=ok())
+
+    def producers_changed(self) -> None:
+        """Listen for the checks of just those topics for which a producer can be asked here."""
+        wanted = self._clients.listening_topics()
+        for topic in self._watched.keys() - wanted:
+            self._watched.pop(topic)()
+        for topic in wanted - self._watched.keys():
+            self._watched[topic] = self._transactions.watch(topic, self._ask)
+
+    def _ask(self, check: Check) -> None:
+        client = self._clients.producer_of(check.topic)
+        if client is None or client.stream is None:
+            return
+        for message in open_batch(check.batch).messages():
+            place = Delivery(check.topic, "", check.half.queue_id, 0, check.half.stored_at_ms, "", is_transaction=True)
+            command = RecoverOrphanedTransactionCommand(
+                message=delivered(message, place), transaction_id=check.transaction_id
+            )
+            try:
+                client.stream.say(TelemetryCommand(recover_orphaned_transaction_command=command))
+            except Overloaded:
+                return  # the next check asks again

@@ -1,0 +1,1 @@
+"""What stands around every call of the server: interceptors, rights, encryption."""

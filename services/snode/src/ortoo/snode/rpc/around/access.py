@@ -1,0 +1,81 @@
+"""Lets through only what a user may; RocketMQ's clients are told in their own words."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from apache.rocketmq.v2 import service_pb2
+from ortoo.common.errors import OrtooError
+from ortoo.common.grpc.bulk_field import Bulky
+from ortoo.common.grpc.errors import Context
+from ortoo.snode.policy.access import Access, AccessOfCall
+from ortoo.snode.rocketmq.protocol.caller import headers_of, peer_of
+from ortoo.snode.rocketmq.protocol.codes import status_of
+from ortoo.snode.rpc.around.handler_wrapping import HandlerWrapping
+
+_METHODS = service_pb2.DESCRIPTOR.services_by_name["MessagingService"].methods_by_name
+_ANSWERS = {
+    f"MessagingService/{name}": getattr(service_pb2, method.output_type.name) for name, method in _METHODS.items()
+}
+
+
+class AccessInterception(HandlerWrapping):
+    """Asks for the access of every call, and of every request within a stream."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+
+    async def _signed_in(self, method: str, context: Context) -> AccessOfCall:
+        call = AccessOfCall(self._access, method, peer_of(context))
+        await call.sign_in(headers_of(context))
+        return call
+
+    def _unary(self, handle: Any, method: str) -> Any:
+        async def guarded(request: Any, context: Context) -> Any:
+            try:
+                (await self._signed_in(method, context)).ask(request)
+            except OrtooError as error:
+                return _refusal(method, error)
+            return await handle(request, context)
+
+        return guarded
+
+    def _stream(self, handle: Any, method: str) -> Any:
+        async def guarded(request: Any, context: Context) -> AsyncIterator[Any]:
+            try:
+                call = await self._signed_in(method, context)
+                call.ask(request)
+            except OrtooError as error:
+                yield _refusal(method, error)
+                return
+            async for response in handle(request, context):
+                call.look_again()
+                yield response
+
+        return guarded
+
+    def _both(self, handle: Any, method: str) -> Any:
+        async def guarded(requests: AsyncIterator[Any], context: Context) -> AsyncIterator[Any]:
+            try:
+                call = await self._signed_in(method, context)
+            except OrtooError as error:
+                yield _refusal(method, error)
+                raise
+            async for response in handle(_asked(requests, call), context):
+                call.look_again()
+                yield response
+
+        return guarded
+
+
+async def _asked(requests: AsyncIterator[Any], call: AccessOfCall) -> AsyncIterator[Any]:
+    async for request in requests:
+        call.ask(request.message if isinstance(request, Bulky) else request)
+        yield request
+
+
+def _refusal(method: str, error: OrtooError) -> Any:
+    """The answer that says so in RocketMQ's protocol. Errors: `error` itself in ours."""
+    answer = _ANSWERS.get(method)
+    if answer is None:
+        raise error
+    return answer(status=status_of(error))

@@ -1,0 +1,183 @@
+"""Checking a whole batch before it is passed on: every column, every message, without a loop over messages.
+
+    opened = check(sealed)      # Invalid names the column, Unsupported what this process lacks; else all is well
+
+What passes is safe for every reader: shapes agree, texts are UTF-8 cut between characters, every message keeps the
+limits that the producer's library keeps (ortoo.common.records.text_rules, ortoo.common.records.message).
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ortoo.common.arrays.opened_batch import RECORDS_PATH, DictionaryArrays, OpenedBatch, TextArrays
+from ortoo.common.errors import Invalid
+from ortoo.common.records import text_rules
+from ortoo.common.records.message import BODY_GZIP
+from ortoo.common.records.sealed_batch import SealedBatch
+from ortoo.common.records.text_rules import PROPERTIES_MAX, TEXT_BYTES_MAX, TextRule
+
+
+def check(sealed: SealedBatch, *, verify_crc: bool = True) -> OpenedBatch:
+    """Return the batch opened, or raise Invalid or Unsupported.
+
+    Compressed bodies are inflated, to know that every reader can. Without `verify_crc` the envelope's limits and CRC
+    are taken as checked already.
+    """
+    if verify_crc:
+        sealed.check()
+    batch = OpenedBatch(sealed)
+    _check_bodies(batch)
+    _check_numbers(batch)
+    _check_dictionary(batch.tag, text_rules.TAG, "tag")
+    _check_dictionary(batch.message_group, text_rules.MESSAGE_GROUP, "message_group")
+    _check_dictionary(batch.born_host, text_rules.BORN_HOST, "born_host")
+    for texts, rule, name in (
+        (batch.message_id, text_rules.MESSAGE_ID, "message_id"),
+        (batch.trace_context, text_rules.TRACE_CONTEXT, "trace_context"),
+    ):
+        if texts is not None:
+            check_texts(texts, rule, f"{RECORDS_PATH}.{name}")
+    if batch.keys is not None:
+        check_texts(batch.keys.texts, text_rules.KEY, f"{RECORDS_PATH}.keys.values")
+    if batch.properties is not None:
+        _check_dictionary(batch.properties.names, text_rules.PROPERTY_NAME, "properties.names")
+        check_texts(batch.properties.values, text_rules.PROPERTY_VALUE, f"{RECORDS_PATH}.properties.values")
+        most = int(np.diff(batch.properties.offsets).max())
+        if most > PROPERTIES_MAX:
+            raise Invalid(
+                f"a message has {most} properties; {PROPERTIES_MAX} are allowed", field=f"{RECORDS_PATH}.properties"
+            )
+    _check_text_sizes(batch)
+    return batch
+
+
+def check_texts(texts: TextArrays, rule: TextRule, path: str) -> None:
+    """Raise Invalid, naming `path`, unless all texts of a column are UTF-8 and keep the rule."""
+    if texts.rows == 0:
+        return
+    data = np.frombuffer(texts.data, np.uint8) if texts.data else _NO_BYTES
+    lowest, highest = (int(data.min()), int(data.max())) if len(data) else (0x21, 0x21)
+    if highest >= 0x80:
+        _check_utf8(texts, data, path)
+    if lowest < 0x20 or highest == 0x7F or (highest > 0x7F and (data == 0x7F).any()):
+        raise Invalid(
+            f"a {rule.what} has the control character U+{int(data[(data < 0x20) | (data == 0x7F)][0]):04X}; "
+            "take control characters out",
+            field=path,
+        )
+    if not rule.bar_allowed and (data == _BAR).any():
+        raise Invalid(f"a {rule.what} has a '|', which filters use to separate tags", field=path)
+    sizes = np.diff(texts.offsets)
+    if int(sizes.max()) > rule.bytes_max:
+        raise Invalid(f"a {rule.what} has {sizes.max()} bytes; at most {rule.bytes_max} fit", field=path)
+    present = sizes if texts.valid is None else sizes[texts.valid]
+    if not rule.empty_allowed and len(present) and int(present.min()) == 0:
+        raise Invalid(f"a {rule.what} is empty; give at least one character or leave it out", field=path)
+    if not rule.blank_allowed and lowest <= _SPACE:
+        _check_blanks(texts, data, sizes, rule, path)
+
+
+def _check_bodies(batch: OpenedBatch) -> None:
+    offsets = batch.body_offsets
+    empty = offsets[1:] == offsets[:-1]
+    if empty.any():
+        raise Invalid(
+            f"message {int(empty.argmax())} has an empty body; a message needs at least 1 byte",
+            field=f"{RECORDS_PATH}.body_offsets",
+        )
+    if len(batch.body) != batch.body_inflated_bytes:
+        raise Invalid("the bodies do not have the declared size", field=f"{RECORDS_PATH}.body")
+
+
+def _check_numbers(batch: OpenedBatch) -> None:
+    for name, numbers in (
+        ("born_at_ms", batch.born_at_ms),
+        ("deliver_at_ms", batch.deliver_at_ms),
+        ("priority", batch.priority),
+        ("body_encoding", batch.body_encoding),
+        ("expire_at_ms", batch.expire_at_ms),
+    ):
+        if numbers is None:
+            continue
+        if int(numbers.min()) < 0:
+            raise Invalid(f"{int(numbers.min())} is negative", field=f"{RECORDS_PATH}.{name}")
+        if name == "body_encoding" and int(numbers.max()) > BODY_GZIP:
+            raise Invalid(
+                f"{int(numbers.max())} is no body encoding; 0 is as is, 1 is gzip", field=f"{RECORDS_PATH}.{name}"
+            )
+
+
+def _check_dictionary(column: DictionaryArrays | None, rule: TextRule, name: str) -> None:
+    if column is not None:
+        check_texts(column.texts, rule, f"{RECORDS_PATH}.{name}.dictionary")
+
+
+def _check_utf8(texts: TextArrays, data: NDArray[np.uint8], path: str) -> None:
+    """Raise Invalid unless the bytes are UTF-8, no text begins inside a character, and none has a C1 control."""
+    try:
+        str(texts.data, "utf-8")
+    except UnicodeDecodeError as error:
+        raise Invalid(f"this is no UTF-8: {error.reason} at byte {error.start}", field=path) from None
+    starts = texts.offsets[:-1]
+    first = data[starts[starts < len(data)]]
+    if ((first & 0xC0) == 0x80).any():
+        raise Invalid("a text begins inside a character", field=path)
+    if ((data[:-1] == 0xC2) & (data[1:] < 0xA0)).any():
+        raise Invalid("a text has a control character from U+0080 to U+009F; take it out", field=path)
+
+
+def _check_blanks(
+    texts: TextArrays, data: NDArray[np.uint8], sizes: NDArray[np.int32], rule: TextRule, path: str
+) -> None:
+    """Raise Invalid if a text consists of spaces alone."""
+    spaces = np.zeros(len(data) + 1, np.int32)
+    np.cumsum(data == _SPACE, out=spaces[1:])
+    blank = (np.diff(spaces[texts.offsets]) == sizes) & (sizes > 0)
+    if (blank if texts.valid is None else blank & texts.valid).any():
+        raise Invalid(f"a {rule.what} has only blanks; give other characters or leave it out", field=path)
+
+
+def _check_text_sizes(batch: OpenedBatch) -> None:
+    """Raise Invalid if tag, keys and properties of one message are too long together."""
+    if _text_size_bound(batch) <= TEXT_BYTES_MAX:
+        return
+    sizes = np.zeros(batch.count, np.int64)
+    if batch.tag is not None and batch.tag.texts.rows:
+        of_rows = np.diff(batch.tag.texts.offsets)[batch.tag.codes]
+        sizes += of_rows if batch.tag.valid is None else of_rows * batch.tag.valid
+    if batch.keys is not None:
+        sizes += np.diff(batch.keys.texts.offsets[batch.keys.offsets])
+    if batch.properties is not None:
+        names = batch.properties.names
+        ends = np.zeros(len(names.codes) + 1, np.int64)
+        if names.texts.rows:
+            np.cumsum(np.diff(names.texts.offsets)[names.codes], out=ends[1:])
+        sizes += np.diff(ends[batch.properties.offsets])
+        sizes += np.diff(batch.properties.values.offsets[batch.properties.offsets])
+    row = int(sizes.argmax())
+    if int(sizes[row]) > TEXT_BYTES_MAX:
+        raise Invalid(
+            f"tag, keys and properties of message {row} have {sizes[row]} bytes together; at most {TEXT_BYTES_MAX} "
+            "fit: put large values into the body",
+            field=RECORDS_PATH,
+        )
+
+
+def _text_size_bound(batch: OpenedBatch) -> int:
+    """Return a number that the text bytes of no message exceed, without looking at each."""
+    bound = _longest(batch.tag.texts.offsets) if batch.tag is not None else 0
+    if batch.keys is not None:
+        bound += _longest(batch.keys.offsets) * _longest(batch.keys.texts.offsets)
+    if batch.properties is not None:
+        names, values = batch.properties.names.texts.offsets, batch.properties.values.offsets
+        bound += _longest(batch.properties.offsets) * (_longest(names) + _longest(values))
+    return bound
+
+
+def _longest(offsets: NDArray[np.int32]) -> int:
+    return int((offsets[1:] - offsets[:-1]).max()) if len(offsets) > 1 else 0
+
+
+_BAR = 0x7C
+_SPACE = 0x20
+_NO_BYTES = np.zeros(0, np.uint8)

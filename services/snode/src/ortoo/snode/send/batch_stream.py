@@ -1,0 +1,137 @@
+"""One producer's stream of batches: checked, passed on untouched, answered in order within each queue."""
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass, replace
+
+from ortoo.common.arrays.opened_batch import OpenedBatch
+from ortoo.common.errors import Internal, OrtooError
+from ortoo.common.process.logs import get_logger
+from ortoo.common.records.sealed_batch import SealedBatch
+from ortoo.snode.cluster.directory import Directory, check_writable
+from ortoo.snode.cluster.routes import Queue
+from ortoo.snode.enodes.link import Appended, FlushMode
+from ortoo.snode.enodes.pool import EnodeLinks, explained
+from ortoo.snode.send.batch_check import check
+from ortoo.snode.topics.sendable import TopicSource
+
+_log = get_logger("produce")
+
+
+@dataclass(frozen=True, slots=True)
+class ProduceLimits:
+    """What one stream may have on its way; beyond it the stream is not read any more."""
+
+    bytes_max: int = 16 << 20
+    batches_max: int = 1_024
+
+
+@dataclass(frozen=True, slots=True)
+class ProduceAnswer:
+    """What became of one batch: it is stored, or refused."""
+
+    request_id: int
+    appended: Appended | None
+    error: OrtooError | None
+
+
+@dataclass(slots=True)
+class _Item:
+    request_id: int
+    size_bytes: int
+    future: asyncio.Future[Appended]
+
+
+def sorted_out(batch: OpenedBatch) -> SealedBatch:
+    """The batch, whose envelope says whether it is delayed, as its columns do."""
+    delayed = batch.deliver_at_ms is not None
+    return batch.sealed if batch.sealed.delayed == delayed else replace(batch.sealed, delayed=delayed)
+
+
+class ProduceStream:
+    """Many batches of many queues in flight."""
+
+    def __init__(
+        self, directory: Directory, topics: TopicSource, links: EnodeLinks, limits: ProduceLimits | None = None
+    ) -> None:
+        self._directory = directory
+        self._topics = topics
+        self._links = links
+        self._limits = limits or ProduceLimits()
+        self._lines: dict[Queue, deque[_Item]] = {}
+        self._bytes = 0
+        self._batches = 0
+        self._answers: deque[tuple[ProduceAnswer, int]] = deque()
+        self._ended = False
+        self._error: OrtooError | None = None
+        self._answered = asyncio.Event()
+        self._room = asyncio.Event()
+
+    async def take(self, request_id: int, queue: Queue, batch: SealedBatch, flush_mode: FlushMode) -> None:
+        """Send one batch on its way, when there is room for it. What is wrong with it is told in its answer."""
+        while self._batches and (
+            self._bytes + len(batch.records) > self._limits.bytes_max or self._batches >= self._limits.batches_max
+        ):
+            self._room.clear()
+            await self._room.wait()
+        future: asyncio.Future[Appended]
+        try:
+            topic = self._directory.find_topic(queue.topic) or await self._topics.topic(queue.topic)
+            check_writable(topic, queue)
+            batch = sorted_out(check(batch))
+            future = self._links.to(queue.enode).append(topic.topic_id, queue.queue_id, batch, flush_mode)
+        except OrtooError as error:
+            future = asyncio.get_running_loop().create_future()
+            future.set_exception(error)
+        item = _Item(request_id, len(batch.records), future)
+        self._bytes += item.size_bytes
+        self._batches += 1
+        line = self._lines.get(queue)
+        if line is None:
+            line = self._lines[queue] = deque()
+        line.append(item)
+        if future.done():
+            self._settle(queue)
+        else:
+            future.add_done_callback(lambda _: self._settle(queue))
+
+    def end(self, error: OrtooError | None = None) -> None:
+        """No more batches come; `error` ends the stream after the last answer."""
+        self._ended, self._error = True, error
+        self._answered.set()
+
+    async def next_answers(self) -> list[ProduceAnswer]:
+        """All answers there are, at least one; none at the end. Raises the error given to `end`."""
+        while not self._answers:
+            if self._ended and not self._batches:
+                if self._error is not None:
+                    raise self._error
+                return []
+            self._answered.clear()
+            await self._answered.wait()
+        ready, self._answers = self._answers, deque()
+        for _, size_bytes in ready:
+            self._bytes -= size_bytes
+        self._batches -= len(ready)
+        self._room.set()
+        return [answer for answer, _ in ready]
+
+    def _settle(self, queue: Queue) -> None:
+        """Answer the batches at the head of a queue's line whose outcome is known."""
+        line = self._lines.get(queue, deque())
+        while line and line[0].future.done():
+            item = line.popleft()
+            self._answers.append((_answer(item), item.size_bytes))
+        if not line:
+            self._lines.pop(queue, None)
+        self._answered.set()
+
+
+def _answer(item: _Item) -> ProduceAnswer:
+    error = item.future.exception() if not item.future.cancelled() else None
+    if error is None and not item.future.cancelled():
+        return ProduceAnswer(item.request_id, item.future.result(), None)
+    if isinstance(error, OrtooError):
+        return ProduceAnswer(item.request_id, None, explained(error))
+    _log.error("a batch met a defect", exc_info=error)
+    return ProduceAnswer(item.request_id, None, Internal("sending the batch on met a defect; the snode's log has it"))

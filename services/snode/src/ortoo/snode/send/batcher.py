@@ -1,0 +1,162 @@
+"""Single messages of many clients to one queue: what arrives while an append is in flight becomes the next batch."""
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ortoo.common.errors import Internal, NotFound, OrtooError, Overloaded, Unavailable
+from ortoo.common.process.clock import Clock
+from ortoo.common.process.logs import get_logger
+from ortoo.common.process.randomness import Randomness
+from ortoo.common.process.retry import Backoff
+from ortoo.common.records.batch import encode, encoded_bytes_bound
+from ortoo.common.records.message import Message
+from ortoo.common.records.sealed_batch import MESSAGES_MAX, RECORDS_BYTES_MAX, SealedBatch
+from ortoo.snode.cluster.routes import Queue
+from ortoo.snode.enodes.link import Appended
+from ortoo.snode.enodes.pool import EnodeLinks, explained
+
+BATCH_BYTES = 1024
+"""What a batch takes by itself."""
+_log = get_logger("publish")
+
+
+@dataclass(frozen=True, slots=True)
+class LaneLimits:
+    """What one lane may hold, and how long a message may wait for its place on disk."""
+
+    timeout_s: float = 3.0
+    waiting_bytes_max: int = 8 << 20
+
+
+@dataclass(slots=True)
+class _Waiting:
+    messages: Sequence[Message]
+    size_bytes: int
+    offset: asyncio.Future[int]
+
+
+class PublishLane:
+    """The way to one queue. It has a producer id of its own, so that a batch sent twice is stored once.
+
+    The bytes of a batch never change between two tries. When a batch's outcome stays unknown, the lane goes on under a
+    new producer id: the old sequence cannot be continued.
+    """
+
+    def __init__(
+        self,
+        queue: Queue,
+        topic_id: int,
+        links: EnodeLinks,
+        limits: LaneLimits,
+        *,
+        clock: Clock,
+        randomness: Randomness,
+    ) -> None:
+        self.batches_cut = 0
+        """Grows with each batch; a sticky choice moves on when it does."""
+        self._queue = queue
+        self._topic_id = topic_id
+        self._links = links
+        self._limits = limits
+        self._clock = clock
+        self._randomness = randomness
+        self._producer_id = randomness.id64()
+        self._sequence = 0
+        self._waiting: deque[_Waiting] = deque()
+        self._waiting_bytes = 0
+        self.draining = False
+        """Whether a task works on this lane."""
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is waiting or in flight."""
+        return not self.draining and not self._waiting
+
+    def put(self, messages: Sequence[Message]) -> asyncio.Future[int]:
+        """Queue messages that were checked; the future gives the first one's offset. Errors: Overloaded."""
+        size_bytes = sum(map(encoded_bytes_bound, messages))
+        if self._waiting and self._waiting_bytes + size_bytes > self._limits.waiting_bytes_max:
+            raise Overloaded(f"too much waits for queue {self._queue}; slow down", retry_after_ms=100)
+        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._waiting.append(_Waiting(messages, size_bytes, future))
+        self._waiting_bytes += size_bytes
+        return future
+
+    async def drain(self) -> None:
+        """Send until nothing waits."""
+        while self._waiting:
+            await self._clock.sleep(0)  # those who are being served in this very turn of the loop can join
+            part = self._cut()
+            try:
+                batch = encode([message for item in part for message in item.messages], now_ms=self._clock.now_ms())
+                appended = await self._store(batch)
+            except OrtooError as error:
+                self._fail(part, error)
+                if isinstance(error, Unavailable):
+                    # They have waited as long as the batch before them; the enode is no quicker for them.
+                    self._fail(list(self._waiting), error)
+                    self._waiting.clear()
+                    self._waiting_bytes = 0
+            except Exception as error:
+                _log.exception("a batch of single messages failed", queue=str(self._queue))
+                self._fail(part, Internal(f"storing the messages met a defect ({type(error).__name__})"))
+            else:
+                offset = appended.first_offset
+                for item in part:
+                    if not item.offset.done():
+                        item.offset.set_result(offset)
+                    offset += len(item.messages)
+
+    def _cut(self) -> list[_Waiting]:
+        """Take as many requests as fit into one batch; none is split."""
+        part: list[_Waiting] = []
+        size, count = BATCH_BYTES, 0
+        while self._waiting:
+            item = self._waiting[0]
+            count += len(item.messages)
+            size += item.size_bytes
+            if part and (count > MESSAGES_MAX or size > RECORDS_BYTES_MAX):
+                break
+            part.append(self._waiting.popleft())
+            self._waiting_bytes -= item.size_bytes
+        self.batches_cut += 1
+        return part
+
+    async def _store(self, batch: SealedBatch) -> Appended:
+        """Append one batch, with the same bytes again while the outcome is unknown and there is time."""
+        deadline_s = self._clock.monotonic_s() + self._limits.timeout_s
+        backoff, attempt = Backoff(first_s=0.02, max_s=0.5), 0
+        while True:
+            stamped = replace(batch, producer_id=self._producer_id, first_sequence=self._sequence)
+            try:
+                appended = await self._links.to(self._queue.enode).append(self._topic_id, self._queue.queue_id, stamped)
+            except OrtooError as error:
+                reason = error if self._forgotten(error) else explained(error)
+                delay_s = backoff.delay_s(attempt, self._randomness)
+                late = self._clock.monotonic_s() + delay_s >= deadline_s
+                if self._forgotten(error) and attempt == 0:
+                    self._begin_anew()
+                elif not reason.retriable or late:
+                    self._begin_anew()
+                    raise reason from None
+                else:
+                    await self._clock.sleep(delay_s)
+                attempt += 1
+            else:
+                self._sequence += batch.count
+                return appended
+
+    @staticmethod
+    def _forgotten(error: OrtooError) -> bool:
+        return isinstance(error, NotFound) and error.field == "batch.producer_id"
+
+    def _begin_anew(self) -> None:
+        self._producer_id, self._sequence = self._randomness.id64(), 0
+
+    @staticmethod
+    def _fail(items: Sequence[_Waiting], error: OrtooError) -> None:
+        for item in items:
+            if not item.offset.done():
+                item.offset.set_exception(error)

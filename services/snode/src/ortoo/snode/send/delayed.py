@@ -1,0 +1,73 @@
+"""Delayed messages across the enodes: listed, and recalled by handle."""
+
+from dataclasses import dataclass
+
+from ortoo.common.errors import Invalid, OrtooError
+from ortoo.common.groups.handle import Handle, HandleKind, read_handle
+from ortoo.common.groups.system_topics import DELAYED_TOPIC_ID
+from ortoo.common.records.message_id import message_id_text
+from ortoo.snode.cluster.routes import Queue
+from ortoo.snode.cluster.watch import DirectoryWatch
+from ortoo.snode.enodes.pool import EnodeLinks
+
+LIST_DEFAULT = 100
+LIST_MAX = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class DelayedMessage:
+    """One delayed message."""
+
+    message_id: str
+    """Unless its producer chose one."""
+    recall_handle: str
+    queue: Queue
+    deliver_at_ms: int
+
+
+class Delayed:
+    """What may be done with delayed messages."""
+
+    def __init__(self, watch: DirectoryWatch, links: EnodeLinks) -> None:
+        self._watch = watch
+        self._links = links
+
+    async def recall(self, recall_handle: str) -> str:
+        """Forget a delayed message; returns the id that was made for it.
+
+        Errors: Invalid for a wrong handle; NotFound when it was delivered or recalled; Conflict while it is delivered.
+        """
+        handle = read_handle(recall_handle, HandleKind.DELAYED, "recall_handle")
+        await self._links.to(handle.enode).recall_delayed(handle.topic_id, handle.number, handle.time_ms)
+        return delayed_message_id(handle.enode, handle.number)
+
+    async def listed(self, topic_name: str, from_ms: int, limit: int) -> list[DelayedMessage]:
+        """The delayed messages of a topic, by time; those of an enode that is away are missing. Errors: Invalid."""
+        if not 0 <= limit <= LIST_MAX:
+            raise Invalid(f"{limit}; at most {LIST_MAX}", field="limit")
+        topic, limit = await self._watch.topic(topic_name), limit or LIST_DEFAULT
+        found: list[DelayedMessage] = []
+        for placement in topic.placements:
+            try:
+                entries = await self._links.to(placement.enode).list_delayed(topic.topic_id, from_ms, limit)
+            except OrtooError as error:
+                if not error.retriable:
+                    raise
+                continue
+            for one in entries:
+                queue = Queue(topic.name, placement.enode, one.queue_id)
+                handle = recall_handle(queue, topic.topic_id, one.timer_id, one.deliver_at_ms)
+                found.append(
+                    DelayedMessage(delayed_message_id(queue.enode, one.timer_id), handle, queue, one.deliver_at_ms)
+                )
+        return sorted(found, key=lambda one: (one.deliver_at_ms, one.message_id))[:limit]
+
+
+def delayed_message_id(enode: str, timer_id: int) -> str:
+    """The id of a delayed message whose producer chose none; it keeps it when it is delivered."""
+    return message_id_text(DELAYED_TOPIC_ID, enode, 0, timer_id)
+
+
+def recall_handle(queue: Queue, topic_id: int, timer_id: int, deliver_at_ms: int) -> str:
+    """What a delayed message is recalled by."""
+    return Handle(HandleKind.DELAYED, queue.enode, topic_id, queue.queue_id, timer_id, deliver_at_ms).text()

@@ -1,0 +1,195 @@
+"""Sending a few messages with one call: choose queues, check each message, share batches with other callers."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ortoo.common.errors import Invalid, Unavailable
+from ortoo.common.groups.queue_choice import level_of_priority, queue_of_group
+from ortoo.common.process.background import Background
+from ortoo.common.process.clock import Clock
+from ortoo.common.process.randomness import Randomness
+from ortoo.common.records.batch import encoded_bytes_bound
+from ortoo.common.records.message import NO_RARE_FIELDS, Message
+from ortoo.common.records.sealed_batch import MESSAGES_MAX, RECORDS_BYTES_MAX
+from ortoo.snode.cluster.directory import Directory, check_writable
+from ortoo.snode.cluster.routes import MessageType, Queue, Topic
+from ortoo.snode.enodes.pool import EnodeLinks
+from ortoo.snode.send.batcher import BATCH_BYTES, LaneLimits, PublishLane
+from ortoo.snode.send.identified import DEDUP_ID, ID_BYTES_MAX, IdentifiedSending
+from ortoo.snode.send.queue_choice import StickyChoice
+from ortoo.snode.send.receipt import Receipt, receipt_of
+from ortoo.snode.topics.sendable import TopicSource
+
+Sort = tuple[bool, bool, bool]
+"""Whether messages are delivered later, have a priority, have an id of the application's: only equals share a batch."""
+Place = tuple[Queue, Sort]
+_USUAL: Sort = (False, False, False)
+LANES_MAX = 20_000
+CHOICES_MAX = 10_000
+
+
+class Publisher:
+    """All single messages of this snode."""
+
+    def __init__(
+        self,
+        directory: Directory,
+        topics: TopicSource,
+        links: EnodeLinks,
+        background: Background,
+        limits: LaneLimits,
+        *,
+        clock: Clock,
+        randomness: Randomness,
+    ) -> None:
+        self._directory = directory
+        self._topics = topics
+        self._links = links
+        self._background = background
+        self._limits = limits
+        self._clock = clock
+        self._randomness = randomness
+        self._identified = IdentifiedSending(links, timeout_s=limits.timeout_s, clock=clock, randomness=randomness)
+        self._lanes: OrderedDict[tuple[int, Queue, Sort], PublishLane] = OrderedDict()
+        self._choices: OrderedDict[int, tuple[StickyChoice, PublishLane | None, int]] = OrderedDict()
+
+    async def publish(self, topic_name: str, messages: Sequence[Message], queue: Queue | None) -> list[Receipt]:
+        """Store messages; returns one receipt each when they are durable.
+
+        Errors: NotFound, Invalid (nothing was stored); Unavailable, Overloaded (some may have been).
+        """
+        topic = await self._topics.topic(topic_name)
+        _check(messages)
+        placed = self._placed(topic, messages, queue)
+        stored = [self._store(topic, place, [messages[row] for row in rows]) for place, rows in placed.items()]
+        answers = await asyncio.gather(*stored, return_exceptions=True)
+        receipts: list[Receipt | None] = [None] * len(messages)
+        for ((to, _), rows), answer in zip(placed.items(), answers, strict=True):
+            if isinstance(answer, BaseException):
+                raise answer
+            if isinstance(answer, int):
+                answer = [receipt_of(topic, to, messages[row], answer + number) for number, row in enumerate(rows)]
+            for row, receipt in zip(rows, answer, strict=True):
+                receipts[row] = receipt
+        return [receipt for receipt in receipts if receipt is not None]
+
+    def _store(self, topic: Topic, place: Place, messages: Sequence[Message]) -> "asyncio.Future[Any]":
+        """Begin to store messages of one sort; the future gives the first one's offset, or the receipts."""
+        to, sort = place
+        if sort[2]:
+            return self._background.spawn(f"publish {to}", self._identified.store(topic, to, messages))
+        return self._put(topic, to, messages, sort)
+
+    def _placed(self, topic: Topic, messages: Sequence[Message], queue: Queue | None) -> dict[Place, list[int]]:
+        """Rows by the queue they go to and by whether they are delayed: those share no batch with others."""
+        if queue is not None:
+            if queue.topic not in ("", topic.name):
+                raise Invalid(f"the queue is of topic {queue.topic}, the request of {topic.name}", field="queue.topic")
+            queue = queue._replace(topic=topic.name)
+            check_writable(topic, queue)
+            return _sorted_out(messages, lambda _: queue)
+        queues = topic.write_queues()
+        if not topic.writable or not queues:
+            raise Invalid(f"topic {topic.name} takes no messages: {topic.permission.name}", field="topic")
+        keyless = any(not message.message_group for message in messages)
+        unkeyed = self._unkeyed(topic, queues) if keyless else queues[0]
+        has_levels = topic.message_type is MessageType.PRIORITY
+
+        def queue_of(message: Message) -> Queue:
+            if message.message_group:
+                return queue_of_group(message.message_group, queues)
+            if (chosen := message.properties.get(DEDUP_ID)) and not has_levels:
+                return queue_of_group(chosen, queues)  # whoever sends it again, it goes where it went
+            if chosen:
+                return _level(topic, queue_of_group(chosen, queues), message.priority or 0)
+            if has_levels:
+                return _level(topic, unkeyed, message.priority or 0)
+            return unkeyed
+
+        return _sorted_out(messages, queue_of)
+
+    def _unkeyed(self, topic: Topic, queues: Sequence[Queue]) -> Queue:
+        alive = self._directory.alive(queues) or queues
+        entry = self._choices.get(topic.topic_id)
+        if entry is None:
+            choice = StickyChoice(self._randomness.below(1024))
+            if len(self._choices) >= CHOICES_MAX:
+                self._choices.popitem(last=False)
+        else:
+            choice, lane, cut = entry
+            if lane is None or lane.idle or lane.batches_cut != cut:
+                choice.advance()
+            else:
+                return choice.queue(alive)
+        to = choice.queue(alive)
+        chosen = self._lane(topic, to)
+        self._choices[topic.topic_id] = (choice, chosen, chosen.batches_cut + (1 if chosen.idle else 0))
+        return to
+
+    def _put(self, topic: Topic, queue: Queue, messages: Sequence[Message], sort: Sort) -> asyncio.Future[int]:
+        self._links.to(queue.enode)  # an enode that is known to be away is told at once
+        lane = self._lane(topic, queue, sort)
+        future = lane.put(messages)
+        if not lane.draining:
+            lane.draining = True
+            self._background.spawn(f"publish {queue}", self._drain(lane))
+        return future
+
+    async def _drain(self, lane: PublishLane) -> None:
+        try:
+            await lane.drain()
+        finally:
+            lane.draining = False
+
+    def _lane(self, topic: Topic, queue: Queue, sort: Sort = _USUAL) -> PublishLane:
+        key = (topic.topic_id, queue, sort)
+        lane = self._lanes.get(key)
+        if lane is None:
+            self._drop_idle_lanes()
+            lane = self._lanes[key] = PublishLane(
+                queue, topic.topic_id, self._links, self._limits, clock=self._clock, randomness=self._randomness
+            )
+        self._lanes.move_to_end(key)
+        return lane
+
+    def _drop_idle_lanes(self) -> None:
+        while len(self._lanes) >= LANES_MAX:
+            key = next((key for key, lane in self._lanes.items() if lane.idle), None)
+            if key is None:
+                raise Unavailable(f"messages for {LANES_MAX} queues are on their way; retry", retry_after_ms=100)
+            del self._lanes[key]
+
+
+def _level(topic: Topic, unkeyed: Queue, priority: int) -> Queue:
+    placement = topic.placement(unkeyed.enode)
+    assert placement is not None
+    return unkeyed._replace(queue_id=level_of_priority(priority, placement.write_queue_count))
+
+
+def _sorted_out(messages: Sequence[Message], queue_of: Callable[[Message], Queue]) -> dict[Place, list[int]]:
+    placed: dict[Place, list[int]] = {}
+    for row, message in enumerate(messages):
+        rare = message.rare
+        sort = _USUAL
+        if rare is not NO_RARE_FIELDS:
+            sort = (rare.deliver_at_ms is not None, rare.priority is not None, DEDUP_ID in rare.properties)
+        placed.setdefault((queue_of(message), sort), []).append(row)
+    return placed
+
+
+def _check(messages: Sequence[Message]) -> None:
+    """Refuse a request that cannot be stored as a whole. Errors: Invalid, naming the message."""
+    if not 1 <= len(messages) <= MESSAGES_MAX:
+        raise Invalid(f"{len(messages)} messages; send 1 to {MESSAGES_MAX} at once", field="messages")
+    for row, message in enumerate(messages):
+        message.check(f"messages[{row}]")
+        if (chosen := message.properties.get(DEDUP_ID)) is not None and not 1 <= len(chosen.encode()) <= ID_BYTES_MAX:
+            raise Invalid(f"give 1 to {ID_BYTES_MAX} bytes", field=f"messages[{row}].properties['{DEDUP_ID}']")
+    size = BATCH_BYTES + sum(map(encoded_bytes_bound, messages))
+    if len(messages) > 1 and size > RECORDS_BYTES_MAX:
+        raise Invalid(
+            f"{len(messages)} messages of up to {size} bytes; send at most {RECORDS_BYTES_MAX} bytes at once",
+            field="messages",
+        )

@@ -1,0 +1,235 @@
+"""Transactions across the enodes: begun, ended, listed; and the producers of this snode asked about open ones."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ortoo.common.cluster.names import check_group_name
+from ortoo.common.errors import Invalid, OrtooError
+from ortoo.common.groups.handle import Handle, HandleKind, read_handle
+from ortoo.common.groups.queue_choice import queue_of_group
+from ortoo.common.process.background import Background
+from ortoo.common.process.clock import Clock
+from ortoo.common.process.logs import get_logger
+from ortoo.common.process.randomness import Randomness
+from ortoo.common.process.retry import Backoff
+from ortoo.common.records.batch import encode
+from ortoo.common.records.message import Message
+from ortoo.common.records.sealed_batch import SealedBatch
+from ortoo.snode.cluster.directory import Directory, check_writable
+from ortoo.snode.cluster.routes import Queue, Topic
+from ortoo.snode.cluster.watch import DirectoryWatch
+from ortoo.snode.enodes.link import DueHalf, HalfVerdict, OpenHalf, VerdictSource
+from ortoo.snode.enodes.pool import EnodeLinks
+from ortoo.snode.topics.sendable import TopicSource
+
+LIST_DEFAULT = 100
+LIST_MAX = 10_000
+_log = get_logger("transactions")
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A transaction that was begun."""
+
+    transaction_id: str
+    message_ids: tuple[str, ...]
+    queue: Queue
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """One open transaction, as operators see it."""
+
+    transaction_id: str
+    queue: Queue
+    half: OpenHalf
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A question to a producer, what became of a transaction."""
+
+    transaction_id: str
+    topic: str
+    half: OpenHalf
+    batch: SealedBatch
+
+
+Ask = Callable[[Check], None]
+
+
+class Transactions:
+    """All that a client may do with transactions."""
+
+    def __init__(
+        self,
+        directory: Directory,
+        sendable: TopicSource,
+        watch: DirectoryWatch,
+        links: EnodeLinks,
+        background: Background,
+        *,
+        clock: Clock,
+        randomness: Randomness,
+    ) -> None:
+        """`look` is to be called about once a second, for enodes that are new."""
+        self._directory = directory
+        self._sendable = sendable
+        self._watch = watch
+        self._links = links
+        self._background = background
+        self._clock = clock
+        self._randomness = randomness
+        self._producers: dict[str, list[Ask]] = {}
+        self._calls: dict[str, asyncio.Task[None] | None] = {}
+        self._wanted = asyncio.Event()
+
+    async def begin(
+        self,
+        topic_name: str,
+        messages: Sequence[Message],
+        producer_group: str,
+        *,
+        check_after_ms: int = 0,
+        queue: Queue | None = None,
+        key: int = 0,
+    ) -> Begun:
+        """Store messages that nobody sees until `end` commits them. All go to one queue.
+
+        With the same `key` (not 0) and the same queue again it is the same transaction. Errors: NotFound, Invalid
+        (nothing is stored), Overloaded, Unavailable.
+        """
+        topic = await self._sendable.topic(topic_name)
+        check_group_name(producer_group, "producer_group")
+        if not messages:
+            raise Invalid("no messages; give at least one", field="messages")
+        for row, message in enumerate(messages):
+            message.check(f"messages[{row}]")
+            if message.deliver_at_ms is not None:
+                raise Invalid(
+                    "a message of a transaction cannot be delayed as well", field=f"messages[{row}].deliver_at_ms"
+                )
+        to = self._queue(topic, messages[0], queue)
+        named = [
+            one if one.message_id is not None else one.replace(message_id=self._randomness.id_text())
+            for one in messages
+        ]
+        batch = encode(named, now_ms=self._clock.now_ms())
+        number = await self._links.to(to.enode).store_half(
+            topic.topic_id, to.queue_id, batch, producer_group, check_after_ms, key
+        )
+        ids = tuple(message.message_id or "" for message in named)
+        return Begun(transaction_id(to, topic.topic_id, number), ids, to)
+
+    async def end(self, transaction_id: str, verdict: HalfVerdict, source: VerdictSource) -> None:
+        """Commit or roll back; the first verdict is final. Errors: Invalid, NotFound, Conflict, Unavailable."""
+        handle = read_handle(transaction_id, HandleKind.TRANSACTION, "transaction_id")
+        await self._links.to(handle.enode).settle_half(handle.topic_id, handle.number, verdict, source)
+
+    async def resume(self, transaction_id: str) -> None:
+        """Check a parked transaction again. Errors: Invalid, NotFound, Conflict when it is not parked."""
+        handle = read_handle(transaction_id, HandleKind.TRANSACTION, "transaction_id")
+        await self._links.to(handle.enode).resume_half(handle.topic_id, handle.number)
+
+    async def listed(
+        self, *, topic_name: str = "", producer_group: str = "", parked_only: bool = False, limit: int = 0
+    ) -> list[OpenTransaction]:
+        """Open transactions, the oldest first; those of an enode that is away are missing."""
+        if not 0 <= limit <= LIST_MAX:
+            raise Invalid(f"{limit}; at most {LIST_MAX}", field="limit")
+        limit = limit or LIST_DEFAULT
+        topic_id = (await self._watch.topic(topic_name)).topic_id if topic_name else 0
+        names = {topic.topic_id: topic.name for topic in self._directory.topics()}
+        found: list[OpenTransaction] = []
+        for entry in self._directory.enodes():
+            try:
+                halves = await self._links.to(entry.name).list_halves(
+                    topic_id, producer_group, parked_only=parked_only, limit=limit
+                )
+            except OrtooError as error:
+                if not error.retriable:
+                    raise
+                continue
+            for half in halves:
+                queue = Queue(names.get(half.topic_id, ""), entry.name, half.queue_id)
+                found.append(OpenTransaction(transaction_id(queue, half.topic_id, half.number), queue, half))
+        return sorted(found, key=lambda one: (one.half.stored_at_ms, one.transaction_id))[:limit]
+
+    def watch(self, producer_group: str, ask: Ask) -> Callable[[], None]:
+        """A producer of a group is connected here and may be asked; call the result when it is gone."""
+        producers = self._producers.setdefault(producer_group, [])
+        producers.append(ask)
+        if len(producers) == 1:
+            self._groups_changed()
+
+        def gone() -> None:
+            producers.remove(ask)
+            if not producers and self._producers.get(producer_group) is producers:
+                del self._producers[producer_group]
+                self._groups_changed()
+
+        return gone
+
+    async def look(self) -> None:
+        """Listen to enodes that are new."""
+        for entry in self._directory.enodes():
+            if entry.name not in self._calls:
+                self._calls[entry.name] = None
+                self._background.spawn(f"checks of {entry.name}", self._listen(entry.name))
+
+    def _queue(self, topic: Topic, message: Message, queue: Queue | None) -> Queue:
+        if queue is not None:
+            queue = queue._replace(topic=topic.name)
+            check_writable(topic, queue)
+            return queue
+        queues = topic.write_queues()
+        if not topic.writable or not queues:
+            raise Invalid(f"topic {topic.name} takes no messages: {topic.permission.name}", field="topic")
+        if message.message_group:
+            return queue_of_group(message.message_group, queues)
+        alive = self._directory.alive(queues) or queues
+        return alive[self._randomness.below(len(alive))]
+
+    def _groups_changed(self) -> None:
+        if self._producers:
+            self._wanted.set()
+        else:
+            self._wanted.clear()
+        for call in self._calls.values():
+            if call is not None:
+                call.cancel()
+
+    async def _listen(self, enode: str) -> None:
+        """Say to an enode which groups have a producer here, and hear what they are to be asked."""
+        backoff, attempt = Backoff(first_s=0.05, max_s=1.0), 0
+        while True:
+            await self._wanted.wait()
+            began_s = self._clock.monotonic_s()
+            call = self._calls[enode] = self._background.spawn("checks", self._hear(enode, sorted(self._producers)))
+            await asyncio.wait([call])
+            self._calls[enode] = None
+            if not call.cancelled():
+                attempt = 0 if self._clock.monotonic_s() - began_s > 1.0 else attempt + 1
+                await self._clock.sleep(backoff.delay_s(attempt, self._randomness))
+
+    async def _hear(self, enode: str, groups: Sequence[str]) -> None:
+        try:
+            await self._links.to(enode).watch_halves(groups, lambda due: self._ask(enode, due))
+        except OrtooError as error:
+            _log.debug("an enode's checks are not heard; trying on", enode=enode, reason=str(error))
+
+    def _ask(self, enode: str, due: DueHalf) -> None:
+        producers = self._producers.get(due.half.producer_group)
+        names = {topic.topic_id: topic.name for topic in self._directory.topics()}
+        if not producers or due.half.topic_id not in names:
+            return
+        queue = Queue(names[due.half.topic_id], enode, due.half.queue_id)
+        check = Check(transaction_id(queue, due.half.topic_id, due.half.number), queue.topic, due.half, due.batch)
+        producers.append(producers.pop(0))  # they take turns
+        producers[-1](check)
+
+
+def transaction_id(queue: Queue, topic_id: int, number: int) -> str:
+    """What clients know a transaction by."""
+    return Handle(HandleKind.TRANSACTION, queue.enode, topic_id, queue.queue_id, number, 0).text()

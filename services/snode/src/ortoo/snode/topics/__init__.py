@@ -1,0 +1,1 @@
+"""Topics and groups as they come to be and are set up: made on demand, awaited, configured."""

@@ -1,0 +1,71 @@
+"""How far the messages of a queue are processed."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ortoo.client.core.progress import BatchProgress, QueueProgress
+
+
+def test_the_smallest_unfinished_message_is_acknowledged() -> None:
+    """E-148: 5, 6 and 7 finish before 4, and the offset stays 4; then it is 8 at once."""
+    progress = QueueProgress()
+    batch = BatchProgress(range(3, 8), 8)
+    progress.deliver(batch)
+    assert batch.finish(0) == 1
+    assert progress.to_acknowledge() == 4
+    for index in (2, 3, 4):
+        batch.finish(index)
+    assert progress.to_acknowledge() is None
+    batch.finish(1)
+    assert progress.to_acknowledge() == 8
+    assert progress.to_acknowledge() is None
+
+
+def test_a_message_finishes_once() -> None:
+    """A second acknowledgement of a message, or of the batch around it, counts nothing."""
+    batch = BatchProgress(range(4), 4)
+    assert [batch.finish(2), batch.finish(2), batch.finish_all(), batch.finish(1)] == [1, 0, 3, 0]
+    assert batch.is_finished
+
+
+def test_offsets_of_unwanted_messages_are_passed_in_order() -> None:
+    """A delivery without messages moves the offset only after everything before it is done."""
+    progress = QueueProgress()
+    batch = BatchProgress([2, 7], 10)
+    progress.deliver(batch)
+    progress.deliver(BatchProgress([], 50))
+    assert progress.to_acknowledge() is None
+    batch.finish(0)
+    assert progress.to_acknowledge() == 7
+    batch.finish_all()
+    assert progress.to_acknowledge() == 50
+
+
+def test_progress_begins_where_consuming_began() -> None:
+    """With a start offset nothing is reported until something is done."""
+    progress = QueueProgress(100)
+    assert (progress.floor_offset, progress.to_acknowledge()) == (100, None)
+    progress.deliver(BatchProgress(range(100, 101), 101))
+    assert progress.floor_offset == 100
+
+
+@given(st.lists(st.integers(1, 5), max_size=6), st.randoms(use_true_random=False))
+def test_whatever_finishes_when_nothing_unfinished_is_ever_reported(sizes: list[int], order: object) -> None:
+    """E-148: in random orders no reported offset passes an unfinished message, and the last one is the end."""
+    progress, at, open_ = QueueProgress(), 0, []
+    for size in sizes:
+        batch = BatchProgress(range(at, at + size), at + size)
+        progress.deliver(batch)
+        open_ += [(batch, index, at + index) for index in range(size)]
+        at += size
+    order.shuffle(open_)  # type: ignore[attr-defined]
+    last = -1
+    while open_:
+        batch, index, _ = open_.pop()
+        batch.finish(index)
+        said = progress.to_acknowledge()
+        smallest = min((offset for _, _, offset in open_), default=at)
+        if said is not None:
+            assert last < said <= smallest
+            last = said
+    assert last == (at if sizes else -1)

@@ -1,0 +1,76 @@
+"""Receipts of batches under way."""
+
+import asyncio
+
+import pytest
+
+from ortoo.client import Invalid, Sendings, Unavailable
+from ortoo.client.produce.producer_batch import Parcel, Sending
+from ortoo.common.records.batch import encode
+from ortoo.common.records.message import Message
+from tests.unit.client.made_batches import QUEUE
+
+
+def parcel() -> Parcel:
+    made = Parcel(QUEUE, 7, asyncio.get_running_loop().create_future(), 10.0)
+    made.seal(encode([Message(b"x")] * 3, now_ms=1))
+    return made
+
+
+async def test_each_message_of_a_batch_has_its_own_receipt() -> None:
+    """Offsets follow the first one; an id given by the producer stays."""
+    batch = parcel()
+    sendings = [Sending(batch, 0, None), Sending(batch, 1, "mine"), Sending(batch, 0, None).later(2)]
+    assert not sendings[0].done
+    batch.stored(100, 5)
+    receipts = [await it for it in sendings]
+    assert [it.offset for it in receipts] == [100, 101, 102]
+    assert receipts[1].message_id == "mine"
+    assert len({it.message_id for it in receipts}) == 3
+
+
+async def test_a_message_that_was_left_out_shifts_those_behind_it() -> None:
+    """The refused one fails alone; the offsets of the others count what was stored."""
+    batch = parcel()
+    batch.refused[1] = Invalid("empty")
+    batch.stored(100, 5)
+    assert [Sending(batch, row, None).receipt().offset for row in (0, 2)] == [100, 101]
+    with pytest.raises(Invalid):
+        await Sending(batch, 1, None)
+
+
+async def test_a_failed_batch_fails_all_its_messages_and_only_once() -> None:
+    """A late answer changes nothing."""
+    batch = parcel()
+    batch.fail(Unavailable("gone"))
+    batch.stored(100, 5)
+    for row in range(2):
+        with pytest.raises(Unavailable):
+            await Sending(batch, row, None)
+
+
+async def test_many_sendings_are_awaited_together_in_order() -> None:
+    """Runs of several batches give one receipt for each message."""
+    first, second = parcel(), parcel()
+    sendings = Sendings([(Sending(first, 0, None), 2), (Sending(second, 0, None), 3)])
+    first.stored(10, 5)
+    second.stored(0, 5)
+    assert len(sendings) == len(list(sendings)) == 5
+    assert [it.offset for it in await sendings] == [10, 11, 0, 1, 2]
+
+
+async def test_an_abandoned_wait_leaves_the_batch_alone() -> None:
+    """Cancelling one who waits cancels nothing for the others."""
+    batch = parcel()
+
+    async def wait() -> None:
+        await Sending(batch, 0, None)
+
+    async with asyncio.TaskGroup() as group:
+        one, other = group.create_task(wait()), group.create_task(wait())
+        await asyncio.wait([one], timeout=0.01)
+        one.cancel()
+        await asyncio.wait([one])
+        batch.stored(1, 5)
+        await other
+    assert one.cancelled()

@@ -1,0 +1,144 @@
+"""The producer's own promises: it waits when too much is under way, survives breaks, and asks for routes again."""
+
+import asyncio
+import multiprocessing
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from ortoo.client import Conflict, Invalid, Message, Overloaded, Queue, Unavailable, connect
+from ortoo.client.core.connection import Connection
+from ortoo.client.produce.routes import Route
+from ortoo.common.process.clock import SystemClock
+from ortoo.common.process.randomness import Randomness
+from ortoo.common.process.retry import Backoff
+from tests.unit.client.simulated_store import TOPIC_ID, Fault, SimulatedStore, producer_to
+
+BODY = b"x" * 1000
+
+
+async def test_send_many_waits_while_too_much_is_under_way() -> None:
+    """With nothing answered it stops taking near its limit; `send_soon` says so; with answers all goes on."""
+    store = SimulatedStore()
+    store.is_away.set()
+    taken = 0
+
+    def messages() -> Any:
+        nonlocal taken
+        for _ in range(40_000):
+            taken += 1
+            yield BODY
+
+    async with asyncio.timeout(30), producer_to(store, memory_bytes_max=4 << 20) as producer:
+        async with asyncio.TaskGroup() as group:
+            sending = group.create_task(producer.send_many(messages()))
+            while not sending.done() and producer._bytes <= 4 << 20:
+                await SystemClock().sleep(0)
+            at_limit = taken
+            for _ in range(50):
+                await SystemClock().sleep(0)
+            assert taken == at_limit
+            assert at_limit * len(BODY) < 8 << 20
+            with pytest.raises(Overloaded, match="flush"):
+                producer.send_soon(BODY)
+            store.is_away.clear()
+            for call in (producer._call,):
+                assert call is not None
+                call._wake.set()
+        receipts = await sending.result()
+    assert len(receipts) == 40_000
+    assert sum(map(len, store.queues.values())) == 40_000
+
+
+async def test_a_lost_answer_is_resolved_by_the_same_batch_again() -> None:
+    """G4: the receipt of the second try names the place of the first."""
+    store = SimulatedStore([Fault.ANSWER_LOST, Fault.LOST])
+    async with asyncio.timeout(10), producer_to(store, queue_count=1) as producer:
+        first = await producer.send(b"one")
+        second = await producer.send(b"two")
+    assert (first.offset, second.offset, store.sends) == (0, 1, 4)
+    assert list(store.queues.values()) == [[b"one", b"two"]]
+
+
+async def test_an_enode_that_stops_holds_up_nothing() -> None:
+    """What it has not taken goes to another queue at once; what belongs to a message group waits for its own queue."""
+    store = SimulatedStore([Fault.NOT_TAKEN])
+    async with asyncio.timeout(30), producer_to(store) as producer:
+        producer._connection.backoff = Backoff(first_s=3600.0, max_s=3600.0)
+        refused = producer._sticky.queue
+        receipts = [await producer.send(b"%d" % number) for number in range(4)]
+    assert refused not in {receipt.queue for receipt in receipts}
+    store = SimulatedStore([Fault.NOT_TAKEN])
+    async with asyncio.timeout(30), producer_to(store) as producer:
+        queue = producer._route.queue_of_group("orders")
+        assert (await producer.send(Message(b"0", message_group="orders"))).queue == queue
+
+
+async def test_an_unanswered_message_ends_with_an_unknown_outcome() -> None:
+    """After its time it fails as Unavailable and says so; the producer goes on under a new identity."""
+    store = SimulatedStore()
+    store.is_away.set()
+    async with asyncio.timeout(10), producer_to(store, queue_count=1, delivery_timeout_ms=0.0) as producer:
+        with pytest.raises(Unavailable, match="outcome is unknown"):
+            await producer.send(b"lost")
+        with pytest.raises(Unavailable):
+            await producer.flush()
+
+
+async def test_a_closed_producer_takes_nothing() -> None:
+    """The error says what to do."""
+    async with producer_to(SimulatedStore()) as producer:
+        pass
+    with pytest.raises(Invalid, match="make a new one"):
+        producer.send_soon(b"late")
+
+
+async def test_a_route_that_is_doubted_is_asked_for_again() -> None:
+    """An enode that is away is left out by messages without a group; those of a group wait for their queue."""
+    gone, there = Queue("t", "enode-0", 0), Queue("t", "enode-1", 0)
+    store = SimulatedStore([Fault.AWAY, Fault.AWAY, Fault.AWAY])
+    route = Route(TOPIC_ID, (gone,), (gone,), (gone, there))
+    async with asyncio.timeout(10), producer_to(store, route=route) as producer:
+        fresh = Route(TOPIC_ID, (there,), (there,), (gone, there))
+
+        async def query_route(*_: object) -> Route:
+            return fresh
+
+        with mock.patch("ortoo.client.produce.producer.query_route", query_route):
+            await producer.send(b"one")
+            for _ in range(10):
+                await SystemClock().sleep(0)
+            receipt = await producer.send(b"two")
+        assert receipt.queue == there
+        groups = {(await producer.send(Message(b"x", message_group=f"{n}"))).queue for n in range(20)}
+        assert groups == {gone, there}
+
+
+def _use_after_fork(connection: Connection, said: Any) -> None:
+    try:
+        connection.channel()
+    except Conflict as error:
+        said.put(str(error))
+    else:
+        said.put("")
+
+
+async def test_a_fork_is_named_in_the_child() -> None:
+    """A client of the parent is refused in a child, which says to connect there; gRPC would hang."""
+    connection = Connection(["localhost:1"], clock=SystemClock(), randomness=Randomness(1))
+    context = multiprocessing.get_context("fork")
+    said = context.Queue()
+    child = context.Process(target=_use_after_fork, args=(connection, said))
+    child.start()
+    words = await asyncio.to_thread(said.get, True, 20)
+    await asyncio.to_thread(child.join)
+    assert "connect in the child" in words
+
+
+async def test_addresses_are_checked_before_anything_is_sent() -> None:
+    """Nothing, a name without a port and a port that is none are named."""
+    for wrong in ([], ["nowhere"], ["host:port"], ["host:99999"], [":8081"]):
+        with pytest.raises(Invalid):
+            async with connect(wrong):
+                pass

@@ -1,0 +1,107 @@
+"""Large bytes fields: the same messages as the generated classes write and read."""
+
+from typing import Any
+
+import pytest
+from google.protobuf.message import DecodeError
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ortoo.common.grpc.bulk_field import BULK_BYTES_MIN, BulkField, Bulky
+from ortoo.v1 import consumer_pb2, enode_pb2, record_pb2
+
+APPEND = BulkField(enode_pb2.AppendRequest, "batch", "records")
+PUSH = BulkField(consumer_pb2.PushResponse, "delivery", "batch", "records")
+FETCH = BulkField(enode_pb2.FetchBatchesResponse, "batches", "batch", "records")
+SIZES = st.sampled_from([0, 1, 127, 128, BULK_BYTES_MIN - 1, BULK_BYTES_MIN, BULK_BYTES_MIN + 300, 1 << 17])
+
+
+def append(records: bytes) -> enode_pb2.AppendRequest:
+    batch = record_pb2.SealedBatch(records=records, records_crc32c=7, count=3, producer_id=1 << 60)
+    return enode_pb2.AppendRequest(request_id=300, topic_id=1 << 63, queue_id=5, batch=batch)
+
+
+def fetched(*sizes: int) -> enode_pb2.FetchBatchesResponse:
+    batches = [
+        enode_pb2.StoredBatch(
+            first_offset=at, batch=record_pb2.SealedBatch(records=bytes([65 + at % 20]) * size, count=at + 1)
+        )
+        for at, size in enumerate(sizes)
+    ]
+    return enode_pb2.FetchBatchesResponse(request_id=1, batches=batches, next_offset=9, end_offset=10)
+
+
+def hollow(message: Any, holders: list[Any]) -> Bulky:
+    """The message with its fields taken out."""
+    bulks = [holder.records for holder in holders]
+    for holder in holders:
+        holder.ClearField("records")
+    return Bulky(message, bulks)
+
+
+@given(SIZES)
+def test_what_is_written_is_what_a_generated_class_reads(size: int) -> None:
+    """Whichever way a message takes, protobuf's own decoder sees the same one, nested once or twice."""
+    whole, parts = append(b"r" * size), append(b"r" * size)
+    assert enode_pb2.AppendRequest.FromString(APPEND.write(hollow(parts, [parts.batch]))) == whole
+    delivery = consumer_pb2.Delivery(first_offset=4, batch=whole.batch, rows=b"1234")
+    pushed, again = (consumer_pb2.PushResponse(delivery=delivery) for _ in range(2))
+    written = PUSH.write(hollow(again, [again.delivery.batch]))
+    assert consumer_pb2.PushResponse.FromString(written) == pushed
+
+
+@given(st.lists(SIZES, max_size=4))
+def test_repeated_messages_keep_their_order(sizes: list[int]) -> None:
+    """Each of them has its own field, also those that have none."""
+    whole, parts = fetched(*sizes), fetched(*sizes)
+    written = FETCH.write(hollow(parts, [it.batch for it in parts.batches]))
+    assert enode_pb2.FetchBatchesResponse.FromString(written) == whole
+    for data in (written, whole.SerializeToString()):
+        message, bulks = FETCH.read(data)
+        assert bulks == [it.batch.records for it in whole.batches]
+        assert [it.first_offset for it in message.batches] == list(range(len(sizes)))
+        assert (message.next_offset, message.end_offset) == (9, 10)
+
+
+@given(SIZES)
+def test_what_any_encoder_writes_is_read(size: int) -> None:
+    """In one piece, as everybody writes it, or in two; the other fields are all there."""
+    whole = append(b"r" * size)
+    for data in (whole.SerializeToString(), written_in_two(size)):
+        message, (records,) = APPEND.read(data)
+        assert records == b"r" * size
+        message.batch.records = records
+        assert message == whole
+
+
+def written_in_two(size: int) -> bytes:
+    """The same message with the nested one in two pieces, its bulk in the first."""
+    first = enode_pb2.AppendRequest(batch=record_pb2.SealedBatch(records=b"r" * size))
+    parts = append(b"")
+    return first.SerializeToString() + parts.SerializeToString()
+
+
+def test_messages_without_the_field_pass() -> None:
+    """Another event of the same stream is written and read as it is."""
+    other = consumer_pb2.PushResponse(opened=consumer_pb2.SessionOpened(session_id="s" * BULK_BYTES_MIN))
+    message, bulks = PUSH.read(PUSH.write(Bulky(other)))
+    assert message == other
+    assert list(bulks) == [b""]
+
+
+@pytest.mark.parametrize("cut", [1, 5, 1000, BULK_BYTES_MIN])
+def test_cut_bytes_are_a_decode_error(cut: int) -> None:
+    """As they are for a generated class."""
+    data = append(b"r" * (2 * BULK_BYTES_MIN)).SerializeToString()
+    with pytest.raises(DecodeError):
+        APPEND.read(data[:-cut])
+
+
+@given(st.binary(max_size=40))
+def test_no_bytes_make_it_fail_otherwise(noise: bytes) -> None:
+    """Garbage is a decode error or a message, before or behind large fields."""
+    for data in (noise + append(b"r" * BULK_BYTES_MIN).SerializeToString(), noise * (1 + BULK_BYTES_MIN)):
+        try:
+            APPEND.read(data)
+        except DecodeError:
+            continue

@@ -1,0 +1,114 @@
+"""A server says when it is ready, translates errors, and drains before it stops."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from ortoo.common.errors import Conflict, Internal, Invalid, NotFound, Unsupported
+from ortoo.common.errors.status import rpc_errors
+from ortoo.common.grpc.channels import Channels
+from ortoo.common.grpc.server import GrpcServer
+from ortoo.v1 import namesrv_pb2, namesrv_pb2_grpc
+
+
+class Names(namesrv_pb2_grpc.NameServiceServicer):
+    """Fails in chosen ways."""
+
+    def __init__(self) -> None:
+        self.watching = asyncio.Event()
+        self.server: GrpcServer
+
+    async def GetTopic(self, request: Any, context: Any) -> namesrv_pb2.GetTopicResponse:
+        if request.name == "defect":
+            raise ZeroDivisionError
+        raise NotFound(f"no topic {request.name!r}; create it", field="name")
+
+    async def WatchRoutes(self, request: Any, context: Any) -> AsyncIterator[namesrv_pb2.WatchRoutesResponse]:
+        yield namesrv_pb2.WatchRoutesResponse(version=1)
+        self.watching.set()
+        await self.server.draining.wait()
+        yield namesrv_pb2.WatchRoutesResponse(version=2)
+
+
+NAME = "ortoo.v1.NameService"
+
+
+def server_of(names: Names, address: str = "127.0.0.1:0", grace_s: float = 5) -> GrpcServer:
+    names.server = GrpcServer(
+        address, [(NAME, lambda s: namesrv_pb2_grpc.add_NameServiceServicer_to_server(names, s))], grace_s=grace_s
+    )
+    return names.server
+
+
+async def test_errors_arrive_as_they_were_raised() -> None:
+    """The client raises the kind, words and field that the handler raised; a defect becomes Internal."""
+    async with server_of(Names()) as server, Channels() as channels:
+        stub = namesrv_pb2_grpc.NameServiceStub(channels.to(server.address))
+        with pytest.raises(NotFound, match="create it") as caught, rpc_errors("name server"):
+            await stub.GetTopic(namesrv_pb2.GetTopicRequest(name="t"))
+        assert caught.value.field == "name"
+        with pytest.raises(Internal, match="ZeroDivisionError"), rpc_errors("name server"):
+            await stub.GetTopic(namesrv_pb2.GetTopicRequest(name="defect"))
+        with pytest.raises(Unsupported), rpc_errors("name server"):
+            await stub.ListTopics(namesrv_pb2.ListTopicsRequest())
+
+
+async def test_bytes_that_are_no_request_are_invalid() -> None:
+    """Garbage instead of a protobuf message is the caller's error, not a defect of the server."""
+    async with server_of(Names()) as server, Channels() as channels:
+        channel: Any = channels.to(server.address)
+        for call in (
+            channel.unary_unary(f"/{NAME}/GetTopic")(b"\xff\xff\xff"),
+            channel.unary_stream(f"/{NAME}/WatchRoutes")(b"\xff\xff\xff").read(),
+        ):
+            with pytest.raises(Invalid, match="are not a request of"), rpc_errors("name server"):
+                await call
+
+
+async def test_ready_is_told_by_the_health_service() -> None:
+    """grpc.health.v1 says SERVING for the whole and for each service once the block is entered."""
+    async with server_of(Names()) as server, Channels() as channels:
+        health = health_pb2_grpc.HealthStub(channels.to(server.address))
+        for name in ("", NAME):
+            answer = await health.Check(health_pb2.HealthCheckRequest(service=name))
+            assert answer.status == health_pb2.HealthCheckResponse.SERVING
+        watch = health.Watch(health_pb2.HealthCheckRequest(service=NAME))
+        assert (await watch.read()).status == health_pb2.HealthCheckResponse.SERVING
+        await server.set_serving(False)
+        assert (await watch.read()).status == health_pb2.HealthCheckResponse.NOT_SERVING
+        answer = await health.Check(health_pb2.HealthCheckRequest())
+        assert answer.status == health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+async def test_those_who_watch_health_do_not_hold_up_a_stop() -> None:
+    """A watcher hears NOT_SERVING and its stream ends, long before the grace is over."""
+    async with Channels() as channels, asyncio.timeout(10):
+        async with server_of(Names(), grace_s=60) as server:
+            watch = health_pb2_grpc.HealthStub(channels.to(server.address)).Watch(health_pb2.HealthCheckRequest())
+            assert (await watch.read()).status == health_pb2.HealthCheckResponse.SERVING
+        assert (await watch.read()).status == health_pb2.HealthCheckResponse.NOT_SERVING
+        assert await watch.read() is grpc.aio.EOF
+
+
+async def test_taken_port_is_a_named_conflict() -> None:
+    """Two servers never share a port."""
+    async with server_of(Names()) as server:
+        with pytest.raises(Conflict, match="the port is taken"):
+            async with server_of(Names(), server.address):
+                pass
+
+
+async def test_long_streams_end_well_at_the_stop() -> None:
+    """A stream that watches `draining` sends its last word before the server closes."""
+    names = Names()
+    async with Channels() as channels:
+        async with server_of(names) as server:
+            stub: Any = namesrv_pb2_grpc.NameServiceStub(channels.to(server.address))
+            call = stub.WatchRoutes(namesrv_pb2.WatchRoutesRequest())
+            assert (await call.read()).version == 1
+        assert (await call.read()).version == 2
+        assert await call.read() is grpc.aio.EOF

@@ -1,0 +1,91 @@
+"""Every task has an owner, and its end is somebody's business."""
+
+import asyncio
+
+import pytest
+
+from ortoo.common.process.background import Background
+from ortoo.common.process.clock import SystemClock
+
+
+class SteppedClock(SystemClock):
+    """A clock whose sleepers wake when the test says so."""
+
+    def __init__(self) -> None:
+        self.ticks: asyncio.Queue[None] = asyncio.Queue()
+
+    async def sleep(self, seconds: float) -> None:
+        await self.ticks.get()
+
+
+async def test_leaving_the_block_ends_its_tasks() -> None:
+    """No task outlives its owner."""
+    started = asyncio.Event()
+
+    async def forever() -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    async with Background("owner") as background:
+        task = background.spawn("forever", forever())
+        await started.wait()
+    assert task.cancelled()
+
+
+async def test_failure_of_a_task_ends_the_block() -> None:
+    """A dead task is never left unnoticed."""
+
+    async def fail() -> None:
+        raise ValueError("x")
+
+    with pytest.raises(ExceptionGroup) as caught:
+        async with Background("owner") as background:
+            background.spawn("fails", fail())
+            await asyncio.Event().wait()
+    assert caught.group_contains(ValueError)
+
+
+async def test_periodic_step_survives_its_own_failure() -> None:
+    """One failed round does not stop the rounds after it."""
+    clock = SteppedClock()
+    rounds: asyncio.Queue[int] = asyncio.Queue()
+    count = 0
+
+    async def step() -> None:
+        nonlocal count
+        count += 1
+        rounds.put_nowait(count)
+        if count == 1:
+            raise ValueError("first round fails")
+
+    async with Background("owner") as background:
+        background.every("step", 5, step, clock=clock)
+        for expected in (1, 2, 3):
+            clock.ticks.put_nowait(None)
+            async with asyncio.timeout(5):
+                assert await rounds.get() == expected
+
+
+async def test_error_of_the_body_is_the_error_of_the_block() -> None:
+    """What the body raises comes out as it is, not in a group, and the tasks end with it."""
+    with pytest.raises(KeyError):
+        async with Background("owner") as background:
+            task = background.spawn("forever", asyncio.Event().wait())
+            raise KeyError("body")
+    assert task.cancelled()
+
+
+async def test_what_is_begun_while_the_block_is_left_does_not_hold_it_up() -> None:
+    """A task that is cancelled may begin another one to tidy up; that one ends with the block."""
+    async with asyncio.timeout(10), Background("test") as background:
+        begun = asyncio.Event()
+
+        async def tidying() -> None:
+            try:
+                begun.set()
+                await asyncio.Event().wait()
+            finally:
+                background.spawn("late", asyncio.Event().wait())
+
+        background.spawn("tidying", tidying())
+        await begun.wait()

@@ -1,0 +1,46 @@
+"""A stop that does not end says why."""
+
+import asyncio
+
+from structlog.testing import capture_logs
+
+from ortoo.common.process.background import Background
+from ortoo.common.process.late_stop import LATE_S, place_of, tell_of_late_stop
+from ortoo.testing.time.virtual_clock import VirtualClock
+
+
+async def test_a_stop_that_takes_long_names_who_is_still_there_and_where() -> None:
+    """Nothing is said before the time; then each task, down to the innermost function that waits."""
+    clock, stopping = VirtualClock(), asyncio.Event()
+
+    async def hang() -> None:
+        await stuck()
+
+    async def stuck() -> None:
+        await asyncio.Event().wait()
+
+    async with Background("owner") as background:
+        background.spawn("hangs", hang())
+        background.spawn("late", tell_of_late_stop(stopping, clock))
+        stopping.set()
+        while not clock.sleeping:
+            await clock.sleep(0)
+        with capture_logs() as logged:
+            await clock.pass_time(LATE_S - 1)
+            assert not logged
+            await clock.pass_time(1)
+    assert [(one["event"], one["since_s"]) for one in logged] == [("the stop takes long", LATE_S)]
+    place = logged[0]["waiting"]["owner:hangs"]
+    assert [part.rpartition(".")[2].partition(":")[0] for part in place.split(" > ")] == ["hang", "stuck", "wait"]
+
+
+async def test_the_place_of_a_task_that_ended_is_nowhere() -> None:
+    """It does not hold up anything."""
+
+    async def nothing() -> None:
+        pass
+
+    async with Background("owner") as background:
+        task = background.spawn("ends", nothing())
+        await task
+    assert place_of(task) == ""

@@ -1,0 +1,111 @@
+"""Settings come from file, environment and command line, and nothing is silently ignored."""
+
+import enum
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from ortoo.common.errors import Invalid
+from ortoo.common.process.settings import load
+
+
+class Mode(enum.StrEnum):
+    SYNC = "sync"
+    ASYNC = "async"
+
+
+@dataclass(frozen=True)
+class Store:
+    segment_bytes: int = 1024
+    mode: Mode = Mode.SYNC
+
+
+@dataclass(frozen=True)
+class Example:
+    listen_address: str = "127.0.0.1:0"
+    data_dir: Path = Path("data")
+    enodes: tuple[str, ...] = ()
+    redis_url: str | None = None
+    ratio: float = 0.5
+    strict: bool = True
+    store: Store = field(default_factory=Store)
+
+
+def read(environ: dict[str, str] | None = None, file: Path | None = None, **overrides: object) -> Example:
+    return load(Example, environ_prefix="EX_", environ=environ or {}, file=file, overrides=overrides).settings
+
+
+def test_nothing_given_means_defaults() -> None:
+    """A settings class without sources is its defaults."""
+    assert read() == Example()
+
+
+def test_command_line_beats_environment_beats_file(tmp_path: Path) -> None:
+    """The nearer source wins, and the origin of each value is known."""
+    file = tmp_path / "x.toml"
+    file.write_text('listen_address = "file:1"\nratio = 0.1\nstrict = false\n[store]\nsegment_bytes = 7\n')
+    loaded = load(
+        Example,
+        environ_prefix="EX_",
+        environ={"EX_RATIO": "0.2", "EX_LISTEN_ADDRESS": "env:1", "UNRELATED": "x"},
+        file=file,
+        overrides={"listen_address": "cli:1", "redis_url": None},
+    )
+    assert loaded.settings == Example(listen_address="cli:1", ratio=0.2, strict=False, store=Store(segment_bytes=7))
+    assert loaded.origins["listen_address"] == "command line"
+    assert loaded.origins["ratio"] == "environment"
+    assert loaded.origins["store.segment_bytes"] == "file"
+    assert loaded.origins["store.mode"] == "default"
+
+
+def test_values_are_converted_to_the_field_type() -> None:
+    """Text from the environment becomes what the field holds."""
+    got = read({"EX_ENODES": "a, b,", "EX_STORE_SEGMENT_BYTES": "0x10", "EX_STORE_MODE": "async", "EX_DATA_DIR": "/d"})
+    assert got == Example(enodes=("a", "b"), store=Store(16, Mode.ASYNC), data_dir=Path("/d"))
+    assert read({"EX_REDIS_URL": ""}).redis_url is None
+
+
+@pytest.mark.parametrize(
+    ("environ", "words"),
+    [
+        ({"EX_LISTEN_ADRESS": "x"}, "did you mean EX_LISTEN_ADDRESS?"),
+        ({"EX_STORE_SEGMENT_BITS": "1"}, "did you mean EX_STORE_SEGMENT_BYTES?"),
+        ({"EX_ZZZZ": "1"}, "known are: data_dir"),
+        ({"EX_STRICT": "perhaps"}, "expected bool"),
+        ({"EX_RATIO": "half"}, "expected float"),
+        ({"EX_STORE_SEGMENT_BYTES": "many"}, "expected int"),
+        ({"EX_STORE_MODE": "fast"}, "expected sync or async"),
+    ],
+)
+def test_wrong_variables_are_named(environ: dict[str, str], words: str) -> None:
+    """An unknown or unreadable variable is an error that names it and helps."""
+    with pytest.raises(Invalid, match=words.replace("?", r"\?")) as caught:
+        read(environ)
+    assert caught.value.field == next(iter(environ))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("listen_adress = 1", "did you mean listen_address"),
+        ("[store]\nsegments = 1", "did you mean store.segment_bytes"),
+        ("listen_address = 5", "expected str"),
+        ("strict = 2", "expected bool"),
+        ("[store]\nsegment_bytes = true", "expected int"),
+        ("[store]\nsegment_bytes = 1.5", "expected int"),
+        ("= x", "not TOML"),
+    ],
+)
+def test_wrong_files_are_named(tmp_path: Path, text: str, words: str) -> None:
+    """A mistake in the file is an error that names the key or the file."""
+    file = tmp_path / "x.toml"
+    file.write_text(text)
+    with pytest.raises(Invalid, match=words):
+        read(file=file)
+
+
+def test_missing_file_is_named(tmp_path: Path) -> None:
+    """A settings file that was asked for must be there."""
+    with pytest.raises(Invalid, match="cannot be read"):
+        read(file=tmp_path / "absent.toml")

@@ -1,0 +1,235 @@
+"""Batches carry messages exactly, keep their limits, and name what is wrong."""
+
+import pickle
+from dataclasses import FrozenInstanceError, replace
+from typing import Any
+
+import pytest
+
+from ortoo.common.errors import Invalid, Unsupported
+from ortoo.common.records import compression
+from ortoo.common.records.batch import Codec, Columns, Message, cut, encode, encode_bodies, encode_columns, open_batch
+from ortoo.common.records.builder import BatchBuilder
+from ortoo.common.records.message import BODY_BYTES_MAX, NO_PROPERTIES
+from ortoo.v1 import record_pb2
+
+FULL = Message(
+    b"body",
+    "tag",
+    ("k1", "k2"),
+    message_group="group",
+    properties={"a": "1", "b": "ö"},
+    message_id="id",
+    born_at_ms=5,
+    deliver_at_ms=6,
+    priority=7,
+    body_encoding=1,
+    born_host="host",
+    trace_context="trace",
+)
+
+
+def test_a_full_message_comes_back() -> None:
+    """Every field of a message survives."""
+    assert open_batch(encode([FULL], now_ms=1), verify_crc=True).message(0) == FULL
+
+
+def test_a_simple_message_comes_back_with_its_birth() -> None:
+    """What was absent stays absent; the birth is stamped."""
+    message = open_batch(encode([Message(b"x")], now_ms=42)).message(0)
+    assert message == Message(b"x", born_at_ms=42)
+    assert (message.tag, message.keys, dict(message.properties), message.message_id) == (None, (), {}, None)
+
+
+def test_absent_columns_take_no_bytes() -> None:
+    """A batch of bodies has no field for what no message has."""
+    batch = record_pb2.RecordBatch.FromString(encode([Message(b"x"), Message(b"y")], now_ms=1).records)
+    assert {field.name for field, _ in batch.ListFields()} == {
+        "format",
+        "count",
+        "codec",
+        "body_inflated_bytes",
+        "body_offsets",
+        "body",
+        "born_at_ms",
+    }
+
+
+def test_bytes_are_those_of_protobuf_itself() -> None:
+    """The wire writer makes what protobuf's own runtime makes of the same fields."""
+    for messages in ([FULL], [FULL, FULL.replace(tag=None, keys=(), properties={})], [Message(b"x", "t")] * 300):
+        records = encode(messages, now_ms=1).records
+        assert record_pb2.RecordBatch.FromString(records).SerializeToString(deterministic=True) == records
+
+
+def test_views_answer_by_row_and_in_bulk_alike() -> None:
+    """Columns, rows, chosen rows and iteration agree."""
+    messages = [Message(b"b%d" % row, "t" if row % 2 else None, (f"k{row}",), born_at_ms=row) for row in range(50)]
+    view = open_batch(encode(messages, now_ms=1))
+    assert len(view) == 50
+    assert list(view) == view.messages() == [view.message(row) for row in range(50)] == messages
+    assert view.messages([3, 1]) == [messages[3], messages[1]]
+    assert view.bodies() == [bytes(body) for body in view.body_views()] == [m.body for m in messages]
+    assert view.tags() == [m.tag for m in messages]
+    assert view.keys() == [m.keys for m in messages]
+    assert view.message_groups() == view.message_ids() == [None] * 50
+    assert view.properties() == [NO_PROPERTIES] * 50
+    assert view.born_at_ms() == list(range(50))
+    assert view.deliver_at_ms() is None
+    assert view.body(-1) == messages[-1].body
+    with pytest.raises(IndexError):
+        view.body(50)
+
+
+def test_bulk_encoding_is_encoding() -> None:
+    """Bodies with tags and keys give the bytes that messages of them give."""
+    bodies = [b"1", b"22", b"333"]
+    assert encode_bodies(bodies, now_ms=1) == encode([Message(body) for body in bodies], now_ms=1)
+    assert encode_bodies(bodies, now_ms=1, tags="t", keys=["a", "b", "c"]) == encode(
+        [Message(body, "t", (key,)) for body, key in zip(bodies, "abc", strict=True)], now_ms=1
+    )
+    assert encode_bodies(bodies, now_ms=1, tags=["t", None, "u"], keys=[("a", "b"), (), ("c",)]) == encode(
+        [Message(b"1", "t", ("a", "b")), Message(b"22"), Message(b"333", "u", ("c",))], now_ms=1
+    )
+
+
+@pytest.mark.parametrize("codec", [Codec.ZSTD, Codec.LZ4])
+def test_compressed_bodies_come_back(codec: Codec) -> None:
+    """A codec changes the size and nothing else; what does not shrink stays as it is."""
+    bodies = [b"compressible " * 40] * 100
+    sealed = encode_bodies(bodies, now_ms=1, codec=codec)
+    assert len(sealed.records) < 10_000
+    assert sealed.body_inflated_bytes == 52_000
+    assert open_batch(sealed).bodies() == bodies
+    assert open_batch(sealed).message(7).body == bodies[7]
+    assert open_batch(encode_bodies([b"x"], now_ms=1, codec=codec)).codec is Codec.NONE
+
+
+def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the optional library, the error says which extra brings it."""
+    monkeypatch.setitem(compression._LIBRARIES, Codec.ZSTD, ("no_such_library_here", "zstd"))
+    with pytest.raises(Unsupported, match=r"ortoo-common\[zstd\]"):
+        encode_bodies([b"x"], now_ms=1, codec=Codec.ZSTD)
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"body": b""}, "body"),
+        ({"body": "text"}, "body"),
+        ({"body": bytearray(b"x")}, "body"),
+        ({"body": bytes(BODY_BYTES_MAX + 1)}, "body"),
+        ({"tag": " "}, "tag"),
+        ({"tag": "a|b"}, "tag"),
+        ({"tag": "a\n"}, "tag"),
+        ({"tag": "a\u0080"}, "tag"),
+        ({"tag": 5}, "tag"),
+        ({"tag": "\ud800"}, "tag"),
+        ({"keys": "text"}, "keys"),
+        ({"keys": ("ok", "")}, "keys[1]"),
+        ({"keys": (5,)}, "keys[0]"),
+        ({"keys": ("k" * 16_385,)}, "keys[0]"),
+        ({"keys": tuple("k" * 100 for _ in range(164))}, "keys"),
+        ({"message_group": ""}, "message_group"),
+        ({"message_group": "ö" * 32}, "message_group"),
+        ({"properties": {"a": "\x00"}}, "properties['a']"),
+        ({"properties": {"": "v"}}, "properties['']"),
+        ({"properties": {"a": 5}}, "properties['a']"),
+        ({"properties": [("a", "b")]}, "properties"),
+        ({"properties": {str(number): "" for number in range(129)}}, "properties"),
+        ({"properties": {"a": "v" * 9_000, "b": "v" * 9_000}}, "properties"),
+        ({"message_id": " "}, "message_id"),
+        ({"born_at_ms": -1}, "born_at_ms"),
+        ({"deliver_at_ms": 1 << 63}, "deliver_at_ms"),
+        ({"priority": -1}, "priority"),
+        ({"priority": "high"}, "priority"),
+        ({"body_encoding": 2}, "body_encoding"),
+        ({"trace_context": "t" * 1_025}, "trace_context"),
+    ],
+)
+def test_a_message_that_breaks_a_limit_is_named(fields: dict[str, Any], field: str) -> None:
+    """The error says which message of the batch and which field of it."""
+    wrong = Message(**{"body": b"x", **fields})
+    with pytest.raises(Invalid) as alone:
+        wrong.check()
+    assert alone.value.field == f"message.{field}"
+    with pytest.raises(Invalid) as batched:
+        encode([Message(b"ok"), wrong], now_ms=1)
+    assert batched.value.field == f"messages[1].{field}"
+
+
+def test_a_batch_is_delayed_as_a_whole_or_not_at_all() -> None:
+    """Some messages with a deliver-at and some without are two batches; so with priorities."""
+    for some in (Message(b"x", deliver_at_ms=5), Message(b"x", priority=0)):
+        with pytest.raises(Invalid, match="batches of their own"):
+            encode([some, Message(b"y")], now_ms=1)
+
+
+def test_what_is_too_much_for_one_batch_is_refused() -> None:
+    """No messages, too many, too many bytes, too many inflated bytes, and columns of other lengths."""
+    for bodies in ([], [b"x"] * 4_097, [b"x" * 600_000] * 2, [b"x" * 1_000_000] * 5):
+        with pytest.raises(Invalid):
+            encode_bodies(bodies, now_ms=1)
+    with pytest.raises(Invalid) as caught:
+        encode_columns(Columns([b"x", b"y"], tags=["a"]), now_ms=1)
+    assert caught.value.field == "tag"
+
+
+def test_the_largest_message_travels_alone() -> None:
+    """One body of 4 MiB fits into a batch of its own, and its envelope is valid."""
+    sealed = encode([Message(bytes(range(256)) * (BODY_BYTES_MAX // 256), properties={"p": "v" * 16_000})], now_ms=1)
+    sealed.check()
+    assert len(open_batch(sealed).body(0)) == BODY_BYTES_MAX
+
+
+def test_cutting_keeps_every_message_in_order() -> None:
+    """Each run fits into one batch, and together they are all messages."""
+    messages = [Message(b"x" * (row * 37 % 3_000 + 1), "ö" * (row % 9), (f"k{row}",)) for row in range(6_000)]
+    runs = list(cut(messages))
+    assert [message for run in runs for message in run] == messages
+    for run in runs:
+        encode(run, now_ms=1).check()
+
+
+def test_a_builder_fills_and_starts_anew() -> None:
+    """A builder refuses what would not fit, and never mixes delayed with other messages."""
+    builder = BatchBuilder(bytes_max=5_000, messages_max=3)
+    assert builder.add(Message(b"x" * 3_000))
+    assert not builder.add(Message(b"x" * 3_000))
+    assert not builder.add(Message(b"x", deliver_at_ms=1))
+    assert builder.add(Message(b"x"))
+    assert builder.add(Message(b"x"))
+    assert builder.is_full
+    assert not builder.add(Message(b"x"))
+    assert builder.seal(now_ms=1).count == 3
+    assert len(builder) == 0
+    assert builder.add(Message(b"x" * 100_000))
+    with pytest.raises(Invalid):
+        BatchBuilder().seal(now_ms=1)
+
+
+def test_what_is_newer_is_unsupported_not_damaged() -> None:
+    """Formats, features and codecs of tomorrow are refused as such; unknown columns are skipped."""
+    batch = record_pb2.RecordBatch.FromString(encode([FULL], now_ms=1).records)
+    for name, value in (("format", 2), ("required_features", 1 << 40), ("codec", 77)):
+        newer = record_pb2.RecordBatch()
+        newer.CopyFrom(batch)
+        setattr(newer, name, value)
+        with pytest.raises(Unsupported):
+            open_batch(replace(encode([FULL], now_ms=1), records=newer.SerializeToString()))
+    sealed = encode([FULL], now_ms=1)
+    assert list(open_batch(replace(sealed, records=sealed.records + b"\xf5\x3fabcd"))) == [FULL]
+
+
+def test_messages_do_not_change() -> None:
+    """A message is immutable, comparable, printable, and survives pickling."""
+    with pytest.raises(FrozenInstanceError):
+        FULL.body = b"other"
+    with pytest.raises(FrozenInstanceError):
+        del FULL.tag
+    copied = pickle.loads(pickle.dumps([FULL, Message(b"x", "t")]))
+    assert copied == [FULL, Message(b"x", "t")]
+    assert hash(copied[0]) == hash(FULL)
+    assert FULL.replace(priority=8) != FULL
+    assert repr(Message(b"x", "t", ("k",))) == "Message(b'x', tag='t', keys=('k',))"
+    assert FULL.replace(body=b"new").body == b"new"

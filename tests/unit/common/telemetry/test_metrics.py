@@ -1,0 +1,103 @@
+"""Metrics: read when asked, within a budget, in the text that Prometheus reads."""
+
+import gzip
+import shutil
+import subprocess
+
+import pytest
+
+from ortoo.common.errors import Conflict
+from ortoo.common.process.clock import SystemClock
+from ortoo.common.telemetry.endpoint import MetricsEndpoint
+from ortoo.common.telemetry.histogram import Histogram
+from ortoo.common.telemetry.metrics import OTHER, Metrics
+from ortoo.common.telemetry.text import chunks
+from ortoo.testing.servers.scrape import families, get
+
+
+def test_histogram_counts_each_value_once() -> None:
+    """A value on a bound belongs to that bound's bucket; one beyond all belongs to the last."""
+    histogram = Histogram((1.0, 10.0))
+    for value in (0.5, 1.0, 1.1, 10.0, 11.0):
+        histogram.observe(value)
+    assert (histogram.counts, histogram.count, histogram.total) == ([2, 2, 1], 5, 23.6)
+
+
+def example() -> Metrics:
+    """One metric of each kind, with every sign that needs care."""
+    metrics = Metrics()
+    latency = Histogram((1.0, 10.0))
+    latency.observe(5)
+    metrics.counter("messages_total", "Messages.", lambda: {('a"\\\nb',): 7, ("t",): 0}, labels=("topic",))
+    metrics.gauge("lag", "Lag.", lambda: [(("t", "g"), 0), (("t", "h"), 3)], labels=("topic", "group"))
+    metrics.histogram("latency_seconds", "Latency.", lambda: {("Send",): latency}, labels=("method",))
+    return metrics
+
+
+def test_text_has_every_value() -> None:
+    """What was counted is found again in the text, escapes included."""
+    found = families("".join(chunks(example())))
+    assert found["messages_total"] == {(("topic", 'a\\"\\\\\\nb'),): 7, (("topic", "t"),): 0}
+    assert found["lag"][("group", "h"), ("topic", "t")] == 3
+    assert found["latency_seconds_bucket"][("le", "10"), ("method", "Send")] == 1
+    assert found["latency_seconds_bucket"][("le", "+Inf"), ("method", "Send")] == 1
+    assert found["latency_seconds_sum"][(("method", "Send"),)] == 5
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="NOT CHECKED: promtool is not installed here")
+def test_text_is_what_prometheus_reads() -> None:
+    """Prometheus' own tool finds nothing wrong with the text."""
+    text = "".join(chunks(example()))
+    done = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+
+
+def test_zeros_can_be_left_out() -> None:
+    """Labelled gauges that are 0 are most of a quiet cluster; without them counters and other gauges stay."""
+    found = families("".join(chunks(example(), zeros=False)))
+    assert list(found["lag"]) == [(("group", "h"), ("topic", "t"))]
+    assert (("topic", "t"),) in found["messages_total"]
+
+
+def test_budget_adds_up_the_rest() -> None:
+    """More series than the budget become one series with the label value _other, and the sum stays right."""
+    metrics = Metrics(series_max=10)
+    metrics.counter("many_total", "Many.", lambda: {(str(n),): 1 for n in range(25)}, labels=("topic",))
+    found = families("".join(chunks(metrics)))["many_total"]
+    assert (len(found), sum(found.values()), found[(("topic", OTHER),)]) == (10, 25, 16)
+    assert families("".join(chunks(metrics)))["ortoo_metric_series_over_budget"] == {(): 16}
+
+
+def test_what_is_gone_is_not_told() -> None:
+    """A series lives exactly as long as what it was read from."""
+    topics = {("t",): 1, ("u",): 2}
+    metrics = Metrics()
+    metrics.gauge("size", "Size.", lambda: topics, labels=("topic",))
+    assert len(families("".join(chunks(metrics)))["size"]) == 2
+    del topics["t",]
+    assert list(families("".join(chunks(metrics)))["size"]) == [(("topic", "u"),)]
+
+
+async def test_endpoint_answers_scrapes_and_probes() -> None:
+    """/metrics, zipped for those who take it; /readyz says what it is told; wrong requests are refused, not dropped."""
+    ready, scrapes = [True], list[float]()
+    metrics = example()
+    metrics.gauge("wide", "Wide.", lambda: [((str(n),), n) for n in range(2000)], labels=("n",))
+    endpoint = MetricsEndpoint(
+        "127.0.0.1:0", metrics, ready=lambda: ready[0], clock=SystemClock(), on_scrape=scrapes.append
+    )
+    async with endpoint:
+        plain = await get(endpoint.address, "/metrics")
+        zipped = await get(endpoint.address, "/metrics", "Accept-Encoding: gzip")
+        assert "Content-Encoding: gzip" in zipped.headers
+        assert gzip.decompress(zipped.body) == plain.body
+        assert len(zipped.body) < len(plain.body) / 3
+        assert len(scrapes) == 2
+        assert [(await get(endpoint.address, path)).status for path in ("/healthz", "/readyz", "/x")] == [200, 200, 404]
+        ready[0] = False
+        assert (await get(endpoint.address, "/readyz")).status == 503
+        with pytest.raises(Conflict, match="metrics_address"):
+            async with MetricsEndpoint(
+                endpoint.address, metrics, ready=lambda: True, clock=SystemClock(), on_scrape=scrapes.append
+            ):
+                pass

@@ -1,0 +1,173 @@
+"""`ortoo-enode inspect` and `repair`: read without writing, and do only what was shown."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ortoo.common.errors import Conflict, DataLoss, Invalid, NotFound
+from ortoo.common.process.clock import SystemClock
+from ortoo.common.process.randomness import Randomness
+from ortoo.common.records.sealed_batch import SealedBatch, crc32c
+from ortoo.enode.disk.disk import RealDisk
+from ortoo.enode.offline import inspect, repair
+from ortoo.enode.store.store import Store, StoreSettings, TopicCopy
+
+SETTINGS = StoreSettings(
+    segment_bytes=16 << 10, headroom_bytes=0, retention_age_ms=0, retention_bytes=40_000, retention_interval_ms=5
+)
+
+
+async def opened(folder: Path) -> Store:
+    """Open what is there."""
+    return await Store.open(folder, settings=SETTINGS, disk=RealDisk(), clock=SystemClock(), randomness=Randomness(1))
+
+
+@pytest.fixture
+async def folder(tmp_path: Path) -> Path:
+    """A closed store whose first segments are gone."""
+    store = await opened(tmp_path)
+    await store.put_topics([TopicCopy(1, "orders", 2, 1)])
+    await store.commit_offsets(1, "billing", {0: 7})
+    number = 0
+    while store.describe().log_begin_position == 0:
+        data = b"%08d" % number * 50
+        await store.append(1, 0, SealedBatch(data, crc32c(data), 2, 400, 9, number * 2))
+        number += 1
+    await store.close()
+    return tmp_path
+
+
+def bytes_of(folder: Path) -> dict[str, bytes]:
+    """All files."""
+    return {file.name: file.read_bytes() for file in folder.iterdir()}
+
+
+def lines_of(folder: Path, *options: str, capsys: pytest.CaptureFixture[str], code: int = 0) -> list[dict[str, object]]:
+    """What `inspect` prints, and that it changes nothing."""
+    before = bytes_of(folder)
+    assert inspect.main([str(folder), *options]) == code
+    assert bytes_of(folder) == before
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def lose_checkpoints(folder: Path) -> None:
+    """Remove the caches and damage every checkpoint frame."""
+    for file in [*folder.glob("*.idx"), folder / "clean"]:
+        file.unlink()
+    for file in folder.glob("*.seg"):
+        data = bytearray(file.read_bytes())
+        for place in range(0, len(data), 64):
+            if data[place : place + 4] == b"ORTO" and data[place + 6] == 3:
+                data[place] = 0
+        file.write_bytes(data)
+
+
+def kinds(lines: list[dict[str, object]], kind: str) -> Iterator[dict[str, object]]:
+    """The lines of one type."""
+    return (line for line in lines if line["type"] == kind)
+
+
+def test_a_store_is_read_without_a_server(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Segments, topics, offsets, queues, windows and frames, one JSON line each; all bytes verified."""
+    lines = lines_of(folder, "--verify", "--state", "--frames", capsys=capsys)
+    assert next(kinds(lines, "store"))["enode"] == "enode-0"
+    assert next(kinds(lines, "topic"))["name"] == "orders"
+    assert next(kinds(lines, "offsets"))["offsets"] == {"0": 7}
+    assert next(kinds(lines, "window"))["producer_id"] == 9
+    assert sum(1 for _ in kinds(lines, "segment")) >= 2
+    frames = list(kinds(lines, "frame"))
+    assert next(kinds(lines, "verified"))["frames"] == len(frames)
+    assert {frame["kind"] for frame in frames} == {"messages", "state", "checkpoint", "mark"} - (
+        {"state"} if all(frame["kind"] != "state" for frame in frames) else set()
+    )
+    message = next(frame for frame in frames if frame["kind"] == "messages")
+    assert isinstance(message["first_offset"], int)
+    message_id = f"{message['topic_id']}-enode-0-{message['queue_id']}-{message['first_offset'] + 1}"
+    (found,) = lines_of(folder, "--message", message_id, capsys=capsys)
+    assert (found["position"], found["row"]) == (message["position"], 1)
+
+
+def test_damage_is_found_by_verify(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A flipped byte in a body shows only when all bytes are read; the exit code tells."""
+    file = sorted(folder.glob("*.seg"))[0]
+    data = bytearray(file.read_bytes())
+    at = data.index(b"0" * 5)
+    data[at] ^= 1
+    file.write_bytes(data)
+    assert not list(kinds(lines_of(folder, capsys=capsys), "damage"))
+    (damage,) = kinds(lines_of(folder, "--verify", capsys=capsys, code=3), "damage")
+    assert damage["file"] == file.name
+    assert damage["queues"]
+
+
+def test_wrong_arguments_are_named(tmp_path: Path, folder: Path) -> None:
+    """A folder without a log, an id of another kind, a message that is not there."""
+    with pytest.raises(NotFound):
+        inspect.main([str(folder / "nowhere")])
+    with pytest.raises(Invalid):
+        inspect.main([str(folder), "--message", "abc"])
+    with pytest.raises(NotFound):
+        inspect.main([str(folder), "--message", "0000000000000001-enode-0-1-99"])
+
+
+async def test_an_open_store_is_not_repaired(folder: Path) -> None:
+    """The folder's lock keeps the tool out."""
+    store = await opened(folder)
+    with pytest.raises(Conflict):
+        repair.main([str(folder), "--caches", "--apply"])
+    await store.close()
+
+
+async def test_repair_shows_before_it_does(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without `--apply` nothing changes; with it the caches go, and the next start makes them anew."""
+    before = bytes_of(folder)
+    assert repair.main([str(folder)]) == 0
+    assert "nothing is wrong" in capsys.readouterr().out
+    assert repair.main([str(folder), "--caches"]) == 3
+    assert bytes_of(folder) == before
+    assert repair.main([str(folder), "--caches", "--apply"]) == 0
+    assert [name for name in bytes_of(folder) if not name.endswith(".seg")] == ["identity"]
+    store = await opened(folder)
+    assert store.query_offsets(1, "billing") == {0: 7}
+    await store.close()
+
+
+async def test_a_log_without_a_checkpoint_starts_again_when_the_loss_is_accepted(folder: Path) -> None:
+    """The state of missing segments is given up only on demand, and afterwards crashes are survived as before."""
+    lose_checkpoints(folder)
+    with pytest.raises(DataLoss, match="--without-checkpoint"):
+        await opened(folder)
+    assert repair.main([str(folder)]) == 3
+    assert repair.main([str(folder), "--without-checkpoint", "--apply"]) == 0
+    store = await opened(folder)
+    await store.put_topics([TopicCopy(1, "orders", 2, 1)])
+    end = store.describe_queues(1)[0].end_offset
+    assert end > 20
+    await store.append(1, 0, SealedBatch(b"x", crc32c(b"x"), 1, 1))
+    await store.close()
+    (folder / "clean").unlink()
+    store = await opened(folder)
+    assert store.describe_queues(1)[0].end_offset == end + 1
+    await store.close()
+
+
+async def test_a_log_can_be_cut_at_a_frame(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Everything from a position on is given up, later segments too; a position inside a frame is refused."""
+    frames = list(kinds(lines_of(folder, "--frames", capsys=capsys), "frame"))
+    middle = frames[len(frames) // 2]
+    assert isinstance(middle["position"], int)
+    with pytest.raises(Invalid):
+        repair.main([str(folder), "--cut", str(middle["position"] + 64), "--apply"])
+    assert repair.main([str(folder), "--cut", str(middle["position"]), "--apply"]) == 0
+    capsys.readouterr()
+    left = list(kinds(lines_of(folder, "--frames", capsys=capsys), "frame"))
+    assert [one["position"] for one in left] == [one["position"] for one in frames[: len(frames) // 2]]
+
+
+def test_a_lost_identity_is_written_anew(folder: Path) -> None:
+    """After a damaged `identity` the owner is named by hand."""
+    (folder / "identity").unlink()
+    assert repair.main([str(folder), "--identity", "default", "enode-0", "--apply"]) == 0
+    assert b'"enode": "enode-0"' in (folder / "identity").read_bytes()

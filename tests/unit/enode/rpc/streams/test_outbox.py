@@ -1,0 +1,96 @@
+"""Answers go out as they are put, and what they hold on to is bounded."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from ortoo.common.process.background import Background
+from ortoo.enode.rpc.streams.outbox import Outbox
+from ortoo.enode.rpc.streams.queue_order import QueueOrder, Turn
+
+
+async def taken(outbox: Outbox[str], count: int) -> list[str]:
+    """The next answers, as the transport takes them."""
+    answers: AsyncIterator[str] = aiter(outbox)
+    return [await anext(answers) for _ in range(count)]
+
+
+async def test_reservations_are_granted_in_order_and_bounded() -> None:
+    """What does not fit waits until answers are taken; a small one behind a large one does not pass it."""
+    outbox = Outbox[str](bytes_max=100)
+    granted: list[str] = []
+
+    async def reserve(name: str, cost_bytes: int) -> None:
+        await outbox.reserve(cost_bytes)
+        granted.append(name)
+
+    async with Background("test") as background:
+        tasks = [background.spawn(n, reserve(n, c)) for n, c in (("a", 60), ("b", 50), ("c", 10))]
+        await tasks[0]
+        assert granted == ["a"]
+        outbox.open_requests += 1
+        outbox.put("a", 60)
+        assert await taken(outbox, 1) == ["a"]
+        await asyncio.gather(*tasks)
+    assert granted == ["a", "b", "c"]
+
+
+async def test_reservation_larger_than_the_bound_is_granted_alone() -> None:
+    """One that can never fit beside others is granted when there are none."""
+    outbox = Outbox[str](bytes_max=100)
+    await outbox.reserve(500)
+    async with Background("test") as background:
+        waiting = background.spawn("second", outbox.reserve(1))
+        outbox.release(500)
+        await waiting
+
+
+async def test_cancelled_reservation_costs_nothing() -> None:
+    """A waiter that goes away leaves its place, even in the moment in which it was granted."""
+    outbox = Outbox[str](bytes_max=100)
+    await outbox.reserve(100)
+    async with Background("test") as background:
+        gone = background.spawn("gone", outbox.reserve(100))
+        moment = background.spawn("moment", outbox.reserve(100))
+        last = background.spawn("last", outbox.reserve(100))
+        await asyncio.wait({gone}, timeout=0)
+        gone.cancel()
+        await asyncio.wait({gone})
+        outbox.release(100)
+        moment.cancel()
+        await asyncio.wait({moment})
+        await last
+
+
+async def test_ends_when_every_open_request_is_answered() -> None:
+    """After `end` the open requests are still answered; abandoned ones are not waited for; a failure is raised."""
+    outbox = Outbox[str](bytes_max=100)
+    outbox.open_requests = 2
+    outbox.put("a", 0)
+    outbox.end()
+    outbox.put("b", 0)
+    assert [answer async for answer in outbox] == ["a", "b"]
+    outbox = Outbox[str](bytes_max=100)
+    outbox.open_requests = 2
+    outbox.put("a", 0)
+    outbox.end(abandon_open=True)
+    assert [answer async for answer in outbox] == ["a"]
+    outbox = Outbox[str](bytes_max=100)
+    outbox.fail(KeyError("x"))
+    with pytest.raises(KeyError):
+        assert [answer async for answer in outbox] == []
+
+
+def test_queue_order_holds_back_what_is_not_due() -> None:
+    """Within a queue answers leave in the order of the requests; other queues do not wait."""
+    out: list[str] = []
+    order = QueueOrder[str](lambda answer, cost_bytes: out.append(f"{answer}:{cost_bytes}"))
+    first, second, third = (order.take_turn((1, 0), n) for n in (1, 2, 3))
+    other: Turn[str] = order.take_turn((1, 1), 4)
+    order.answer(third, "third")
+    order.answer(second, "second")
+    order.answer(other, "other")
+    assert out == ["other:4"]
+    order.answer(first, "first")
+    assert out == ["other:4", "first:1", "second:2", "third:3"]

@@ -1,0 +1,255 @@
+"""A disk that is full, slow or failing."""
+
+import asyncio
+import dataclasses
+import errno
+import os
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from ortoo.common.errors import Overloaded, Unavailable
+from ortoo.common.process.clock import SystemClock
+from ortoo.common.process.randomness import Randomness
+from ortoo.common.records.sealed_batch import SealedBatch, crc32c
+from ortoo.enode.disk.disk import Buffer, RealDisk, RealFile
+from ortoo.enode.store.store import FlushMode, Store, StoreSettings, TopicCopy
+
+SETTINGS = StoreSettings(
+    segment_bytes=32 << 10, headroom_bytes=64 << 10, retention_age_ms=0, disk_check_interval_ms=5, idle_mark_ms=1
+)  # fmt: skip
+
+
+class TroubledFile(RealFile):
+    """A file whose disk can be told to fail."""
+
+    disk: "TroubledDisk"
+
+    def write(self, position: int, buffers: Sequence[Buffer]) -> int:
+        """Fail as told."""
+        if self.disk.write_error:
+            raise OSError(self.disk.write_error, os.strerror(self.disk.write_error))
+        return super().write(position, buffers)
+
+    def sync_data(self) -> None:
+        """Wait and fail as told."""
+        self.disk.syncs += 1
+        self.disk.gate.wait(10)
+        if self.disk.sync_error:
+            raise OSError(self.disk.sync_error, os.strerror(self.disk.sync_error))
+        super().sync_data()
+
+
+class TroubledDisk(RealDisk):
+    """A disk that fails on demand."""
+
+    def __init__(self) -> None:
+        """A healthy one."""
+        self.free = 1 << 40
+        self.write_error = 0
+        self.sync_error = 0
+        self.open_error = 0
+        self.syncs = 0
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def open(self, path: Path, *, create: bool = False, writable: bool = True) -> TroubledFile:
+        """Open a file that knows this disk."""
+        if self.open_error:
+            raise OSError(self.open_error, os.strerror(self.open_error), str(path))
+        flags = (os.O_RDWR if writable else os.O_RDONLY) | (os.O_CREAT | os.O_EXCL if create else 0)
+        file = TroubledFile(os.open(path, flags, 0o640), path)
+        file.disk = self
+        return file
+
+    def free_bytes(self, folder: Path) -> int:
+        """As told."""
+        return self.free
+
+
+def batch(data: bytes = b"x" * 1000) -> SealedBatch:
+    """One message."""
+    return SealedBatch(data, crc32c(data), 1, len(data))
+
+
+async def opened(folder: Path, disk: RealDisk, settings: StoreSettings = SETTINGS) -> Store:
+    """A store with one topic."""
+    store = await Store.open(folder, settings=settings, disk=disk, clock=SystemClock(), randomness=Randomness(1))
+    await store.put_topics([TopicCopy(1, "a", 4, 1)])
+    return store
+
+
+async def test_a_full_disk_refuses_sends_keeps_offsets_and_resumes_alone(tmp_path: Path) -> None:
+    """E-220: sends are refused with nothing stored, commits and reads go on, and sending works when there is space."""
+    disk = TroubledDisk()
+    store = await opened(tmp_path, disk)
+    disk.free = 80 << 10
+    stored = 0
+    with pytest.raises(Overloaded) as refused:
+        while True:
+            await store.append(1, 0, batch())
+            stored += 1
+    assert refused.value.retry_after_ms > 0
+    description = store.describe()
+    assert not description.writable
+    assert "full" in description.reason
+    assert store.describe_queues(1)[0].end_offset == stored
+    for offset in range(300):
+        await store.commit_offsets(1, "g", {0: offset})
+    assert (await store.fetch(1, 0, 0)).batches
+    disk.free = 1 << 40
+    async with asyncio.timeout(5):
+        while not store.describe().writable:
+            await store.commit_offsets(1, "g", {0: 1})
+    assert (await store.append(1, 0, batch())).first_offset == stored
+    await store.close()
+
+
+async def test_a_write_that_meets_a_full_disk_is_written_again(tmp_path: Path) -> None:
+    """When the file system breaks its promise of space, accepted appends wait for space and are then acknowledged."""
+    disk = TroubledDisk()
+    store = await opened(tmp_path, disk)
+    disk.write_error = errno.ENOSPC
+    waiting = asyncio.get_running_loop().create_task(store.append(1, 0, batch()))
+    async with asyncio.timeout(5):
+        while store.describe().writable:
+            assert not (await store.fetch(1, 0, 0, wait_ms=1)).batches
+    disk.write_error = 0
+    async with asyncio.timeout(5):
+        assert (await waiting).first_offset == 0
+    assert (await store.fetch(1, 0, 0)).batches
+    await store.close()
+
+
+@pytest.mark.parametrize("where", ["write", "sync"])
+async def test_a_failed_disk_is_never_a_success(tmp_path: Path, where: str) -> None:
+    """After a failed write or fdatasync nothing is acknowledged until the store is opened again; reads go on."""
+    disk = TroubledDisk()
+    store = await opened(tmp_path, disk)
+    await store.append(1, 0, batch(b"before"))
+    setattr(disk, f"{where}_error", errno.EIO)
+    with pytest.raises(Unavailable, match="unknown"):
+        await store.append(1, 0, batch(b"lost"))
+    setattr(disk, f"{where}_error", 0)
+    for _ in range(3):
+        with pytest.raises(Unavailable):
+            await store.append(1, 0, batch(b"later"))
+    with pytest.raises(Unavailable):
+        await store.commit_offsets(1, "g", {0: 1})
+    assert not store.describe().writable
+    assert [one.batch.records for one in (await store.fetch(1, 0, 0)).batches] == [b"before"]
+    await store.close()
+    assert not (tmp_path / "clean").exists()
+    store = await opened(tmp_path, RealDisk())
+    assert (await store.fetch(1, 0, 0)).batches[0].batch.records == b"before"
+    await store.append(1, 0, batch(b"after"))
+    await store.close()
+
+
+async def test_no_free_descriptors_are_waited_out(tmp_path: Path) -> None:
+    """F11: while no file can be opened, old batches and new segments are refused as retriable; then all goes on."""
+    disk = TroubledDisk()
+    settings = dataclasses.replace(SETTINGS, recent_bytes=0)
+    store = await opened(tmp_path / "store", disk, settings)
+    for _ in range(60):
+        await store.append(1, 0, batch())
+    await store.close()
+    store = await opened(tmp_path / "store", disk, settings)
+    disk.open_error = errno.EMFILE
+    with pytest.raises(Unavailable) as refused:
+        await store.fetch(1, 0, 0)
+    assert refused.value.retry_after_ms > 0
+    stored = 60
+    with pytest.raises(Unavailable, match="no new segment"):
+        for _ in range(100):
+            await store.append(1, 0, batch())
+            stored += 1
+    assert store.describe_queues(1)[0].end_offset == stored
+    disk.open_error = 0
+    assert (await store.append(1, 0, batch())).first_offset == stored
+    assert (await store.fetch(1, 0, 0)).batches
+    await store.close()
+
+
+async def test_a_cancelled_append_is_still_stored_and_others_go_on(tmp_path: Path) -> None:
+    """An accepted append outlives its caller: positions are given out already."""
+    disk = TroubledDisk()
+    store = await opened(tmp_path, disk)
+    disk.gate.clear()
+    loop = asyncio.get_running_loop()
+    tasks = [loop.create_task(store.append(1, 0, batch(b"%d" % number))) for number in range(3)]
+    start = store.describe().appended_position
+    while store.describe().appended_position < start + 3 * 192:
+        await asyncio.wait(tasks, timeout=0.001)
+    tasks[1].cancel()
+    disk.gate.set()
+    await asyncio.wait(tasks)
+    assert tasks[1].cancelled()
+    found = (await store.fetch(1, 0, 0)).batches
+    assert [one.batch.records for one in found] == [b"0", b"1", b"2"]
+    await store.close()
+
+
+async def test_async_appends_answer_at_once_and_are_visible_when_durable(tmp_path: Path) -> None:
+    """E-215: mode async does not wait for the disk, says so, and shows nothing that a crash could take back."""
+    disk = TroubledDisk()
+    settings = StoreSettings(segment_bytes=32 << 10, headroom_bytes=0, flush_interval_ms=5)
+    store = await opened(tmp_path, disk, settings)
+    disk.gate.clear()
+    answer = await store.append(1, 0, batch(), flush_mode=FlushMode.ASYNC)
+    assert answer.flush_mode is FlushMode.ASYNC
+    assert store.describe_queues(1)[0].end_offset == 0
+    disk.gate.set()
+    assert (await store.fetch(1, 0, 0, wait_ms=5000)).batches[0].first_offset == 0
+    await store.append(1, 1, batch(), flush_mode=FlushMode.ASYNC)
+    later = await store.append(1, 0, batch())
+    assert later.flush_mode is FlushMode.SYNC
+    assert store.describe_queues(1)[1].end_offset == 1
+    await store.close()
+
+
+async def test_too_much_waiting_is_refused(tmp_path: Path) -> None:
+    """Memory for appends that wait for the disk is bounded."""
+    disk = TroubledDisk()
+    settings = StoreSettings(segment_bytes=1 << 20, headroom_bytes=0, pending_bytes_max=10_000)
+    store = await opened(tmp_path, disk, settings)
+    disk.gate.clear()
+    loop = asyncio.get_running_loop()
+    tasks = [loop.create_task(store.append(1, 0, batch())) for _ in range(20)]
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    disk.gate.set()
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    refused = [one for one in results if isinstance(one, Overloaded)]
+    assert 10 <= len(refused) < 15
+    assert store.describe_queues(1)[0].end_offset == 20 - len(refused)
+    await store.close()
+
+
+async def test_an_idle_store_says_how_far_it_is_durable(tmp_path: Path) -> None:
+    """After a short idle time one mark, and not one after another, is written."""
+    disk = TroubledDisk()
+    store = await opened(tmp_path, disk)
+    await store.append(1, 0, batch())
+    position = store.describe().durable_position
+    async with asyncio.timeout(5):
+        while store.describe().durable_position == position:
+            await store.fetch(1, 0, 1, wait_ms=2)
+    flushes = store.describe().counters["flushes"]
+    await store.fetch(1, 0, 1, wait_ms=50)
+    assert store.describe().counters["flushes"] == flushes
+    await store.close()
+
+
+def test_a_short_write_is_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A system call that writes less than asked is followed by another; more buffers than one call takes are cut."""
+    file = RealDisk().open(tmp_path / "file", create=True)
+    real = os.pwritev
+    monkeypatch.setattr(os, "pwritev", lambda fd, buffers, at: real(fd, [b"".join(buffers)[:7]], at))
+    assert file.write(3, [b"hello ", b"wide ", b"world"]) == 16
+    assert file.read(3, 100) == b"hello wide world"
+    monkeypatch.undo()
+    assert file.write(0, [b"%04d" % number for number in range(5000)]) == 20_000
+    assert file.read(4 * 4999, 10) == b"4999"
+    file.close()

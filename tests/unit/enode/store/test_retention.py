@@ -1,0 +1,54 @@
+"""Which segments may go."""
+
+from pathlib import Path
+
+from ortoo.enode.disk.disk import RealDisk
+from ortoo.enode.log.segment import Segment
+from ortoo.enode.log.settings import StoreSettings
+from ortoo.enode.store.retention import expired_count
+
+
+def segments(count: int) -> list[Segment]:
+    """Segments of 100 bytes, the n-th written at time 1000 n; the last one is active."""
+    made = []
+    for number in range(count):
+        one = Segment(RealDisk(), Path(), number * 100, number * 100 + 100)
+        one.end = number * 100 + 100 if number < count - 1 else None
+        one.last_stored_at_ms = 1000 * number
+        made.append(one)
+    return made
+
+
+def expired(settings: StoreSettings, *, checkpoint_from: int = 10_000, acknowledged: int = 10_000) -> int:
+    """The decision for ten segments at time 10,000."""
+    return expired_count(
+        segments(10),
+        now_ms=10_000,
+        log_end=1000,
+        checkpoint_from=checkpoint_from,
+        settings=settings,
+        is_acknowledged=lambda segment: segment.base < acknowledged,
+    )
+
+
+def test_segments_go_by_age_and_by_size_and_the_active_one_stays() -> None:
+    """Whole segments, oldest first."""
+    assert expired(StoreSettings(retention_age_ms=0)) == 0
+    assert expired(StoreSettings(retention_age_ms=6500)) == 4
+    assert expired(StoreSettings(retention_age_ms=1)) == 9
+    assert expired(StoreSettings(retention_age_ms=0, retention_bytes=350)) == 7
+    assert expired(StoreSettings(retention_age_ms=0, retention_bytes=1)) == 9
+
+
+def test_a_segment_stays_until_a_whole_checkpoint_stands_behind_it() -> None:
+    """The state of a deleted segment must be in the log."""
+    assert expired(StoreSettings(retention_age_ms=1), checkpoint_from=300) == 3
+    assert expired(StoreSettings(retention_age_ms=1), checkpoint_from=299) == 2
+    assert expired(StoreSettings(retention_age_ms=1), checkpoint_from=0) == 0
+
+
+def test_segments_wait_for_acknowledgement_when_asked_to() -> None:
+    """Opted in, a segment stays until every group has passed it."""
+    settings = StoreSettings(retention_age_ms=1, retention_requires_acknowledgement=True)
+    assert expired(settings, acknowledged=200) == 2
+    assert expired(StoreSettings(retention_age_ms=1), acknowledged=200) == 9

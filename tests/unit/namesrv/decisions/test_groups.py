@@ -1,0 +1,61 @@
+"""What may be created and changed of a group."""
+
+import dataclasses
+
+import pytest
+
+from ortoo.common.errors import AlreadyExists, Invalid, NotFound, Overloaded
+from ortoo.namesrv.decisions.groups import GROUPS_MAX, Group, completed, found, put
+from ortoo.namesrv.rpc.wire import group_of
+from ortoo.v1 import topic_pb2
+
+WISH = Group("g", 0, True, 0, 0, 0)
+
+
+def stored(wish: Group = WISH, existing: Group | None = None, *, create_only: bool = False, count: int = 0) -> Group:
+    """The group that a wish gives."""
+    return put(completed(wish), existing, create_only=create_only, group_count=count, version=3, now_ms=7)
+
+
+def test_defaults_are_those_of_the_slow_consumer_rule() -> None:
+    """1,024 messages and 10 s, unless said otherwise."""
+    assert stored() == Group("g", 3, True, 1024, 0, 7, unacknowledged_bytes_max=64 << 20, attempts_max=16)
+    assert group_of(topic_pb2.Group(name="g")).slow_consumer_grace_ms == 10_000
+    assert group_of(topic_pb2.Group(name="g", slow_consumer_grace_ms=0)).slow_consumer_grace_ms == 0
+
+
+def test_change_keeps_the_time_of_creation_and_takes_a_version() -> None:
+    """Only what changed is new; the same wish again changes nothing."""
+    group = dataclasses.replace(stored(), version=1, created_at_ms=2)
+    changed = stored(dataclasses.replace(WISH, consume_enabled=False), group)
+    assert changed == dataclasses.replace(group, version=3, consume_enabled=False)
+    assert stored(WISH, group) is group
+
+
+def test_create_only_refuses_an_existing_group() -> None:
+    """The refusal says how to change it instead."""
+    with pytest.raises(AlreadyExists, match="leave out create_only"):
+        stored(WISH, stored(), create_only=True)
+
+
+@pytest.mark.parametrize(
+    ("wish", "field"),
+    [
+        (dataclasses.replace(WISH, name="a b"), "group.name"),
+        (dataclasses.replace(WISH, slow_consumer_threshold_messages=1 << 31), "group.slow_consumer_threshold_messages"),
+        (dataclasses.replace(WISH, slow_consumer_grace_ms=1 << 31), "group.slow_consumer_grace_ms"),
+    ],
+)
+def test_wrong_group_is_invalid_by_field(wish: Group, field: str) -> None:
+    """Each wrong value is refused with its field."""
+    with pytest.raises(Invalid) as caught:
+        completed(wish)
+    assert caught.value.field == field
+
+
+def test_number_of_groups_is_limited_and_unknown_ones_are_named() -> None:
+    """Both refusals say what to do."""
+    with pytest.raises(Overloaded, match="delete"):
+        stored(count=GROUPS_MAX)
+    with pytest.raises(NotFound, match="PutGroup"):
+        found("g", None)

@@ -1,0 +1,119 @@
+"""Who is in the directory, and until when."""
+
+import pytest
+
+from ortoo.common.errors import Conflict, Fenced, Invalid, Overloaded
+from ortoo.namesrv.decisions.leases import ENODES_MAX, Enode, Leases, Snode
+
+
+def enode(leases: Leases, now_s: float, *, store_id: str = "s", address: str = "h:1") -> Enode | None:
+    """Announce enode `e`."""
+    return leases.register_enode("e", address, store_id, now_s)
+
+
+def snode(
+    leases: Leases, now_s: float, name: str = "n", incarnation: str = "1", *, shares: bool = False
+) -> Snode | None:
+    """Announce a snode."""
+    return leases.register_snode(name, f"{name}:1", incarnation, shares_membership=shares, now_s=now_s)
+
+
+def test_only_news_are_told() -> None:
+    """The first announcement and a new address are news; a heartbeat is not."""
+    leases = Leases(15)
+    assert enode(leases, 0) == Enode("e", "h:1", "s")
+    assert enode(leases, 5) is None
+    assert enode(leases, 6, address="h:2") == Enode("e", "h:2", "s")
+
+
+def test_lease_ends_at_its_time_unless_renewed() -> None:
+    """Renewed at 10, it lives at 24.9 and is dead at 25; it is told once; the enode stays known."""
+    leases = Leases(15)
+    enode(leases, 0)
+    snode(leases, 0)
+    enode(leases, 10)
+    assert leases.expire(24.9) == ([], [Snode("n", "n:1", alive=False)])
+    assert leases.expire(25) == ([Enode("e", "h:1", "s", alive=False)], [])
+    assert leases.expire(26) == ([], [])
+    assert (leases.enodes()["e"].alive, leases.snodes()) == (False, {})
+    assert enode(leases, 30) == Enode("e", "h:1", "s")
+
+
+def test_goodbye_ends_a_lease_once() -> None:
+    """A second goodbye, and that of a stranger, are no news."""
+    leases = Leases(15)
+    enode(leases, 0)
+    snode(leases, 0)
+    assert leases.end_enode("e") == Enode("e", "h:1", "s", alive=False)
+    assert leases.end_snode("n") == Snode("n", "n:1", alive=False)
+    assert (leases.end_enode("e"), leases.end_snode("n"), leases.end_enode("x")) == (None, None, None)
+
+
+def test_second_store_under_a_living_name_is_refused() -> None:
+    """The other store is refused while the lease lives, with the time that is left; then it may have the name."""
+    leases = Leases(15)
+    enode(leases, 0)
+    with pytest.raises(Conflict, match="give this one another name") as caught:
+        enode(leases, 14, store_id="other")
+    assert caught.value.retry_after_ms == 1000
+    assert enode(leases, 15, store_id="other") == Enode("e", "h:1", "other")
+
+
+@pytest.mark.parametrize(("first", "second"), [(False, False), (True, False), (False, True)])
+def test_second_snode_without_shared_membership_is_refused(first: bool, second: bool) -> None:
+    """If either keeps membership for itself, groups would be split; the refusal names the setting."""
+    leases = Leases(15)
+    snode(leases, 0, "a", shares=first)
+    with pytest.raises(Conflict, match="ORTOO_SNODE_REDIS_URL") as caught:
+        snode(leases, 1, "b", shares=second)
+    assert caught.value.retry_after_ms == 14_000
+    assert snode(leases, 15, "b", shares=second) is not None
+
+
+def test_snodes_that_share_membership_live_side_by_side() -> None:
+    """Both are there."""
+    leases = Leases(15)
+    snode(leases, 0, "a", shares=True)
+    snode(leases, 0, "b", shares=True)
+    assert sorted(leases.snodes()) == ["a", "b"]
+
+
+def test_restarted_snode_replaces_its_former_self_and_fences_it() -> None:
+    """A new incarnation takes the name at once; the old one is told that it is replaced."""
+    leases = Leases(15)
+    snode(leases, 0, incarnation="1")
+    assert snode(leases, 1, incarnation="2") is None
+    with pytest.raises(Fenced, match="different names"):
+        snode(leases, 2, incarnation="1")
+
+
+@pytest.mark.parametrize("address", ["", "host", ":1", "host:", "host:0", "host:65536", "host:x", "h" * 300 + ":1"])
+def test_address_must_be_reachable(address: str) -> None:
+    """An address nobody can connect to is refused by field."""
+    with pytest.raises(Invalid) as caught:
+        enode(Leases(15), 0, address=address)
+    assert caught.value.field == "enode.address"
+
+
+def test_name_store_id_and_incarnation_must_be_said() -> None:
+    """Each missing text is named."""
+    for call, field in (
+        (lambda: Leases(1).register_enode("", "h:1", "s", 0), "enode.name"),
+        (lambda: enode(Leases(1), 0, store_id=""), "enode.store_id"),
+        (lambda: snode(Leases(1), 0, incarnation=""), "incarnation"),
+    ):
+        with pytest.raises(Invalid) as caught:
+            call()
+        assert caught.value.field == field
+
+
+def test_number_of_enodes_is_limited_and_the_dead_make_room() -> None:
+    """A full house of the living refuses; one dead enode is forgotten for a new one."""
+    leases = Leases(15)
+    for number in range(ENODES_MAX):
+        leases.register_enode(f"e{number}", "h:1", "s", 0)
+    with pytest.raises(Overloaded):
+        enode(leases, 1)
+    leases.end_enode("e7")
+    assert enode(leases, 1) is not None
+    assert "e7" not in leases.enodes()

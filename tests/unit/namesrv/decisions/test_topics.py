@@ -1,0 +1,167 @@
+"""What may be created and changed of a topic."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from ortoo.common.errors import AlreadyExists, Conflict, Invalid, NotFound, OrtooError, Overloaded
+from ortoo.namesrv.decisions.publish_order import PublishPlace, order_of_text, order_to_text
+from ortoo.namesrv.decisions.topics import (
+    TOPICS_MAX,
+    NewTopic,
+    Permission,
+    Placement,
+    Topic,
+    TopicChange,
+    change,
+    completed,
+    create,
+)
+
+ALIVE = {"b": True, "a": True}
+
+
+def made(wish: NewTopic, existing: Topic | None = None, enodes: dict[str, bool] | None = None, count: int = 0) -> Topic:
+    """The topic that a wish gives."""
+    return create(
+        completed(wish),
+        existing,
+        ALIVE if enodes is None else enodes,
+        topic_count=count,
+        topic_id=9,
+        version=3,
+        now_ms=7,
+    )
+
+
+def test_defaults_are_four_queues_on_every_living_enode() -> None:
+    """A wish with nothing but a name gives 4 queues, read and write, on all that live, sorted."""
+    topic = made(NewTopic("t"), enodes={**ALIVE, "dead": False})
+    assert topic == Topic("t", 9, 3, Permission.READ_WRITE, (Placement("a", 4, 4), Placement("b", 4, 4)), 7)
+
+
+@pytest.mark.parametrize("name", ["%RETRY%group", "%DLQ%group", "a|b", "x" * 127])
+def test_names_of_rocketmq_are_allowed(name: str) -> None:
+    """System topics and the longest name are allowed."""
+    assert made(NewTopic(name)).name == name
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "empty name": ({"name": ""}, "name"),
+    "illegal name": ({"name": "a b"}, "name"),
+    "over-long name": ({"name": "x" * 128}, "name"),
+    "too many queues": ({"read_queue_count": 1025}, "read_queue_count"),
+    "negative queues": ({"read_queue_count": -1}, "read_queue_count"),
+    "unreadable queues": ({"read_queue_count": 2, "write_queue_count": 3}, "write_queue_count"),
+    "an enode twice": ({"enodes": ("a", "a")}, "enodes"),
+    "illegal enode": ({"enodes": ("a/b",)}, "enodes"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_wrong_wish_is_invalid_by_field(what: str) -> None:
+    """Each wrong value is refused with its field and what is expected."""
+    fields, field = WRONG[what]
+    with pytest.raises(Invalid) as caught:
+        completed(NewTopic(**{"name": "t", **fields}))
+    assert caught.value.field == field
+    assert "; " in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("wish", "enodes", "kind", "words"),
+    [
+        (NewTopic("t"), {}, Conflict, "no enode is alive; start one"),
+        (NewTopic("t"), {"a": False}, Conflict, "no enode is alive; start one"),
+        (NewTopic("t", enodes=("c",)), ALIVE, NotFound, "alive are: a, b"),
+        (NewTopic("t", enodes=("a",)), {"a": False, "b": True}, Conflict, "is not alive; start it"),
+    ],
+)
+def test_topic_needs_enodes_that_live(
+    wish: NewTopic, enodes: dict[str, bool], kind: type[OrtooError], words: str
+) -> None:
+    """Where a topic cannot be placed, the refusal names who lives and what to do."""
+    with pytest.raises(kind, match=words):
+        made(wish, enodes=enodes)
+
+
+def test_equal_wish_gives_the_existing_topic() -> None:
+    """Creating twice is creating once, also when enodes have come or gone since."""
+    topic = made(NewTopic("t", 8))
+    assert made(NewTopic("t", 8, 8, Permission.READ_WRITE), topic) is topic
+    assert made(NewTopic("t", 8, enodes=("b", "a")), topic, enodes={}) is topic
+    assert made(NewTopic("t", 8), topic, enodes={"c": True}) is topic
+
+
+@pytest.mark.parametrize(
+    ("wish", "field"),
+    [
+        (NewTopic("t", 9), "read_queue_count"),
+        (NewTopic("t", 8, 7), "write_queue_count"),
+        (NewTopic("t", 8, permission=Permission.READ_ONLY), "permission"),
+        (NewTopic("t", 8, enodes=("a",)), "enodes"),
+    ],
+)
+def test_other_wish_for_an_existing_name_is_refused(wish: NewTopic, field: str) -> None:
+    """A different topic under the same name is AlreadyExists and says in what it differs."""
+    with pytest.raises(AlreadyExists, match="UpdateTopic") as caught:
+        made(wish, made(NewTopic("t", 8)))
+    assert caught.value.field == field
+
+
+def test_number_of_topics_is_limited() -> None:
+    """The limit refuses new topics and says what to do."""
+    with pytest.raises(Overloaded, match="delete"):
+        made(NewTopic("t"), count=TOPICS_MAX)
+
+
+def test_change_adds_queues_and_enodes() -> None:
+    """Queues grow on all enodes, an added enode gets as many, and the version is new."""
+    topic = made(NewTopic("t", 4, enodes=("a",)))
+    changed = change(TopicChange("t", 8, add_enodes=("a", "b")), topic, ALIVE, version=5)
+    assert changed.placements == (Placement("a", 8, 4), Placement("b", 8, 4))
+    assert (changed.version, changed.topic_id) == (5, topic.topic_id)
+
+
+def test_change_to_what_is_there_changes_nothing() -> None:
+    """The same topic comes back, with its version."""
+    topic = made(NewTopic("t", 4))
+    assert change(TopicChange("t", 4, permission=Permission.READ_WRITE), topic, ALIVE, version=5) is topic
+
+
+def test_write_queues_may_shrink_and_read_queues_may_not() -> None:
+    """Write queues drain; read queues hold messages."""
+    topic = made(NewTopic("t", 4))
+    assert change(TopicChange("t", 0, 2), topic, ALIVE, version=5).write_queue_count == 2
+    with pytest.raises(Invalid, match="lower write_queue_count instead") as caught:
+        change(TopicChange("t", 3), topic, ALIVE, version=5)
+    assert caught.value.field == "read_queue_count"
+
+
+def test_change_of_an_unknown_topic_or_enode_is_not_found() -> None:
+    """Both are named."""
+    with pytest.raises(NotFound, match="create it"):
+        change(TopicChange("t"), None, ALIVE, version=1)
+    with pytest.raises(NotFound) as caught:
+        change(TopicChange("t", add_enodes=("c",)), made(NewTopic("t")), ALIVE, version=5)
+    assert caught.value.field == "add_enodes"
+
+
+def test_the_order_for_producers_is_checked_against_the_queues_after_the_change() -> None:
+    """E-027: queues added by the same change count, and an order outlives changes of other things."""
+    topic = made(NewTopic("t", 2))
+    order = (PublishPlace("b", 4), PublishPlace("a", 1))
+    with pytest.raises(Invalid, match="1 to 2"):
+        change(TopicChange("t", publish_order=order), topic, ALIVE, version=4)
+    changed = change(TopicChange("t", 4, 4, publish_order=order), topic, ALIVE, version=4)
+    assert changed.publish_order == order
+    assert change(TopicChange("t", permission=Permission.READ_ONLY), changed, ALIVE, version=5).publish_order == order
+    assert change(TopicChange("t", publish_order=()), changed, ALIVE, version=5).publish_order == ()
+    assert order_of_text(order_to_text(order)) == order
+
+
+def test_values_cannot_be_changed_in_place() -> None:
+    """A topic is a value: watchers and the catalog may share it."""
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        made(NewTopic("t")).version = 4  # type: ignore[misc]

@@ -1,0 +1,56 @@
+"""Watchers sleep until there is news, and cost a bounded amount."""
+
+import asyncio
+
+import pytest
+
+from ortoo.common.errors import Overloaded
+from ortoo.namesrv.decisions.leases import Enode
+from ortoo.namesrv.decisions.route_changes import RouteChange, Routes
+from ortoo.namesrv.directory.watches import Watches
+
+
+def news(name: str) -> RouteChange:
+    """A change."""
+    return RouteChange(0, enodes=(Enode(name, "h:1", "s"),))
+
+
+async def test_slow_watcher_gets_everything_anew() -> None:
+    """One that fell behind by more than is kept gets a snapshot instead of what it missed."""
+    watches = Watches(Routes(0, (), (), changes_kept=2), watchers_max=10)
+    slow = watches.follow()
+    assert (await anext(slow)).snapshot
+    for name in "abc":
+        watches.publish(news(name))
+    again = await anext(slow)
+    assert again.snapshot
+    assert [enode.name for enode in again.enodes] == ["a", "b", "c"]
+    watches.publish(news("d"))
+    assert (await anext(slow)).enodes == (Enode("d", "h:1", "s"),)
+    await slow.aclose()
+
+
+async def test_number_of_watchers_is_limited_and_given_back() -> None:
+    """One too many is refused; when another ends there is room."""
+    watches = Watches(Routes(0, (), ()), watchers_max=1)
+    first = watches.follow()
+    await anext(first)
+    with pytest.raises(Overloaded, match="watchers_max"):
+        await anext(watches.follow())
+    await first.aclose()
+    assert (await anext(watches.follow())).snapshot
+
+
+async def test_end_lets_waiting_watchers_finish() -> None:
+    """A stop does not wait for those who wait."""
+    watches = Watches(Routes(0, (), ()), watchers_max=1)
+    watcher = watches.follow()
+    await anext(watcher)
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        rest = group.create_task(_all(watcher))
+        watches.end()
+    assert rest.result() == 0
+
+
+async def _all(watcher: object) -> int:
+    return len([change async for change in watcher])  # type: ignore[attr-defined]

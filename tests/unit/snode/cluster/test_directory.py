@@ -1,0 +1,86 @@
+"""The copy of the directory."""
+
+import pytest
+
+from ortoo.common.errors import Invalid, NotFound
+from ortoo.snode.cluster.directory import Directory, check_readable, check_writable
+from ortoo.snode.cluster.routes import EnodeEntry, Group, Permission, Placement, Queue, RouteChange, Topic
+
+
+def topic(name: str, version: int = 1, permission: Permission = Permission.READ_WRITE) -> Topic:
+    """A topic with four read and two write queues on each of two enodes."""
+    return Topic(name, version, version, permission, (Placement("e2", 4, 2), Placement("e1", 4, 2)))
+
+
+def test_a_snapshot_replaces_and_a_change_adds() -> None:
+    """Each change names the topics that are different now."""
+    directory = Directory()
+    assert directory.apply(RouteChange(5, True, (topic("a"), topic("b")), groups=(Group("g"),))) == {"a", "b"}
+    assert directory.apply(RouteChange(6, False, (topic("c"),), deleted_topics=("a",))) == {"a", "c"}
+    assert [t.name for t in directory.topics()] == ["b", "c"]
+    assert directory.apply(RouteChange(7, True, (topic("c"),))) == {"b"}
+    assert directory.version == 7
+    assert directory.group("g") is None
+
+
+def test_a_name_server_that_is_behind_takes_nothing_away() -> None:
+    """A snapshot older than a topic says nothing about it (E-026)."""
+    directory = Directory()
+    directory.apply(RouteChange(9, True, (topic("old", 3), topic("changed", 8), topic("new", 9))))
+    assert directory.apply(RouteChange(7, True, (topic("changed", 2),))) == {"old"}
+    assert [(t.name, t.version) for t in directory.topics()] == [("changed", 8), ("new", 9)]
+
+
+def test_enodes_outlive_a_snapshot_without_them() -> None:
+    """A name server that was restarted knows no leases yet; addresses are kept, as dead."""
+    directory = Directory()
+    directory.apply(RouteChange(1, True, enodes=(EnodeEntry("e1", "h:1", "s", alive=True),)))
+    directory.apply(RouteChange(2, True))
+    entry = directory.enode("e1")
+    assert entry is not None
+    assert (entry.address, entry.alive) == ("h:1", False)
+
+
+def test_a_topic_that_was_asked_for_does_not_go_back() -> None:
+    """What the watch brought later wins over an older answer."""
+    directory = Directory()
+    directory.apply(RouteChange(5, True, (topic("a", 5),)))
+    assert not directory.learn_topic(topic("a", 4))
+    assert directory.learn_topic(topic("a", 6))
+    assert directory.topic("a").version == 6
+
+
+def test_unknown_topic_says_what_to_do() -> None:
+    """The error names the topic and how to create it."""
+    with pytest.raises(NotFound, match="ortoo topic create nope"):
+        Directory().topic("nope")
+
+
+def test_queues_are_sorted_by_enode_and_id() -> None:
+    """Everybody sees the same order, whatever order placements come in."""
+    assert [(q.enode, q.queue_id) for q in topic("a").write_queues()] == [("e1", 0), ("e1", 1), ("e2", 0), ("e2", 1)]
+
+
+@pytest.mark.parametrize(
+    ("permission", "queue", "field"),
+    [
+        (Permission.READ_ONLY, Queue("a", "e1", 0), "queue.topic"),
+        (Permission.NONE, Queue("a", "e1", 0), "queue.topic"),
+        (Permission.READ_WRITE, Queue("a", "e9", 0), "queue.enode"),
+        (Permission.READ_WRITE, Queue("a", "e1", 2), "queue.queue_id"),
+    ],
+)
+def test_a_queue_that_takes_no_messages_is_refused_by_field(permission: Permission, queue: Queue, field: str) -> None:
+    """Permission, enode and range are told apart."""
+    with pytest.raises(Invalid) as refused:
+        check_writable(topic("a", permission=permission), queue)
+    assert refused.value.field == field
+
+
+def test_draining_queues_can_still_be_read() -> None:
+    """A queue beyond the write queues but within the read queues is readable."""
+    check_readable(topic("a"), Queue("a", "e1", 3))
+    with pytest.raises(Invalid):
+        check_readable(topic("a"), Queue("a", "e1", 4))
+    with pytest.raises(Invalid):
+        check_readable(topic("a", permission=Permission.WRITE_ONLY), Queue("a", "e1", 0))

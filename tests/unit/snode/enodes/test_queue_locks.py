@@ -1,0 +1,95 @@
+"""Locks as push sessions take them: together, patiently, and given back for certain."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+
+from ortoo.common.errors import Fenced, Unavailable
+from ortoo.common.process.background import Background
+from ortoo.common.process.clock import SystemClock
+from ortoo.common.process.randomness import Randomness
+from ortoo.snode.enodes.link import LockAnswer, LockWish
+from ortoo.snode.enodes.queue_locks import QueueLocks
+from tests.unit.snode.fake_enode import FakeEnode
+
+
+class CountingEnode(FakeEnode):
+    """An enode that writes down how it is asked, and is away as often as the test says."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[int] = []
+        self.given_back: list[int] = []
+        self.away = 0
+
+    async def take_locks(self, incarnation: str, wishes: Sequence[LockWish]) -> list[LockAnswer]:
+        self.asked.append(len(wishes))
+        return await super().take_locks(incarnation, wishes)
+
+    async def release_locks(self, wishes: Sequence[LockWish]) -> list[bool]:
+        if self.away:
+            self.away -= 1
+            raise Unavailable("away")
+        self.given_back += [wish.queue_id for wish in wishes]
+        return await super().release_locks(wishes)
+
+
+def wish(queue_id: int, owner: str, session: str = "", *, resume: bool = False) -> LockWish:
+    """A wish for a lock of group g."""
+    return LockWish("g", 77, queue_id, owner, session or owner, resume)
+
+
+@contextlib.asynccontextmanager
+async def locks() -> AsyncIterator[tuple[QueueLocks, CountingEnode, Background]]:
+    """Locks over an enode that is there."""
+    enode = CountingEnode()
+    async with asyncio.timeout(20), Background("test") as background:
+        made = QueueLocks(enode.links(), background, "i", clock=SystemClock(), randomness=Randomness(1))
+        yield made, enode, background
+
+
+async def test_wishes_of_one_moment_go_in_one_request() -> None:
+    """A hundred sessions that get their queues together cost one call."""
+    async with locks() as (them, enode, _):
+        generations = await asyncio.gather(*(them.hold("e", wish(number, f"c{number}")) for number in range(100)))
+        assert generations == [1] * 100
+        assert enode.asked == [100]
+
+
+async def test_who_waits_goes_on_when_the_lock_is_free() -> None:
+    """The news of a free lock wakes whoever was refused; news of others does not."""
+    async with locks() as (them, enode, background):
+        assert await them.hold("e", wish(0, "a")) == 1
+        waiting = background.spawn("hold", them.hold("e", wish(0, "b")))
+        while len(enode.asked) < 2:
+            await SystemClock().sleep(0)
+        them.freed("e", [("g", 77, 1)])
+        assert not waiting.done()
+        them.give_back("e", wish(0, "a"))
+        while not enode.given_back:
+            await SystemClock().sleep(0)
+        them.freed("e", [("g", 77, 0)])
+        assert await waiting == 2
+
+
+async def test_what_is_given_back_is_given_back_however_long_the_enode_is_away() -> None:
+    """A release is tried until it is answered, and goes before what is asked for meanwhile."""
+    async with locks() as (them, enode, _):
+        await them.hold("e", wish(0, "a"))
+        enode.away = 2
+        them.give_back("e", wish(0, "a"))
+        assert await them.hold("e", wish(1, "a")) == 1
+        while not enode.given_back:
+            await SystemClock().sleep(0.01)
+        assert await them.hold("e", wish(0, "b")) == 2
+
+
+async def test_a_session_does_not_take_its_lock_back_from_its_successor() -> None:
+    """Who had the lock and was fenced hears that a newer session of the same client has it."""
+    async with locks() as (them, _, _background):
+        assert await them.hold("e", wish(0, "a", "old")) == 1
+        assert await them.hold("e", wish(0, "a", "new")) == 2
+        with pytest.raises(Fenced):
+            await them.hold("e", wish(0, "a", "old", resume=True))

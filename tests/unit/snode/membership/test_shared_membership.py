@@ -1,0 +1,85 @@
+"""Membership over several snodes, as decisions: whose word counts."""
+
+import dataclasses
+
+from ortoo.snode.membership.members import Member, Subscription, decoded
+from ortoo.snode.membership.shared import Placed, SharedMembership
+from ortoo.testing.time.virtual_clock import VirtualClock
+
+
+def member(name: str, incarnation: str, session: str = "") -> Member:
+    """A member of one snode."""
+    return Member(
+        name, session or f"{name} at {incarnation}", incarnation=incarnation, subscriptions=(Subscription("t"),)
+    )
+
+
+def names(membership: SharedMembership) -> dict[str, str]:
+    """Client id to session id."""
+    return {name: one.session_id for name, one in membership.members("g").items()}
+
+
+def test_own_members_count_at_once_and_others_as_they_are_heard() -> None:
+    """E-060: a view is its own members and the others' as the store says."""
+    here = SharedMembership("here", VirtualClock())
+    here.join("g", member("a", "here"))
+    assert here.unsaid == {("g", "a"): member("a", "here")}
+    here.heard(("g", "b"), 7, member("b", "there"))
+    assert list(names(here)) == ["b", "a"]
+    here.heard(("g", "b"), 8, None)
+    assert list(names(here)) == ["a"]
+
+
+def test_the_last_word_about_a_client_counts_and_late_news_does_not() -> None:
+    """A session elsewhere replaces the one here when the store heard of it later, and only then."""
+    here = SharedMembership("here", VirtualClock())
+    here.join("g", member("a", "here"))
+    here.heard(("g", "a"), 3, member("a", "there"))
+    assert names(here) == {"a": "a at here"}
+    here.said(("g", "a"), member("a", "here"), 5)
+    here.heard(("g", "a"), 4, member("a", "there"))
+    assert names(here) == {"a": "a at here"}
+    here.heard(("g", "a"), 6, member("a", "there"))
+    assert names(here) == {"a": "a at there"}
+    here.leave("g", "a", "a at here")
+    assert names(here) == {"a": "a at there"}
+
+
+def test_who_was_taken_for_dead_says_itself_again() -> None:
+    """When others removed this snode's members from the store, they are said again; ours that have left are not."""
+    here = SharedMembership("here", VirtualClock())
+    here.join("g", member("a", "here"))
+    here.said(("g", "a"), member("a", "here"), 1)
+    here.heard(("g", "a"), 2, None)
+    assert here.unsaid == {("g", "a"): member("a", "here")}
+    here.said(("g", "a"), member("a", "here"), 3)
+    here.heard(("g", "b"), 4, member("b", "here"))
+    assert here.unsaid == {("g", "b"): None}
+    assert here.gone_session(("g", "b")) == "b at here"
+
+
+def test_members_of_a_dead_snode_are_found_and_dropped() -> None:
+    """Only those of incarnations that nobody hears any more."""
+    here = SharedMembership("here", VirtualClock())
+    for name, incarnation in (("a", "there"), ("b", "gone")):
+        here.heard(("g", name), 1, member(name, incarnation))
+    assert [key for key, _ in here.of_snodes_not_in({"there", "here"})] == [("g", "b")]
+    here.drop(("g", "b"), "another session")
+    here.drop(("g", "b"), "b at gone")
+    assert list(names(here)) == ["a"]
+
+
+def test_a_full_reading_takes_away_what_is_not_in_it() -> None:
+    """What others no longer say is gone after it; our own stay."""
+    here = SharedMembership("here", VirtualClock())
+    here.join("g", member("a", "here"))
+    here.heard(("g", "b"), 1, member("b", "there"))
+    here.replace_others({("g", "c"): Placed(2, member("c", "there"))})
+    assert sorted(names(here)) == ["a", "c"]
+    assert list(here.groups()) == ["g"]
+
+
+def test_a_member_survives_its_text() -> None:
+    """What is written for other snodes is read back equal."""
+    one = dataclasses.replace(member("a", "here"), room="r", rooms=("x", "y"), since_ms=5, broadcast=True)
+    assert decoded(one.encoded()) == one

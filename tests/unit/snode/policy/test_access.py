@@ -1,0 +1,124 @@
+"""What users may do, and that every method asks for something."""
+
+from typing import Any
+
+import pytest
+
+from apache.rocketmq.v2 import service_pb2
+from ortoo.common.errors import Forbidden, Invalid
+from ortoo.snode.policy.access_needs import NEEDS, needs_of
+from ortoo.snode.policy.access_rules import ADMIN, Grant, Need, Resource, access_rules_of
+from ortoo.v1 import admin_pb2, consumer_pb2, dead_letter_pb2, producer_pb2, pull_pb2, session_pb2, topic_pb2
+
+RULES = """
+trusted_addresses = ["10.1.0.0/16", "::1"]
+[[user]]
+access_key = "ann"
+admin = true
+[[user]]
+access_key = "shop"
+topics = { orders = "PUB", "stock-*" = "PUB|SUB", "stock-secret-*" = "DENY" }
+groups = { "shop-*" = "SUB", "shop-old" = "DENY" }
+"""
+SERVICES = [
+    file.DESCRIPTOR.services_by_name[name]
+    for file, name in (
+        (producer_pb2, "ProducerService"),
+        (consumer_pb2, "ConsumerService"),
+        (session_pb2, "SessionService"),
+        (dead_letter_pb2, "DeadLetterService"),
+        (admin_pb2, "AdminService"),
+        (service_pb2, "MessagingService"),
+    )
+]
+
+
+def topic(name: str, grant: Grant) -> Need:
+    """Something that is asked of a topic."""
+    return Need(Resource.TOPIC, name, grant)
+
+
+@pytest.mark.parametrize(
+    ("need", "allowed"),
+    [
+        (topic("orders", Grant.PUB), True),
+        (topic("orders", Grant.SUB), False),
+        (topic("orders", Grant.PUB | Grant.SUB), True),
+        (topic("stock-1", Grant.SUB), True),
+        (topic("stock-secret-1", Grant.SUB), False),
+        (topic("other", Grant.PUB), False),
+        (topic("%RETRY%shop-1", Grant.SUB), True),
+        (topic("%DLQ%shop-old", Grant.SUB), False),
+        (topic("%LMQ%|orders|x", Grant.PUB), True),
+        (Need(Resource.GROUP, "shop-1", Grant.SUB), True),
+        (Need(Resource.GROUP, "shop-old", Grant.SUB), False),
+        (Need(Resource.GROUP, "other", Grant.SUB), False),
+        (ADMIN, False),
+    ],
+)
+def test_the_exact_name_counts_then_the_longest_beginning(need: Need, *, allowed: bool) -> None:
+    """E-247: and what is named nowhere is denied; an admin may everything, an unknown user nothing."""
+    rules = access_rules_of(RULES)
+    rules.check("ann", [need])
+    with pytest.raises(Forbidden):
+        rules.check("nobody", [need])
+    if allowed:
+        rules.check("shop", [need])
+    else:
+        with pytest.raises(Forbidden, match="shop"):
+            rules.check("shop", [need])
+
+
+def test_some_addresses_need_not_sign() -> None:
+    """E-247: networks of both kinds; what is no address is trusted by nobody."""
+    rules = access_rules_of(RULES)
+    assert [rules.trusts(peer) for peer in ("10.1.2.3:80", "[::1]:80", "10.2.0.1:80", "unix:", "")] == [
+        True, True, False, False, False,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "user = 1", "[[user]]", "[[user]]\naccess_key = 'a'\nx = 1", "y = 1", "[[user",
+        "[[user]]\naccess_key = 'a'\n[[user]]\naccess_key = 'a'", "[[user]]\naccess_key = 'a'\nadmin = 1",
+        "[[user]]\naccess_key = 'a'\ntopics = { t = 'READ' }", "[[user]]\naccess_key = 'a'\ntopics = 'PUB'",
+        "trusted_addresses = ['ten']\n[[user]]\naccess_key = 'a'",
+    ],
+)  # fmt: skip
+def test_wrong_files_are_refused(text: str) -> None:
+    """Nothing is guessed where rights are concerned, and an empty file is a wrong one."""
+    with pytest.raises(Invalid):
+        access_rules_of(text)
+
+
+def test_every_method_has_needs_or_is_an_admins() -> None:
+    """E-247: those of an admin are the ones that change or show the cluster; a new method is an admin's by itself."""
+    methods = {
+        f"{service.name}/{name}": method for service in SERVICES for name, method in service.methods_by_name.items()
+    }
+    assert not NEEDS.keys() - methods.keys()
+    assert {name.partition("/")[0] for name in methods.keys() - NEEDS.keys()} == {"AdminService"}
+    for name in methods.keys() - NEEDS.keys():
+        assert list(needs_of(name, None, str)) == [ADMIN]
+
+
+QUEUE = topic_pb2.Queue(topic="t", enode="e", queue_id=0)
+
+
+@pytest.mark.parametrize(
+    ("method", "request_"),
+    [
+        ("Pull", pull_pb2.PullRequest(group="g", queue=QUEUE)),
+        ("Push", consumer_pb2.PushRequest(open=consumer_pb2.OpenSession(
+            group="g", subscriptions=[consumer_pb2.Subscription(topic="t")]))),
+        ("LockQueues", pull_pb2.LockQueuesRequest(group="g", queues=[QUEUE])),
+        ("CommitOffsets", pull_pb2.CommitConsumerOffsetsRequest(
+            group="g", offsets=[pull_pb2.ConsumerOffset(queue=QUEUE)])),
+        ("SendBack", pull_pb2.SendBackRequest(group="g", queue=QUEUE)),
+    ],
+)  # fmt: skip
+def test_consuming_asks_for_group_and_topic(method: str, request_: Any) -> None:
+    """E-247: whichever way is taken."""
+    asked = set(needs_of(f"ConsumerService/{method}", request_, str))
+    assert asked == {Need(Resource.GROUP, "g", Grant.SUB), topic("t", Grant.SUB)}

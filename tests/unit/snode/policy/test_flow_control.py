@@ -1,0 +1,127 @@
+"""Limits on requests: buckets, rules, their file."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ortoo.common.errors import Invalid, Overloaded
+from ortoo.snode.policy.chain import Call, Chain
+from ortoo.snode.policy.flow_control import FlowControl, FlowRule, FlowUnit
+from ortoo.snode.policy.flow_control_file import rules_of
+from ortoo.testing.time.virtual_clock import VirtualClock
+
+
+def call(method: str = "ProducerService/Publish", topic: str = "t", size_bytes: int = 100) -> Call:
+    """A request of so many bytes."""
+    return Call(method, SimpleNamespace(topic=topic, ByteSize=lambda: size_bytes), "peer")
+
+
+async def refused(flow: FlowControl, what: Call) -> int:
+    """0 if the call may go, else how long to wait, milliseconds."""
+    try:
+        await flow.before(what)
+    except Overloaded as error:
+        return error.retry_after_ms
+    return 0
+
+
+async def test_so_many_requests_a_second_and_heartbeats_are_free() -> None:
+    """E-243: of ten a second the eleventh is refused with the time to wait; heartbeats are never counted."""
+    clock = VirtualClock()
+    flow = FlowControl(clock)
+    flow.replace([FlowRule(FlowUnit.REQUESTS, 10, "ProducerService/Publish")])
+    assert [await refused(flow, call()) for _ in range(11)] == [0] * 10 + [100]
+    assert await refused(flow, call("AdminService/ListTopics")) == 0
+    flow.replace([FlowRule(FlowUnit.REQUESTS, 1)])
+    assert [await refused(flow, call("MessagingService/Heartbeat")) for _ in range(20)] == [0] * 20
+    clock.advance(1)
+    assert await refused(flow, call()) == 0
+    assert flow.refused == [0]
+
+
+async def test_bytes_a_second() -> None:
+    """E-244: with 5 KB a second the second 4 KB within one second is refused; one larger than the limit goes alone."""
+    clock = VirtualClock()
+    flow = FlowControl(clock)
+    flow.replace([FlowRule(FlowUnit.BYTES, 5000)])
+    assert await refused(flow, call(size_bytes=4000)) == 0
+    assert await refused(flow, call(size_bytes=4000)) == 600
+    clock.advance(0.6)
+    assert await refused(flow, call(size_bytes=4000)) == 0
+    clock.advance(10)
+    assert await refused(flow, call(size_bytes=50_000)) == 0
+    clock.advance(9)
+    assert await refused(flow, call(size_bytes=1)) == 1
+
+
+async def test_limits_of_topics_and_of_everything_together() -> None:
+    """E-245: a topic's limit leaves others alone, the limit without names counts all."""
+    flow = FlowControl(VirtualClock())
+    flow.replace([FlowRule(FlowUnit.REQUESTS, 2, topic="slow"), FlowRule(FlowUnit.REQUESTS, 5)])
+    answers = [await refused(flow, call(topic=topic)) > 0 for topic in ("slow", "slow", "slow", "t", "t", "t", "t")]
+    assert answers == [False, False, True, False, False, False, True]
+    assert flow.refused == [1, 1]
+
+
+async def test_streams_are_slowed_down_instead_of_refused() -> None:
+    """A batch beyond the limit waits for its turn; the producer notices only that it goes slower."""
+    clock = VirtualClock()
+    flow = FlowControl(clock)
+    flow.replace([FlowRule(FlowUnit.REQUESTS, 2)])
+    for _ in range(2):
+        await flow.before(call("ProducerService/Produce"))
+    waited: list[float] = []
+    sleeping = clock.sleep
+
+    async def sleep(seconds: float) -> None:
+        waited.append(seconds)
+        clock.advance(seconds)
+        await sleeping(0)
+
+    clock.sleep = sleep  # type: ignore[method-assign]
+    await flow.before(call("ProducerService/Produce"))
+    assert waited == [0.5]
+
+
+def test_the_file_is_read_and_wrong_ones_are_named() -> None:
+    """Rules with defaults; a wrong unit, key, number or syntax says where."""
+    text = '[[rule]]\nper_second = 5\n[[rule]]\nunit = "bytes"\nper_second = 1.5\nmethod = "A/B"\ntopic = "t"\n'
+    assert rules_of(text) == [FlowRule(FlowUnit.REQUESTS, 5), FlowRule(FlowUnit.BYTES, 1.5, "A/B", "t")]
+    assert rules_of("") == []
+    for wrong in ("x = 1", "[[rule]]\nunits = 1", "[[rule]]\nunit = 'x'\nper_second = 1", "[[rule]]", "[",
+                  "[[rule]]\nper_second = 0", "[[rule]]\nper_second = 1\nmethod = 'x'"):  # fmt: skip
+        with pytest.raises(Invalid):
+            rules_of(wrong)
+
+
+class Recorder:
+    """Writes down what it sees, and refuses if told to."""
+
+    def __init__(self, name: str, seen: list[str], error: Exception | None = None) -> None:
+        self._name, self._seen, self._error = name, seen, error
+
+    async def before(self, call: Any) -> None:
+        self._seen.append(f"{self._name} before")
+        if self._error is not None:
+            raise self._error
+
+    async def after(self, call: Any) -> None:
+        self._seen.append(f"{self._name} after")
+
+    async def on_error(self, call: Any, error: BaseException) -> None:
+        self._seen.append(f"{self._name} error")
+
+
+async def test_interceptors_are_called_in_order_and_a_refusal_is_told_to_those_before() -> None:
+    """E-242: before in order; each before is followed by one after or one error; a refusal goes to the caller."""
+    seen: list[str] = []
+    chain = Chain([Recorder("a", seen), Recorder("b", seen)])
+    await chain.before(call())
+    await chain.after(call())
+    assert seen == ["a before", "b before", "a after", "b after"]
+    seen.clear()
+    chain = Chain([Recorder("a", seen), Recorder("b", seen, Overloaded()), Recorder("c", seen)])
+    with pytest.raises(Overloaded):
+        await chain.before(call())
+    assert seen == ["a before", "b before", "a error"]

@@ -1,0 +1,73 @@
+"""Acknowledgements of several consumers on their way to one enode."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from ortoo.common.errors import Unavailable
+from ortoo.common.groups.pop import LeasePart, Stale, Verdict
+from ortoo.common.process.background import Background
+from ortoo.snode.pop.settlements import FinishLanes
+from tests.unit.snode.fake_enode import FakeEnode
+
+KEY = ("e", 77, "g")
+
+
+class SlowEnode(FakeEnode):
+    """Answers acknowledgements one after another, when told to."""
+
+    def __init__(self) -> None:
+        """Nothing came yet."""
+        super().__init__()
+        self.requests: list[list[LeasePart]] = []
+        self.came, self.go_on = asyncio.Event(), asyncio.Event()
+        self.error: Exception | None = None
+
+    async def settle(self, topic_id: int, group: str, parts: Sequence[LeasePart], verdict: Verdict) -> list[Stale]:
+        """Note the request; every lease with number 9 is over."""
+        self.requests.append(list(parts))
+        self.came.set()
+        await self.go_on.wait()
+        if self.error is not None:
+            raise self.error
+        return [Stale(part.queue_id, first, part.number) for part in parts if part.number == 9
+                for first, _ in part.ranges]  # fmt: skip
+
+
+def part(number: int, offset: int) -> list[LeasePart]:
+    """One message."""
+    return [LeasePart(0, number, ((offset, 1),))]
+
+
+async def test_what_comes_while_a_request_is_under_way_makes_one_further_request() -> None:
+    """And each consumer hears which lease was over, so that nobody takes another's refusal for his own."""
+    enode = SlowEnode()
+    async with asyncio.timeout(10), Background("test") as background:
+        lanes = FinishLanes(enode.links(), background)
+        first = background.spawn("ack", lanes.finish(KEY, part(1, 0)))
+        await enode.came.wait()
+        others = [background.spawn("ack", lanes.finish(KEY, part(number, 5))) for number in (8, 9, 10)]
+        gone = background.spawn("ack", lanes.finish(KEY, part(11, 6)))
+        apart = background.spawn("ack", lanes.finish(("e", 78, "g"), part(1, 0)))
+        enode.came.clear()
+        await enode.came.wait()
+        gone.cancel()
+        enode.go_on.set()
+        assert await first == await apart == []
+        assert await asyncio.gather(*others) == [[Stale(0, 5, 9)]] * 3
+        numbers = [[one.number for one in request] for request in enode.requests]
+    assert numbers == [[1], [1], [8, 9, 10, 11]]
+
+
+async def test_a_failure_is_everybodys_and_the_next_request_is_a_new_one() -> None:
+    """Acknowledging again does no harm, so whoever hears it asks again."""
+    enode = SlowEnode()
+    enode.error = Unavailable("away")
+    enode.go_on.set()
+    async with asyncio.timeout(10), Background("test") as background:
+        lanes = FinishLanes(enode.links(), background)
+        with pytest.raises(Unavailable):
+            await lanes.finish(KEY, part(1, 0))
+        enode.error = None
+        assert await lanes.finish(KEY, part(1, 0)) == []

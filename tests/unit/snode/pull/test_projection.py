@@ -1,0 +1,59 @@
+"""Leaving out columns: those that stay are what they were, and a batch is written anew only where that saves bytes."""
+
+from dataclasses import replace
+from hashlib import sha256
+
+import pytest
+
+from ortoo.client import Message
+from ortoo.common.errors import Invalid
+from ortoo.common.records.batch import encode, open_batch
+from ortoo.common.records.compression import Codec
+from ortoo.snode.pull.projection import columns_of, projected
+
+MESSAGES = [
+    Message(
+        sha256(b"%d" % n).digest() * 3, f"tag-{n % 3}", (f"key-{n}",), properties={"n": str(n)}, message_id=f"own-{n}"
+    )
+    for n in range(100)
+]
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_the_columns_that_stay_are_what_they_were(codec: Codec) -> None:
+    """Bodies, texts and lists keep every row; the rest is as if no message had it, and the checksum is right."""
+    batch = encode(MESSAGES, now_ms=0, codec=codec)
+    narrow = projected(batch, columns_of(["keys", "message_id"]))
+    assert len(narrow.records) < len(batch.records) * 2 / 3
+    narrow.check()
+    view = open_batch(narrow)
+    assert (view.count, list(view.keys())) == (100, [message.keys for message in MESSAGES])
+    assert list(view.message_ids()) == [message.message_id for message in MESSAGES]
+    assert set(view.tags()) == {None}
+    with pytest.raises(Invalid, match="body"):
+        view.bodies()
+    assert open_batch(projected(batch, columns_of(["body", "count"]))).bodies() == [
+        message.body for message in MESSAGES
+    ]
+
+
+def test_a_batch_that_would_hardly_shrink_stays_the_producers_own() -> None:
+    """Without columns everything is meant; a projection that leaves out little is not worth a copy."""
+    batch = encode([Message(b"x" * 1_000, "tag") for _ in range(50)], now_ms=0)
+    assert projected(batch, columns_of([])) is batch
+    assert projected(batch, columns_of(["body"])) is batch
+    assert len(projected(batch, columns_of(["count"])).records) < 300
+
+
+def test_a_name_that_no_column_has_is_refused() -> None:
+    """The error names it and those there are."""
+    with pytest.raises(Invalid, match=r"'bodies' is no column; there are format, .* body,"):
+        columns_of(["tag", "bodies"])
+
+
+def test_damaged_bytes_get_no_new_seal() -> None:
+    """G12: what changed on the way is refused where its checksum would otherwise be made anew."""
+    batch = encode(MESSAGES, now_ms=0)
+    damaged = replace(batch, records=batch.records[:-1] + bytes([batch.records[-1] ^ 1]))
+    with pytest.raises(Invalid, match="changed on the way"):
+        projected(damaged, columns_of(["tag"]))

@@ -1,0 +1,22 @@
+"""Reads of ranges share what the snode may hold for them."""
+
+import pytest
+
+from ortoo.snode.pull.reading import RANGE_BYTES_MAX, RANGES_BYTES, range_bytes
+from ortoo.snode.push.feeder import FETCH_BYTES_MAX
+
+
+def test_few_readers_ask_for_several_batches_at_once() -> None:
+    """So that a request to the enode is paid by more than one batch."""
+    assert range_bytes(1) == range_bytes(2) == RANGE_BYTES_MAX
+
+
+@pytest.mark.parametrize("readers", [8, 9, 20, 32])
+def test_many_readers_hold_no_more_than_allowed_together(readers: int) -> None:
+    """What each asks for shrinks with their number."""
+    assert 2 * readers * range_bytes(readers) <= RANGES_BYTES
+
+
+def test_each_of_very_many_readers_still_gets_a_usual_batch() -> None:
+    """A batch is given whole in any case, so asking for less saves nothing."""
+    assert range_bytes(10_000) == FETCH_BYTES_MAX

@@ -1,0 +1,98 @@
+"""Credit and cursors of a push session."""
+
+import pytest
+
+from ortoo.common.errors import Invalid
+from ortoo.snode.cluster.routes import Queue
+from ortoo.snode.membership.slow_consumer import SlowRule
+from ortoo.snode.push.flow import Credit, QueueCursor
+
+QUEUE = Queue("t", "e", 0)
+
+
+def test_a_batch_goes_whole_and_the_rest_is_owed() -> None:
+    """Credit may be overdrawn by one batch; nothing more goes until the debt is paid."""
+    credit = Credit()
+    assert not credit.open
+    credit.grant(10, 1000)
+    assert credit.open
+    credit.charge(25, 500)
+    assert not credit.open
+    credit.grant(15, 0)
+    assert not credit.open
+    credit.grant(1, 0)
+    assert credit.open
+
+
+def test_both_kinds_of_credit_are_needed() -> None:
+    """Messages without bytes, or bytes without messages, let nothing go."""
+    messages, size = Credit(), Credit()
+    messages.grant(5, 0)
+    size.grant(0, 5)
+    assert not messages.open
+    assert not size.open
+
+
+def test_acknowledgements_move_forward_only() -> None:
+    """A smaller or equal offset says nothing new; one that was never sent is an error."""
+    cursor = QueueCursor(QUEUE, generation=7)
+    assert not cursor.acknowledge(0, 7, 0.0)
+    cursor.start(100, committed=False)
+    cursor.advance(110)
+    cursor.told(110, now_s=1.0)
+    assert cursor.waiting_since_s == 1.0
+    assert cursor.acknowledge(105, 7, now_s=2.0)
+    assert cursor.waiting_since_s == 2.0
+    assert not cursor.acknowledge(103, 7, now_s=3.0)
+    assert cursor.acknowledge(110, 7, now_s=4.0)
+    assert cursor.waiting_since_s is None
+    with pytest.raises(Invalid, match="deliveries went up to 110"):
+        cursor.acknowledge(111, 7, now_s=5.0)
+
+
+def test_acknowledgements_from_before_the_assignment_are_dropped() -> None:
+    """A generation older than the one that gave the queue says nothing; a newer one, or none, does."""
+    cursor = QueueCursor(QUEUE, generation=7)
+    cursor.start(0, committed=True)
+    cursor.told(10, now_s=0.0)
+    assert not cursor.acknowledge(5, 6, now_s=0.0)
+    assert cursor.acknowledge(5, 8, now_s=0.0)
+    assert cursor.acknowledge(6, 0, now_s=0.0)
+
+
+def test_a_jump_back_takes_the_acknowledged_offset_along() -> None:
+    """When the queue's end was lost, acknowledgements count again from where it goes on."""
+    cursor = QueueCursor(QUEUE, generation=1)
+    cursor.start(50, committed=True)
+    cursor.jump(40)
+    cursor.told(45, now_s=0.0)
+    assert cursor.acknowledge(45, 1, now_s=0.0)
+
+
+@pytest.mark.parametrize(
+    ("newest", "acknowledged", "waited_s", "slow"),
+    [
+        (200, 100, 10.0, False),
+        (201, 100, 10.0, True),
+        (201, 100, 9.9, False),
+        (10_000_000, None, 999.0, False),
+        (10_000_000, 0, None, False),
+    ],
+)
+def test_slow_is_strictly_more_than_the_threshold_for_the_whole_grace(
+    newest: int, acknowledged: int | None, waited_s: float | None, slow: bool
+) -> None:
+    """The boundaries of the rule; no offset yet is never slow (E-082, E-085)."""
+    rule = SlowRule(threshold_messages=100, grace_s=10.0)
+    since_s = None if waited_s is None else 1000.0 - waited_s
+    assert (
+        rule.broken_by(newest_offset=newest, acknowledged_offset=acknowledged, waiting_since_s=since_s, now_s=1000.0)
+        is slow
+    )
+
+
+def test_without_grace_the_rule_is_bare() -> None:
+    """Grace 0 evicts at the first message too many."""
+    rule = SlowRule(threshold_messages=1024, grace_s=0.0)
+    assert rule.broken_by(newest_offset=1025, acknowledged_offset=0, waiting_since_s=5.0, now_s=5.0)
+    assert not rule.broken_by(newest_offset=1024, acknowledged_offset=0, waiting_since_s=5.0, now_s=5.0)

@@ -1,0 +1,64 @@
+"""What waits for a client."""
+
+import asyncio
+
+from ortoo.common.process.background import Background
+from ortoo.common.records.batch import encode_bodies
+from ortoo.snode.cluster.routes import Queue
+from ortoo.snode.membership.close_reason import CloseReason
+from ortoo.snode.push.outbox import AcknowledgedOffsets, Assigned, Closed, Delivery, Opened, PushOutbox
+
+A, B = Queue("t", "e", 0), Queue("t", "e", 1)
+
+
+def delivery(queue: Queue, first: int) -> Delivery:
+    """One message."""
+    return Delivery(queue, 1, 7, first, first + 1, 0, encode_bodies([b"x"], now_ms=1), b"", 1)
+
+
+async def test_events_come_in_their_order() -> None:
+    """Opened first, then what is durable, then the assignment, then deliveries as they were put."""
+    outbox = PushOutbox()
+    outbox.assigned(Assigned(1, (A,)))
+    outbox.deliver(delivery(A, 0))
+    outbox.deliver(delivery(A, 1))
+    outbox.acknowledged(A, 5, 1)
+    outbox.acknowledged(A, 6, 1)
+    outbox.opened(Opened("s", 1))
+    assert isinstance(await outbox.next(), Opened)
+    assert await outbox.next() == AcknowledgedOffsets([(A, 6, 1)])
+    assert await outbox.next() == Assigned(1, (A,))
+    assert [(await outbox.next()).first_offset for _ in range(2)] == [0, 1]  # type: ignore[union-attr]
+
+
+async def test_deliveries_of_a_lost_queue_never_leave() -> None:
+    """After the assignment that takes a queue away none of its deliveries is sent (E-075)."""
+    outbox = PushOutbox()
+    outbox.deliver(delivery(A, 0))
+    outbox.deliver(delivery(B, 0))
+    assert [dropped.queue for dropped in outbox.assigned(Assigned(2, (B,)))] == [A]
+    assert await outbox.next() == Assigned(2, (B,))
+    last = await outbox.next()
+    assert isinstance(last, Delivery)
+    assert last.queue == B
+
+
+async def test_a_full_outbox_makes_feeders_wait() -> None:
+    """There is room again when a delivery has left."""
+    outbox = PushOutbox(bytes_max=1)
+    outbox.deliver(delivery(A, 0))
+    async with asyncio.timeout(10), Background("test") as background:
+        waiting = background.spawn("room", outbox.room())
+        await outbox.next()
+        await waiting
+
+
+async def test_closing_drops_deliveries_and_says_why() -> None:
+    """After the close only what is durable and the reason are sent."""
+    outbox = PushOutbox()
+    outbox.deliver(delivery(A, 0))
+    outbox.acknowledged(A, 1, 1)
+    outbox.close(Closed(CloseReason.SLOW_CONSUMER, "slow"))
+    outbox.close(Closed(CloseReason.CLIENT_LEFT, "later"))
+    assert isinstance(await outbox.next(), AcknowledgedOffsets)
+    assert await outbox.next() == Closed(CloseReason.SLOW_CONSUMER, "slow")

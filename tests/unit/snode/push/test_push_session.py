@@ -1,0 +1,241 @@
+"""Push sessions of one group over a fake enode: order, hand-over, credit, memory."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import TypeVar
+
+from ortoo.common.errors import Unavailable
+from ortoo.common.process.background import Background
+from ortoo.common.process.clock import SystemClock
+from ortoo.common.process.randomness import Randomness
+from ortoo.common.records.batch import encode_bodies
+from ortoo.snode.cluster.routes import Group, Queue
+from ortoo.snode.enodes.link import FlushMode
+from ortoo.snode.enodes.queue_locks import QueueLocks
+from ortoo.snode.membership.close_reason import CloseReason
+from ortoo.snode.membership.consumer_groups import ConsumerGroups
+from ortoo.snode.membership.local import LocalMembership
+from ortoo.snode.membership.members import Member, Subscription
+from ortoo.snode.pull.offsets import Offsets
+from ortoo.snode.pull.start_rule import StartFrom, StartRule
+from ortoo.snode.push.outbox import AcknowledgedOffsets, Assigned, Closed, Delivery
+from ortoo.snode.push.session import PushParts, PushPlan, PushSession
+from tests.unit.snode.fake_enode import FakeEnode
+
+E = TypeVar("E")
+QUEUES = [Queue("t", "e", number) for number in range(4)]
+
+
+class Bench:
+    """A group and its sessions."""
+
+    def __init__(self, enode: FakeEnode, background: Background) -> None:
+        self.enode = enode
+        directory = enode.directory()
+        clock, chance, links = SystemClock(), Randomness(1), enode.links()
+        self.groups = ConsumerGroups(directory, LocalMembership(clock), clock)
+        locks = QueueLocks(links, background, "i", clock=clock, randomness=chance)
+        self.parts = PushParts(directory, links, Offsets(links), self.groups, locks, background, clock, chance)
+        background.spawn("groups", self.groups.run())
+
+    async def join(self, client_id: str, messages: int = 1000, *, from_first: bool = True) -> PushSession:
+        """Open a session; a queue without an offset starts with its oldest message, or at its end."""
+        start = StartRule(StartFrom.FIRST if from_first else StartFrom.LAST)
+        session = PushSession(self.parts, PushPlan("g", client_id, {"t": None}, start))
+        session.grant(messages, 1 << 30)
+        member = Member(client_id, session.session_id, subscriptions=(Subscription("t"),))
+        self.groups.join("g", member, session)
+        return session
+
+    async def close(self, session: PushSession) -> None:
+        """End a session as its owner does."""
+        member = self.groups.membership.members("g").get(session.client_id)
+        if member is not None:
+            session.parting(member)
+        await session.close(CloseReason.CLIENT_LEFT, "bye")
+
+    async def store(self, queue_id: int, *bodies: bytes) -> None:
+        """Append one batch."""
+        await self.enode.append(77, queue_id, encode_bodies(bodies, now_ms=1), FlushMode.DEFAULT)
+
+
+async def event(session: PushSession, kind: type[E]) -> E:
+    """The next event of a kind."""
+    while not isinstance(found := await session.next_event(), kind):
+        pass
+    return found
+
+
+@contextlib.asynccontextmanager
+async def bench() -> AsyncIterator[Bench]:
+    """A group over an enode whose gate is open."""
+    async with asyncio.timeout(20), Background("test") as background:
+        yield Bench(FakeEnode(), background)
+
+
+async def test_a_queue_comes_in_order_without_gaps() -> None:
+    """Batches stored before and after the session opened are delivered one behind the other (G3)."""
+    async with bench() as it:
+        await it.store(0, b"a", b"b")
+        session = await it.join("c")
+        await it.store(0, b"c")
+        await it.store(0, b"d", b"e")
+        at = 0
+        while at < 5:
+            delivery = await event(session, Delivery)
+            assert (delivery.queue, delivery.first_offset) == (QUEUES[0], at)
+            at = delivery.next_offset
+
+
+async def test_without_credit_nothing_is_read_or_sent() -> None:
+    """E-088: a session that grants one message gets one batch; the next comes with the next credit (G13)."""
+    async with bench() as it:
+        await it.store(0, b"a", b"b")
+        await it.store(0, b"c")
+        session = await it.join("c", messages=1)
+        assert (await event(session, Delivery)).next_offset == 2
+        waiting = it.parts.background.spawn("waiting", event(session, Delivery))
+        session.grant(1, 0)
+        await it.store(1, b"x")
+        assert not waiting.done()
+        session.grant(1, 0)
+        assert (await waiting).messages == 1
+
+
+async def test_the_new_owner_starts_when_the_old_ones_acknowledgements_are_stored() -> None:
+    """While the old owner's commit is on its way the new owner waits; then it starts at that offset (E-109)."""
+    async with bench() as it:
+        for number in range(4):
+            await it.store(number, b"a", b"b")
+        first = await it.join("a")
+        got: dict[Queue, Delivery] = {}
+        while len(got) < 4:
+            delivery = await event(first, Delivery)
+            got[delivery.queue] = delivery
+        it.enode.gate.clear()
+        it.enode.arrived.clear()
+        for delivery in got.values():
+            first.acknowledge(delivery.queue, delivery.next_offset, delivery.generation)
+        await it.enode.arrived.wait()
+        second = await it.join("b")
+        assert (await event(second, Assigned)).queues == tuple(QUEUES[2:])
+        waiting = it.parts.background.spawn("waiting", event(second, Delivery))
+        assert (await event(first, Assigned)).queues == tuple(QUEUES[:2])
+        assert not waiting.done()
+        it.enode.gate.set()
+        await it.store(2, b"c")
+        delivery = await waiting
+        assert (delivery.queue, delivery.first_offset) == (QUEUES[2], 2)
+
+
+async def test_acknowledgements_of_a_lost_queue_are_dropped() -> None:
+    """What the old owner acknowledges after the queue has moved is not committed."""
+    async with bench() as it:
+        await it.store(3, b"a", b"b")
+        first = await it.join("a")
+        delivery = await event(first, Delivery)
+        await it.join("b")
+        while len(first.cursors()) > 2:
+            await it.parts.clock.sleep(0)
+        first.acknowledge(delivery.queue, delivery.next_offset, delivery.generation)
+        await it.close(first)
+        assert {3: 2} not in it.enode.commits
+
+
+async def test_closing_stores_acknowledgements_and_says_goodbye_last() -> None:
+    """An acknowledgement right before the close is durable before the session is over."""
+    async with bench() as it:
+        await it.store(0, b"a")
+        session = await it.join("c")
+        delivery = await event(session, Delivery)
+        session.acknowledge(delivery.queue, 1, delivery.generation)
+        await it.close(session)
+        assert it.enode.offsets[("g", 0)] == 1
+        assert (await event(session, AcknowledgedOffsets)).offsets == [(QUEUES[0], 1, delivery.generation)]
+        assert (await event(session, Closed)).reason is CloseReason.CLIENT_LEFT
+
+
+async def test_an_enode_that_is_away_does_not_end_the_session() -> None:
+    """Commits are tried again until they are stored."""
+    async with bench() as it:
+        await it.store(0, b"a")
+        session = await it.join("c")
+        delivery = await event(session, Delivery)
+        it.enode.commit_refusals.extend([Unavailable("away")] * 3)
+        session.acknowledge(delivery.queue, 1, delivery.generation)
+        assert (await event(session, AcknowledgedOffsets)).offsets[0][1] == 1
+
+
+async def test_two_hundred_members_come_and_go_and_every_queue_has_one_owner() -> None:
+    """After a storm of joins and leaves the last assignments are complete and disjoint (E-056, E-125)."""
+    async with bench() as it:
+        sessions = await asyncio.gather(*(it.join(f"c{number:03}", messages=0) for number in range(200)))
+        await asyncio.gather(*(it.close(session) for session in sessions[3:]))
+        owned: list[Queue] = []
+        while len(owned) < len(QUEUES):
+            await it.parts.clock.sleep(0)
+            owned = [cursor.queue for session in sessions[:3] for cursor, _ in session.cursors()]
+        assert sorted(owned) == QUEUES
+        assert all(not session.cursors() for session in sessions[3:])
+
+
+async def test_a_group_subscribes_from_its_first_session_on() -> None:
+    """What is stored after a group's first session is its own, even if that session acknowledged nothing (G2)."""
+    async with bench() as it:
+        await it.store(0, b"before")
+        first = await it.join("c", from_first=False)
+        while len(it.enode.offsets) < len(QUEUES):
+            await it.parts.clock.sleep(0)
+        await it.close(first)
+        await it.store(0, b"between")
+        second = await it.join("c", from_first=False)
+        delivery = await event(second, Delivery)
+        assert (delivery.queue, delivery.first_offset) == (QUEUES[0], 1)
+
+
+async def test_an_operators_reset_makes_the_owner_begin_anew() -> None:
+    """The queue is taken away and given again, then it starts at the offset that was set; late ones are dropped."""
+    async with bench() as it:
+        await it.store(0, b"a", b"b", b"c")
+        session = await it.join("c")
+        before = await event(session, Delivery)
+        session.acknowledge(before.queue, 3, before.generation)
+        await event(session, AcknowledgedOffsets)
+        await it.enode.commit_rows(77, "g", [(0, 1, 0)], reset=True)
+        assert QUEUES[0] not in (await event(session, Assigned)).queues
+        assert QUEUES[0] in (await event(session, Assigned)).queues
+        session.acknowledge(before.queue, 3, before.generation)
+        again = await event(session, Delivery)
+        assert (again.queue, again.rows, again.next_offset) == (QUEUES[0], b"\1\0\0\0\2\0\0\0", 3)
+        assert it.enode.offsets["g", 0] == 1
+
+
+async def test_an_acknowledgement_under_an_old_lock_begins_the_queue_anew() -> None:
+    """A session that lost its lock for a moment hears it at the next acknowledgement, and goes on under a new one."""
+    async with bench() as it:
+        await it.store(0, b"a", b"b")
+        session = await it.join("c")
+        before = await event(session, Delivery)
+        it.enode.locks.fence((77, "g", 0), 0)
+        session.acknowledge(before.queue, 1, before.generation)
+        again = await event(session, Delivery)
+        assert (again.queue, again.first_offset, again.generation > before.generation) == (QUEUES[0], 0, True)
+        session.acknowledge(again.queue, 2, again.generation)
+        assert (await event(session, AcknowledgedOffsets)).offsets[0][1] == 2
+
+
+async def test_unacknowledged_bytes_have_a_limit_of_their_own() -> None:
+    """However much credit a client grants, it holds no more than the group allows, and goes on after acknowledging."""
+    async with bench() as it:
+        it.parts.directory.learn_group(Group("g", 1, unacknowledged_bytes_max=1))
+        for text in (b"a", b"b"):
+            await it.store(0, text)
+        session = await it.join("c")
+        first = await event(session, Delivery)
+        waiting = it.parts.background.spawn("waiting", event(session, Delivery))
+        for _ in range(50):
+            await it.parts.clock.sleep(0)
+        assert not waiting.done()
+        session.acknowledge(first.queue, 1, first.generation)
+        assert (await waiting).first_offset == 1

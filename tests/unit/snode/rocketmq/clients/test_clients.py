@@ -1,0 +1,80 @@
+"""Clients are known by their id for as long as they say something."""
+
+import pytest
+
+from apache.rocketmq.v2.service_pb2 import TelemetryCommand
+from ortoo.common.errors import Overloaded
+from ortoo.snode.rocketmq.clients.table import COMMANDS_MAX, EXPIRY_S, Clients, CommandStream
+from ortoo.snode.rocketmq.protocol.caller import Caller
+from ortoo.snode.rocketmq.receive.polling import WAIT_MS_MAX, wait_ms
+
+
+def test_a_client_is_gone_after_a_silence_of_120_s_and_not_before() -> None:
+    """Every word counts as a sign of life, whether or not the telemetry stream is up."""
+    clients = Clients()
+    clients.seen("a", 0.0)
+    clients.seen("b", 0.0)
+    clients.seen("a", 60.0)
+    assert clients.expired(EXPIRY_S) == []
+    assert [client.client_id for client in clients.expired(EXPIRY_S + 1)] == ["b"]
+    assert [client.client_id for client in clients.expired(60.0 + EXPIRY_S + 1)] == ["a"]
+
+
+def test_a_transaction_is_asked_of_a_producer_that_listens_and_of_another_one_each_time() -> None:
+    """A producer whose stream is down cannot be asked; those that listen take turns."""
+    clients = Clients()
+    for name in "abc":
+        producer = clients.seen(name, 0.0)
+        clients.publishes(producer, {"t"})
+        if name != "b":
+            producer.stream = CommandStream()
+    asked = [client.client_id for _ in range(4) if (client := clients.producer_of("t")) is not None]
+    assert sorted(asked) == ["a", "a", "c", "c"]
+    assert clients.producer_of("other") is None
+    assert clients.listening_topics() == {"t"}
+    clients.leave("a")
+    clients.leave("c")
+    assert clients.producer_of("t") is None
+    clients.leave("b")
+    assert clients.listening_topics() == set()
+
+
+def test_members_of_a_group_are_sorted_by_client_id() -> None:
+    """The order does not depend on who came first."""
+    clients = Clients()
+    for name in "cab":
+        clients.seen(name, 0.0).group = "g"
+    assert [client.client_id for client in clients.members("g")] == ["a", "b", "c"]
+    assert clients.members("") == []
+
+
+async def test_a_stream_says_everything_in_order_and_then_ends() -> None:
+    """What was said before the end is heard; a client that does not read is refused more."""
+    stream = CommandStream()
+    commands = [TelemetryCommand() for _ in range(COMMANDS_MAX)]
+    for command in commands:
+        stream.say(command)
+    with pytest.raises(Overloaded):
+        stream.say(TelemetryCommand())
+    stream.end()
+    assert [await stream.next() for _ in commands] == commands
+    assert await stream.next() is None
+
+
+@pytest.mark.parametrize(
+    ("remaining_s", "wanted_ms", "expected_ms"),
+    [
+        (None, 5_000, 5_000),
+        (None, 0, WAIT_MS_MAX),
+        (23.0, 20_000, 20_000),
+        (40.0, 40_000, 20_000),
+        (8.0, 0, 7_500),
+        (3.0, 20_000, 2_500),
+        (0.9, 20_000, 0),
+    ],
+)
+def test_an_empty_poll_is_answered_before_the_clients_deadline(
+    remaining_s: float | None, wanted_ms: int, expected_ms: int
+) -> None:
+    """Half a second is left for the way back, and nobody waits longer than 20 s."""
+    assert wait_ms(Caller("c", remaining_s=remaining_s), wanted_ms) == expected_ms

@@ -1,0 +1,53 @@
+"""Settings are answered so that every client starts and behaves."""
+
+from apache.rocketmq.v2.definition_pb2 import (
+    ClientType,
+    FilterExpression,
+    Publishing,
+    Resource,
+    Settings,
+    Subscription,
+    SubscriptionEntry,
+)
+from ortoo.snode.rocketmq.clients.settings_reply import NODE_JS, RETRY_DELAYS_MS, GroupRules, settings_reply
+
+TOPIC = Resource(resource_namespace="n", name="t")
+
+
+def test_a_producer_gets_exponential_backoff_and_a_maximal_body() -> None:
+    """Without the first the Node.js client dies and Java's never starts; without the second Python's sends nothing."""
+    reply = settings_reply(
+        Settings(client_type=ClientType.PRODUCER, publishing=Publishing(topics=[TOPIC])), "PYTHON", GroupRules()
+    )
+    assert reply.backoff_policy.WhichOneof("strategy") == "exponential_backoff"
+    assert reply.backoff_policy.max_attempts == 3
+    assert reply.publishing.max_body_size == 4 << 20
+    assert reply.publishing.validate_message_type
+    assert list(reply.publishing.topics) == [TOPIC]
+    assert reply.HasField("metric")
+    assert not reply.metric.on
+
+
+def test_a_consumer_gets_its_groups_rules() -> None:
+    """Attempts, delays, batch, polling and order are the group's; what was sent comes back."""
+    entry = SubscriptionEntry(topic=TOPIC, expression=FilterExpression(expression="*"))
+    asked = Settings(
+        client_type=ClientType.PUSH_CONSUMER,
+        subscription=Subscription(group=Resource(name="g"), subscriptions=[entry]),
+    )
+    reply = settings_reply(asked, "JAVA", GroupRules(fifo=True, attempts_max=5))
+    assert reply.subscription.fifo
+    assert reply.subscription.receive_batch_size == 32
+    assert (reply.subscription.long_polling_timeout.seconds, reply.subscription.long_polling_timeout.nanos) == (20, 0)
+    assert list(reply.subscription.subscriptions) == [entry]
+    assert reply.backoff_policy.max_attempts == 5
+    delays_ms = [1000 * delay.seconds for delay in reply.backoff_policy.customized_backoff.next]
+    assert delays_ms == list(RETRY_DELAYS_MS)
+
+
+def test_the_node_client_gets_the_one_policy_it_knows() -> None:
+    """A customised list would make it retry at once and give up after the first failure in order."""
+    asked = Settings(subscription=Subscription(group=Resource(name="g")))
+    reply = settings_reply(asked, NODE_JS, GroupRules())
+    assert reply.backoff_policy.WhichOneof("strategy") == "exponential_backoff"
+    assert reply.backoff_policy.max_attempts == 17

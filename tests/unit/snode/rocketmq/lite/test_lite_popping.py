@@ -1,0 +1,64 @@
+"""What a client subscribes to while it waits counts at once."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ortoo.common.process.background import Background
+from ortoo.common.process.randomness import Randomness
+from ortoo.snode.cluster.routes import Queue
+from ortoo.snode.pop.popping import PopAnswer, PopCall
+from ortoo.snode.rocketmq.lite.popping import LitePopping
+from ortoo.snode.rocketmq.lite.subscriptions import LiteSubscriptions
+from ortoo.testing.time.virtual_clock import VirtualClock
+
+A, B = Queue("t/a", "enode-0", 0), Queue("t/b", "enode-0", 0)
+
+
+@dataclass(frozen=True)
+class Leased:
+    """A message's lease; only its queue matters here."""
+
+    queue: Queue
+
+
+@dataclass
+class Pops:
+    """Has a message in each queue, and lets the client leave `a` while it answers for the first time."""
+
+    subscriptions: LiteSubscriptions
+    asked: list[Queue] = field(default_factory=list)
+    released: list[Queue] = field(default_factory=list)
+
+    async def pop(self, call: PopCall) -> PopAnswer:
+        """One message of the queue."""
+        assert call.queue is not None
+        if not self.asked:
+            self.subscriptions.remove(self.subscriptions.of("c", "g", "t", 0.0), ["a"], 0.0)
+        self.asked.append(call.queue)
+        return PopAnswer([Leased(call.queue)])  # type: ignore[list-item]
+
+    async def release(self, answer: PopAnswer) -> None:
+        """Taken back."""
+        self.released += [one.queue for one in answer.batches]
+
+
+class LiteQueues:
+    """Knows both lite topics."""
+
+    def queue(self, parent: Any, lite_topic: str) -> Queue:
+        """Where it lies."""
+        return {"a": A, "b": B}[lite_topic]
+
+
+async def test_a_lite_topic_left_during_a_look_is_not_received_from() -> None:
+    """Its message goes back and is nobody's attempt; those of other lite topics come."""
+    subscriptions = LiteSubscriptions()
+    known = subscriptions.of("c", "g", "t", 0.0)
+    subscriptions.add(known, ["a", "b"], 0.0)
+    pops, topics, parent = Pops(subscriptions), LiteQueues(), object()
+    async with Background("test") as background:
+        lite: Any = LitePopping(pops, topics, background, VirtualClock(), Randomness(1))  # type: ignore[arg-type]
+        answer = await lite.pop(PopCall("g", "t", 8, 1000, 0), parent, lambda: known)
+    assert set(pops.asked) == {A, B}
+    assert [one.queue for one in answer.batches] == [B]
+    assert pops.released == [A]

@@ -1,0 +1,66 @@
+"""Subscriptions to lite topics, decided without a client."""
+
+import pytest
+
+from apache.rocketmq.v2.definition_pb2 import Code
+from ortoo.snode.rocketmq.lite.subscriptions import PER_CLIENT_MAX, SILENT_S, LiteSubscriptions
+from ortoo.snode.rocketmq.protocol.codes import Refused
+from ortoo.snode.rocketmq.protocol.lite_names import lite_topic_of, stored_topic
+
+
+def test_a_change_is_told_and_no_change_is_not() -> None:
+    """Who waits hears of what is added, taken away and dropped."""
+    all_of_them = LiteSubscriptions()
+    one = all_of_them.of("c", "g", "t", 0.0)
+    before = one.changed
+    all_of_them.add(one, ["a", "b"], 1.0)
+    assert (before.is_set(), one.lite_topics) == (True, frozenset("ab"))
+    before = one.changed
+    all_of_them.add(one, ["a"], 2.0)
+    assert (before.is_set(), one.said_at_s) == (False, 2.0)
+    all_of_them.remove(one, ["a"], 3.0)
+    assert one.lite_topics == frozenset("b")
+    before = one.changed
+    all_of_them.drop("c")
+    assert (before.is_set(), one.lite_topics) == (True, frozenset())
+
+
+def test_a_group_has_one_parent_as_long_as_it_has_members() -> None:
+    """Another parent is refused until the last member has left."""
+    all_of_them = LiteSubscriptions()
+    all_of_them.of("c", "g", "t", 0.0)
+    all_of_them.check_parent("g", "t")
+    with pytest.raises(Refused) as refused:
+        all_of_them.check_parent("g", "other")
+    assert refused.value.code == Code.ILLEGAL_TOPIC
+    all_of_them.drop("c")
+    all_of_them.check_parent("g", "other")
+
+
+def test_too_many_change_nothing() -> None:
+    """What was subscribed to stays."""
+    all_of_them = LiteSubscriptions()
+    one = all_of_them.of("c", "g", "t", 0.0)
+    all_of_them.add(one, ["a"], 0.0)
+    with pytest.raises(Refused) as refused:
+        all_of_them.add(one, map(str, range(PER_CLIENT_MAX)), 0.0)
+    assert refused.value.code == Code.LITE_SUBSCRIPTION_QUOTA_EXCEEDED
+    assert one.lite_topics == frozenset("a")
+
+
+def test_what_is_not_said_again_is_forgotten() -> None:
+    """Three minutes of silence end a subscription."""
+    all_of_them = LiteSubscriptions()
+    one = all_of_them.of("c", "g", "t", 0.0)
+    all_of_them.add(one, ["a"], 0.0)
+    all_of_them.drop_silent(SILENT_S)
+    assert one.lite_topics == frozenset("a")
+    all_of_them.drop_silent(SILENT_S + 1)
+    assert one.lite_topics == frozenset()
+
+
+def test_names_of_parent_and_lite_topic_fit_into_one() -> None:
+    """The stored name gives the short one back; one that is too long says how much fits."""
+    assert lite_topic_of(stored_topic("par-ent|x", "a_b-1")) == "a_b-1"
+    with pytest.raises(Refused, match="at most 20 fit"):
+        stored_topic("p" * 100, "x" * 21)

@@ -1,0 +1,113 @@
+"""One producer's stream."""
+
+import asyncio
+from dataclasses import replace
+from typing import cast
+
+import pytest
+
+from ortoo.common.errors import Invalid, Overloaded, Unavailable
+from ortoo.common.process.background import Background
+from ortoo.common.records.batch import encode, encode_bodies
+from ortoo.common.records.message import Message
+from ortoo.common.records.sealed_batch import SealedBatch
+from ortoo.snode.cluster.routes import Queue
+from ortoo.snode.enodes.link import FlushMode
+from ortoo.snode.send.batch_stream import ProduceAnswer, ProduceLimits, ProduceStream
+from ortoo.snode.topics.sendable import TopicSource
+from tests.unit.snode.fake_enode import FakeEnode
+
+BATCH = encode_bodies([b"x" * 100], now_ms=1)
+
+
+def stream_to(enode: FakeEnode, limits: ProduceLimits | None = None) -> ProduceStream:
+    """A stream whose topics are all known."""
+    return ProduceStream(enode.directory(), cast(TopicSource, None), enode.links(), limits)
+
+
+async def answers_of(stream: ProduceStream) -> list[ProduceAnswer]:
+    """All answers until the end."""
+    answers: list[ProduceAnswer] = []
+    while ready := await stream.next_answers():
+        answers += ready
+    return answers
+
+
+async def test_answers_of_a_queue_come_in_order_even_when_one_is_refused() -> None:
+    """A batch that is refused at once is answered behind the earlier ones of its queue, not before."""
+    enode = FakeEnode()
+    stream = stream_to(enode)
+    enode.gate.clear()
+    queue = Queue("t", "e", 0)
+    await stream.take(1, queue, BATCH, FlushMode.DEFAULT)
+    await stream.take(2, queue, SealedBatch(b"junk", 0, 1, 1), FlushMode.DEFAULT)
+    await stream.take(3, queue, BATCH, FlushMode.DEFAULT)
+    stream.end()
+    enode.gate.set()
+    answers = await answers_of(stream)
+    assert [answer.request_id for answer in answers] == [1, 2, 3]
+    assert isinstance(answers[1].error, Invalid)
+    assert [answer.appended.first_offset for answer in answers if answer.appended] == [0, 1]
+
+
+async def test_a_full_stream_is_not_read() -> None:
+    """Beyond the bound `take` waits until answers have left, and goes on then (back-pressure)."""
+    enode = FakeEnode()
+    stream = stream_to(enode, ProduceLimits(batches_max=2))
+    enode.gate.clear()
+    async with asyncio.timeout(10), Background("test") as background:
+        for number in (1, 2):
+            await stream.take(number, Queue("t", "e", number), BATCH, FlushMode.DEFAULT)
+        third = background.spawn("third", stream.take(3, Queue("t", "e", 0), BATCH, FlushMode.DEFAULT))
+        await enode.arrived.wait()
+        assert not third.done()
+        enode.gate.set()
+        await stream.next_answers()
+        await third
+
+
+async def test_one_queue_does_not_wait_for_another() -> None:
+    """A queue whose enode refuses is answered while another's batch is still on its way."""
+    enode = FakeEnode()
+    stream = stream_to(enode)
+    enode.gate.clear()
+    await stream.take(1, Queue("t", "e", 0), BATCH, FlushMode.DEFAULT)
+    await stream.take(2, Queue("t", "e9", 0), BATCH, FlushMode.DEFAULT)
+    assert [answer.request_id for answer in await stream.next_answers()] == [2]
+    enode.gate.set()
+    stream.end()
+    assert [answer.request_id for answer in await answers_of(stream)] == [1]
+
+
+async def test_errors_of_the_enode_reach_the_producer() -> None:
+    """Overloaded and Unavailable are answered as they are."""
+    enode = FakeEnode()
+    enode.refusals.extend([Overloaded("slow down", retry_after_ms=5), Unavailable("gap")])
+    stream = stream_to(enode)
+    for number in (1, 2):
+        await stream.take(number, Queue("t", "e", 0), BATCH, FlushMode.DEFAULT)
+    stream.end()
+    assert [type(answer.error) for answer in await answers_of(stream)] == [Overloaded, Unavailable]
+
+
+async def test_the_columns_say_whether_a_batch_is_delayed() -> None:
+    """Whatever its producer put on the envelope, the enode hears what is inside (G6)."""
+    enode = FakeEnode()
+    stream = stream_to(enode)
+    delayed = encode([Message(b"x", deliver_at_ms=5)], now_ms=1)
+    for number, batch in enumerate([delayed, replace(delayed, delayed=False), replace(BATCH, delayed=True)]):
+        await stream.take(number, Queue("t", "e", 0), batch, FlushMode.DEFAULT)
+    stream.end()
+    await answers_of(stream)
+    assert [batch.delayed for batch in enode.seen] == [True, True, False]
+
+
+async def test_the_end_carries_its_error_after_the_last_answer() -> None:
+    """What was taken is answered first, then the stream's own error is raised."""
+    enode = FakeEnode()
+    stream = stream_to(enode)
+    await stream.take(1, Queue("t", "e", 0), BATCH, FlushMode.DEFAULT)
+    stream.end(Unavailable("stopping"))
+    assert len(await stream.next_answers()) == 1
+    with pytest.raises(Unavailable, match="stopping"):
+        await stream.next_answers()

@@ -1,0 +1,109 @@
+"""Choosing queues for single messages, and refusing what cannot be stored."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ortoo.common.errors import Invalid, Unavailable
+from ortoo.common.groups.queue_choice import queue_of_group
+from ortoo.common.process.background import Background
+from ortoo.common.process.clock import SystemClock
+from ortoo.common.process.randomness import Randomness
+from ortoo.common.records.message import Message
+from ortoo.common.records.message_id import message_id_text
+from ortoo.snode.cluster.routes import Queue, Topic
+from ortoo.snode.send.batcher import LaneLimits
+from ortoo.snode.send.publisher import Publisher
+from ortoo.snode.send.queue_choice import StickyChoice
+from tests.unit.snode.fake_enode import TOPIC, FakeEnode
+
+QUEUES = TOPIC.write_queues()
+
+
+class KnownTopics:
+    """A watch that knows one topic."""
+
+    async def topic(self, name: str) -> Topic:
+        """That topic."""
+        return TOPIC
+
+
+def publisher_to(enode: FakeEnode, background: Background) -> Publisher:
+    """A publisher over one enode."""
+    return Publisher(
+        enode.directory(),
+        KnownTopics(),
+        enode.links(),
+        background,
+        LaneLimits(),
+        clock=SystemClock(),
+        randomness=Randomness(1),
+    )
+
+
+@given(st.text(min_size=1, max_size=20))
+def test_a_message_group_has_one_queue(group: str) -> None:
+    """The choice depends on the group and the queues alone."""
+    assert queue_of_group(group, QUEUES) == queue_of_group(group, list(QUEUES))
+
+
+def test_known_groups_keep_their_queues() -> None:
+    """The hash is part of the contract: these never change."""
+    assert [queue_of_group(group, QUEUES).queue_id for group in ("a", "b", "order-17", "örtöö")] == [0, 0, 1, 0]
+
+
+def test_sticky_choice_goes_round() -> None:
+    """Advancing visits every queue in turn."""
+    choice = StickyChoice(start=3)
+    seen = []
+    for _ in range(5):
+        seen.append(choice.queue(QUEUES).queue_id)
+        choice.advance()
+    assert seen == [3, 0, 1, 2, 3]
+
+
+async def test_idle_time_spreads_single_messages_over_all_queues() -> None:
+    """One message after another visits the queues in turn."""
+    enode = FakeEnode()
+    async with Background("test") as background:
+        publisher = publisher_to(enode, background)
+        placed = [(await publisher.publish("t", [Message(b"x")], None))[0].queue.queue_id for _ in range(8)]
+    assert sorted(placed) == [0, 0, 1, 1, 2, 2, 3, 3]
+
+
+async def test_messages_of_one_call_stay_together_and_get_their_ids() -> None:
+    """Messages without a group go to one queue in order; ids are the producer's or made of where they lie."""
+    async with Background("test") as background:
+        publisher = publisher_to(FakeEnode(), background)
+        receipts = await publisher.publish("t", [Message(b"x"), Message(b"y", message_id="mine")], None)
+    queue = receipts[0].queue
+    assert [(r.queue, r.offset) for r in receipts] == [(queue, 0), (queue, 1)]
+    assert [r.message_id for r in receipts] == [message_id_text(77, "e", queue.queue_id, 0), "mine"]
+
+
+@pytest.mark.parametrize(
+    ("messages", "field"),
+    [
+        ([], "messages"),
+        ([Message(b"x"), Message(b"")], "messages[1].body"),
+        ([Message(b"x", "a|b")], "messages[0].tag"),
+        ([Message(b"x" * 600_000)] * 2, "messages"),
+    ],
+)
+async def test_a_bad_message_refuses_the_call_and_names_the_field(messages: list[Message], field: str) -> None:
+    """Nothing of the call is stored (G11)."""
+    enode = FakeEnode()
+    async with Background("test") as background:
+        with pytest.raises(Invalid) as refused:
+            await publisher_to(enode, background).publish("t", messages, None)
+    assert refused.value.field == field
+    assert not enode.seen
+
+
+async def test_a_named_queue_must_take_messages() -> None:
+    """A queue of another topic, or out of range, is refused; an unknown enode too."""
+    async with Background("test") as background:
+        publisher = publisher_to(FakeEnode(), background)
+        for queue in (Queue("u", "e", 0), Queue("t", "e", 4), Queue("t", "e9", 0)):
+            with pytest.raises((Invalid, Unavailable)):
+                await publisher.publish("t", [Message(b"x")], queue)

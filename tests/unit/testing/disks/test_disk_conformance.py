@@ -1,0 +1,197 @@
+"""One suite for every disk: the real one, the one in memory, and the faulty one while it has no faults."""
+
+import errno
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ortoo.common.errors import Conflict
+from ortoo.enode.disk.disk import BUFFERS_PER_WRITE_MAX, Disk, RealDisk
+from ortoo.testing.disks.faulty_disk import FaultyDisk
+from ortoo.testing.disks.memory_disk import MemoryDisk
+
+DISKS: dict[str, Callable[[], Disk]] = {
+    "real": RealDisk,
+    "memory": MemoryDisk,
+    "faulty around real": lambda: FaultyDisk(RealDisk()),
+    "faulty around memory": lambda: FaultyDisk(MemoryDisk()),
+}
+
+
+@pytest.fixture(params=list(DISKS))
+def disk(request: pytest.FixtureRequest) -> Disk:
+    """Each disk in turn."""
+    return DISKS[request.param]()
+
+
+@pytest.fixture
+def folder(disk: Disk, tmp_path: Path) -> Path:
+    """A folder on it."""
+    path = tmp_path / "a" / "store"
+    disk.make_folder(path)
+    return path
+
+
+def test_bytes_are_read_back_where_they_were_written(disk: Disk, folder: Path) -> None:
+    """Buffers follow one another from the position on; what was skipped is zeros; reading stops at the end."""
+    file = disk.open(folder / "f", create=True)
+    assert file.write(10, [b"abc", bytearray(b"de"), memoryview(b"fgh")]) == 8
+    assert file.size_bytes() == 18
+    assert file.read(0, 100) == bytes(10) + b"abcdefgh"
+    assert file.read(12, 3) == b"cde"
+    assert file.read(18, 5) == b""
+    assert file.read(100, 5) == b""
+    assert file.write(11, [b"XY"]) == 2
+    assert file.read(10, 8) == b"aXYdefgh"
+    assert file.write(0, []) == 0
+    file.sync_data()
+    file.close()
+    file.close()
+
+
+def test_more_buffers_than_one_call_takes_are_written(disk: Disk, folder: Path) -> None:
+    """The system's limit on buffers is not the caller's business."""
+    count = 2 * BUFFERS_PER_WRITE_MAX + 3
+    file = disk.open(folder / "f", create=True)
+    assert file.write(5, [b"%04d" % number for number in range(count)]) == 4 * count
+    assert file.read(5, 4 * count) == b"".join(b"%04d" % number for number in range(count))
+    file.close()
+
+
+def test_sizes_change_as_told(disk: Disk, folder: Path) -> None:
+    """Allocating grows by zeros and never shrinks or overwrites; truncating cuts, and extends by zeros."""
+    file = disk.open(folder / "f", create=True)
+    file.write(0, [b"abcdef"])
+    file.allocate(4)
+    assert file.size_bytes() == 6
+    file.allocate(10_000)
+    assert file.size_bytes() == 10_000
+    assert file.read(0, 8) == b"abcdef\0\0"
+    file.truncate(3)
+    assert file.read(0, 8) == b"abc"
+    file.truncate(5)
+    assert file.read(0, 8) == b"abc\0\0"
+    file.close()
+
+
+def test_names_are_made_once_and_missed_by_name(disk: Disk, folder: Path) -> None:
+    """Creating what exists, and opening, renaming or removing what does not, are the system's own errors."""
+    disk.open(folder / "f", create=True).close()
+    with pytest.raises(FileExistsError):
+        disk.open(folder / "f", create=True)
+    for attempt in (
+        lambda: disk.open(folder / "missing"),
+        lambda: disk.open(folder / "missing", writable=False),
+        lambda: disk.open(folder / "no" / "f", create=True),
+        lambda: disk.rename(folder / "missing", folder / "g"),
+        lambda: disk.remove(folder / "missing"),
+        lambda: disk.sync_directory(folder / "no"),
+        lambda: disk.lock(folder / "no"),
+    ):
+        with pytest.raises(FileNotFoundError):
+            attempt()
+
+
+def test_listing_is_sorted_and_empty_for_what_is_not_there(disk: Disk, folder: Path) -> None:
+    """Names of files and folders, in order."""
+    for name in ("b", "a", "c"):
+        disk.open(folder / name, create=True).close()
+    disk.make_folder(folder / "aa")
+    disk.make_folder(folder / "aa")
+    assert disk.list(folder) == ["a", "aa", "b", "c"]
+    assert disk.list(folder / "no") == []
+    disk.remove(folder / "b")
+    assert disk.list(folder) == ["a", "aa", "c"]
+
+
+def test_renaming_replaces_in_one_step(disk: Disk, folder: Path) -> None:
+    """The target's old bytes are gone, the source's name too, and both open files go on."""
+    new, old = disk.open(folder / "new", create=True), disk.open(folder / "old", create=True)
+    new.write(0, [b"new"])
+    old.write(0, [b"old"])
+    disk.rename(folder / "new", folder / "old")
+    disk.sync_directory(folder)
+    assert disk.list(folder) == ["old"]
+    again = disk.open(folder / "old", writable=False)
+    assert again.read(0, 9) == b"new"
+    assert old.read(0, 9) == b"old"
+    new.write(3, [b"er"])
+    assert again.read(0, 9) == b"newer"
+    for file in (new, old, again):
+        file.close()
+
+
+def test_an_open_file_outlives_its_name(disk: Disk, folder: Path) -> None:
+    """Readers of a removed file read on."""
+    file = disk.open(folder / "f", create=True)
+    file.write(0, [b"abc"])
+    disk.remove(folder / "f")
+    assert file.read(0, 3) == b"abc"
+    file.close()
+    disk.open(folder / "f", create=True).close()
+
+
+def test_closed_and_read_only_files_refuse(disk: Disk, folder: Path) -> None:
+    """What may not be done is an OSError, never silence."""
+    disk.open(folder / "f", create=True).close()
+    file = disk.open(folder / "f", writable=False)
+    with pytest.raises(OSError, match=r"."):
+        file.write(0, [b"x"])
+    file.close()
+    with pytest.raises(OSError, match=r"."):
+        file.read(0, 1)
+
+
+def test_a_folder_has_one_holder(disk: Disk, folder: Path) -> None:
+    """The second to lock is refused by name until the first has released."""
+    lock = disk.lock(folder)
+    with pytest.raises(Conflict, match="in use"):
+        disk.lock(folder)
+    lock.release()
+    lock.release()
+    disk.lock(folder).release()
+
+
+def test_free_space_is_a_number_of_bytes(disk: Disk, folder: Path) -> None:
+    """There is some."""
+    assert disk.free_bytes(folder) > 0
+
+
+def test_files_may_be_read_and_written_from_several_threads(disk: Disk, folder: Path) -> None:
+    """One writer and several readers at once: a reader sees whole records, or what was there before."""
+    file = disk.open(folder / "f", create=True)
+    file.allocate(64_000)
+    wrong: list[bytes] = []
+
+    def read() -> None:
+        for number in range(200):
+            record = file.read(64 * number, 64)
+            if record not in (bytes(64), b"%064d" % number):
+                wrong.append(record)
+
+    readers = [threading.Thread(target=read) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    for number in range(1000):
+        file.write(64 * number, [b"%064d" % number])
+    for reader in readers:
+        reader.join()
+    assert wrong == []
+    file.close()
+
+
+def test_a_full_disk_says_so(tmp_path: Path) -> None:
+    """ENOSPC is the error of a disk without space, whoever makes it."""
+    for disk in (MemoryDisk(capacity_bytes=100), FaultyDisk(MemoryDisk())):
+        disk.make_folder(tmp_path)
+        file = disk.open(tmp_path / "f", create=True)
+        if isinstance(disk, FaultyDisk):
+            disk.full_after(100)
+        with pytest.raises(OSError, match="space") as full:
+            file.write(0, [b"x" * 60, b"y" * 60])
+        assert full.value.errno == errno.ENOSPC
+        assert file.size_bytes() <= 100
+        with pytest.raises(OSError, match="space"):
+            file.allocate(1000)
