@@ -16,6 +16,7 @@ from ortoo.common.errors import Conflict
 from ortoo.common.grpc_channels import MESSAGE_BYTES_MAX
 from ortoo.common.grpc_errors import ErrorTranslation
 from ortoo.common.tls_listener import TlsListener
+from ortoo.common.transport import current_transport
 
 OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
@@ -85,9 +86,7 @@ class GrpcServer:
         self._drain_delay_s = drain_delay_s
         self._names = [name for name, _ in servicers]
         self._health = _Health(self.draining)
-        self._server = grpc.aio.server(
-            interceptors=[*outermost, ErrorTranslation(), *interceptors], options=list(OPTIONS)
-        )
+        self._server = current_transport().server([*outermost, ErrorTranslation(), *interceptors], OPTIONS)
         for _, add in servicers:
             add(self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
