@@ -34,7 +34,8 @@ async def open_namesrv(
 ) -> AsyncIterator[Running]:
     """Run a name server; leaving the block drains it.
 
-    `open_catalog` reaches the database; the default does so from a thread. Errors: Invalid, Conflict, Unsupported, DataLoss, Unavailable, as `Catalog.open` and the server say them.
+    `open_catalog` reaches the database; the default does so from a thread.
+    Errors: Invalid, Conflict, Unsupported, DataLoss, Unavailable, as `Catalog.open` and the server say them.
     """
     clock, randomness = clock or SystemClock(), randomness or Randomness()
     telemetry = Telemetry("namesrv", settings, clock)

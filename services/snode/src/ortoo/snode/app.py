@@ -59,7 +59,8 @@ async def open_snode(
 ) -> AsyncIterator[Running]:
     """Run a snode; it is ready when it has seen the cluster's directory. Leaving the block drains it.
 
-    `links` reaches the enodes; the default speaks gRPC. `connect_redis` gives a client for a URL. Errors: Conflict when the port is taken, or when another snode
+    `links` reaches the enodes; the default speaks gRPC. `connect_redis` gives a client for a URL.
+    Errors: Conflict when the port is taken, or when another snode
     runs that does not share group membership.
     """
     clock, randomness = clock or SystemClock(), randomness or Randomness()
