@@ -2,8 +2,8 @@
 
 import pytest
 
+from ortoo.snode.enodes.link import FETCH_BYTES_MAX
 from ortoo.snode.pull.reading import RANGE_BYTES_MAX, RANGES_BYTES, range_bytes
-from ortoo.snode.push.feeder import FETCH_BYTES_MAX
 
 
 def test_few_readers_ask_for_several_batches_at_once() -> None:

@@ -1,4 +1,4 @@
-"""The snode: its ground, its parts, its services, in this order; then it listens and is announced."""
+"""The snode: rooms on rooms, from what exists to what is served; then it listens and is announced."""
 
 import asyncio
 import contextlib
@@ -10,30 +10,44 @@ import grpc
 
 from ortoo.common.cluster.address_server import listed_again
 from ortoo.common.cluster.announcing import Announcing
+from ortoo.common.grpc.channels import Channels
 from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.grpc.tls_listener import TlsListener
+from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.service import Running
 from ortoo.common.records.message import Message
 from ortoo.common.telemetry.role import Telemetry
+from ortoo.snode.clients import make_clients
+from ortoo.snode.cluster import Cluster, open_cluster
+from ortoo.snode.cluster.name_server import NameServer
+from ortoo.snode.enodes import open_enodes
 from ortoo.snode.enodes.grpc_link import GrpcLinks
 from ortoo.snode.enodes.link import LinkFactory
 from ortoo.snode.enodes.queue_locks import ASK_AGAIN_S
+from ortoo.snode.membership import open_membership
+from ortoo.snode.membership.close_reason import CloseReason
 from ortoo.snode.membership.store import redis_client
-from ortoo.snode.policy.access import Access
-from ortoo.snode.policy.authentication import Authentication
-from ortoo.snode.policy.chain import Chain, load_interceptors
+from ortoo.snode.observe import open_observation
+from ortoo.snode.observe.trace_topic import TraceTopic
+from ortoo.snode.policy import open_policy
+from ortoo.snode.pop import make_pop
+from ortoo.snode.pull import make_pull
+from ortoo.snode.push import make_push
 from ortoo.snode.rocketmq.routes.route import endpoints_of
+from ortoo.snode.rocketmq.rpc.gateway import open_gateway
 from ortoo.snode.rpc.around.access import AccessInterception
 from ortoo.snode.rpc.around.interception import Interception
 from ortoo.snode.rpc.around.tls_only import TlsOnly
+from ortoo.snode.rpc.services import make_services
+from ortoo.snode.runtime import Runtime
+from ortoo.snode.send import make_sending
+from ortoo.snode.send.publisher import Publisher
 from ortoo.snode.settings import Settings
+from ortoo.snode.topics import make_topics
+from ortoo.snode.topics.arrival import TopicArrival
 from ortoo.snode.topics.sendable import SendableTopics
-from ortoo.snode.wiring.ground import Ground, open_ground
-from ortoo.snode.wiring.metrics import register, register_access, register_clients, register_trace_topic
-from ortoo.snode.wiring.parts import Parts, make_parts
-from ortoo.snode.wiring.services import Services, make_services
 
 PRESENCE_SWEEP_S = 10.0
 LEASES_INTERVAL_S = 5.0
@@ -59,94 +73,108 @@ async def open_snode(
 ) -> AsyncIterator[Running]:
     """Run a snode; it is ready when it has seen the cluster's directory. Leaving the block drains it.
 
-    `links` reaches the enodes; the default speaks gRPC. `connect_redis` gives a client for a URL.
-    Errors: Conflict when the port is taken, or when another snode
-    runs that does not share group membership.
+    `links` reaches the enodes; the default speaks gRPC. `connect_redis` gives a client for a URL. Errors: Conflict when
+    the port is taken, or when another snode runs that does not share group membership.
     """
     clock, randomness = clock or SystemClock(), randomness or Randomness()
     telemetry = Telemetry("snode", settings, clock)
     async with contextlib.AsyncExitStack() as stack:
-        ground = await stack.enter_async_context(open_ground(settings, clock, randomness, links, connect_redis))
-        parts = make_parts(ground)
-        services = make_services(ground, parts)
-        access = await _access(ground)
+        enter = stack.enter_async_context
+        channels, background = await enter(Channels()), await enter(Background("snode"))
+        incarnation = randomness.id_text()
+        runtime = Runtime(settings, incarnation, background, channels, telemetry.metrics, clock, randomness)
+        cluster = await open_cluster(runtime)
+        observed = await enter(open_observation(runtime, cluster.directory))
+        opened = await enter(
+            links(
+                background=background,
+                clock=clock,
+                timeout_s=runtime.enode_timeout_s,
+                in_flight_bytes_max=settings.enode_in_flight_bytes,
+            )
+        )
+        enodes = open_enodes(runtime, cluster, observed.links(opened, cluster.directory, clock))
+        topics = make_topics(runtime, cluster, enodes.links)
+        groups = await enter(open_membership(runtime, cluster, connect_redis))
+        sending = make_sending(runtime, cluster, topics.sendable, enodes.links)
+        pull = make_pull(runtime, cluster, enodes.links, topics.groups, groups.membership, observed.traffic)
+        pushes = make_push(runtime, cluster, enodes, topics, groups, pull.offsets, observed.traffic)
+        pop = make_pop(runtime, cluster, enodes.links, topics, pull.reading)
+        clients = make_clients(runtime, cluster, enodes, topics, groups, pushes)
+        policy = await open_policy(runtime, cluster)
+        gateway = open_gateway(runtime, cluster, enodes.links, topics, groups.membership, sending, pull, pop.popping)
+        services = make_services(
+            runtime, cluster, enodes.links, topics, sending, pull, pushes, pop, clients, policy, gateway
+        )
         guards: list[grpc.aio.ServerInterceptor] = [TlsOnly()] if settings.tls_required else []
-        if access is not None:
-            guards.append(AccessInterception(access))
-        around = Interception(Chain([parts.flow, *load_interceptors(settings.interceptors)]))
+        if policy.access is not None:
+            guards.append(AccessInterception(policy.access))
         server = GrpcServer(
             settings.listen_address,
             services.added,
             outermost=[telemetry.calls],
-            interceptors=[*guards, around],
+            interceptors=[*guards, Interception(policy.chain)],
             grace_s=settings.stop_grace_s,
             drain_delay_s=settings.drain_delay_s,
             tls=_tls_listener(settings),
         )
-        ground.background.spawn("drain", _drained(server, services))
-        ground.background.spawn("directory", ground.watch.run())
-        ground.background.spawn("groups", parts.groups.run())
-        await parts.flow_file.look()
-        register(telemetry.metrics, ground.directory, parts.sessions, parts.pushes.traffic)
-        store = ground.membership_store
-        register_clients(
-            telemetry.metrics, parts.clients, parts.flow, store.connected.is_set if store is not None else None
-        )
-        if ground.trace_topic is not None:
-            register_trace_topic(telemetry.metrics, ground.trace_topic)
-        if access is not None:
-            register_access(telemetry.metrics, access)
+
+        async def drain() -> None:
+            await server.draining.wait()
+            services.drain()
+            clients.sessions.close_all(CloseReason.SHUTDOWN, "this snode stops; connect to another one")
+            await pushes.close_all(CloseReason.SHUTDOWN, "this snode stops; open the session at another one")
+
+        background.spawn("drain", drain())
+        background.spawn("directory", cluster.watch.run())
+        background.spawn("groups", groups.run())
         # Before the name server has been heard, so that one that waits for it can be seen to.
-        await stack.enter_async_context(telemetry.open(ready=lambda: server.serving))
-        await ground.watch.ready.wait()
-        await parts.attachments.look()
-        tracing = None if ground.trace_topic is None else _tracing(ground, parts)
-        if tracing is not None:
-            stack.push_async_callback(_last_records, tracing)
-        await stack.enter_async_context(server)
-        services.gateway.routing.own = endpoints_of(settings.advertised_address or server.address)
-        registration = _announcing(ground, settings.advertised_address or server.address)
+        await enter(telemetry.open(ready=lambda: server.serving))
+        await cluster.watch.ready.wait()
+        await enodes.attachments.look()
+        steps: list[tuple[str, float, Callable[[], Awaitable[object]]]] = [
+            ("checks", CHECKS_INTERVAL_S, sending.transactions.look),
+            ("attachments", ATTACH_INTERVAL_S, enodes.attachments.look),
+            ("limits", FILES_INTERVAL_S, policy.flow_file.look),
+            ("locks", ASK_AGAIN_S, enodes.locks.ask_again),
+            ("sweep", settings.sweep_interval_s, pushes.sweep),
+            ("sweep sessions", settings.sweep_interval_s, clients.sessions.sweep),
+            ("sweep clients", PRESENCE_SWEEP_S, gateway.presence.sweep),
+            ("renew leases", LEASES_INTERVAL_S, gateway.leases.renew),
+        ]
+        if policy.access is not None:
+            steps.append(("access", FILES_INTERVAL_S, policy.access.look))
+        if observed.trace_topic is not None:
+            flush = _trace_flush(observed.trace_topic, cluster, topics.arrival, sending.publisher)
+            stack.push_async_callback(_last_records, flush)
+            steps.append(("trace topic", TRACE_INTERVAL_S, flush))
+        await enter(server)
+        address = settings.advertised_address or server.address
+        gateway.routing.own = endpoints_of(address)
+        registration = _announcing(runtime, cluster.name_server, address)
         await registration.begin()
         stack.push_async_callback(registration.leave)
-        announcing: asyncio.Task[None] = ground.background.spawn("registration", registration.run())
+        announcing: asyncio.Task[None] = background.spawn("registration", registration.run())
         stack.callback(announcing.cancel)  # else it would take back a lease that was just left
-        for name, interval_s, step in (
-            ("checks", CHECKS_INTERVAL_S, parts.transactions.look),
-            ("attachments", ATTACH_INTERVAL_S, parts.attachments.look),
-            ("limits", FILES_INTERVAL_S, parts.flow_file.look),
-            ("locks", ASK_AGAIN_S, parts.locks.ask_again),
-            ("sweep", settings.sweep_interval_s, parts.sessions.sweep),
-            ("sweep sessions", settings.sweep_interval_s, parts.clients.sweep),
-            ("sweep clients", PRESENCE_SWEEP_S, services.gateway.presence.sweep),
-            ("renew leases", LEASES_INTERVAL_S, services.gateway.leases.renew),
-        ):
-            ground.background.every(name, interval_s, step, clock=clock)
-        if tracing is not None:
-            ground.background.every("trace topic", TRACE_INTERVAL_S, tracing, clock=clock)
-        if access is not None:
-            ground.background.every("access", FILES_INTERVAL_S, access.look, clock=clock)
+        for name, interval_s, step in steps:
+            background.every(name, interval_s, step, clock=clock)
         yield Running(
             settings.name,
             server.address,
-            reload=lambda new: listed_again(ground.name_servers, new.namesrv_address),
+            reload=lambda new: listed_again(cluster.name_server.servers, new.namesrv_address),
             tls_address=server.tls_address,
         )
 
 
-async def _drained(server: GrpcServer, services: Services) -> None:
-    await server.draining.wait()
-    await services.drain()
-
-
-def _tracing(ground: Ground, parts: Parts) -> Callable[[], Awaitable[None]]:
-    """The step that stores the records of the trace topic."""
-    trace = ground.trace_topic
-    assert trace is not None
-    own_topic = SendableTopics(ground.watch, ground.name_server, parts.arrival, auto_create=True, queue_count=4)
+def _trace_flush(
+    trace: TraceTopic, cluster: Cluster, arrival: TopicArrival, publisher: Publisher
+) -> Callable[[], Awaitable[None]]:
+    """The step that stores the records of the trace topic, which is made when it does not exist."""
+    own_topic = SendableTopics(cluster.watch, cluster.name_server, arrival, auto_create=True, queue_count=4)
 
     async def publish(topic: str, records: Sequence[Message]) -> None:
         await own_topic.topic(topic)
-        await parts.publisher.publish(topic, records, None)
+        await publisher.publish(topic, records, None)
 
     return lambda: trace.flush(publish)
 
@@ -158,30 +186,21 @@ async def _last_records(flush: Callable[[], Awaitable[None]]) -> None:
             await flush()
 
 
-async def _access(ground: Ground) -> Access | None:
-    """Access control, if there is a file of rules. Errors: Invalid, when it is missing or wrong."""
-    if not ground.settings.access_file:
-        return None
-    access = Access(ground.settings.access_file, Authentication(ground.name_server, ground.clock), ground.directory)
-    await access.begin()
-    return access
-
-
-def _announcing(ground: Ground, listed: str) -> Announcing:
-    settings, name_server = ground.settings, ground.name_server
+def _announcing(runtime: Runtime, name_server: NameServer, listed: str) -> Announcing:
+    settings = runtime.settings
 
     async def announce(address: str) -> float:
         return await name_server.register(
-            address, settings.name, listed, ground.incarnation, shares_membership=bool(settings.redis_url)
+            address, settings.name, listed, runtime.incarnation, shares_membership=bool(settings.redis_url)
         )
 
     return Announcing(
-        ground.name_servers,
+        name_server.servers,
         announce,
         lambda address: name_server.unregister(address, settings.name),
         interval_s=settings.heartbeat_interval_s,
-        clock=ground.clock,
-        randomness=ground.randomness,
+        clock=runtime.clock,
+        randomness=runtime.randomness,
     )
 
 

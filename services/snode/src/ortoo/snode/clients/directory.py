@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ortoo.common.errors import NotFound, Unavailable
-from ortoo.common.process.randomness import Randomness
 from ortoo.snode.clients.session import ClientSession
 from ortoo.snode.clients.sessions import ClientSessions
 from ortoo.snode.cluster.directory import Directory
@@ -13,6 +12,7 @@ from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.membership.local import PRODUCERS, Membership
 from ortoo.snode.membership.members import Member
 from ortoo.snode.push.sessions import Sessions
+from ortoo.snode.runtime import Runtime
 
 
 @dataclass(slots=True)
@@ -44,37 +44,28 @@ class OwnedQueue:
     locked: bool
 
 
+@dataclass(slots=True, eq=False)
 class ClientDirectory:
     """Looks clients up, here and by membership."""
 
-    def __init__(
-        self,
-        snode: str,
-        directory: Directory,
-        membership: Membership,
-        sessions: ClientSessions,
-        pushes: Sessions,
-        randomness: Randomness,
-    ) -> None:
-        self._snode = snode
-        self._directory = directory
-        self._membership = membership
-        self._sessions = sessions
-        self._pushes = pushes
-        self._randomness = randomness
+    runtime: Runtime
+    directory: Directory
+    membership: Membership
+    sessions: ClientSessions
+    pushes: Sessions
 
     def clients(self, group: str = "") -> list[ClientEntry]:
         """All clients, or the members of one group; by client id, then session."""
         found: dict[tuple[str, str], ClientEntry] = {}
-        for name in self._membership.groups():
+        for name in self.membership.groups():
             producers = name.startswith(PRODUCERS)
             plain = name.removeprefix(PRODUCERS)
-            for member in self._membership.members(name).values():
+            for member in self.membership.members(name).values():
                 entry = found.setdefault((member.client_id, member.session_id), _entry(member))
                 (entry.producer_groups if producers else entry.consumer_groups).append(plain)
-        for session in self._sessions.all():
+        for session in self.sessions.all():
             key = (session.client_id, session.session_id)
-            found.setdefault(key, _entry_of(session, self._snode))
+            found.setdefault(key, _entry_of(session, self.runtime.settings.name))
         return [
             found[key]
             for key in sorted(found)
@@ -83,16 +74,16 @@ class ClientDirectory:
 
     def consumers(self, group: str) -> list[Member]:
         """The consumers of a group, by client id."""
-        members = self._membership.members(group)
+        members = self.membership.members(group)
         return [members[client_id] for client_id in sorted(members)]
 
     def wanting(self, topic: str) -> list[str]:
         """The groups with a member that wants a topic now."""
         return sorted(
             group
-            for group in self._membership.groups()
+            for group in self.membership.groups()
             if not group.startswith(PRODUCERS)
-            and any(topic in member.topics for member in self._membership.members(group).values())
+            and any(topic in member.topics for member in self.membership.members(group).values())
         )
 
     def find(self, client_id: str) -> ClientEntry:
@@ -104,11 +95,11 @@ class ClientDirectory:
 
     def is_here(self, entry: ClientEntry) -> bool:
         """Whether the client is connected to this snode."""
-        return entry.snode == self._snode
+        return entry.snode == self.runtime.settings.name
 
     def address_of(self, entry: ClientEntry) -> str:
         """Where the client's snode is reached. Errors: Unavailable when it is away."""
-        for snode in self._directory.snodes():
+        for snode in self.directory.snodes():
             if snode.name == entry.snode and snode.alive:
                 return snode.address
         raise Unavailable(f"client {entry.client_id} is connected to snode {entry.snode}, which is away")
@@ -117,7 +108,7 @@ class ClientDirectory:
         """The queues of a client's push sessions here."""
         return [
             owned
-            for push in self._pushes.all()
+            for push in self.pushes.all()
             if push.client_id == client_id and group in ("", push.group)
             for owned in _owned(push.group, push.lines(), broadcast=push.broadcast)
         ]
@@ -127,14 +118,14 @@ class ClientDirectory:
 
         Errors: NotFound when it has no session here, Unavailable when it does not answer.
         """
-        session = self._sessions.of_client(client_id)
+        session = self.sessions.of_client(client_id)
         if session is None:
             raise NotFound(
                 f"client {client_id} has no session here that takes commands; it must connect by SessionService",
                 field="client_id",
             )
-        command_id = self._randomness.id_text()
-        return await self._sessions.command(session, command_id, make(command_id), timeout_s)
+        command_id = self.runtime.randomness.id_text()
+        return await self.sessions.command(session, command_id, make(command_id), timeout_s)
 
 
 def _owned(group: str, lines: Iterable[Any], *, broadcast: bool) -> Iterable[OwnedQueue]:

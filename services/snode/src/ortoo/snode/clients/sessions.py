@@ -7,9 +7,7 @@ from typing import Any
 
 from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Conflict, Invalid, NotFound, OrtooError, Overloaded, Unavailable
-from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
-from ortoo.common.process.randomness import Randomness
 from ortoo.snode.clients.session import (
     ClientSession,
     CommandSent,
@@ -27,8 +25,8 @@ from ortoo.snode.membership.consumer_groups import ConsumerGroups
 from ortoo.snode.membership.local import PRODUCERS
 from ortoo.snode.membership.members import Member, merged
 from ortoo.snode.push.sessions import Sessions
-from ortoo.snode.topics.delivery_modes import DeliveryModes
-from ortoo.snode.topics.group_settings import GroupSettings
+from ortoo.snode.runtime import Runtime
+from ortoo.snode.topics import Topics
 
 SESSIONS_MAX = 20_000
 GROUPS_MAX = 1_000
@@ -42,30 +40,15 @@ class ClientSessions:
     """Every open session of this snode, by its id."""
 
     def __init__(
-        self,
-        groups: ConsumerGroups,
-        settings: GroupSettings,
-        modes: DeliveryModes,
-        pushes: Sessions,
-        locks: QueueLocks,
-        *,
-        snode: str,
-        incarnation: str,
-        clock: Clock,
-        randomness: Randomness,
+        self, runtime: Runtime, groups: ConsumerGroups, topics: Topics, pushes: Sessions, locks: QueueLocks
     ) -> None:
         self.renamed = 0
         """How often a session said another client id than before."""
-        self._groups = groups
+        self._runtime = runtime
         self._membership = groups.membership
-        self._settings = settings
-        self._modes = modes
+        self._topics = topics
         self._pushes = pushes
         self._locks = locks
-        self._snode = snode
-        self._incarnation = incarnation
-        self._clock = clock
-        self._randomness = randomness
         self._sessions: dict[str, ClientSession] = {}
         self._of_group: dict[str, dict[str, ClientSession]] = {}
         self._leaving: dict[ClientSession, float] = {}
@@ -89,22 +72,22 @@ class ClientSessions:
 
     def now_ms(self) -> int:
         """Wall-clock time."""
-        return self._clock.now_ms()
+        return self._runtime.clock.now_ms()
 
     def open(self, hello: Hello, peer: str) -> ClientSession:
         """Open a session. Errors: Invalid, Overloaded."""
         _check_hello(hello)
         if len(self._sessions) >= SESSIONS_MAX:
             raise Overloaded(f"{SESSIONS_MAX} sessions are open on this snode; use another", retry_after_ms=5_000)
-        now_s = self._clock.monotonic_s()
-        session = ClientSession(self._randomness.id_text(), hello, peer, self._clock.now_ms(), now_s)
+        now_s = self._runtime.clock.monotonic_s()
+        session = ClientSession(self._runtime.randomness.id_text(), hello, peer, self._runtime.clock.now_ms(), now_s)
         self._sessions[session.session_id] = session
         self._say_open(session)
         return session
 
     def heard(self, session: ClientSession) -> None:
         """The client said something."""
-        session.heard_at_s = self._clock.monotonic_s()
+        session.heard_at_s = self._runtime.clock.monotonic_s()
 
     def rename(self, session: ClientSession, hello: Hello) -> None:
         """The client said again who it is. With another client id it is a member by that alone. Errors: Invalid."""
@@ -143,9 +126,9 @@ class ClientSessions:
         known = session.consumers.get(wish.group)
         subscriptions = merged(known.subscriptions if known is not None else (), wish.subscriptions)
         filters = await self._pushes.filters(subscriptions, "subscriptions")
-        await self._settings.check(wish.group, broadcast=wish.broadcast)
+        await self._topics.groups.check(wish.group, broadcast=wish.broadcast)
         if not wish.broadcast:
-            await self._modes.use(wish.group, filters, DeliveryMode.OFFSETS)
+            await self._topics.modes.use(wish.group, filters, DeliveryMode.OFFSETS)
         if session.closing:
             raise Conflict("the session is closed")
         push = self._pushes.find(wish.group, session.client_id)
@@ -160,7 +143,7 @@ class ClientSessions:
             strategy=wish.strategy,
             configured=wish.configured,
             rooms=wish.rooms,
-            since_ms=known.since_ms if known is not None else self._clock.now_ms(),
+            since_ms=known.since_ms if known is not None else self._runtime.clock.now_ms(),
             **self._identity(session),
         )
         self._join_consumer(session, wish.group, member)
@@ -219,7 +202,7 @@ class ClientSessions:
         for command in session.commands.values():
             command.cancel()
         session.outbox.put(SessionIsClosed(reason, message))
-        self._leaving[session] = self._clock.monotonic_s() + FAREWELL_S
+        self._leaving[session] = self._runtime.clock.monotonic_s() + FAREWELL_S
 
     def ended(self, session: ClientSession) -> None:
         """The call of a session is over."""
@@ -232,7 +215,7 @@ class ClientSessions:
 
     async def sweep(self) -> None:
         """End the sessions that are silent; to be called about once a second."""
-        now_s = self._clock.monotonic_s()
+        now_s = self._runtime.clock.monotonic_s()
         for session in self.all():
             if now_s - session.heard_at_s > self._pushes.expiry_s:
                 self.close(session, CloseReason.EXPIRED, f"nothing was heard for {self._pushes.expiry_s:.0f} s")
@@ -257,8 +240,8 @@ class ClientSessions:
         return {
             "client_id": session.client_id,
             "session_id": session.session_id,
-            "snode": self._snode,
-            "incarnation": self._incarnation,
+            "snode": self._runtime.settings.name,
+            "incarnation": self._runtime.incarnation,
             "room": hello.room,
             "language": hello.language,
             "client_version": hello.client_version,
@@ -296,7 +279,7 @@ class ClientSessions:
         self._membership.leave(group, session.client_id, session.session_id)
 
     def _members_changed(self, group: str, version: int, members: Mapping[str, Member]) -> None:
-        notify = self._settings.of(group).notify_members_changed
+        notify = self._topics.groups.of(group).notify_members_changed
         for session in list(self._of_group.get(group, {}).values()):
             member = members.get(session.client_id)
             if member is not None and member.session_id != session.session_id:

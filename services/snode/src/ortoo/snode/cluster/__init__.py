@@ -1,1 +1,42 @@
-"""What exists: the directory as plain values, kept equal to the name servers'. It asks name servers and nobody else."""
+"""What exists: the directory as plain values, kept equal to the name servers'.
+
+In come the name servers' answers, out go topics, groups, enodes and snodes. It asks name servers and nobody else; every
+room may import it.
+"""
+
+from dataclasses import dataclass
+
+from ortoo.common.cluster.address_server import found_name_servers
+from ortoo.snode.cluster.directory import Directory
+from ortoo.snode.cluster.name_server import NameServer
+from ortoo.snode.cluster.watch import DirectoryWatch
+from ortoo.snode.runtime import Runtime
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """The copy of the directory, and the two ways to make it newer."""
+
+    directory: Directory
+    watch: DirectoryWatch
+    name_server: NameServer
+
+
+async def open_cluster(runtime: Runtime) -> Cluster:
+    """Find the name servers; nothing is followed before `watch.run`. Errors: Unavailable, Invalid."""
+    clock, metrics, directory = runtime.clock, runtime.metrics, Directory()
+    address = runtime.settings.namesrv_address
+    name_servers = await found_name_servers(address, background=runtime.background, clock=clock)
+    name_server = NameServer(name_servers, runtime.channels)
+    metrics.gauge("rocketmq_proxy_up", "Always 1 while the snode runs.", lambda: 1)
+    metrics.gauge(
+        "ortoo_enode_alive",
+        "Whether this snode believes that an enode is alive.",
+        lambda: {(enode.name,): int(enode.alive) for enode in directory.enodes()},
+        labels=("enode",),
+    )
+    metrics.gauge(
+        "ortoo_directory_version", "The version of this snode's copy of the directory.", lambda: directory.version
+    )
+    watch = DirectoryWatch(directory, name_server, clock=clock, randomness=runtime.randomness)
+    return Cluster(directory, watch, name_server)

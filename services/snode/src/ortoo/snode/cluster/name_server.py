@@ -1,6 +1,7 @@
 """The name server as the snode sees it: one stub, several addresses, errors that name it."""
 
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 
 from ortoo.common.cluster.name_servers import NameServers
 from ortoo.common.errors import AlreadyExists, Forbidden, NotFound, OrtooError, Unavailable
@@ -14,13 +15,15 @@ from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
 CALL_TIMEOUT_S = 3.0
 
 
+@dataclass(slots=True, eq=False)
 class NameServer:
-    """Equal name servers over one database; one that fails is passed over."""
+    """Equal name servers over one database; one that fails is passed over.
 
-    def __init__(self, servers: NameServers, channels: Channels) -> None:
-        """Ask one of `servers` at a time."""
-        self.servers = servers
-        self._channels = channels
+    Ask one of `servers` at a time.
+    """
+
+    servers: NameServers
+    channels: Channels
 
     @property
     def peer(self) -> str:
@@ -30,7 +33,7 @@ class NameServer:
     @property
     def stub(self) -> NameServiceStub:
         """For one call; wrap it in `calling()`."""
-        return NameServiceStub(self._channels.to(self.servers.current))
+        return NameServiceStub(self.channels.to(self.servers.current))
 
     def pass_over(self, error: OrtooError) -> None:
         """Use the next address if `error` says that this one is away."""
@@ -121,13 +124,11 @@ class NameServer:
             shares_membership=shares_membership,
         )
         with rpc_errors(f"name server {name_server}"):
-            answer = await NameServiceStub(self._channels.to(name_server)).RegisterSnode(
-                request, timeout=CALL_TIMEOUT_S
-            )
+            answer = await NameServiceStub(self.channels.to(name_server)).RegisterSnode(request, timeout=CALL_TIMEOUT_S)
         return answer.lease_ms / 1000
 
     async def unregister(self, name_server: str, name: str) -> None:
         """Give the lease at one name server back."""
         request = namesrv_pb2.UnregisterRequest(snode=name)
         with rpc_errors(f"name server {name_server}"):
-            await NameServiceStub(self._channels.to(name_server)).Unregister(request, timeout=1.0)
+            await NameServiceStub(self.channels.to(name_server)).Unregister(request, timeout=1.0)

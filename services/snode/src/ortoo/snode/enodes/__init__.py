@@ -1,1 +1,32 @@
-"""The way to storage: links and streams to enodes, locks of queues, attachment."""
+"""The way to storage: links and streams to enodes, locks of queues, attachment.
+
+In come batches and requests, out go the enodes' answers as plain values, promptly an error when an enode is away. Every
+room but the cluster's may import it.
+"""
+
+from dataclasses import dataclass
+
+from ortoo.snode.cluster import Cluster
+from ortoo.snode.enodes.attachments import Attachments
+from ortoo.snode.enodes.link import Links
+from ortoo.snode.enodes.pool import EnodeLinks
+from ortoo.snode.enodes.queue_locks import QueueLocks
+from ortoo.snode.runtime import Runtime
+
+
+@dataclass(frozen=True, slots=True)
+class Enodes:
+    """Links by enode, and the locks that are held over them."""
+
+    links: EnodeLinks
+    locks: QueueLocks
+    attachments: Attachments
+
+
+def open_enodes(runtime: Runtime, cluster: Cluster, links: Links) -> Enodes:
+    """Reach the directory's enodes over `links`; locks are held for this run of the snode."""
+    pool = EnodeLinks(cluster.directory, links)
+    locks = QueueLocks(
+        pool, runtime.background, runtime.incarnation, clock=runtime.clock, randomness=runtime.randomness
+    )
+    return Enodes(pool, locks, Attachments(runtime, cluster.directory, pool, locks))

@@ -14,6 +14,11 @@ from ortoo.common.process.clock import Clock
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.snode.cluster.routes import DeliveryMode
 
+FETCH_WAIT_MS = 30_000
+"""How long a read that follows a queue waits at its end."""
+FETCH_BYTES_MAX = 1 << 20
+"""How much such a read brings."""
+
 
 class FlushMode(enum.IntEnum):
     """When an append is acknowledged; the numbers are those on the wire."""

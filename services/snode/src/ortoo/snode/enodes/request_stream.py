@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
 import grpc
@@ -36,6 +37,7 @@ class _Pending(Generic[Result]):
         self.deadline_s = deadline_s
 
 
+@dataclass(slots=True, eq=False)
 class RequestStream(Generic[Request, Answer, Result]):
     """One bidirectional call to `peer`, opened when there is something to ask and opened anew after it broke.
 
@@ -43,46 +45,37 @@ class RequestStream(Generic[Request, Answer, Result]):
     requests on their way fail with Unavailable: their outcome is unknown, and nothing later overtakes them. It is known
     of those that were not sent yet, and when a peer that `answers_all_it_took` ends the call in good order: nothing
     became of these, which NOT_TAKEN_FIELD says.
+
+    `decode` makes a result of an answer or raises the OrtooError that it carries.
     """
 
-    def __init__(
-        self,
-        peer: str,
-        open_call: Callable[[], Any],
-        decode: Callable[[Answer], Result],
-        *,
-        clock: Clock,
-        timeout_s: float,
-        in_flight_bytes_max: int,
-        answers_all_it_took: bool = False,
-    ) -> None:
-        """`decode` makes a result of an answer or raises the OrtooError that it carries."""
-        self.connected = False
-        self._peer = peer
-        self._open_call = open_call
-        self._decode = decode
-        self._clock = clock
-        self._timeout_s = timeout_s
-        self._bytes_max = in_flight_bytes_max
-        self._answers_all_it_took = answers_all_it_took
-        self._bytes = 0
-        self._last_id = 0
-        self._pending: dict[int, _Pending[Result]] = {}
-        self._unsent: deque[Request] = deque()
-        self._wake = asyncio.Event()
+    peer: str
+    open_call: Callable[[], Any]
+    decode: Callable[[Answer], Result]
+    _: KW_ONLY
+    clock: Clock
+    timeout_s: float
+    in_flight_bytes_max: int
+    answers_all_it_took: bool = False
+    connected: bool = field(default=False, init=False)
+    _bytes: int = field(default=0, init=False)
+    _last_id: int = field(default=0, init=False)
+    _pending: dict[int, _Pending[Result]] = field(default_factory=dict, init=False)
+    _unsent: deque[Request] = field(default_factory=deque, init=False)
+    _wake: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     def send(self, request: Request, *, size_bytes: int = 0, wait_s: float = 0.0) -> asyncio.Future[Result]:
         """Send `request`, whose id is set here; `wait_s` is how long the peer may rightly take by itself."""
-        if self._pending and self._bytes + size_bytes > self._bytes_max:
+        if self._pending and self._bytes + size_bytes > self.in_flight_bytes_max:
             raise Overloaded(
-                f"{self._bytes} bytes are on their way to {self._peer}; at most {self._bytes_max} may be",
+                f"{self._bytes} bytes are on their way to {self.peer}; at most {self.in_flight_bytes_max} may be",
                 retry_after_ms=50,
             )
         self._last_id += 1
         request.request_id = self._last_id
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         future.add_done_callback(_seen)
-        deadline_s = self._clock.monotonic_s() + self._timeout_s + wait_s
+        deadline_s = self.clock.monotonic_s() + self.timeout_s + wait_s
         self._pending[self._last_id] = _Pending(future, size_bytes, deadline_s)
         self._bytes += size_bytes
         self._unsent.append(request)
@@ -95,14 +88,14 @@ class RequestStream(Generic[Request, Answer, Result]):
             await self._wake.wait()
             error = await self._converse()
             if self._pending:
-                _log.warning("requests failed together", peer=self._peer, count=len(self._pending), reason=str(error))
+                _log.warning("requests failed together", peer=self.peer, count=len(self._pending), reason=str(error))
             self.fail_all(error)
 
     def fail_all(self, error: OrtooError) -> None:
         """Fail every request that has no answer."""
         self.connected = False
         pending, self._pending = self._pending, {}
-        never_sent = Unavailable(f"{self._peer} went away before this was sent; retry", field=NOT_TAKEN_FIELD)
+        never_sent = Unavailable(f"{self.peer} went away before this was sent; retry", field=NOT_TAKEN_FIELD)
         for request in self._unsent:
             item = pending.pop(request.request_id, None)
             if item is not None and not item.future.done():
@@ -116,9 +109,9 @@ class RequestStream(Generic[Request, Answer, Result]):
 
     async def _converse(self) -> OrtooError:
         broken: asyncio.Future[OrtooError] = asyncio.get_running_loop().create_future()
-        call = self._open_call()
+        call = self.open_call()
         try:
-            async with Background(self._peer) as work:
+            async with Background(self.peer) as work:
                 for part in (self._write, self._read, self._watch):
                     work.spawn(part.__name__, self._guarded(part(call), broken))
                 return await broken
@@ -130,14 +123,14 @@ class RequestStream(Generic[Request, Answer, Result]):
         try:
             error = await part
         except grpc.aio.AioRpcError as failure:
-            error = error_of_rpc(failure, self._peer)
+            error = error_of_rpc(failure, self.peer)
             if not isinstance(error, Unavailable):
-                error = Unavailable(f"{self._peer} ended the stream: {error}")
+                error = Unavailable(f"{self.peer} ended the stream: {error}")
         except (grpc.aio.UsageError, asyncio.InvalidStateError):
-            error = Unavailable(f"{self._peer}: the connection broke; the outcome is unknown, retry")
+            error = Unavailable(f"{self.peer}: the connection broke; the outcome is unknown, retry")
         except Exception as failure:
-            _log.exception("the conversation failed", peer=self._peer)
-            error = Internal(f"talking to {self._peer} met a defect ({type(failure).__name__})")
+            _log.exception("the conversation failed", peer=self.peer)
+            error = Internal(f"talking to {self.peer} met a defect ({type(failure).__name__})")
         if not broken.done():
             broken.set_result(error)
 
@@ -163,25 +156,25 @@ class RequestStream(Generic[Request, Answer, Result]):
             if item.future.done():
                 continue
             try:
-                item.future.set_result(self._decode(answer))
+                item.future.set_result(self.decode(answer))
             except OrtooError as error:
                 item.future.set_exception(error)
         code = await call.code()
         if code is not grpc.StatusCode.OK:
-            return Unavailable(f"{self._peer}: {await call.details() or code.name}; the outcome is unknown, retry")
-        if self._answers_all_it_took:
-            return Unavailable(f"{self._peer} is stopping and has not taken this; retry", field=NOT_TAKEN_FIELD)
-        return Unavailable(f"{self._peer} ended the stream; the outcome is unknown, retry")
+            return Unavailable(f"{self.peer}: {await call.details() or code.name}; the outcome is unknown, retry")
+        if self.answers_all_it_took:
+            return Unavailable(f"{self.peer} is stopping and has not taken this; retry", field=NOT_TAKEN_FIELD)
+        return Unavailable(f"{self.peer} ended the stream; the outcome is unknown, retry")
 
     async def _watch(self, call: Any) -> OrtooError:
         """Return when a request has waited too long."""
         while True:
-            await self._clock.sleep(self._timeout_s / 8)
-            now_s = self._clock.monotonic_s()
+            await self.clock.sleep(self.timeout_s / 8)
+            now_s = self.clock.monotonic_s()
             for item in self._pending.values():
                 if item.deadline_s <= now_s and not item.future.done():
                     return Unavailable(
-                        f"{self._peer} did not answer within {self._timeout_s * 1000:.0f} ms; "
+                        f"{self.peer} did not answer within {self.timeout_s * 1000:.0f} ms; "
                         "the outcome is unknown, retry"
                     )
 

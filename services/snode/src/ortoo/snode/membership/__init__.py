@@ -1,1 +1,49 @@
-"""Who consumes: members of groups, shared among snodes, and which queues each gets."""
+"""Who consumes: members of groups, shared among snodes, and which queues each gets.
+
+In come joins and departures, here and at other snodes; out go assignments. Sessions, pulls and operators' questions
+import it.
+"""
+
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from ortoo.snode.cluster import Cluster
+from ortoo.snode.membership.consumer_groups import ConsumerGroups
+from ortoo.snode.membership.local import LocalMembership, Membership
+from ortoo.snode.membership.shared import SharedMembership
+from ortoo.snode.membership.store import MembershipStore
+from ortoo.snode.runtime import Runtime
+
+
+@contextlib.asynccontextmanager
+async def open_membership(
+    runtime: Runtime, cluster: Cluster, connect_redis: Callable[[str], Any]
+) -> AsyncIterator[ConsumerGroups]:
+    """The groups; with a `redis_url` their members are shared with other snodes until the block is left.
+
+    Errors: Invalid for the URL.
+    """
+    settings, clock = runtime.settings, runtime.clock
+    async with contextlib.AsyncExitStack() as stack:
+        membership: Membership = LocalMembership(clock)
+        if settings.redis_url:
+            membership = shared = SharedMembership(runtime.incarnation, clock)
+            store = MembershipStore(
+                connect_redis(settings.redis_url),
+                shared,
+                incarnation=runtime.incarnation,
+                prefix=settings.redis_prefix,
+                timeout_s=settings.membership_timeout_s,
+                clock=clock,
+                randomness=runtime.randomness,
+            )
+            await stack.enter_async_context(store.open(runtime.background))
+            runtime.metrics.gauge(
+                "ortoo_membership_store_up",
+                "1 while the shared membership store answers.",
+                lambda: int(store.connected.is_set()),
+            )
+        groups = ConsumerGroups(cluster.directory, membership, clock)
+        cluster.watch.on_topics(groups.topics_changed)
+        yield groups

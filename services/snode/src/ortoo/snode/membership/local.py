@@ -1,6 +1,7 @@
 """Who is in which group. One snode keeps it in memory; several share it."""
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from ortoo.common.process.clock import Clock
@@ -35,17 +36,19 @@ class Membership(Protocol):
         """Give the group a higher generation because something else has changed, such as a topic's queues."""
 
 
+@dataclass(slots=True, eq=False)
 class Generations:
-    """One count for all groups, from wall-clock milliseconds on, so that it grows over restarts."""
+    """One count for all groups, from wall-clock milliseconds on, so that it grows over restarts.
 
-    def __init__(self, clock: Clock) -> None:
-        """Begin at the time."""
-        self._clock = clock
-        self._last = 0
+    Begin at the time.
+    """
+
+    clock: Clock
+    _last: int = field(default=0, init=False)
 
     def next(self) -> int:
         """A number higher than all before."""
-        self._last = max(self._last + 1, self._clock.now_ms())
+        self._last = max(self._last + 1, self.clock.now_ms())
         return self._last
 
 

@@ -18,6 +18,7 @@ from ortoo.common.errors import OrtooError
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
 from ortoo.common.records.message import Message
+from ortoo.common.telemetry.metrics import Metrics
 
 WAITING_MAX = 10_000
 """How many records may wait for their flush; more are dropped, and counted."""
@@ -39,6 +40,13 @@ class TraceTopic:
         self._clock = clock
         self._waiting: deque[Message] = deque()
         self._progress: OrderedDict[tuple[str, str, str, int], int] = OrderedDict()
+
+    def register(self, metrics: Metrics) -> None:
+        """Name what is read."""
+        metrics.counter("ortoo_trace_records_total", "Records stored in the trace topic.", lambda: self.written)
+        metrics.counter(
+            "ortoo_trace_records_dropped_total", "Records of the trace topic that were lost.", lambda: self.dropped
+        )
 
     def sent(self, topic: str, enode: str, queue_id: int, first_offset: int, count: int, began_ms: int) -> None:
         """A batch is stored."""

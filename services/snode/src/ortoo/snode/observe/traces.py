@@ -10,7 +10,6 @@ from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.common.telemetry.tracing import Span, Tracing, sampled_contexts
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.enodes.link import Appended, EnodeLink, FlushMode, Links
-from ortoo.snode.push.outbox import Delivery
 
 WAITING_MAX = 10_000
 """How many deliveries of one snode may wait for their acknowledgement with open spans."""
@@ -73,30 +72,30 @@ class PushTraces:
         self._waiting: dict[tuple[str, Queue], deque[_Waiting]] = {}
         self._count = 0
 
-    def pushed(self, group: str, delivery: Delivery) -> None:
+    def pushed(self, group: str, queue: Queue, first_offset: int, next_offset: int, batch: SealedBatch) -> None:
         """A batch was handed to a member of a group."""
-        if delivery.batch is None or self._count >= WAITING_MAX:
+        if self._count >= WAITING_MAX:
             return
-        waiting = self._waiting.get((group, delivery.queue))
+        waiting = self._waiting.get((group, queue))
         earlier: list[Span] = []
-        while waiting and waiting[-1].next_offset > delivery.first_offset:
+        while waiting and waiting[-1].next_offset > first_offset:
             spans = waiting.pop().spans
             self._tracing.end(spans, TimeoutError("not acknowledged; delivered again"))
             earlier += spans
             self._count -= 1
-        contexts = sampled_contexts(delivery.batch.records)
+        contexts = sampled_contexts(batch.records)
         if not contexts:
             return
         attributes: dict[str, str | int] = {
-            "messaging.destination.name": delivery.queue.topic,
+            "messaging.destination.name": queue.topic,
             "messaging.consumer.group.name": group,
-            "ortoo.queue_id": delivery.queue.queue_id,
-            "ortoo.offset": delivery.first_offset,
+            "ortoo.queue_id": queue.queue_id,
+            "ortoo.offset": first_offset,
         }
         self._tracing.end(self._tracing.begin("ortoo push", contexts, attributes, earlier))
         spans = self._tracing.begin("ortoo process", contexts, attributes, earlier)
         self._count += 1
-        self._waiting.setdefault((group, delivery.queue), deque()).append(_Waiting(delivery.next_offset, spans))
+        self._waiting.setdefault((group, queue), deque()).append(_Waiting(next_offset, spans))
 
     def acknowledged(self, group: str, queue: Queue, offset: int) -> None:
         """A group has processed a queue up to `offset`."""

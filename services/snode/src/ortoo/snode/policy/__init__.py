@@ -1,1 +1,41 @@
-"""Who calls and what they may: users, rights, limits, interceptors. Requests in, refusals out."""
+"""Who calls and what they may: users, rights, limits, interceptors. Requests in, refusals out.
+
+The doors import it; it knows requests by their fields alone.
+"""
+
+from dataclasses import dataclass
+
+from ortoo.snode.cluster import Cluster
+from ortoo.snode.policy.access import Access
+from ortoo.snode.policy.authentication import Authentication
+from ortoo.snode.policy.chain import Chain, load_interceptors
+from ortoo.snode.policy.flow_control import FlowControl
+from ortoo.snode.policy.flow_control_file import FlowControlFile
+from ortoo.snode.runtime import Runtime
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What is done around every call."""
+
+    flow: FlowControl
+    flow_file: FlowControlFile
+    chain: Chain
+    """The limits, then what the settings name."""
+    access: Access | None
+    """None = everybody may everything."""
+
+
+async def open_policy(runtime: Runtime, cluster: Cluster) -> Policy:
+    """Read the files of limits and of access. Errors: Invalid, when that of access is missing or wrong."""
+    settings, clock, metrics = runtime.settings, runtime.clock, runtime.metrics
+    access: Access | None = None
+    if settings.access_file:
+        access = Access(settings.access_file, Authentication(cluster.name_server, clock), cluster.directory)
+        await access.begin()
+        access.register(metrics)
+    flow = FlowControl(clock)
+    flow.register(metrics)
+    flow_file = FlowControlFile(settings.flow_control_file, flow)
+    await flow_file.look()
+    return Policy(flow, flow_file, Chain([flow, *load_interceptors(settings.interceptors)]), access)

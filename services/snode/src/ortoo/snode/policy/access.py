@@ -5,6 +5,7 @@ from typing import Any
 
 from ortoo.common.errors import Forbidden, Invalid
 from ortoo.common.process.logs import get_logger
+from ortoo.common.telemetry.metrics import Metrics
 from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.policy.access_needs import needs_of
 from ortoo.snode.policy.access_rules import AccessRules, Need, access_rules_of
@@ -26,6 +27,11 @@ class Access:
         self.authentication = authentication
         self.directory = directory
         self._file = WatchedFile(path, "rules of access")
+
+    def register(self, metrics: Metrics) -> None:
+        """Name what is read."""
+        metrics.counter("ortoo_access_refused_total", "Requests beyond their users' rights.", lambda: self.refused)
+        metrics.gauge("ortoo_access_users", "Users that the file of access names.", lambda: len(self.rules.users))
 
     async def begin(self) -> None:
         """Read the file. Errors: Invalid when it is missing or wrong; then nothing may be served."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ortoo.common.errors import Invalid, Overloaded
 from ortoo.common.process.clock import Clock
+from ortoo.common.telemetry.metrics import Metrics
 from ortoo.snode.policy.chain import Call
 
 EXEMPT = ("Heartbeat", "Connect", "Push")
@@ -71,6 +72,18 @@ class FlowControl:
         """How often each rule has refused a call or made one wait."""
         self._buckets: list[Bucket] = []
         self._clock = clock
+
+    def register(self, metrics: Metrics) -> None:
+        """Name what is read."""
+        metrics.counter(
+            "ortoo_flow_control_refused_total",
+            "Calls that a limit has refused or made wait.",
+            lambda: {
+                (rule.unit.name.lower(), rule.method, rule.topic): refused
+                for rule, refused in zip(self.rules, self.refused, strict=True)
+            },
+            labels=("unit", "method", "topic"),
+        )
 
     def replace(self, rules: Sequence[FlowRule]) -> None:
         """Take these limits. Errors: Invalid, and nothing has changed."""

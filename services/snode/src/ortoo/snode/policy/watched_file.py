@@ -1,6 +1,7 @@
 """A small text file that an operator edits while the process runs."""
 
 import asyncio
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ortoo.common.process.logs import get_logger
@@ -8,14 +9,16 @@ from ortoo.common.process.logs import get_logger
 _log = get_logger("files")
 
 
+@dataclass(slots=True, eq=False)
 class WatchedFile:
-    """Tells the text when it has changed; one that is missing has an empty text."""
+    """Tells the text when it has changed; one that is missing has an empty text.
 
-    def __init__(self, path: str, what: str) -> None:
-        """Follow the file at `path`, empty = none; `what` is its name for people."""
-        self.path = path
-        self._what = what
-        self._seen: tuple[int, int] | None = None
+    Follow the file at `path`, empty = none; `what` is its name for people.
+    """
+
+    path: str
+    what: str
+    _seen: tuple[int, int] | None = field(default=None, init=False)
 
     async def news(self) -> str | None:
         """The text if it has changed since the last call; None otherwise, and when it cannot be read, which is told."""
@@ -30,7 +33,7 @@ class WatchedFile:
         except FileNotFoundError:
             stamp, text = (0, 0), ""
         except (OSError, UnicodeDecodeError) as error:
-            _log.error("a file cannot be read; going on as before", what=self._what, file=self.path, reason=str(error))
+            _log.error("a file cannot be read; going on as before", what=self.what, file=self.path, reason=str(error))
             return None
         if stamp == self._seen:
             return None

@@ -1,1 +1,34 @@
-"""Messages handed out one by one: pops over all enodes, what becomes of the messages, handles, dead letters."""
+"""Messages handed out one by one: pops over all enodes, what becomes of the messages, handles, dead letters.
+
+In come requests for messages and receipts, out go leased messages. The doors import it; the policy reads
+its handles.
+"""
+
+from dataclasses import dataclass
+
+from ortoo.snode.cluster import Cluster
+from ortoo.snode.enodes.pool import EnodeLinks
+from ortoo.snode.pop.dead_letters import DeadLetters
+from ortoo.snode.pop.popping import Popping
+from ortoo.snode.pop.sending_back import SendingBack
+from ortoo.snode.pull.reading import Reading
+from ortoo.snode.runtime import Runtime
+from ortoo.snode.topics import Topics
+
+
+@dataclass(frozen=True, slots=True)
+class Pop:
+    """Leases, and where messages go that nobody could process."""
+
+    popping: Popping
+    sending_back: SendingBack
+    dead_letters: DeadLetters
+
+
+def make_pop(runtime: Runtime, cluster: Cluster, links: EnodeLinks, topics: Topics, reading: Reading) -> Pop:
+    """Groups' settings and their own topics come from `topics`."""
+    return Pop(
+        Popping(runtime, cluster, links, topics),
+        SendingBack(cluster.watch, links, topics.groups, topics.of_groups),
+        DeadLetters(cluster.watch, links, topics.of_groups, reading, runtime.clock),
+    )

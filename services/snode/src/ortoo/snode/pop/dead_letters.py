@@ -67,21 +67,19 @@ class Peeked:
     message: Message
 
 
+@dataclass(slots=True, eq=False)
 class DeadLetters:
     """Reads and sends; keeps nothing: which letters were sent again is in the enodes' logs."""
 
-    def __init__(
-        self, watch: DirectoryWatch, links: EnodeLinks, group_topics: GroupTopics, reading: Reading, clock: Clock
-    ) -> None:
-        self._watch = watch
-        self._links = links
-        self._group_topics = group_topics
-        self._reading = reading
-        self._clock = clock
+    watch: DirectoryWatch
+    links: EnodeLinks
+    group_topics: GroupTopics
+    reading: Reading
+    clock: Clock
 
     async def letters(self, group: str, where: MessageFilter | None, *, with_replayed: bool) -> AsyncIterator[Letter]:
         """The dead letters of a group, by enode, oldest first. Errors: Unavailable when an enode is away."""
-        topic = await self._group_topics.find(dead_letter_topic(group))
+        topic = await self.group_topics.find(dead_letter_topic(group))
         if topic is None:
             return
         async for queue, part in self._parts(topic, where):
@@ -103,12 +101,12 @@ class DeadLetters:
         until then stays sent, and another call goes on.
         """
         progress = Progress()
-        topic = await self._group_topics.find(dead_letter_topic(replay.group))
+        topic = await self.group_topics.find(dead_letter_topic(replay.group))
         if topic is None:
             return
         if replay.to_topic == topic.name:
             raise Invalid("dead letters cannot be sent to where they lie; name another topic", field="to_topic")
-        began_s = self._clock.monotonic_s()
+        began_s = self.clock.monotonic_s()
         async for queue, part in self._parts(topic, replay.where):
             target_id = await self._target(replay, topic, queue.enode)
             offsets = list(_offsets(part))
@@ -121,7 +119,7 @@ class DeadLetters:
                     some = await self._at_most(topic, replay, queue, some, progress)
                 if not some:
                     continue
-                sent = await self._links.to(queue.enode).replay(
+                sent = await self.links.to(queue.enode).replay(
                     ReplayWish(topic.topic_id, replay.group, _ranges(some), target_id, replay.dry_run)
                 )
                 count = sum(one for _, one in sent)
@@ -133,11 +131,11 @@ class DeadLetters:
                     return
                 if replay.messages_per_s and not replay.dry_run:
                     due_s = began_s + progress.replayed / replay.messages_per_s
-                    await self._clock.sleep(max(0.0, due_s - self._clock.monotonic_s()))
+                    await self.clock.sleep(max(0.0, due_s - self.clock.monotonic_s()))
 
     async def peek(self, topic_name: str, group: str, messages_max: int) -> list[Peeked]:
         """The next messages of a topic; nothing changes by looking. Errors: NotFound, Unavailable."""
-        topic = await self._watch.topic(topic_name)
+        topic = await self.watch.topic(topic_name)
         found: list[Peeked] = []
         for placement in sorted(topic.placements, key=lambda one: one.enode):
             room = messages_max - len(found)
@@ -145,7 +143,7 @@ class DeadLetters:
                 break
             queue_ids = tuple(range(placement.read_queue_count))
             wish = PopWish(topic.topic_id, group, queue_ids, room, 0, 0, 0)
-            popped = await self._links.to(placement.enode).peek(wish)
+            popped = await self.links.to(placement.enode).peek(wish)
             for one in popped.batches:
                 queue = Queue(topic.name, placement.enode, one.queue_id)
                 for message, offset, attempt in zip(open_batch(one.batch), one.offsets, one.attempts, strict=True):
@@ -155,10 +153,10 @@ class DeadLetters:
         return found
 
     async def _parts(self, topic: Topic, where: MessageFilter | None) -> AsyncIterator[tuple[Queue, Selected]]:
-        ranges = await self._reading.all_queue_ranges(topic, f"dead letters of {topic.name} may lie there")
+        ranges = await self.reading.all_queue_ranges(topic, f"dead letters of {topic.name} may lie there")
         for queue, held in ranges.items():
             if held.begin_offset < held.end_offset:
-                parts = self._reading.fetch(queue, held.begin_offset, held.end_offset, follow=False, wanted=where)
+                parts = self.reading.fetch(queue, held.begin_offset, held.end_offset, follow=False, wanted=where)
                 async for _, part in parts:
                     if part.batch is not None:
                         yield queue, part
@@ -167,9 +165,9 @@ class DeadLetters:
         """The topic on this enode that takes the letters; a copy and its mark are one write, so it must be there."""
         if not replay.to_topic:
             if replay.dry_run:
-                return self._group_topics.topic_id(retry_topic(replay.group), enode) or letters.topic_id
-            return await self._group_topics.ensure(retry_topic(replay.group), enode)
-        target = await self._watch.topic(replay.to_topic)
+                return self.group_topics.topic_id(retry_topic(replay.group), enode) or letters.topic_id
+            return await self.group_topics.ensure(retry_topic(replay.group), enode)
+        target = await self.watch.topic(replay.to_topic)
         if target.placement(enode) is None:
             raise Conflict(
                 f"topic {target.name} has no queues on enode {enode}, where dead letters lie; give it some with "
@@ -183,7 +181,7 @@ class DeadLetters:
         if not offsets:
             return set()
         wish = ReplayWish(topic.topic_id, group, _ranges(offsets), topic.topic_id, dry_run=True)
-        found = await self._links.to(queue.enode).replay(wish)
+        found = await self.links.to(queue.enode).replay(wish)
         return {offset for first, count in found for offset in range(first, first + count)}
 
     async def _at_most(

@@ -10,19 +10,16 @@ from ortoo.common.arrays.gather import gathered
 from ortoo.common.arrays.opened_batch import OpenedBatch
 from ortoo.common.errors import Conflict, OrtooError, Unavailable
 from ortoo.common.groups.pop import Finish, GiveBack, LeasePart, Popped, PoppedBatch, PopRules, PopWish, Verdict, runs
-from ortoo.common.process.background import Background
-from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
-from ortoo.snode.cluster.directory import Directory
+from ortoo.snode.cluster import Cluster
 from ortoo.snode.cluster.routes import DeliveryMode, MessageType, Placement, Queue, Topic
-from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.enodes.pool import EnodeLinks
 from ortoo.snode.filters.message_filter import MessageFilter
 from ortoo.snode.pop.receipt_handle import ReceiptHandle
 from ortoo.snode.pop.settlements import FinishLanes
-from ortoo.snode.topics.delivery_modes import DeliveryModes
-from ortoo.snode.topics.group_settings import GroupSettings
-from ortoo.snode.topics.group_topics import GroupTopics, dead_letter_topic, retry_topic
+from ortoo.snode.runtime import Runtime
+from ortoo.snode.topics import Topics
+from ortoo.snode.topics.group_topics import dead_letter_topic, retry_topic
 
 FILTERED_PER_WANTED = 8
 """So many messages are looked at for each one wanted, at once."""
@@ -79,28 +76,12 @@ class Source:
 class Popping:
     """Pops for consumers of any group. Keeps nothing that matters: leases are the enodes'."""
 
-    def __init__(
-        self,
-        directory: Directory,
-        watch: DirectoryWatch,
-        links: EnodeLinks,
-        settings: GroupSettings,
-        group_topics: GroupTopics,
-        modes: DeliveryModes,
-        background: Background,
-        clock: Clock,
-        incarnation: str,
-    ) -> None:
-        self._directory = directory
-        self._watch = watch
+    def __init__(self, runtime: Runtime, cluster: Cluster, links: EnodeLinks, topics: Topics) -> None:
+        self._runtime = runtime
+        self._cluster = cluster
         self._links = links
-        self._settings = settings
-        self._group_topics = group_topics
-        self._modes = modes
-        self._background = background
-        self._clock = clock
-        self._finishes = FinishLanes(links, background)
-        self._incarnation = incarnation
+        self._topics = topics
+        self._finishes = FinishLanes(links, runtime.background)
         self._numbers = itertools.count(1)
         """Of pops whose consumers gave them no attempt id."""
         self._turn = 0
@@ -110,22 +91,22 @@ class Popping:
 
         Errors: Invalid, NotFound (topic), Conflict (the group may not consume, the topic cannot be read), Unavailable.
         """
-        topic = await self._watch.topic(call.topic)
+        topic = await self._cluster.watch.topic(call.topic)
         if not topic.readable:
             raise Conflict(f"topic {topic.name} is {topic.permission.name}: it cannot be read", field="topic")
-        await self._settings.check(call.group)
+        await self._topics.groups.check(call.group)
         mode = DeliveryMode.POP_IN_ORDER if call.rules.in_order else DeliveryMode.POP
-        await self._modes.use(call.group, (topic.name,), mode)
+        await self._topics.modes.use(call.group, (topic.name,), mode)
         if topic.message_type is MessageType.PRIORITY:
             call = replace(call, rules=replace(call.rules, by_priority=True))
         sources = self._sources(topic, call)
         if not sources:
             raise Unavailable(f"no enode of topic {topic.name} is there; retry", retry_after_ms=500)
-        deadline_s = self._clock.monotonic_s() + call.wait_ms / 1000
+        deadline_s = self._runtime.clock.monotonic_s() + call.wait_ms / 1000
         while True:
-            wait_ms = max(0, int((deadline_s - self._clock.monotonic_s()) * 1000))
+            wait_ms = max(0, int((deadline_s - self._runtime.clock.monotonic_s()) * 1000))
             answer = await self._pop_once(sources, replace(call, wait_ms=wait_ms))
-            if answer.batches or self._clock.monotonic_s() >= deadline_s:
+            if answer.batches or self._runtime.clock.monotonic_s() >= deadline_s:
                 return answer
 
     async def settle(self, receipts: Sequence[tuple[ReceiptHandle, Sequence[int]]], verdict: Verdict) -> list[set[int]]:
@@ -157,7 +138,7 @@ class Popping:
     async def ensure_dead_letters(self, handles: Iterable[ReceiptHandle]) -> None:
         """The dead-letter topics for these messages exist, where they lie. Errors: Unavailable."""
         for group, enode in {(handle.group, handle.enode) for handle in handles}:
-            await self._group_topics.ensure(dead_letter_topic(group), enode)
+            await self._topics.of_groups.ensure(dead_letter_topic(group), enode)
 
     async def _pop_once(self, sources: Sequence[Source], call: PopCall) -> PopAnswer:
         """One round: all sources without waiting, then all of them waiting, whoever comes first."""
@@ -192,7 +173,7 @@ class Popping:
         if len(sources) == 1:
             return await self._pop_source(sources[0], call)
         waiting: set[asyncio.Task[PopAnswer | OrtooError]]
-        tasks = [self._background.spawn("pop", tried(self._pop_source(source, call))) for source in sources]
+        tasks = [self._runtime.background.spawn("pop", tried(self._pop_source(source, call))) for source in sources]
         waiting = set(tasks)
         answers: list[PopAnswer] = []
         failure: OrtooError = Unavailable("nothing could be popped")
@@ -227,20 +208,20 @@ class Popping:
             0,
             call.wait_ms,
             call.consumer,
-            call.attempt_id or f"{self._incarnation}/{next(self._numbers)}",
+            call.attempt_id or f"{self._runtime.incarnation}/{next(self._numbers)}",
             rules,
         )
         try:
             popped = await link.pop(wish)
         except asyncio.CancelledError:
-            self._background.spawn("call off", self._call_off(source, wish))
+            self._runtime.background.spawn("call off", self._call_off(source, wish))
             raise
         try:
             if popped.wants_dead_letter_topic:
-                self._background.spawn("dead letters", self._make_dead_letters(letters, source.enode))
+                self._runtime.background.spawn("dead letters", self._make_dead_letters(letters, source.enode))
             return await self._answer(source, call, popped)
         except BaseException:
-            self._background.spawn("give back", self._release(source, call.group, popped.batches))
+            self._runtime.background.spawn("give back", self._release(source, call.group, popped.batches))
             raise
 
     async def _call_off(self, source: Source, wish: PopWish) -> None:
@@ -317,7 +298,7 @@ class Popping:
         if call.queue is not None:
             return [Source(topic, call.queue.enode, (call.queue.queue_id,))]
         topics = [topic]
-        retries = self._directory.find_topic(retry_topic(call.group))
+        retries = self._cluster.directory.find_topic(retry_topic(call.group))
         if retries is not None and retries.name != topic.name:
             topics.append(retries)
         return [
@@ -337,23 +318,23 @@ class Popping:
     def _completed(self, verdict: Verdict, group: str, enode: str) -> Verdict:
         if not isinstance(verdict, GiveBack):
             return verdict
-        delays_ms = verdict.delays_ms or self._settings.of(group).retry.delays_ms
+        delays_ms = verdict.delays_ms or self._topics.groups.of(group).retry.delays_ms
         return replace(verdict, delays_ms=delays_ms, rules=self._rules(verdict.rules, group, enode))
 
     def _rules(self, rules: PopRules, group: str, enode: str) -> PopRules:
         """What a request leaves open is as the group says."""
-        settings = self._settings.of(group)
+        settings = self._topics.groups.of(group)
         return replace(
             rules,
             attempts_max=rules.attempts_max or settings.attempts_max,
             in_flight_max=rules.in_flight_max or settings.in_flight_max,
             park_expired=settings.park_expired,
-            dead_letter_topic_id=self._group_topics.topic_id(dead_letter_topic(group), enode),
+            dead_letter_topic_id=self._topics.of_groups.topic_id(dead_letter_topic(group), enode),
         )
 
     async def _make_dead_letters(self, name: str, enode: str) -> None:
         try:
-            await self._group_topics.ensure(name, enode)
+            await self._topics.of_groups.ensure(name, enode)
         except OrtooError as error:
             _log.warning("a dead-letter topic could not be created; it is tried again", topic=name, reason=str(error))
 

@@ -28,31 +28,29 @@ class SentBack:
     """0 = as the group says."""
 
 
+@dataclass(slots=True, eq=False)
 class SendingBack:
     """Has the enode copy messages into the group's retry topic, or into its dead-letter topic."""
 
-    def __init__(
-        self, watch: DirectoryWatch, links: EnodeLinks, settings: GroupSettings, group_topics: GroupTopics
-    ) -> None:
-        self._watch = watch
-        self._links = links
-        self._settings = settings
-        self._group_topics = group_topics
+    watch: DirectoryWatch
+    links: EnodeLinks
+    settings: GroupSettings
+    group_topics: GroupTopics
 
     async def send_back(self, sent: SentBack) -> list[str]:
         """Copy; returns the messages' ids when the copies are durable. Errors: Invalid, NotFound, Unavailable."""
-        topic = await self._watch.topic(sent.queue.topic)
+        topic = await self.watch.topic(sent.queue.topic)
         check_readable(topic, sent.queue)
         park = sent.delay_level == PARK_LEVEL
-        delays_ms = self._settings.of(sent.group).retry.delays_ms
+        delays_ms = self.settings.of(sent.group).retry.delays_ms
         if sent.delay_level > 0:
             delays_ms = (delay_ms_of_level(sent.delay_level),)
         enode = sent.queue.enode
-        retry_id = await self._group_topics.ensure(retry_topic(sent.group), enode)
-        letters_id = await self._group_topics.ensure(dead_letter_topic(sent.group), enode)
-        attempts_max = sent.attempts_max or self._settings.of(sent.group).attempts_max
+        retry_id = await self.group_topics.ensure(retry_topic(sent.group), enode)
+        letters_id = await self.group_topics.ensure(dead_letter_topic(sent.group), enode)
+        attempts_max = sent.attempts_max or self.settings.of(sent.group).attempts_max
         rules = PopRules(attempts_max=attempts_max, dead_letter_topic_id=letters_id)
         wish = SendBackWish(
             sent.group, topic.topic_id, sent.queue.queue_id, tuple(sent.offsets), retry_id, delays_ms, park, rules
         )
-        return await self._links.to(enode).send_back(wish)
+        return await self.links.to(enode).send_back(wish)

@@ -1,1 +1,57 @@
-"""Reading for those who ask: pulls, ranges, searches; offsets of groups, how they move, how far behind they are."""
+"""Reading for those who ask: pulls, ranges, searches; offsets of groups, how they move, how far behind they are.
+
+In come offsets, times and keys, out go batches and messages as they are stored. Pushes, pops and the
+doors import it.
+"""
+
+from dataclasses import dataclass
+
+from ortoo.snode.cluster import Cluster
+from ortoo.snode.enodes.pool import EnodeLinks
+from ortoo.snode.membership.local import Membership
+from ortoo.snode.observe.traffic import Traffic
+from ortoo.snode.pull.lag import Lag
+from ortoo.snode.pull.offset_moves import OffsetMoves
+from ortoo.snode.pull.offsets import Offsets
+from ortoo.snode.pull.pulling import Pulling
+from ortoo.snode.pull.reading import Reading
+from ortoo.snode.pull.scaling import Scaling
+from ortoo.snode.pull.search import MessageSearch
+from ortoo.snode.runtime import Runtime
+from ortoo.snode.topics.group_settings import GroupSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Pull:
+    """What can be asked about what is stored."""
+
+    offsets: Offsets
+    reading: Reading
+    pulling: Pulling
+    lag: Lag
+    moves: OffsetMoves
+    search: MessageSearch
+    scaling: Scaling
+
+
+def make_pull(
+    runtime: Runtime,
+    cluster: Cluster,
+    links: EnodeLinks,
+    settings: GroupSettings,
+    membership: Membership,
+    traffic: Traffic,
+) -> Pull:
+    """Serve groups as `settings` allow, and count in `traffic`."""
+    watch, clock, offsets = cluster.watch, runtime.clock, Offsets(links)
+    reading = Reading(watch, links, runtime.background)
+    lag = Lag(watch, links, reading)
+    return Pull(
+        offsets,
+        reading,
+        Pulling(watch, links, offsets, settings, membership, traffic, clock),
+        lag,
+        OffsetMoves(watch, links, reading),
+        MessageSearch(watch, links),
+        Scaling(lag, watch, links, clock),
+    )

@@ -69,26 +69,17 @@ class GroupOffset:
     error: OrtooError | None = None
 
 
+@dataclass(slots=True, eq=False)
 class Pulling:
     """Serves pulls and offsets; the state is the enodes'."""
 
-    def __init__(
-        self,
-        watch: DirectoryWatch,
-        links: EnodeLinks,
-        offsets: Offsets,
-        settings: GroupSettings,
-        membership: Membership,
-        traffic: Traffic,
-        clock: Clock,
-    ) -> None:
-        self._traffic = traffic
-        self._watch = watch
-        self._links = links
-        self._offsets = offsets
-        self._settings = settings
-        self._membership = membership
-        self._clock = clock
+    watch: DirectoryWatch
+    links: EnodeLinks
+    offsets: Offsets
+    settings: GroupSettings
+    membership: Membership
+    traffic: Traffic
+    clock: Clock
 
     async def pull(self, wish: PullWish) -> Pulled:
         """Messages from an offset on; at the end wait for more.
@@ -102,7 +93,7 @@ class Pulling:
                 f"give an offset from 0 on, at most {MESSAGES_MAX} messages, at most {WAIT_MAX_MS} ms of waiting"
             )
         topic = await self._readable(wish.queue)
-        await self._settings.check(wish.group)
+        await self.settings.check(wish.group)
         self._check_subscription(wish)
         try:
             return await self._pull(wish, topic)
@@ -119,7 +110,7 @@ class Pulling:
         for (enode, topic_id), items in (await self._by_enode(offsets)).items():
             rows: list[OffsetRow] = [(item.queue.queue_id, item.offset, item.generation) for item in items]
             try:
-                fenced = set(await self._offsets.commit_rows(enode, topic_id, group, rows))
+                fenced = set(await self.offsets.commit_rows(enode, topic_id, group, rows))
             except OrtooError as error:
                 refused += [dataclasses.replace(item, error=explained(error)) for item in items]
             else:
@@ -135,14 +126,12 @@ class Pulling:
         check_group_name(group, "group")
         wanted = list(queues)
         if not wanted:
-            topic = await self._watch.topic(topic_name)
+            topic = await self.watch.topic(topic_name)
             wanted = topic.read_queues() if topic.readable else []
         found: dict[Queue, GroupOffset] = {}
         for (enode, topic_id), items in (await self._by_enode(map(GroupOffset, wanted))).items():
             try:
-                known = await self._links.to(enode).query_offsets(
-                    topic_id, group, [one.queue.queue_id for one in items]
-                )
+                known = await self.links.to(enode).query_offsets(topic_id, group, [one.queue.queue_id for one in items])
             except OrtooError as error:
                 found |= {item.queue: dataclasses.replace(item, error=explained(error)) for item in items}
             else:
@@ -153,16 +142,16 @@ class Pulling:
         """The first offset stored at or after a time; the end if there is none."""
         topic = await self._readable(queue)
         try:
-            return await self._links.to(queue.enode).find_offset(topic.topic_id, queue.queue_id, time_ms)
+            return await self.links.to(queue.enode).find_offset(topic.topic_id, queue.queue_id, time_ms)
         except OrtooError as error:
             raise explained(error) from error
 
     async def _pull(self, wish: PullWish, topic: Topic) -> Pulled:
-        link = self._links.to(wish.queue.enode)
-        deadline_s = self._clock.monotonic_s() + wish.wait_ms / 1000
+        link = self.links.to(wish.queue.enode)
+        deadline_s = self.clock.monotonic_s() + wish.wait_ms / 1000
         at = wish.offset
         while True:
-            wait_ms = max(0, int((deadline_s - self._clock.monotonic_s()) * 1000))
+            wait_ms = max(0, int((deadline_s - self.clock.monotonic_s()) * 1000))
             fetched = await link.fetch(
                 topic.topic_id,
                 wish.queue.queue_id,
@@ -172,9 +161,9 @@ class Pulling:
                 group=wish.group if wish.generation else "",
                 generation=wish.generation,
             )
-            parts, at, expired = _chosen(fetched, at, wish, self._clock.now_ms())
+            parts, at, expired = _chosen(fetched, at, wish, self.clock.now_ms())
             if expired:
-                self._traffic.expired(wish.queue.topic, wish.group, expired)
+                self.traffic.expired(wish.queue.topic, wish.group, expired)
             if parts:
                 return Pulled(topic.topic_id, at, fetched.end_offset, parts=tuple(parts))
             passed_over = at - wish.offset
@@ -186,7 +175,7 @@ class Pulling:
             return
         versions = [
             one.version
-            for member in self._membership.members(wish.group).values()
+            for member in self.membership.members(wish.group).values()
             for one in member.subscriptions
             if one.topic == wish.queue.topic
         ]
@@ -203,14 +192,14 @@ class Pulling:
             )
 
     async def _readable(self, queue: Queue) -> Topic:
-        topic = await self._watch.topic(queue.topic)
+        topic = await self.watch.topic(queue.topic)
         check_readable(topic, queue)
         return topic
 
     async def _by_enode(self, items: Iterable[GroupOffset]) -> dict[tuple[str, int], list[GroupOffset]]:
         found: dict[tuple[str, int], list[GroupOffset]] = {}
         for item in items:
-            topic = await self._watch.topic(item.queue.topic)
+            topic = await self.watch.topic(item.queue.topic)
             check_readable(topic, item.queue)
             found.setdefault((item.queue.enode, topic.topic_id), []).append(item)
         return found

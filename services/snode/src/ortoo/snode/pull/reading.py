@@ -16,11 +16,10 @@ from ortoo.common.records.message_id import message_id_text
 from ortoo.snode.cluster.directory import check_readable
 from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
-from ortoo.snode.enodes.link import Fetched, QueueRange
+from ortoo.snode.enodes.link import FETCH_BYTES_MAX, FETCH_WAIT_MS, Fetched, QueueRange
 from ortoo.snode.enodes.pool import EnodeLinks
 from ortoo.snode.filters.message_filter import MessageFilter
 from ortoo.snode.filters.selection import Selected, selected
-from ortoo.snode.push.feeder import FETCH_BYTES_MAX, FETCH_WAIT_MS
 
 TAIL_BYTES = 256 << 10
 """What a tail reads of one queue at once."""

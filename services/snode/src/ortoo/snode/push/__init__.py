@@ -1,1 +1,34 @@
-"""Push sessions: credit and acknowledgements in, whole batches in order out, slow ones evicted."""
+"""Push sessions: credit and acknowledgements in, whole batches in order out, slow ones evicted.
+
+The doors and the clients' sessions import it.
+"""
+
+from ortoo.snode.cluster import Cluster
+from ortoo.snode.enodes import Enodes
+from ortoo.snode.membership.consumer_groups import ConsumerGroups
+from ortoo.snode.observe.traffic import Traffic
+from ortoo.snode.pull.offsets import Offsets
+from ortoo.snode.push.session import PushParts
+from ortoo.snode.push.sessions import Sessions
+from ortoo.snode.runtime import Runtime
+from ortoo.snode.topics import Topics
+
+
+def make_push(
+    runtime: Runtime,
+    cluster: Cluster,
+    enodes: Enodes,
+    topics: Topics,
+    groups: ConsumerGroups,
+    offsets: Offsets,
+    traffic: Traffic,
+) -> Sessions:
+    """The sessions, none of which is open yet."""
+    background, clock, randomness = runtime.background, runtime.clock, runtime.randomness
+    parts = PushParts(
+        cluster.directory, enodes.links, offsets, groups, enodes.locks, background, clock, randomness, traffic
+    )
+    expiry_s = runtime.settings.session_expiry_s
+    sessions = Sessions(parts, cluster.watch, topics.groups, topics.modes, clock=clock, expiry_s=expiry_s)
+    sessions.register(runtime.metrics)
+    return sessions

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, field
 
 from ortoo.common.errors import Fenced, OrtooError
 from ortoo.common.process.clock import Clock
@@ -17,39 +18,30 @@ Durable = Callable[[Queue, int, int], None]
 Refused = Callable[[Queue, int], None]
 
 
+@dataclass(slots=True, eq=False)
 class AckLane:
-    """Writes offsets through to the enode, the newest of each queue."""
+    """Writes offsets through to the enode, the newest of each queue.
 
-    def __init__(
-        self,
-        enode: str,
-        topic_id: int,
-        group: str,
-        offsets: Offsets,
-        durable: Durable,
-        fenced: Refused,
-        *,
-        clock: Clock,
-        randomness: Randomness,
-    ) -> None:
-        """`durable` is told each (queue, offset, generation) that the enode has stored.
+    `durable` is told each (queue, offset, generation) that the enode has stored.
 
-        `fenced` is told each (queue, generation) whose lock has a newer generation by now.
-        """
-        self.draining = False
-        """Whether a task works on this lane."""
-        self._enode = enode
-        self._topic_id = topic_id
-        self._group = group
-        self._offsets = offsets
-        self._durable = durable
-        self._fenced = fenced
-        self._clock = clock
-        self._randomness = randomness
-        self._pending: dict[Queue, tuple[int, int, int]] = {}
-        self._in_flight: dict[Queue, tuple[int, int, int]] = {}
-        self._forgotten: set[Queue] = set()
-        self._turn = asyncio.Event()
+    `fenced` is told each (queue, generation) whose lock has a newer generation by now.
+    """
+
+    enode: str
+    topic_id: int
+    group: str
+    offsets: Offsets
+    durable: Durable
+    fenced: Refused
+    _: KW_ONLY
+    clock: Clock
+    randomness: Randomness
+    draining: bool = field(default=False, init=False)
+    """Whether a task works on this lane."""
+    _pending: dict[Queue, tuple[int, int, int]] = field(default_factory=dict, init=False)
+    _in_flight: dict[Queue, tuple[int, int, int]] = field(default_factory=dict, init=False)
+    _forgotten: set[Queue] = field(default_factory=set, init=False)
+    _turn: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     def put(self, queue: Queue, offset: int, generation: int, fence: int = 0) -> None:
         """Commit `offset` soon; `fence` is the generation of the queue's lock."""
@@ -74,9 +66,9 @@ class AckLane:
             self._in_flight, self._pending = self._pending, {}
             rows = [(queue.queue_id, offset, fence) for queue, (offset, _, fence) in self._in_flight.items()]
             try:
-                fenced = set(await self._offsets.commit_rows(self._enode, self._topic_id, self._group, rows))
+                fenced = set(await self.offsets.commit_rows(self.enode, self.topic_id, self.group, rows))
             except Fenced as error:
-                _log.info("offsets were refused", group=self._group, enode=self._enode, reason=str(error))
+                _log.info("offsets were refused", group=self.group, enode=self.enode, reason=str(error))
                 fenced = {queue.queue_id for queue in self._in_flight}
             except OrtooError as error:
                 if error.retriable:
@@ -84,11 +76,11 @@ class AckLane:
                     self._pending = {**kept, **self._pending}
                 else:
                     _log.warning(
-                        "offsets were refused", group=self._group, enode=self._enode, rows=rows, reason=str(error)
+                        "offsets were refused", group=self.group, enode=self.enode, rows=rows, reason=str(error)
                     )
                 self._next_turn()
                 if error.retriable:
-                    await self._clock.sleep(backoff.delay_s(attempt, self._randomness))
+                    await self.clock.sleep(backoff.delay_s(attempt, self.randomness))
                     attempt += 1
                 continue
             attempt = 0
@@ -96,9 +88,9 @@ class AckLane:
             self._next_turn()
             for queue, (offset, generation, fence) in done.items():
                 if queue.queue_id not in fenced:
-                    self._durable(queue, offset, generation)
+                    self.durable(queue, offset, generation)
                 elif queue not in forgotten:
-                    self._fenced(queue, fence)
+                    self.fenced(queue, fence)
 
     def _next_turn(self) -> None:
         self._in_flight = {}

@@ -9,7 +9,7 @@ from ortoo.common.process.logs import get_logger
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
 from ortoo.snode.cluster.routes import Queue
-from ortoo.snode.enodes.link import EnodeLink, Fetched
+from ortoo.snode.enodes.link import FETCH_WAIT_MS, EnodeLink, Fetched
 from ortoo.snode.enodes.pool import EnodeLinks
 from ortoo.snode.filters.message_filter import MessageFilter
 from ortoo.snode.filters.selection import selected
@@ -18,8 +18,6 @@ from ortoo.snode.pull.start_rule import StartFrom, StartRule
 from ortoo.snode.push.flow import QueueCursor
 from ortoo.snode.push.outbox import Delivery
 
-FETCH_WAIT_MS = 30_000
-FETCH_BYTES_MAX = 1 << 20
 FETCH_BYTES_MIN = 64 << 10
 SESSION_BYTES = 8 << 20
 """What the reads of one session may hold together, about."""

@@ -14,7 +14,7 @@ from ortoo.common.process.logs import get_logger
 from ortoo.common.process.randomness import Randomness
 from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.cluster.routes import UNACKNOWLEDGED_BYTES_MAX, Queue
-from ortoo.snode.enodes.link import LockWish
+from ortoo.snode.enodes.link import FETCH_BYTES_MAX, LockWish
 from ortoo.snode.enodes.pool import EnodeLinks
 from ortoo.snode.enodes.queue_locks import QueueLocks
 from ortoo.snode.filters.message_filter import MessageFilter
@@ -25,7 +25,7 @@ from ortoo.snode.observe.traffic import Traffic
 from ortoo.snode.pull.offsets import Offsets
 from ortoo.snode.pull.start_rule import StartRule
 from ortoo.snode.push.acknowledgements import AckLane
-from ortoo.snode.push.feeder import FETCH_BYTES_MAX, FETCH_BYTES_MIN, SESSION_BYTES, Feeder
+from ortoo.snode.push.feeder import FETCH_BYTES_MIN, SESSION_BYTES, Feeder
 from ortoo.snode.push.flow import Credit, QueueCursor
 from ortoo.snode.push.outbox import Assigned, Closed, Delivery, Event, Opened, PushOutbox
 
@@ -233,8 +233,8 @@ class PushSession:
         self._credit.charge(delivery.messages, delivery.size_bytes)
         if delivery.messages:
             self._parts.traffic.pushed(delivery.queue.topic, self.group, delivery.messages, delivery.size_bytes)
-        if (traces := self._parts.traffic.traces) is not None:
-            traces.pushed(self.group, delivery)
+        if (traces := self._parts.traffic.traces) is not None and delivery.batch is not None:
+            traces.pushed(self.group, delivery.queue, delivery.first_offset, delivery.next_offset, delivery.batch)
         if delivery.loss is not None:
             self._parts.traffic.lost(delivery.queue.topic, self.group, delivery.next_offset - delivery.first_offset)
         self._outbox.deliver(delivery)

@@ -3,12 +3,15 @@
 import asyncio
 import contextlib
 import dataclasses
+from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 from ortoo.common.errors import Conflict, Invalid, OrtooError, Overloaded
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
+from ortoo.common.telemetry.metrics import Metrics
 from ortoo.snode.cluster.routes import DeliveryMode, Queue
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.filters.message_filter import MessageFilter, compile_filter
@@ -27,30 +30,51 @@ Ends = dict[tuple[str, int], dict[int, int]]
 _log = get_logger("sessions")
 
 
+@dataclass(slots=True, eq=False)
 class Sessions:
     """Every open push session, by its id."""
 
-    def __init__(
-        self,
-        parts: PushParts,
-        watch: DirectoryWatch,
-        settings: GroupSettings,
-        modes: DeliveryModes,
-        *,
-        clock: Clock,
-        expiry_s: float,
-    ) -> None:
-        self._modes = modes
-        self.evicted_slow = 0
-        """How many sessions were ended because they were slow."""
-        self.expiry_s = expiry_s
-        """How long a session may be silent."""
-        self._parts = parts
-        self._watch = watch
-        self._settings = settings
-        self._clock = clock
-        self._sessions: dict[str, PushSession] = {}
-        self._leaving: dict[str, tuple[asyncio.Task[Any], float]] = {}
+    parts: PushParts
+    watch: DirectoryWatch
+    settings: GroupSettings
+    modes: DeliveryModes
+    _: KW_ONLY
+    clock: Clock
+    expiry_s: float
+    """How long a session may be silent."""
+    evicted_slow: int = field(default=0, init=False)
+    """How many sessions were ended because they were slow."""
+    _sessions: dict[str, PushSession] = field(default_factory=dict, init=False)
+    _leaving: dict[str, tuple[asyncio.Task[Any], float]] = field(default_factory=dict, init=False)
+
+    def register(self, metrics: Metrics) -> None:
+        """Name what is read of the sessions; names beginning with rocketmq_ are those of RocketMQ 5."""
+
+        def in_flight() -> dict[tuple[str, ...], int]:
+            counts: Counter[tuple[str, ...]] = Counter()
+            for session in self.all():
+                for cursor, _ in session.cursors():
+                    if cursor.acknowledged is not None:
+                        counts[cursor.queue.topic, session.group] += max(0, cursor.sent_offset - cursor.acknowledged)
+            return counts
+
+        metrics.gauge(
+            "rocketmq_consumer_connections",
+            "Open push sessions.",
+            lambda: Counter((session.group,) for session in self.all()),
+            labels=("consumer_group",),
+        )
+        metrics.gauge(
+            "rocketmq_consumer_inflight_messages",
+            "Messages delivered in push sessions and not acknowledged yet.",
+            in_flight,
+            labels=("topic", "consumer_group"),
+        )
+        metrics.counter(
+            "ortoo_slow_consumers_evicted_total",
+            "Push sessions ended because they were slow.",
+            lambda: self.evicted_slow,
+        )
 
     @property
     def heartbeat_interval_ms(self) -> int:
@@ -63,7 +87,7 @@ class Sessions:
 
     def find(self, group: str, client_id: str) -> PushSession | None:
         """The push session of a client in a group, if it has one here."""
-        found = self._parts.groups.session(group, client_id)
+        found = self.parts.groups.session(group, client_id)
         return found if isinstance(found, PushSession) else None
 
     async def filters(self, subscriptions: Sequence[Subscription], path: str) -> dict[str, MessageFilter | None]:
@@ -75,7 +99,7 @@ class Sessions:
             raise Invalid("a topic is named twice; give each one subscription", field=path)
         filters: dict[str, MessageFilter | None] = {}
         for one in subscriptions:
-            topic = await self._watch.topic(one.topic)
+            topic = await self.watch.topic(one.topic)
             if not topic.readable:
                 raise Conflict(f"topic {topic.name} is {topic.permission.name}: it cannot be read", field="topic")
             filters[topic.name] = compile_filter(one.tag_expression, one.sql_expression, path)
@@ -88,10 +112,10 @@ class Sessions:
         """
         if len(self._sessions) >= SESSIONS_MAX:
             raise Overloaded(f"{SESSIONS_MAX} sessions are open on this snode; use another", retry_after_ms=5_000)
-        await self._settings.check(plan.group, broadcast=plan.broadcast)
+        await self.settings.check(plan.group, broadcast=plan.broadcast)
         if not plan.broadcast:
-            await self._modes.use(plan.group, plan.filters, DeliveryMode.OFFSETS)
-        session = PushSession(self._parts, plan)
+            await self.modes.use(plan.group, plan.filters, DeliveryMode.OFFSETS)
+        session = PushSession(self.parts, plan)
         session.on_replaced = lambda: self.close_soon(
             session,
             CloseReason.REPLACED,
@@ -101,12 +125,12 @@ class Sessions:
         before = self.find(plan.group, session.client_id)
         if before is not None:
             before.replaced()
-        self._parts.groups.join(plan.group, member(session), session)
+        self.parts.groups.join(plan.group, member(session), session)
         return session
 
     async def subscribe(self, session: PushSession, news: Sequence[Subscription]) -> None:
         """A session wants other messages than before. Errors: as `filters`."""
-        membership = self._parts.groups.membership
+        membership = self.parts.groups.membership
         member = membership.members(session.group).get(session.client_id)
         if member is None or member.session_id != session.member_session_id:
             return
@@ -117,8 +141,8 @@ class Sessions:
     async def close(self, session: PushSession, reason: CloseReason, message: str) -> None:
         """End a session, once."""
         if self._sessions.pop(session.session_id, None) is not None and session.call is not None:
-            self._leaving[session.session_id] = (session.call, self._clock.monotonic_s() + FAREWELL_S)
-        membership = self._parts.groups.membership
+            self._leaving[session.session_id] = (session.call, self.clock.monotonic_s() + FAREWELL_S)
+        membership = self.parts.groups.membership
         member = membership.members(session.group).get(session.client_id)
         if member is not None and member.session_id == session.member_session_id and not session.closing:
             session.parting(member)
@@ -134,7 +158,7 @@ class Sessions:
 
     async def sweep(self) -> None:
         """End the sessions that are silent or slow, or whose group is closed; to be called about once a second."""
-        now_s = self._clock.monotonic_s()
+        now_s = self.clock.monotonic_s()
         ends: Ends = {}
         for session_id, (call, deadline_s) in list(self._leaving.items()):
             if deadline_s < now_s:
@@ -147,7 +171,7 @@ class Sessions:
                     CloseReason.EXPIRED,
                     f"nothing was heard for {self.expiry_s:.0f} s; send a Heartbeat in between, or open another",
                 )
-            elif closed := self._settings.why_closed(session.group, broadcast=session.broadcast):
+            elif closed := self.settings.why_closed(session.group, broadcast=session.broadcast):
                 await self.close(session, CloseReason.GROUP_CLOSED, closed)
             elif slow := await self._slow(session, now_s, ends):
                 self.evicted_slow += 1
@@ -157,13 +181,13 @@ class Sessions:
     def close_soon(self, session: PushSession, reason: CloseReason, message: str) -> None:
         """End a session without waiting for it."""
         closing: Coroutine[Any, Any, None] = self.close(session, reason, message)
-        self._parts.background.spawn(f"close {session.session_id}", closing)
+        self.parts.background.spawn(f"close {session.session_id}", closing)
 
     async def _slow(self, session: PushSession, now_s: float, ends: Ends) -> str:
         """Why a session is slow; empty if it is not. An enode is asked only about those that owe an answer."""
         rule: SlowRule | None = None
         for cursor, topic_id in list(session.owing()):
-            rule = rule or self._settings.slow_rule(session.group)
+            rule = rule or self.settings.slow_rule(session.group)
             since_s = cursor.waiting_since_s
             if since_s is None or cursor.acknowledged is None or now_s - since_s < rule.grace_s:
                 continue
@@ -194,6 +218,6 @@ class Sessions:
         if key not in ends:
             ends[key] = {}
             with contextlib.suppress(OrtooError):
-                ranges = await self._parts.links.to(queue.enode).describe_queues(topic_id)
+                ranges = await self.parts.links.to(queue.enode).describe_queues(topic_id)
                 ends[key] = {item.queue_id: item.end_offset for item in ranges}
         return ends[key].get(queue.queue_id, 0)

@@ -1,1 +1,35 @@
-"""Sending: messages and batches in, checked and merged, stored at their enode, receipts out; delays, transactions."""
+"""Sending: messages and batches in, checked and merged, stored at their enode, receipts out; delays, transactions.
+
+The doors, rpc and rocketmq, import it.
+"""
+
+from dataclasses import dataclass
+
+from ortoo.snode.cluster import Cluster
+from ortoo.snode.enodes.pool import EnodeLinks
+from ortoo.snode.runtime import Runtime
+from ortoo.snode.send.batcher import LaneLimits
+from ortoo.snode.send.delayed import Delayed
+from ortoo.snode.send.publisher import Publisher
+from ortoo.snode.send.transactions import Transactions
+from ortoo.snode.topics.sendable import SendableTopics
+
+
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """Single messages, those for later, and those that are seen when a transaction commits."""
+
+    publisher: Publisher
+    delayed: Delayed
+    transactions: Transactions
+
+
+def make_sending(runtime: Runtime, cluster: Cluster, sendable: SendableTopics, links: EnodeLinks) -> Sending:
+    """Messages wait for their place on disk as long as an enode may take to answer."""
+    limits = LaneLimits(runtime.enode_timeout_s)
+    background, clock, randomness = runtime.background, runtime.clock, runtime.randomness
+    return Sending(
+        Publisher(cluster.directory, sendable, links, background, limits, clock=clock, randomness=randomness),
+        Delayed(cluster.watch, links),
+        Transactions(runtime, cluster, sendable, links),
+    )

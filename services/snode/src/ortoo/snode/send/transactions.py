@@ -2,25 +2,23 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Invalid, OrtooError
 from ortoo.common.groups.handle import Handle, HandleKind, read_handle
 from ortoo.common.groups.queue_choice import queue_of_group
-from ortoo.common.process.background import Background
-from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
-from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
 from ortoo.common.records.batch import encode
 from ortoo.common.records.message import Message
 from ortoo.common.records.sealed_batch import SealedBatch
-from ortoo.snode.cluster.directory import Directory, check_writable
+from ortoo.snode.cluster import Cluster
+from ortoo.snode.cluster.directory import check_writable
 from ortoo.snode.cluster.routes import Queue, Topic
-from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.enodes.link import DueHalf, HalfVerdict, OpenHalf, VerdictSource
 from ortoo.snode.enodes.pool import EnodeLinks
+from ortoo.snode.runtime import Runtime
 from ortoo.snode.topics.sendable import TopicSource
 
 LIST_DEFAULT = 100
@@ -59,31 +57,17 @@ class Check:
 Ask = Callable[[Check], None]
 
 
+@dataclass(slots=True, eq=False)
 class Transactions:
-    """All that a client may do with transactions."""
+    """All that a client may do with transactions. `look` is to be called once a second, for new enodes."""
 
-    def __init__(
-        self,
-        directory: Directory,
-        sendable: TopicSource,
-        watch: DirectoryWatch,
-        links: EnodeLinks,
-        background: Background,
-        *,
-        clock: Clock,
-        randomness: Randomness,
-    ) -> None:
-        """`look` is to be called about once a second, for enodes that are new."""
-        self._directory = directory
-        self._sendable = sendable
-        self._watch = watch
-        self._links = links
-        self._background = background
-        self._clock = clock
-        self._randomness = randomness
-        self._producers: dict[str, list[Ask]] = {}
-        self._calls: dict[str, asyncio.Task[None] | None] = {}
-        self._wanted = asyncio.Event()
+    runtime: Runtime
+    cluster: Cluster
+    sendable: TopicSource
+    links: EnodeLinks
+    _producers: dict[str, list[Ask]] = field(default_factory=dict, init=False)
+    _calls: dict[str, asyncio.Task[None] | None] = field(default_factory=dict, init=False)
+    _wanted: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     async def begin(
         self,
@@ -100,7 +84,7 @@ class Transactions:
         With the same `key` (not 0) and the same queue again it is the same transaction. Errors: NotFound, Invalid
         (nothing is stored), Overloaded, Unavailable.
         """
-        topic = await self._sendable.topic(topic_name)
+        topic = await self.sendable.topic(topic_name)
         check_group_name(producer_group, "producer_group")
         if not messages:
             raise Invalid("no messages; give at least one", field="messages")
@@ -112,11 +96,11 @@ class Transactions:
                 )
         to = self._queue(topic, messages[0], queue)
         named = [
-            one if one.message_id is not None else one.replace(message_id=self._randomness.id_text())
+            one if one.message_id is not None else one.replace(message_id=self.runtime.randomness.id_text())
             for one in messages
         ]
-        batch = encode(named, now_ms=self._clock.now_ms())
-        number = await self._links.to(to.enode).store_half(
+        batch = encode(named, now_ms=self.runtime.clock.now_ms())
+        number = await self.links.to(to.enode).store_half(
             topic.topic_id, to.queue_id, batch, producer_group, check_after_ms, key
         )
         ids = tuple(message.message_id or "" for message in named)
@@ -125,12 +109,12 @@ class Transactions:
     async def end(self, transaction_id: str, verdict: HalfVerdict, source: VerdictSource) -> None:
         """Commit or roll back; the first verdict is final. Errors: Invalid, NotFound, Conflict, Unavailable."""
         handle = read_handle(transaction_id, HandleKind.TRANSACTION, "transaction_id")
-        await self._links.to(handle.enode).settle_half(handle.topic_id, handle.number, verdict, source)
+        await self.links.to(handle.enode).settle_half(handle.topic_id, handle.number, verdict, source)
 
     async def resume(self, transaction_id: str) -> None:
         """Check a parked transaction again. Errors: Invalid, NotFound, Conflict when it is not parked."""
         handle = read_handle(transaction_id, HandleKind.TRANSACTION, "transaction_id")
-        await self._links.to(handle.enode).resume_half(handle.topic_id, handle.number)
+        await self.links.to(handle.enode).resume_half(handle.topic_id, handle.number)
 
     async def listed(
         self, *, topic_name: str = "", producer_group: str = "", parked_only: bool = False, limit: int = 0
@@ -139,12 +123,12 @@ class Transactions:
         if not 0 <= limit <= LIST_MAX:
             raise Invalid(f"{limit}; at most {LIST_MAX}", field="limit")
         limit = limit or LIST_DEFAULT
-        topic_id = (await self._watch.topic(topic_name)).topic_id if topic_name else 0
-        names = {topic.topic_id: topic.name for topic in self._directory.topics()}
+        topic_id = (await self.cluster.watch.topic(topic_name)).topic_id if topic_name else 0
+        names = {topic.topic_id: topic.name for topic in self.cluster.directory.topics()}
         found: list[OpenTransaction] = []
-        for entry in self._directory.enodes():
+        for entry in self.cluster.directory.enodes():
             try:
-                halves = await self._links.to(entry.name).list_halves(
+                halves = await self.links.to(entry.name).list_halves(
                     topic_id, producer_group, parked_only=parked_only, limit=limit
                 )
             except OrtooError as error:
@@ -173,10 +157,10 @@ class Transactions:
 
     async def look(self) -> None:
         """Listen to enodes that are new."""
-        for entry in self._directory.enodes():
+        for entry in self.cluster.directory.enodes():
             if entry.name not in self._calls:
                 self._calls[entry.name] = None
-                self._background.spawn(f"checks of {entry.name}", self._listen(entry.name))
+                self.runtime.background.spawn(f"checks of {entry.name}", self._listen(entry.name))
 
     def _queue(self, topic: Topic, message: Message, queue: Queue | None) -> Queue:
         if queue is not None:
@@ -188,8 +172,8 @@ class Transactions:
             raise Invalid(f"topic {topic.name} takes no messages: {topic.permission.name}", field="topic")
         if message.message_group:
             return queue_of_group(message.message_group, queues)
-        alive = self._directory.alive(queues) or queues
-        return alive[self._randomness.below(len(alive))]
+        alive = self.cluster.directory.alive(queues) or queues
+        return alive[self.runtime.randomness.below(len(alive))]
 
     def _groups_changed(self) -> None:
         if self._producers:
@@ -205,23 +189,25 @@ class Transactions:
         backoff, attempt = Backoff(first_s=0.05, max_s=1.0), 0
         while True:
             await self._wanted.wait()
-            began_s = self._clock.monotonic_s()
-            call = self._calls[enode] = self._background.spawn("checks", self._hear(enode, sorted(self._producers)))
+            began_s = self.runtime.clock.monotonic_s()
+            call = self._calls[enode] = self.runtime.background.spawn(
+                "checks", self._hear(enode, sorted(self._producers))
+            )
             await asyncio.wait([call])
             self._calls[enode] = None
             if not call.cancelled():
-                attempt = 0 if self._clock.monotonic_s() - began_s > 1.0 else attempt + 1
-                await self._clock.sleep(backoff.delay_s(attempt, self._randomness))
+                attempt = 0 if self.runtime.clock.monotonic_s() - began_s > 1.0 else attempt + 1
+                await self.runtime.clock.sleep(backoff.delay_s(attempt, self.runtime.randomness))
 
     async def _hear(self, enode: str, groups: Sequence[str]) -> None:
         try:
-            await self._links.to(enode).watch_halves(groups, lambda due: self._ask(enode, due))
+            await self.links.to(enode).watch_halves(groups, lambda due: self._ask(enode, due))
         except OrtooError as error:
             _log.debug("an enode's checks are not heard; trying on", enode=enode, reason=str(error))
 
     def _ask(self, enode: str, due: DueHalf) -> None:
         producers = self._producers.get(due.half.producer_group)
-        names = {topic.topic_id: topic.name for topic in self._directory.topics()}
+        names = {topic.topic_id: topic.name for topic in self.cluster.directory.topics()}
         if not producers or due.half.topic_id not in names:
             return
         queue = Queue(names[due.half.topic_id], enode, due.half.queue_id)

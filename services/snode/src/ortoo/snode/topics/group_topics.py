@@ -1,6 +1,7 @@
 """A group's own topics: %RETRY% and %DLQ%, created when they are first needed."""
 
 import asyncio
+from dataclasses import dataclass, field
 
 from ortoo.common.errors import AlreadyExists, NotFound
 from ortoo.common.process.logs import get_logger
@@ -24,25 +25,27 @@ def dead_letter_topic(group: str) -> str:
     return DEAD_LETTER_PREFIX + group
 
 
+@dataclass(slots=True, eq=False)
 class GroupTopics:
-    """Finds and makes them."""
+    """Finds and makes them.
 
-    def __init__(self, directory: Directory, name_server: NameServer, arrival: TopicArrival) -> None:
-        """Look into `directory`, create through `name_server`."""
-        self._directory = directory
-        self._name_server = name_server
-        self._arrival = arrival
-        self._making: dict[tuple[str, str], asyncio.Event] = {}
+    Look into `directory`, create through `name_server`.
+    """
+
+    directory: Directory
+    name_server: NameServer
+    arrival: TopicArrival
+    _making: dict[tuple[str, str], asyncio.Event] = field(default_factory=dict, init=False)
 
     def topic_id(self, name: str, enode: str) -> int:
         """The id of a topic that has a queue on this enode; 0 if it does not exist, or not there."""
-        topic = self._directory.find_topic(name)
+        topic = self.directory.find_topic(name)
         return topic.topic_id if topic is not None and topic.placement(enode) is not None else 0
 
     async def find(self, name: str) -> Topic | None:
         """A group's topic; None if there is none yet."""
         try:
-            return await self._arrival.topic(name)
+            return await self.arrival.topic(name)
         except NotFound:
             return None
 
@@ -56,19 +59,19 @@ class GroupTopics:
                 continue
             making = self._making[key] = asyncio.Event()
             try:
-                await self._arrival.of(await self._make(name, enode))
+                await self.arrival.of(await self._make(name, enode))
             finally:
                 del self._making[key]
                 making.set()
         return self.topic_id(name, enode)
 
     async def _make(self, name: str, enode: str) -> Topic:
-        if self._directory.find_topic(name) is None:
+        if self.directory.find_topic(name) is None:
             try:
-                made = await self._name_server.create_topic(name, queue_count=1)
+                made = await self.name_server.create_topic(name, queue_count=1)
             except AlreadyExists:
                 pass
             else:
                 _log.info("a group's topic was created", topic=name)
                 return made
-        return await self._name_server.place_topic(name, enode)
+        return await self.name_server.place_topic(name, enode)

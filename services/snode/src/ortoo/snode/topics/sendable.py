@@ -1,6 +1,7 @@
 """Topics as producers name them: where a snode is allowed to, one that does not exist is made by its first message."""
 
 import asyncio
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Protocol
 
 from ortoo.common.errors import AlreadyExists, NotFound
@@ -22,33 +23,28 @@ class TopicSource(Protocol):
         ...
 
 
+@dataclass(slots=True, eq=False)
 class SendableTopics:
-    """Finds topics for producers, and makes them if that is switched on."""
+    """Finds topics for producers, and makes them if that is switched on.
 
-    def __init__(
-        self,
-        topics: TopicSource,
-        name_server: NameServer,
-        arrival: TopicArrival,
-        *,
-        auto_create: bool,
-        queue_count: int,
-    ) -> None:
-        """Topics are made with `queue_count` queues on each enode."""
-        self._topics = topics
-        self._name_server = name_server
-        self._arrival = arrival
-        self._auto_create = auto_create
-        self._queue_count = queue_count
-        self._making: dict[str, asyncio.Event] = {}
+    Topics are made with `queue_count` queues on each enode.
+    """
+
+    topics: TopicSource
+    name_server: NameServer
+    arrival: TopicArrival
+    _: KW_ONLY
+    auto_create: bool
+    queue_count: int
+    _making: dict[str, asyncio.Event] = field(default_factory=dict, init=False)
 
     async def topic(self, name: str) -> Topic:
         """A topic that may be sent to. Errors: Invalid; NotFound where none is made; Overloaded, Unavailable."""
         while True:
             try:
-                return await self._topics.topic(name)
+                return await self.topics.topic(name)
             except NotFound:
-                if not self._auto_create or name.startswith(RESERVED_PREFIX):
+                if not self.auto_create or name.startswith(RESERVED_PREFIX):
                     raise
             making = self._making.get(name)
             if making is not None:
@@ -60,11 +56,11 @@ class SendableTopics:
         making = self._making[name] = asyncio.Event()
         try:
             try:
-                topic = await self._name_server.create_topic(name, queue_count=self._queue_count)
+                topic = await self.name_server.create_topic(name, queue_count=self.queue_count)
                 _log.info("a topic was made by its first message", topic=name)
             except AlreadyExists:  # somebody else made it meanwhile, with other queues
-                topic = await self._name_server.get_topic(name)
-            await self._arrival.of(topic)
+                topic = await self.name_server.get_topic(name)
+            await self.arrival.of(topic)
             return topic
         finally:
             del self._making[name]

@@ -2,7 +2,13 @@
 
 from dataclasses import dataclass
 
+from ortoo.snode import send
+from ortoo.snode.cluster import Cluster
+from ortoo.snode.enodes.pool import EnodeLinks
+from ortoo.snode.membership.local import Membership
 from ortoo.snode.policy.authentication import Authentication
+from ortoo.snode.pop.popping import Popping
+from ortoo.snode.pull import Pull
 from ortoo.snode.rocketmq.clients.registration import Registration
 from ortoo.snode.rocketmq.clients.table import Clients
 from ortoo.snode.rocketmq.lite.popping import LitePopping
@@ -23,8 +29,8 @@ from ortoo.snode.rocketmq.routes.routing import Routing
 from ortoo.snode.rocketmq.send.recalling import Recalling
 from ortoo.snode.rocketmq.send.sending import Sending
 from ortoo.snode.rocketmq.send.transacting import Transacting
-from ortoo.snode.wiring.ground import Ground
-from ortoo.snode.wiring.parts import Parts
+from ortoo.snode.runtime import Runtime
+from ortoo.snode.topics import Topics
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,35 +65,41 @@ class Gateway:
         self.clients.end_streams()
 
 
-def make_gateway(ground: Ground, parts: Parts) -> Gateway:
-    """Put the parts together."""
-    settings, directory, watch, clock = ground.settings, ground.directory, ground.watch, ground.clock
-    clients, results = Clients(), Results(ground.randomness)
-    leases = Leases(parts.popping, clock)
-    transacting = Transacting(parts.transactions, clients)
-    starting = Starting(watch, parts.reading)
+def open_gateway(
+    runtime: Runtime,
+    cluster: Cluster,
+    links: EnodeLinks,
+    topics: Topics,
+    membership: Membership,
+    sending: send.Sending,
+    pull: Pull,
+    popping: Popping,
+) -> Gateway:
+    """Put a translator before each room."""
+    settings, background, clock, randomness = runtime.settings, runtime.background, runtime.clock, runtime.randomness
+    directory, watch = cluster.directory, cluster.watch
+    clients, results = Clients(), Results(randomness)
+    leases = Leases(popping, clock)
+    transacting = Transacting(sending.transactions, clients)
+    starting = Starting(watch, pull.reading)
     registration = Registration(
-        ground.membership,
-        snode=settings.name,
-        incarnation=ground.incarnation,
-        clock=clock,
-        randomness=ground.randomness,
+        membership, snode=settings.name, incarnation=runtime.incarnation, clock=clock, randomness=randomness
     )
-    lite_topics, lite_subscriptions = LiteTopics(directory, ground.name_server, parts.arrival), LiteSubscriptions()
-    lite_popping = LitePopping(parts.popping, lite_topics, ground.background, clock, ground.randomness)
+    lite_topics, lite_subscriptions = LiteTopics(directory, cluster.name_server, topics.arrival), LiteSubscriptions()
+    lite_popping = LitePopping(popping, lite_topics, background, clock, randomness)
     return Gateway(
         clients,
-        Authentication(ground.name_server, clock) if settings.rocketmq_signatures_required else None,
-        Routing(watch, parts.sendable, settings.rocketmq_advertised_address),
+        Authentication(cluster.name_server, clock) if settings.rocketmq_signatures_required else None,
+        Routing(watch, topics.sendable, settings.rocketmq_advertised_address),
         Presence(clients, leases, transacting, registration, lite_subscriptions, clock),
-        Sending(parts.sendable, parts.publisher, transacting, lite_topics, clients, clock),
+        Sending(topics.sendable, sending.publisher, transacting, lite_topics, clients, clock),
         transacting,
-        Receiving(directory, parts.popping, clients, leases, starting, lite_popping, lite_subscriptions, clock),
-        Settling(directory, parts.popping, leases),
-        Recalling(watch, parts.delayed),
-        QueueOffsets(watch, ground.enodes, parts.offsets),
+        Receiving(directory, popping, clients, leases, starting, lite_popping, lite_subscriptions, clock),
+        Settling(directory, popping, leases),
+        Recalling(watch, sending.delayed),
+        QueueOffsets(watch, links, pull.offsets),
         leases,
-        Telemetry(clients, directory, results, transacting, registration, ground.background, clock),
+        Telemetry(clients, directory, results, transacting, registration, background, clock),
         Commanding(clients, results, clock),
         LiteSync(watch, lite_subscriptions, lite_topics, clock),
     )
