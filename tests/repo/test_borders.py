@@ -71,7 +71,7 @@ PLANTED = {
     "the log imports the store": ("enode/log/frame.py", "import ortoo.enode.store.store", "in the enode"),
     "the log imports grpc": ("enode/log/frame.py", "import grpc", "bytes know nothing"),
     "a decision imports protobuf": (
-        "snode/membership/slow_consumer.py",
+        "snode/topics/group_settings.py",
         "from ortoo.v1 import topic_pb2",
         "stops at the door",
     ),

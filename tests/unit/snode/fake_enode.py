@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from ortoo.common.errors import NotFound, OrtooError, OutOfRange, Unavailable
 from ortoo.common.groups.pop import LeasePart, Popped, PopWish, ReplayWish, SendBackWish, Stale, Verdict
@@ -131,15 +131,6 @@ class FakeEnode:
                 return Fetched((), from_offset, end)
             await self._stored.wait()
 
-    async def commit_offsets(self, topic_id: int, group: str, offsets: Mapping[int, int], generation: int = 0) -> None:
-        """Store offsets, as the test says."""
-        self.commits.append(dict(offsets))
-        self.arrived.set()
-        await self.gate.wait()
-        if self.commit_refusals:
-            raise self.commit_refusals.popleft()
-        self.offsets.update({(group, queue_id): offset for queue_id, offset in offsets.items()})
-
     async def commit_rows(
         self, topic_id: int, group: str, rows: Sequence[OffsetRow], *, reset: bool = False
     ) -> list[int]:
@@ -150,7 +141,13 @@ class FakeEnode:
             stored, self._stored = self._stored, asyncio.Event()
             stored.set()
         fenced = [q for q, _, g in rows if 0 < g < self.locks.generation((topic_id, group, q))]
-        await self.commit_offsets(topic_id, group, {q: offset for q, offset, _ in rows if q not in fenced})
+        offsets = {q: offset for q, offset, _ in rows if q not in fenced}
+        self.commits.append(offsets)
+        self.arrived.set()
+        await self.gate.wait()
+        if self.commit_refusals:
+            raise self.commit_refusals.popleft()
+        self.offsets.update({(group, queue_id): offset for queue_id, offset in offsets.items()})
         return fenced
 
     async def offset_groups(self, topic_id: int) -> list[str]:

@@ -4,8 +4,8 @@ import pytest
 
 from ortoo.common.errors import Invalid
 from ortoo.snode.cluster.routes import Queue
-from ortoo.snode.membership.slow_consumer import SlowRule
 from ortoo.snode.push.flow import Credit, QueueCursor
+from ortoo.snode.topics.group_settings import SlowRule
 
 QUEUE = Queue("t", "e", 0)
 

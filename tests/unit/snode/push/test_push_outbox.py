@@ -5,7 +5,7 @@ import asyncio
 from ortoo.common.process.background import Background
 from ortoo.common.records.batch import encode_bodies
 from ortoo.snode.cluster.routes import Queue
-from ortoo.snode.membership.close_reason import CloseReason
+from ortoo.snode.membership.members import CloseReason
 from ortoo.snode.push.outbox import AcknowledgedOffsets, Assigned, Closed, Delivery, Opened, PushOutbox
 
 A, B = Queue("t", "e", 0), Queue("t", "e", 1)

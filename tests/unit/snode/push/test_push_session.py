@@ -13,12 +13,10 @@ from ortoo.common.records.batch import encode_bodies
 from ortoo.snode.cluster.routes import Group, Queue
 from ortoo.snode.enodes.link import FlushMode
 from ortoo.snode.enodes.queue_locks import QueueLocks
-from ortoo.snode.membership.close_reason import CloseReason
 from ortoo.snode.membership.consumer_groups import ConsumerGroups
 from ortoo.snode.membership.local import LocalMembership
-from ortoo.snode.membership.members import Member, Subscription
-from ortoo.snode.pull.offsets import Offsets
-from ortoo.snode.pull.start_rule import StartFrom, StartRule
+from ortoo.snode.membership.members import CloseReason, Member, Subscription
+from ortoo.snode.pull.offsets import Offsets, StartFrom, StartRule
 from ortoo.snode.push.outbox import AcknowledgedOffsets, Assigned, Closed, Delivery
 from ortoo.snode.push.session import PushParts, PushPlan, PushSession
 from tests.unit.snode.fake_enode import FakeEnode

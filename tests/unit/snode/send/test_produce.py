@@ -14,7 +14,7 @@ from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.enodes.link import FlushMode
 from ortoo.snode.send.batch_stream import ProduceAnswer, ProduceLimits, ProduceStream
-from ortoo.snode.topics.sendable import TopicSource
+from ortoo.snode.topics.arrival import TopicSource
 from tests.unit.snode.fake_enode import FakeEnode
 
 BATCH = encode_bodies([b"x" * 100], now_ms=1)

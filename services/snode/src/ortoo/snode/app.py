@@ -27,7 +27,7 @@ from ortoo.snode.enodes.grpc_link import GrpcLinks
 from ortoo.snode.enodes.link import LinkFactory
 from ortoo.snode.enodes.queue_locks import ASK_AGAIN_S
 from ortoo.snode.membership import open_membership
-from ortoo.snode.membership.close_reason import CloseReason
+from ortoo.snode.membership.members import CloseReason
 from ortoo.snode.membership.store import redis_client
 from ortoo.snode.observe import open_observation
 from ortoo.snode.observe.trace_topic import TraceTopic
@@ -46,8 +46,7 @@ from ortoo.snode.send import make_sending
 from ortoo.snode.send.publisher import Publisher
 from ortoo.snode.settings import Settings
 from ortoo.snode.topics import make_topics
-from ortoo.snode.topics.arrival import TopicArrival
-from ortoo.snode.topics.sendable import SendableTopics
+from ortoo.snode.topics.arrival import SendableTopics, TopicArrival
 
 PRESENCE_SWEEP_S = 10.0
 LEASES_INTERVAL_S = 5.0

@@ -1,7 +1,7 @@
 """The snode's link to an enode of the same process: calls instead of the wire, with the same promises."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -175,12 +175,6 @@ class StoreLink:
         self._store.locks.check(key, generation)
         batches = tuple(StoredBatch(b.first_offset, b.stored_at_ms, b.batch) for b in fetched.batches)
         return Fetched(batches, fetched.next_offset, fetched.end_offset)
-
-    async def commit_offsets(self, topic_id: int, group: str, offsets: Mapping[int, int], generation: int = 0) -> None:
-        """Store a group's offsets."""
-        await self._topics.arrival(topic_id, max(offsets, default=0))
-        await self._store.modes.use(topic_id, group, Mode.OFFSETS)
-        await self._store.commit_offsets(topic_id, group, offsets, generation)
 
     async def commit_rows(
         self, topic_id: int, group: str, rows: Sequence[OffsetRow], *, reset: bool = False

@@ -10,8 +10,7 @@ from ortoo.common.errors import OrtooError, Overloaded
 from ortoo.common.groups.allocation import AllocationStrategy
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.enodes.link import LockWish
-from ortoo.snode.membership.close_reason import CloseReason
-from ortoo.snode.membership.members import Member, Subscription
+from ortoo.snode.membership.members import CloseReason, Member, Subscription
 
 COMMANDS_MAX = 1_000
 """How many commands may wait for one client."""

@@ -20,10 +20,9 @@ from ortoo.snode.clients.session import (
 )
 from ortoo.snode.cluster.routes import DeliveryMode
 from ortoo.snode.enodes.queue_locks import QueueLocks
-from ortoo.snode.membership.close_reason import CloseReason
 from ortoo.snode.membership.consumer_groups import ConsumerGroups
 from ortoo.snode.membership.local import PRODUCERS
-from ortoo.snode.membership.members import Member, merged
+from ortoo.snode.membership.members import CloseReason, Member, merged
 from ortoo.snode.push.sessions import Sessions
 from ortoo.snode.runtime import Runtime
 from ortoo.snode.topics import Topics

@@ -1,6 +1,8 @@
 """Between the plain values of the snode and the messages of the wire."""
 
 import dataclasses
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from ortoo.common.groups.retry_policy import RetryKind, RetryPolicy
 from ortoo.common.records.message import Message
@@ -21,60 +23,60 @@ from ortoo.snode.cluster.routes import (
 )
 from ortoo.v1 import namesrv_pb2, record_pb2, topic_pb2
 
+Value = TypeVar("Value")
+Written = TypeVar("Written")
+
+
+def read(kind: type[Value], message: Any, **given: Any) -> Value:
+    """A plain value of the message's fields with the same names, and of what is `given`."""
+    return kind(**{name: given[name] if name in given else getattr(message, name) for name in _names(kind)})
+
+
+def written(kind: Callable[..., Written], value: Any, *, without: str = "", **given: Any) -> Written:
+    """A message of the plain value's fields, by their names, `without` one of them, and of what is `given`."""
+    names = [name for name in _names(type(value)) if name not in given and name != without]
+    return kind(**{name: getattr(value, name) for name in names}, **given)
+
+
+def _names(kind: Any) -> tuple[str, ...]:
+    """The fields of a dataclass, in order."""
+    names: tuple[str, ...] = kind.__match_args__
+    return names
+
 
 def topic_of(topic: topic_pb2.Topic) -> Topic:
     """A topic, read."""
-    return Topic(
-        topic.name,
-        topic.topic_id,
-        topic.version,
-        Permission(topic.permission or topic_pb2.PERMISSION_READ_WRITE),
-        tuple(Placement(p.enode, p.read_queue_count, p.write_queue_count) for p in topic.placements),
-        topic.created_at_ms,
-        MessageType(topic.message_type),
-        tuple(PublishPlace(p.enode, p.queue_count) for p in topic.publish_order.places),
+    return read(
+        Topic,
+        topic,
+        permission=Permission(topic.permission or topic_pb2.PERMISSION_READ_WRITE),
+        placements=tuple(read(Placement, one) for one in topic.placements),
+        message_type=MessageType(topic.message_type),
+        publish_order=tuple(PublishPlace(p.enode, p.queue_count) for p in topic.publish_order.places),
     )
 
 
 def topic_to(topic: Topic) -> topic_pb2.Topic:
     """A topic, written."""
-    return topic_pb2.Topic(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        version=topic.version,
-        permission=topic.permission.value,  # type: ignore[arg-type]
-        placements=[
-            topic_pb2.Placement(
-                enode=p.enode, read_queue_count=p.read_queue_count, write_queue_count=p.write_queue_count
-            )
-            for p in topic.placements
-        ],
-        created_at_ms=topic.created_at_ms,
-        message_type=topic.message_type.value,  # type: ignore[arg-type]
-        publish_order=topic_pb2.PublishOrder(
-            places=[topic_pb2.PublishPlace(**p._asdict()) for p in topic.publish_order]
-        )
-        if topic.publish_order
-        else None,
+    order = [topic_pb2.PublishPlace(**place._asdict()) for place in topic.publish_order]
+    return written(
+        topic_pb2.Topic,
+        topic,
+        placements=[written(topic_pb2.Placement, one) for one in topic.placements],
+        publish_order=topic_pb2.PublishOrder(places=order) if order else None,
     )
 
 
 def group_of(group: topic_pb2.Group) -> Group:
     """A group, read."""
-    return Group(
-        group.name,
-        group.version,
-        group.consume_enabled,
-        group.slow_consumer_threshold_messages,
-        group.slow_consumer_grace_ms,
-        group.created_at_ms,
-        group.broadcast_enabled or not group.HasField("broadcast_enabled"),
-        group.notify_members_changed or not group.HasField("notify_members_changed"),
-        group.unacknowledged_bytes_max or UNACKNOWLEDGED_BYTES_MAX,
-        group.attempts_max or ATTEMPTS_MAX,
-        retry_of(group.retry),
-        group.in_flight_max,
-        group.park_expired,
+    return read(
+        Group,
+        group,
+        broadcast_enabled=group.broadcast_enabled or not group.HasField("broadcast_enabled"),
+        notify_members_changed=group.notify_members_changed or not group.HasField("notify_members_changed"),
+        unacknowledged_bytes_max=group.unacknowledged_bytes_max or UNACKNOWLEDGED_BYTES_MAX,
+        attempts_max=group.attempts_max or ATTEMPTS_MAX,
+        retry=retry_of(group.retry),
     )
 
 
@@ -92,48 +94,31 @@ def group_to(group: Group) -> topic_pb2.Group:
 
 def enode_to(enode: EnodeEntry) -> topic_pb2.Enode:
     """A storage node, written."""
-    return topic_pb2.Enode(
-        name=enode.name,
-        address=enode.address,
-        store_id=enode.store_id,
-        alive=enode.alive,
-        role=enode.role,
-        replica_id=enode.replica_id,
-        replication_address=enode.replication_address,
-        replicas=[topic_pb2.Replica(replica_id=number, address=address) for number, address in enode.replicas],
-    )
+    replicas = [topic_pb2.Replica(replica_id=number, address=address) for number, address in enode.replicas]
+    return written(topic_pb2.Enode, enode, replicas=replicas)
 
 
 def enode_of(enode: topic_pb2.Enode) -> EnodeEntry:
     """A storage node, read."""
-    return EnodeEntry(
-        enode.name,
-        enode.address,
-        enode.store_id,
-        enode.alive,
-        enode.role,
-        enode.replica_id,
-        enode.replication_address,
-        tuple((one.replica_id, one.address) for one in enode.replicas),
-    )
+    return read(EnodeEntry, enode, replicas=tuple((one.replica_id, one.address) for one in enode.replicas))
 
 
 def snode_to(snode: SnodeEntry) -> topic_pb2.Snode:
     """A proxy, written."""
-    return topic_pb2.Snode(name=snode.name, address=snode.address, alive=snode.alive)
+    return written(topic_pb2.Snode, snode)
 
 
 def change_of(news: namesrv_pb2.WatchRoutesResponse) -> RouteChange:
     """One message of the watch, read."""
-    return RouteChange(
-        news.version,
-        news.snapshot,
-        tuple(map(topic_of, news.topics)),
-        tuple(news.deleted_topics),
-        tuple(map(group_of, news.groups)),
-        tuple(news.deleted_groups),
-        tuple(map(enode_of, news.enodes)),
-        tuple(SnodeEntry(s.name, s.address, s.alive) for s in news.snodes),
+    return read(
+        RouteChange,
+        news,
+        topics=tuple(map(topic_of, news.topics)),
+        deleted_topics=tuple(news.deleted_topics),
+        groups=tuple(map(group_of, news.groups)),
+        deleted_groups=tuple(news.deleted_groups),
+        enodes=tuple(map(enode_of, news.enodes)),
+        snodes=tuple(read(SnodeEntry, one) for one in news.snodes),
     )
 
 

@@ -1,15 +1,9 @@
 """An enode behind the wire: one Append stream and one FetchBatches stream, shared by everything the snode does."""
 
 import asyncio
-from collections.abc import (
-    AsyncIterator,
-    Callable,
-    Iterable,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import grpc
 
@@ -23,7 +17,7 @@ from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.snode.cluster.routes import DeliveryMode
-from ortoo.snode.cluster.wire import batch_of, batch_to, envelope_to
+from ortoo.snode.cluster.wire import batch_of, batch_to, envelope_to, read, written
 from ortoo.snode.enodes.link import (
     Appended,
     DelayedEntry,
@@ -48,6 +42,7 @@ from ortoo.snode.enodes.request_stream import RequestStream
 from ortoo.v1 import enode_deferred_pb2, enode_lives_pb2, enode_pb2
 from ortoo.v1.enode_pb2_grpc import EnodeServiceStub
 
+Answer = TypeVar("Answer")
 FIND_TIMEOUT_S = 30.0
 """A search may have to wait for its process to start and for the index to catch up."""
 ATTACH_INTERVAL_S = 5.0
@@ -182,17 +177,6 @@ class GrpcEnodeLink:
         )
         return await self._fetches.send(request, wait_s=wait_ms / 1000)
 
-    async def commit_offsets(self, topic_id: int, group: str, offsets: Mapping[int, int], generation: int = 0) -> None:
-        """Store a group's offsets."""
-        request = enode_pb2.CommitOffsetsRequest(
-            topic_id=topic_id,
-            group=group,
-            offsets=[enode_pb2.QueueOffset(queue_id=q, offset=o) for q, o in offsets.items()],
-            generation=generation,
-        )
-        with rpc_errors(self._peer):
-            await self._stub.CommitOffsets(request, timeout=self._timeout_s)
-
     async def commit_rows(
         self, topic_id: int, group: str, rows: Sequence[OffsetRow], *, reset: bool = False
     ) -> list[int]:
@@ -203,36 +187,27 @@ class GrpcEnodeLink:
             offsets=[enode_pb2.QueueOffset(queue_id=q, offset=o, generation=g) for q, o, g in rows],
             reset=reset,
         )
-        with rpc_errors(self._peer):
-            answer = await self._stub.CommitOffsets(request, timeout=self._timeout_s)
+        answer = await self._call(self._stub.CommitOffsets, request)
         return list(answer.fenced_queue_ids)
 
     async def offset_groups(self, topic_id: int) -> list[str]:
         """The groups that have an offset in a topic."""
         request = enode_pb2.QueryOffsetGroupsRequest(topic_id=topic_id)
-        with rpc_errors(self._peer):
-            return list((await self._stub.QueryOffsetGroups(request, timeout=self._timeout_s)).groups)
+        return list((await self._call(self._stub.QueryOffsetGroups, request)).groups)
 
     async def take_locks(self, incarnation: str, wishes: Sequence[LockWish]) -> list[LockAnswer]:
         """Take or renew locks."""
         request = enode_pb2.TakeLocksRequest(incarnation=incarnation, wishes=map(_wish, wishes))
-        with rpc_errors(self._peer):
-            answer = await self._stub.TakeLocks(request, timeout=self._timeout_s)
+        answer = await self._call(self._stub.TakeLocks, request)
         return [
-            LockAnswer(
-                one.generation,
-                one.owner,
-                one.remaining_ms,
-                error_of(one.failure) if one.HasField("failure") else None,
-            )
+            read(LockAnswer, one, error=error_of(one.failure) if one.HasField("failure") else None)
             for one in answer.answers
         ]
 
     async def release_locks(self, wishes: Sequence[LockWish]) -> list[bool]:
         """Give locks back."""
         request = enode_pb2.ReleaseLocksRequest(wishes=map(_wish, wishes))
-        with rpc_errors(self._peer):
-            return list((await self._stub.ReleaseLocks(request, timeout=self._timeout_s)).released)
+        return list((await self._call(self._stub.ReleaseLocks, request)).released)
 
     async def attach(self, snode: str, incarnation: str, freed: Callable[[Sequence[LockKey]], None]) -> None:
         """Be there for the enode until the connection breaks."""
@@ -250,16 +225,12 @@ class GrpcEnodeLink:
     async def query_offsets(self, topic_id: int, group: str, queue_ids: Iterable[int] = ()) -> dict[int, int]:
         """A group's offsets."""
         request = enode_pb2.QueryOffsetsRequest(topic_id=topic_id, group=group, queue_ids=queue_ids)
-        with rpc_errors(self._peer):
-            answer = await self._stub.QueryOffsets(request, timeout=self._timeout_s)
+        answer = await self._call(self._stub.QueryOffsets, request)
         return {item.queue_id: item.offset for item in answer.offsets}
 
     async def describe_queues(self, topic_id: int) -> list[QueueRange]:
         """What each queue of a topic holds."""
-        with rpc_errors(self._peer):
-            answer = await self._stub.DescribeQueues(
-                enode_pb2.DescribeQueuesRequest(topic_id=topic_id), timeout=self._timeout_s
-            )
+        answer = await self._call(self._stub.DescribeQueues, enode_pb2.DescribeQueuesRequest(topic_id=topic_id))
         return [QueueRange(q.queue_id, q.begin_offset, q.end_offset) for q in answer.queues]
 
     async def recall_delayed(self, topic_id: int, timer_id: int, deliver_at_ms: int) -> None:
@@ -267,15 +238,13 @@ class GrpcEnodeLink:
         request = enode_deferred_pb2.RecallDelayedRequest(
             topic_id=topic_id, timer_id=timer_id, deliver_at_ms=deliver_at_ms
         )
-        with rpc_errors(self._peer):
-            await self._stub.RecallDelayed(request, timeout=self._timeout_s)
+        await self._call(self._stub.RecallDelayed, request)
 
     async def list_delayed(self, topic_id: int, from_ms: int, limit: int) -> list[DelayedEntry]:
         """The delayed messages of a topic, by time."""
         request = enode_deferred_pb2.ListDelayedRequest(topic_id=topic_id, from_ms=from_ms, limit=limit)
-        with rpc_errors(self._peer):
-            answer = await self._stub.ListDelayed(request, timeout=self._timeout_s)
-        return [DelayedEntry(one.timer_id, one.queue_id, one.deliver_at_ms) for one in answer.entries]
+        answer = await self._call(self._stub.ListDelayed, request)
+        return [read(DelayedEntry, one) for one in answer.entries]
 
     async def store_half(
         self, topic_id: int, queue_id: int, batch: SealedBatch, producer_group: str, check_after_ms: int, key: int
@@ -289,8 +258,7 @@ class GrpcEnodeLink:
             check_after_ms=check_after_ms,
             key=key,
         )
-        with rpc_errors(self._peer):
-            return (await self._stub.StoreHalf(request, timeout=self._timeout_s)).number
+        return (await self._call(self._stub.StoreHalf, request)).number
 
     async def settle_half(self, topic_id: int, number: int, verdict: HalfVerdict, source: VerdictSource) -> None:
         """End a transaction."""
@@ -300,24 +268,19 @@ class GrpcEnodeLink:
             verdict=verdict.value,  # type: ignore[arg-type]
             source=source.value,  # type: ignore[arg-type]
         )
-        with rpc_errors(self._peer):
-            await self._stub.SettleHalf(request, timeout=self._timeout_s)
+        await self._call(self._stub.SettleHalf, request)
 
     async def list_halves(self, topic_id: int, producer_group: str, *, parked_only: bool, limit: int) -> list[OpenHalf]:
         """Open transactions, the oldest first."""
         request = enode_deferred_pb2.ListHalvesRequest(
             topic_id=topic_id, producer_group=producer_group, parked_only=parked_only, limit=limit
         )
-        with rpc_errors(self._peer):
-            answer = await self._stub.ListHalves(request, timeout=self._timeout_s)
+        answer = await self._call(self._stub.ListHalves, request)
         return [_half(one) for one in answer.halves]
 
     async def resume_half(self, topic_id: int, number: int) -> None:
         """Check a parked transaction again."""
-        with rpc_errors(self._peer):
-            await self._stub.ResumeHalf(
-                enode_deferred_pb2.ResumeHalfRequest(topic_id=topic_id, number=number), timeout=self._timeout_s
-            )
+        await self._call(self._stub.ResumeHalf, enode_deferred_pb2.ResumeHalfRequest(topic_id=topic_id, number=number))
 
     async def watch_halves(self, producer_groups: Iterable[str], heard: Callable[[DueHalf], None]) -> None:
         """Hear of transactions that are due to be checked."""
@@ -333,9 +296,7 @@ class GrpcEnodeLink:
     async def find_offset(self, topic_id: int, queue_id: int, stored_at_ms: int) -> int:
         """The first offset stored at or after a time."""
         request = enode_pb2.FindOffsetRequest(topic_id=topic_id, queue_id=queue_id, stored_at_ms=stored_at_ms)
-        with rpc_errors(self._peer):
-            answer = await self._stub.FindOffset(request, timeout=self._timeout_s)
-        return answer.offset
+        return (await self._call(self._stub.FindOffset, request)).offset
 
     async def find_messages(
         self, topic_id: int, *, key: str, message_id: str, begin_ms: int, end_ms: int, limit: int
@@ -344,39 +305,32 @@ class GrpcEnodeLink:
         request = enode_pb2.FindMessagesRequest(
             topic_id=topic_id, key=key, message_id=message_id, begin_ms=begin_ms, end_ms=end_ms, limit=limit
         )
-        with rpc_errors(self._peer):
-            answer = await self._stub.FindMessages(request, timeout=max(self._timeout_s, FIND_TIMEOUT_S))
+        answer = await self._call(self._stub.FindMessages, request, max(self._timeout_s, FIND_TIMEOUT_S))
         return [MessagePlace(one.queue_id, one.offset, one.stored_at_ms) for one in answer.places]
 
     async def pop(self, wish: PopWish) -> Popped:
         """Lease messages; wait for the first one as the wish says."""
-        with rpc_errors(self._peer):
-            answer = await self._stub.PopQueues(wish_to(wish), timeout=self._timeout_s + wish.wait_ms / 1000)
+        answer = await self._call(self._stub.PopQueues, wish_to(wish), self._timeout_s + wish.wait_ms / 1000)
         return popped_of(answer)
 
     async def settle(self, topic_id: int, group: str, parts: Sequence[LeasePart], verdict: Verdict) -> list[Stale]:
         """Say what becomes of leased messages."""
-        request = settlement_to(topic_id, group, parts, verdict)
-        with rpc_errors(self._peer):
-            answer = await self._stub.SettlePopped(request, timeout=self._timeout_s)
+        answer = await self._call(self._stub.SettlePopped, settlement_to(topic_id, group, parts, verdict))
         return [Stale(one.queue_id, one.offset, one.lease_number) for one in answer.stale]
 
     async def peek(self, wish: PopWish) -> Popped:
         """What a pop would bring, and what consumers have."""
-        with rpc_errors(self._peer):
-            answer = await self._stub.PopQueues(wish_to(wish, peek=True), timeout=self._timeout_s)
+        answer = await self._call(self._stub.PopQueues, wish_to(wish, peek=True))
         return popped_of(answer)
 
     async def send_back(self, wish: SendBackWish) -> list[str]:
         """Copy messages to a group's retry topic."""
-        with rpc_errors(self._peer):
-            answer = await self._stub.SendBackMessages(send_back_to(wish), timeout=self._timeout_s)
+        answer = await self._call(self._stub.SendBackMessages, send_back_to(wish))
         return list(answer.message_ids)
 
     async def replay(self, wish: ReplayWish) -> list[tuple[int, int]]:
         """Send dead letters again."""
-        with rpc_errors(self._peer):
-            answer = await self._stub.ReplayStored(replay_to(wish), timeout=self._timeout_s)
+        answer = await self._call(self._stub.ReplayStored, replay_to(wish))
         return [(one.first_offset, one.count) for one in answer.ranges]
 
     async def append_identified(
@@ -386,15 +340,13 @@ class GrpcEnodeLink:
         request = enode_lives_pb2.AppendIdentifiedRequest(
             topic_id=topic_id, queue_id=queue_id, batch=batch_to(batch), ids=ids
         )
-        with rpc_errors(self._peer):
-            answer = await self._stub.AppendIdentified(request, timeout=self._timeout_s)
+        answer = await self._call(self._stub.AppendIdentified, request)
         return [IdentifiedPlace(one.queue_id, one.offset, one.stored_at_ms, one.duplicate) for one in answer.places]
 
     async def use_mode(self, topic_id: int, group: str, mode: DeliveryMode) -> None:
         """A group consumes a topic this way."""
         request = enode_lives_pb2.UseDeliveryModeRequest(topic_id=topic_id, group=group, mode=mode.value)  # type: ignore[arg-type]
-        with rpc_errors(self._peer):
-            await self._stub.UseDeliveryMode(request, timeout=self._timeout_s)
+        await self._call(self._stub.UseDeliveryMode, request)
 
     async def set_mode(self, topic_id: int, group: str, mode: DeliveryMode, *, force: bool) -> DeliveryMode:
         """Change how a group consumes a topic."""
@@ -404,41 +356,28 @@ class GrpcEnodeLink:
             mode=mode.value,  # type: ignore[arg-type]
             force=force,
         )
-        with rpc_errors(self._peer):
-            answer = await self._stub.SetStoredMode(request, timeout=self._timeout_s)
+        answer = await self._call(self._stub.SetStoredMode, request)
         return DeliveryMode(answer.before)
 
     async def modes(self, group: str) -> list[tuple[int, DeliveryMode]]:
         """How a group consumes topics."""
-        with rpc_errors(self._peer):
-            request = enode_lives_pb2.QueryModesRequest(group=group)
-            answer = await self._stub.QueryModes(request, timeout=self._timeout_s)
+        answer = await self._call(self._stub.QueryModes, enode_lives_pb2.QueryModesRequest(group=group))
         return [(one.topic_id, DeliveryMode(one.mode)) for one in answer.modes]
+
+    async def _call(
+        self, method: Callable[..., Awaitable[Answer]], request: object, timeout_s: float | None = None
+    ) -> Answer:
+        """Ask once. Errors: as the enode says; Unavailable when it does not answer within its time."""
+        with rpc_errors(self._peer):
+            return await method(request, timeout=timeout_s or self._timeout_s)
 
 
 def _wish(wish: LockWish) -> enode_pb2.LockWish:
-    return enode_pb2.LockWish(
-        group=wish.group,
-        topic_id=wish.topic_id,
-        queue_id=wish.queue_id,
-        owner=wish.owner,
-        session_id=wish.session_id,
-        resume=wish.resume,
-    )
+    return written(enode_pb2.LockWish, wish)
 
 
 def _half(half: enode_deferred_pb2.Half) -> OpenHalf:
-    return OpenHalf(
-        half.number,
-        half.topic_id,
-        half.queue_id,
-        half.message_count,
-        half.stored_at_ms,
-        half.next_check_ms,
-        half.checks,
-        half.parked,
-        half.producer_group,
-    )
+    return read(OpenHalf, half)
 
 
 def _appended(answer: enode_pb2.AppendResponse) -> Appended:

@@ -2,7 +2,7 @@
 
 import asyncio
 import enum
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
@@ -191,9 +191,6 @@ class EnodeLink(Protocol):
 
         Errors: NotFound, OutOfRange, DataLoss; Fenced when the group's lock has a newer generation.
         """
-
-    async def commit_offsets(self, topic_id: int, group: str, offsets: Mapping[int, int], generation: int = 0) -> None:
-        """Store a group's offsets (queue id to next offset). Errors: Fenced for an older generation."""
 
     async def commit_rows(
         self, topic_id: int, group: str, rows: Sequence[OffsetRow], *, reset: bool = False

@@ -14,25 +14,14 @@ from ortoo.common.groups.pop import (
     SendBackWish,
     Verdict,
 )
-from ortoo.snode.cluster.wire import batch_of
+from ortoo.snode.cluster.wire import batch_of, written
 from ortoo.v1 import enode_pop_pb2 as pb
 
 
 def wish_to(wish: PopWish, *, peek: bool = False) -> pb.PopQueuesRequest:
     """A pop, written."""
-    return pb.PopQueuesRequest(
-        topic_id=wish.topic_id,
-        group=wish.group,
-        queue_ids=wish.queue_ids,
-        messages_max=wish.messages_max,
-        bytes_max=wish.bytes_max,
-        invisible_ms=wish.invisible_ms,
-        wait_ms=wish.wait_ms,
-        client_id=wish.consumer,
-        attempt_id=wish.attempt_id,
-        rules=_rules(wish.rules),
-        peek=peek,
-    )
+    rules = _rules(wish.rules)
+    return written(pb.PopQueuesRequest, wish, without="consumer", client_id=wish.consumer, rules=rules, peek=peek)
 
 
 def popped_of(answer: pb.PopQueuesResponse) -> Popped:
@@ -75,41 +64,23 @@ def settlement_to(topic_id: int, group: str, parts: Sequence[LeasePart], verdict
 
 def send_back_to(wish: SendBackWish) -> pb.SendBackMessagesRequest:
     """Messages to give back by offset, written."""
-    return pb.SendBackMessagesRequest(
-        group=wish.group,
-        topic_id=wish.topic_id,
-        queue_id=wish.queue_id,
-        offsets=wish.offsets,
-        retry_topic_id=wish.retry_topic_id,
-        delays_ms=wish.delays_ms,
-        park=wish.park,
-        rules=_rules(wish.rules),
-    )
+    return written(pb.SendBackMessagesRequest, wish, rules=_rules(wish.rules))
 
 
 def replay_to(wish: ReplayWish) -> pb.ReplayStoredRequest:
     """Dead letters to send again, written."""
-    return pb.ReplayStoredRequest(
-        dead_letter_topic_id=wish.dead_letter_topic_id,
-        group=wish.group,
-        ranges=[pb.OffsetRange(first_offset=first, count=count) for first, count in wish.ranges],
-        target_topic_id=wish.target_topic_id,
-        dry_run=wish.dry_run,
-    )
+    return written(pb.ReplayStoredRequest, wish, ranges=_ranges(wish.ranges))
+
+
+def _ranges(ranges: Sequence[tuple[int, int]]) -> list[pb.OffsetRange]:
+    return [pb.OffsetRange(first_offset=first, count=count) for first, count in ranges]
 
 
 def _part(part: LeasePart) -> pb.LeasePart:
-    ranges = [pb.OffsetRange(first_offset=first, count=count) for first, count in part.ranges]
-    return pb.LeasePart(queue_id=part.queue_id, lease_number=part.number, ranges=ranges, lenient=not part.is_exact)
+    return pb.LeasePart(
+        queue_id=part.queue_id, lease_number=part.number, ranges=_ranges(part.ranges), lenient=not part.is_exact
+    )
 
 
 def _rules(rules: PopRules) -> pb.PopRules:
-    return pb.PopRules(
-        attempts_max=rules.attempts_max,
-        in_order=rules.in_order,
-        in_flight_max=rules.in_flight_max,
-        by_priority=rules.by_priority,
-        from_last=rules.from_last,
-        dead_letter_topic_id=rules.dead_letter_topic_id,
-        park_expired=rules.park_expired,
-    )
+    return written(pb.PopRules, rules)

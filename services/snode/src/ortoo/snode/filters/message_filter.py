@@ -1,11 +1,71 @@
 """Which messages of a topic a reader wants: by tag or by an SQL condition."""
 
+from itertools import pairwise
 from typing import Protocol
+
+import numpy as np
 
 from ortoo.common.arrays.opened_batch import Int32s, OpenedBatch
 from ortoo.common.errors import Invalid
+from ortoo.common.records import text_rules
 from ortoo.snode.filters.sql_filter import SqlFilter
-from ortoo.snode.filters.tags import TagFilter
+
+EXPRESSION_LENGTH_MAX = 16 << 10
+"""How many characters one expression may have."""
+EVERYTHING = "*"
+SEPARATOR = "||"
+
+
+class TagFilter:
+    """Which messages a subscription wants."""
+
+    __slots__ = ("_wanted", "tags")
+
+    def __init__(self, tags: frozenset[str] | None) -> None:
+        """Want the messages with one of `tags`, or all if it is None."""
+        self.tags = tags
+        self._wanted = frozenset() if tags is None else frozenset(tag.encode() for tag in tags)
+
+    @classmethod
+    def compile(cls, expression: str, field: str = "filter") -> "TagFilter":
+        """Read an expression: "", "*", or tags separated by "||". Raises Invalid, naming `field`, for another."""
+        if len(expression) > EXPRESSION_LENGTH_MAX:
+            raise Invalid(f"{len(expression)} characters; at most {EXPRESSION_LENGTH_MAX} are allowed", field=field)
+        if not expression.strip():
+            return cls(None)
+        tags = [tag for part in expression.split(SEPARATOR) if (tag := part.strip())]
+        if not tags:
+            raise Invalid(f"{expression!r} names no tag; write '*' for all, or tags such as 'a || b'", field=field)
+        if EVERYTHING in tags:
+            return cls(None)
+        for tag in tags:
+            text_rules.TAG.check(tag, field)
+        return cls(frozenset(tags))
+
+    @property
+    def wants_everything(self) -> bool:
+        """Whether no message is ever filtered out."""
+        return self.tags is None
+
+    def select(self, opened: OpenedBatch) -> Int32s | None:
+        """Return the rows that match, in order; None when all do."""
+        if self.tags is None:
+            return None
+        column = opened.tag
+        if column is None:
+            return _NO_ROWS
+        data = bytes(column.texts.data)
+        wanted = np.array([data[start:end] in self._wanted for start, end in pairwise(column.texts.offsets)], np.bool_)
+        if not wanted.any():
+            return _NO_ROWS
+        if column.valid is None and wanted.all():
+            return None
+        hits = wanted[column.codes]
+        rows = np.flatnonzero(hits if column.valid is None else hits & column.valid).astype("<i4")
+        return None if len(rows) == opened.count else rows
+
+
+_NO_ROWS: Int32s = np.zeros(0, "<i4")
 
 
 class MessageFilter(Protocol):

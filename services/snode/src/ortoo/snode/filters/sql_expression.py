@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ortoo.common.errors import Invalid
-from ortoo.snode.filters.like_pattern import PATTERN_LENGTH_MAX, Part
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Expression
@@ -29,6 +28,12 @@ TAG_NAME: Final = "TAGS"
 """The name by which an expression means the tag."""
 NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 """What a text must be, as a whole, to count as a number."""
+
+
+Part = tuple[str | None, ...]
+"""What lies between two `%`: characters, None for any one."""
+PATTERN_LENGTH_MAX = 256
+"""How many characters a pattern may have."""
 
 
 @dataclass(frozen=True, slots=True)

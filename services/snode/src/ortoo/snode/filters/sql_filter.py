@@ -9,14 +9,14 @@ look at values one by one.
 """
 
 import operator
-from collections.abc import Callable
-from functools import reduce
+import re
+from collections.abc import Callable, Sequence
+from functools import lru_cache, reduce
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ortoo.common.arrays.opened_batch import Int32s, Mask, OpenedBatch
-from ortoo.snode.filters.like_pattern import matches
 from ortoo.snode.filters.property_values import Float64s, PropertyValues
 from ortoo.snode.filters.sql_expression import (
     TAG_NAME,
@@ -31,6 +31,7 @@ from ortoo.snode.filters.sql_expression import (
     Like,
     Not,
     OneOf,
+    Part,
     Property,
     Truth,
     Value,
@@ -198,3 +199,25 @@ _CALCULATE: dict[str, Callable[..., Float64s]] = {
     "/": np.divide,
     "%": np.fmod,
 }
+
+
+def matches(parts: Sequence[Part], text: str) -> bool:
+    """Whether `text` is `parts` with any texts between them."""
+    first, last = parts[0], parts[-1]
+    end = len(text) - len(last)
+    if len(parts) == 1:
+        return end == 0 and _compiled(first).match(text) is not None
+    if end < len(first) or not _compiled(first).match(text) or not _compiled(last).match(text, end):
+        return False
+    at = len(first)
+    for part in parts[1:-1]:
+        found = _compiled(part).search(text, at, end)
+        if found is None:
+            return False
+        at = found.end()
+    return True
+
+
+@lru_cache(maxsize=1024)
+def _compiled(part: Part) -> re.Pattern[str]:
+    return re.compile("".join("." if sign is None else re.escape(sign) for sign in part), re.DOTALL)

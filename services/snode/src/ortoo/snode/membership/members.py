@@ -1,5 +1,6 @@
 """Members of groups as plain values, and their text in the shared store."""
 
+import enum
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -8,6 +9,18 @@ from typing import Any
 from ortoo.common.errors import Unsupported
 from ortoo.common.groups.allocation import AllocationStrategy
 from ortoo.snode.cluster.routes import Queue
+
+
+class CloseReason(enum.IntEnum):
+    """The numbers are those on the wire."""
+
+    CLIENT_LEFT = 1
+    SLOW_CONSUMER = 2
+    EXPIRED = 3
+    SHUTDOWN = 4
+    REPLACED = 5
+    GROUP_CLOSED = 6
+
 
 FORMAT = 1
 

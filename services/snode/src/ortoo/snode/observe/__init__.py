@@ -12,8 +12,7 @@ from ortoo.common.process.clock import Clock
 from ortoo.common.telemetry.tracing import Tracing, open_tracing
 from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.enodes.link import Links
-from ortoo.snode.observe.recorded_links import RecordedLinks
-from ortoo.snode.observe.trace_topic import TraceTopic
+from ortoo.snode.observe.trace_topic import RecordedLinks, TraceTopic
 from ortoo.snode.observe.traces import PushTraces, TracedLinks
 from ortoo.snode.observe.traffic import Traffic
 from ortoo.snode.runtime import Runtime

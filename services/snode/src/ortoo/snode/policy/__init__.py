@@ -6,8 +6,7 @@ The doors import it; it knows requests by their fields alone.
 from dataclasses import dataclass
 
 from ortoo.snode.cluster import Cluster
-from ortoo.snode.policy.access import Access
-from ortoo.snode.policy.authentication import Authentication
+from ortoo.snode.policy.access import Access, Authentication
 from ortoo.snode.policy.chain import Chain, load_interceptors
 from ortoo.snode.policy.flow_control import FlowControl
 from ortoo.snode.policy.flow_control_file import FlowControlFile

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 from ortoo.snode.cluster import Cluster
 from ortoo.snode.enodes.pool import EnodeLinks
-from ortoo.snode.pop.dead_letters import DeadLetters
+from ortoo.snode.pop.dead_letters import DeadLetters, SendingBack
 from ortoo.snode.pop.popping import Popping
-from ortoo.snode.pop.sending_back import SendingBack
 from ortoo.snode.pull.reading import Reading
 from ortoo.snode.runtime import Runtime
 from ortoo.snode.topics import Topics

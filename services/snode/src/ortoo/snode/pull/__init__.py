@@ -10,12 +10,11 @@ from ortoo.snode.cluster import Cluster
 from ortoo.snode.enodes.pool import EnodeLinks
 from ortoo.snode.membership.local import Membership
 from ortoo.snode.observe.traffic import Traffic
-from ortoo.snode.pull.lag import Lag
+from ortoo.snode.pull.lag import Lag, Scaling
 from ortoo.snode.pull.offset_moves import OffsetMoves
 from ortoo.snode.pull.offsets import Offsets
 from ortoo.snode.pull.pulling import Pulling
 from ortoo.snode.pull.reading import Reading
-from ortoo.snode.pull.scaling import Scaling
 from ortoo.snode.pull.search import MessageSearch
 from ortoo.snode.runtime import Runtime
 from ortoo.snode.topics.group_settings import GroupSettings

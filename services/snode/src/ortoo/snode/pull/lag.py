@@ -1,8 +1,12 @@
 """How far a group is behind."""
 
+import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ortoo.common.cluster.names import check_group_name
+from ortoo.common.errors import Invalid
+from ortoo.common.process.clock import Clock
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.enodes.pool import EnodeLinks
@@ -41,3 +45,81 @@ class Lag:
                     behind = held.end_offset - max(committed, held.begin_offset)
                     lags.append(QueueLag(queue, committed, held.end_offset, max(0, behind)))
         return lags
+
+
+LAG, AGE = "lag", "oldest-age-seconds"
+LAG_THRESHOLD = 100
+KEYS = ("group", "topic", "lagThreshold", "oldestAgeSeconds", "activationLag")
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """What a ScaledObject says about its group."""
+
+    group: str
+    topic: str
+    lag_threshold: int = LAG_THRESHOLD
+    """How many waiting messages one replica is good for."""
+    oldest_age_s: int = 0
+    """How old the oldest message may be for each replica; 0 = age does not count."""
+    activation_lag: int = 0
+    """Up to so many waiting messages nothing needs to run."""
+
+    @classmethod
+    def of(cls, metadata: Mapping[str, str]) -> "Trigger":
+        """Read KEDA's metadata. Errors: Invalid, naming the key."""
+        for key in metadata.keys() - set(KEYS):
+            raise Invalid(f"is not known; known are {', '.join(KEYS)}", field=f"scalerMetadata.{key}")
+        for key in ("group", "topic"):
+            if not metadata.get(key):
+                raise Invalid("is missing: say whose lag of which topic counts", field=f"scalerMetadata.{key}")
+        return cls(
+            metadata["group"],
+            metadata["topic"],
+            _number(metadata, "lagThreshold", LAG_THRESHOLD, 1),
+            _number(metadata, "oldestAgeSeconds", 0, 0),
+            _number(metadata, "activationLag", 0, 0),
+        )
+
+    @property
+    def targets(self) -> dict[str, int]:
+        """Metric name to how much of it one replica is good for."""
+        return {LAG: self.lag_threshold} | ({AGE: self.oldest_age_s} if self.oldest_age_s else {})
+
+
+class Scaling:
+    """Reads lags for an autoscaler; any snode answers for the whole cluster."""
+
+    def __init__(self, lag: Lag, watch: DirectoryWatch, links: EnodeLinks, clock: Clock) -> None:
+        self._lag = lag
+        self._watch = watch
+        self._links = links
+        self._clock = clock
+
+    async def lag_messages(self, trigger: Trigger) -> int:
+        """How many messages wait. Errors: NotFound for the topic; Unavailable when an enode is away."""
+        return sum(queue.messages for queue in await self._lag.of(trigger.group, trigger.topic))
+
+    async def oldest_age_s(self, trigger: Trigger) -> int:
+        """How long ago the oldest waiting message was stored; 0 when none waits. Errors: as `lag_messages`."""
+        waiting = [queue for queue in await self._lag.of(trigger.group, trigger.topic) if queue.messages]
+        topic = await self._watch.topic(trigger.topic)
+        stored_at_ms = await asyncio.gather(*(self._stored_at_ms(topic.topic_id, queue) for queue in waiting))
+        oldest_ms = min((at for at in stored_at_ms if at), default=0)
+        return max(0, self._clock.now_ms() - oldest_ms) // 1000 if oldest_ms else 0
+
+    async def is_active(self, trigger: Trigger) -> bool:
+        """Whether anything must run. Errors: as `lag_messages`."""
+        return await self.lag_messages(trigger) > trigger.activation_lag
+
+    async def _stored_at_ms(self, topic_id: int, queue: QueueLag) -> int:
+        at = max(queue.committed_offset, 0)
+        fetched = await self._links.to(queue.queue.enode).fetch(topic_id, queue.queue.queue_id, at, bytes_max=1)
+        return fetched.batches[0].stored_at_ms if fetched.batches else 0
+
+
+def _number(metadata: Mapping[str, str], key: str, default: int, low: int) -> int:
+    text = metadata.get(key, str(default))
+    if not (text.isascii() and text.isdigit() and low <= int(text) < 1 << 53):
+        raise Invalid(f"{text!r}; expected a whole number from {low}", field=f"scalerMetadata.{key}")
+    return int(text)

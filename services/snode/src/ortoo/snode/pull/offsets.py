@@ -1,11 +1,41 @@
 """Committed offsets: the enode has them, this is a copy of what was read and written through this snode."""
 
+import enum
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.enodes.link import OffsetRow
 from ortoo.snode.enodes.pool import EnodeLinks
+
+RETRY_PREFIX = "%RETRY%"
+
+
+class StartFrom(enum.IntEnum):
+    """The numbers are those on the wire."""
+
+    LAST = 1
+    FIRST = 2
+    TIME = 3
+
+
+@dataclass(frozen=True, slots=True)
+class StartRule:
+    """What a session asked for."""
+
+    start_from: StartFrom = StartFrom.LAST
+    time_ms: int = 0
+    """With StartFrom.TIME."""
+    offsets: Mapping[Queue, int] = field(default_factory=dict)
+    """Of a broadcast session: what the client keeps."""
+
+    def of(self, queue: Queue) -> StartFrom:
+        """The rule for one queue: a retry topic starts at its first message, for they are all meant for the group."""
+        if self.start_from is StartFrom.LAST and queue.topic.startswith(RETRY_PREFIX):
+            return StartFrom.FIRST
+        return self.start_from
+
 
 KEYS_MAX = 50_000
 

@@ -13,8 +13,7 @@ from ortoo.snode.enodes.link import FETCH_WAIT_MS, EnodeLink, Fetched
 from ortoo.snode.enodes.pool import EnodeLinks
 from ortoo.snode.filters.message_filter import MessageFilter
 from ortoo.snode.filters.selection import selected
-from ortoo.snode.pull.offsets import Offsets
-from ortoo.snode.pull.start_rule import StartFrom, StartRule
+from ortoo.snode.pull.offsets import Offsets, StartFrom, StartRule
 from ortoo.snode.push.flow import QueueCursor
 from ortoo.snode.push.outbox import Delivery
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ortoo.common.errors import DataLoss
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.snode.cluster.routes import Queue
-from ortoo.snode.membership.close_reason import CloseReason
+from ortoo.snode.membership.members import CloseReason
 
 OUTBOX_BYTES_MAX = 4 << 20
 

@@ -18,12 +18,10 @@ from ortoo.snode.enodes.link import FETCH_BYTES_MAX, LockWish
 from ortoo.snode.enodes.pool import EnodeLinks
 from ortoo.snode.enodes.queue_locks import QueueLocks
 from ortoo.snode.filters.message_filter import MessageFilter
-from ortoo.snode.membership.close_reason import CloseReason
 from ortoo.snode.membership.consumer_groups import ConsumerGroups
-from ortoo.snode.membership.members import Member
+from ortoo.snode.membership.members import CloseReason, Member
 from ortoo.snode.observe.traffic import Traffic
-from ortoo.snode.pull.offsets import Offsets
-from ortoo.snode.pull.start_rule import StartRule
+from ortoo.snode.pull.offsets import Offsets, StartRule
 from ortoo.snode.push.acknowledgements import AckLane
 from ortoo.snode.push.feeder import FETCH_BYTES_MIN, SESSION_BYTES, Feeder
 from ortoo.snode.push.flow import Credit, QueueCursor

@@ -18,10 +18,9 @@ from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.cluster.wire import envelope_to, queue_of, queue_to
 from ortoo.snode.filters.message_filter import compile_filter
 from ortoo.snode.filters.selection import Selected
-from ortoo.snode.membership.close_reason import CloseReason
-from ortoo.snode.membership.members import Member, sharing, strategy_of
+from ortoo.snode.membership.members import CloseReason, Member, sharing, strategy_of
+from ortoo.snode.pop.dead_letters import SendingBack
 from ortoo.snode.pop.popping import Popping
-from ortoo.snode.pop.sending_back import SendingBack
 from ortoo.snode.pull.projection import Columns, columns_of, projected
 from ortoo.snode.pull.pulling import Pulling
 from ortoo.snode.pull.reading import Reading

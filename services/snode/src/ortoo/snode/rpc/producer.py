@@ -24,7 +24,7 @@ from ortoo.snode.send.batch_stream import ProduceAnswer, ProduceStream
 from ortoo.snode.send.delayed import Delayed
 from ortoo.snode.send.publisher import Publisher
 from ortoo.snode.send.transactions import Check, Transactions
-from ortoo.snode.topics.sendable import TopicSource
+from ortoo.snode.topics.arrival import TopicSource
 from ortoo.v1 import producer_pb2, producer_pb2_grpc
 
 NAME = producer_pb2.DESCRIPTOR.services_by_name["ProducerService"].full_name

@@ -10,9 +10,8 @@ from ortoo.common.errors.status import failure_of
 from ortoo.common.grpc.bulk_field import Bulky
 from ortoo.snode.clients.sessions import TEXT_LENGTH_MAX, ClientSessions
 from ortoo.snode.cluster.wire import envelope_to, queue_of, queue_to
-from ortoo.snode.membership.close_reason import CloseReason
-from ortoo.snode.membership.members import Member, merged
-from ortoo.snode.pull.start_rule import StartFrom, StartRule
+from ortoo.snode.membership.members import CloseReason, Member, merged
+from ortoo.snode.pull.offsets import StartFrom, StartRule
 from ortoo.snode.push.outbox import AcknowledgedOffsets, Assigned, Closed, Delivery, Event, Opened
 from ortoo.snode.push.session import PushPlan, PushSession
 from ortoo.snode.push.sessions import Sessions

@@ -9,7 +9,7 @@ from ortoo.common.errors import Invalid
 from ortoo.common.process.clock import Clock
 from ortoo.keda import externalscaler_pb2 as pb
 from ortoo.keda.externalscaler_pb2_grpc import ExternalScalerServicer
-from ortoo.snode.pull.scaling import AGE, LAG, Scaling, Trigger
+from ortoo.snode.pull.lag import AGE, LAG, Scaling, Trigger
 from ortoo.snode.rpc.long_calls import LongCalls
 
 NAME = pb.DESCRIPTOR.services_by_name["ExternalScaler"].full_name

@@ -3,7 +3,7 @@
 from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Invalid
 from ortoo.snode.cluster.wire import queue_of
-from ortoo.snode.pop.sending_back import PARK_LEVEL, SendingBack, SentBack
+from ortoo.snode.pop.dead_letters import PARK_LEVEL, SendingBack, SentBack
 from ortoo.v1 import pull_pb2
 
 OFFSETS_MAX = 1_024

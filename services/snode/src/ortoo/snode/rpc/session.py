@@ -20,7 +20,7 @@ from ortoo.snode.clients.session import (
     SessionIsOpen,
 )
 from ortoo.snode.clients.sessions import ClientSessions, refused
-from ortoo.snode.membership.close_reason import CloseReason
+from ortoo.snode.membership.members import CloseReason
 from ortoo.snode.rpc.members import consumer_wish, members_changed
 from ortoo.snode.rpc.requests import read_failed
 from ortoo.v1 import consumer_pb2, session_pb2, session_pb2_grpc

@@ -12,7 +12,7 @@ from ortoo.snode.send.batcher import LaneLimits
 from ortoo.snode.send.delayed import Delayed
 from ortoo.snode.send.publisher import Publisher
 from ortoo.snode.send.transactions import Transactions
-from ortoo.snode.topics.sendable import SendableTopics
+from ortoo.snode.topics.arrival import SendableTopics
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.enodes.link import Appended, FlushMode
 from ortoo.snode.enodes.pool import EnodeLinks, explained
 from ortoo.snode.send.batch_check import check
-from ortoo.snode.topics.sendable import TopicSource
+from ortoo.snode.topics.arrival import TopicSource
 
 _log = get_logger("produce")
 

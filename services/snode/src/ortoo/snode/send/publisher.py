@@ -3,24 +3,109 @@
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from ortoo.common.errors import Invalid, Unavailable
+from ortoo.common.errors import Invalid, OrtooError, Unavailable
 from ortoo.common.groups.queue_choice import level_of_priority, queue_of_group
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.randomness import Randomness
-from ortoo.common.records.batch import encoded_bytes_bound
+from ortoo.common.process.retry import Backoff
+from ortoo.common.records.batch import encode, encoded_bytes_bound
 from ortoo.common.records.message import NO_RARE_FIELDS, Message
+from ortoo.common.records.message_id import message_id_text
 from ortoo.common.records.sealed_batch import MESSAGES_MAX, RECORDS_BYTES_MAX
 from ortoo.snode.cluster.directory import Directory, check_writable
 from ortoo.snode.cluster.routes import MessageType, Queue, Topic
-from ortoo.snode.enodes.pool import EnodeLinks
+from ortoo.snode.enodes.pool import EnodeLinks, explained
 from ortoo.snode.send.batcher import BATCH_BYTES, LaneLimits, PublishLane
-from ortoo.snode.send.identified import DEDUP_ID, ID_BYTES_MAX, IdentifiedSending
-from ortoo.snode.send.queue_choice import StickyChoice
-from ortoo.snode.send.receipt import Receipt, receipt_of
-from ortoo.snode.topics.sendable import TopicSource
+from ortoo.snode.send.delayed import delayed_message_id, recall_handle
+from ortoo.snode.topics.arrival import TopicSource
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """Where a message was stored."""
+
+    message_id: str
+    queue: Queue
+    offset: int
+    """Of a delayed message its number among those that wait."""
+    recall_handle: str = ""
+    """Of a delayed message."""
+    duplicate: bool = False
+    """It was stored before."""
+
+
+def receipt_of(topic: Topic, queue: Queue, message: Message, offset: int, *, duplicate: bool = False) -> Receipt:
+    """The receipt of a message that lies in a queue."""
+    if message.deliver_at_ms is not None:
+        made = delayed_message_id(queue.enode, offset)
+        handle = recall_handle(queue, topic.topic_id, offset, message.deliver_at_ms)
+        return Receipt(message.message_id or made, queue, offset, handle, duplicate)
+    made = message_id_text(topic.topic_id, queue.enode, queue.queue_id, offset)
+    return Receipt(message.message_id or made, queue, offset, duplicate=duplicate)
+
+
+@dataclass(slots=True, eq=False)
+class StickyChoice:
+    """Round robin that stays on a queue while messages can still join a batch there.
+
+    Begin at a chosen place, so that snodes do not march in step.
+    """
+
+    start: int
+
+    def queue(self, queues: Sequence[Queue]) -> Queue:
+        """The current queue."""
+        return queues[self.start % len(queues)]
+
+    def advance(self) -> None:
+        """Go on to the next queue."""
+        self.start += 1
+
+
+DEDUP_ID = "DEDUP_ID"
+"""The property with which an application says which messages are the same one."""
+ID_BYTES_MAX = 255
+
+
+class IdentifiedSending:
+    """Sends them to the enodes, which remember their ids; sending again does no harm."""
+
+    def __init__(self, links: EnodeLinks, *, timeout_s: float, clock: Clock, randomness: Randomness) -> None:
+        """Try for `timeout_s`."""
+        self._links = links
+        self._timeout_s = timeout_s
+        self._clock = clock
+        self._randomness = randomness
+
+    async def store(self, topic: Topic, queue: Queue, messages: Sequence[Message]) -> list[Receipt]:
+        """Store messages that were checked; a receipt each. Errors: as the enode says; Unavailable: outcome unknown."""
+        batch = encode(messages, now_ms=self._clock.now_ms())
+        ids = [message.properties[DEDUP_ID] for message in messages]
+        deadline_s = self._clock.monotonic_s() + self._timeout_s
+        backoff, attempt = Backoff(first_s=0.02, max_s=0.5), 0
+        while True:
+            try:
+                link = self._links.to(queue.enode)
+                places = await link.append_identified(topic.topic_id, queue.queue_id, batch, ids)
+            except OrtooError as error:
+                reason = explained(error)
+                delay_s = backoff.delay_s(attempt, self._randomness)
+                if not reason.retriable or self._clock.monotonic_s() + delay_s >= deadline_s:
+                    raise reason from None
+                await self._clock.sleep(delay_s)
+                attempt += 1
+            else:
+                return [
+                    receipt_of(
+                        topic, queue._replace(queue_id=place.queue_id), message, place.offset, duplicate=place.duplicate
+                    )
+                    for message, place in zip(messages, places, strict=True)
+                ]
+
 
 Sort = tuple[bool, bool, bool]
 """Whether messages are delivered later, have a priority, have an id of the application's: only equals share a batch."""

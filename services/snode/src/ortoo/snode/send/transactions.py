@@ -19,7 +19,7 @@ from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.enodes.link import DueHalf, HalfVerdict, OpenHalf, VerdictSource
 from ortoo.snode.enodes.pool import EnodeLinks
 from ortoo.snode.runtime import Runtime
-from ortoo.snode.topics.sendable import TopicSource
+from ortoo.snode.topics.arrival import TopicSource
 
 LIST_DEFAULT = 100
 LIST_MAX = 10_000

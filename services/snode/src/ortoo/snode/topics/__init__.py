@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from ortoo.snode.cluster import Cluster
 from ortoo.snode.enodes.pool import EnodeLinks
 from ortoo.snode.runtime import Runtime
-from ortoo.snode.topics.arrival import TopicArrival
+from ortoo.snode.topics.arrival import SendableTopics, TopicArrival
 from ortoo.snode.topics.delivery_modes import DeliveryModes
 from ortoo.snode.topics.group_settings import GroupSettings
 from ortoo.snode.topics.group_topics import GroupTopics
-from ortoo.snode.topics.sendable import SendableTopics
 
 
 @dataclass(frozen=True, slots=True)

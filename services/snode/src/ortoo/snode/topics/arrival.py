@@ -1,9 +1,14 @@
 """Waits until what an operator changed is known where it matters, so that the next call can rely on it."""
 
+import asyncio
 import contextlib
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Protocol
 
-from ortoo.common.errors import NotFound, OrtooError
+from ortoo.common.errors import AlreadyExists, NotFound, OrtooError
 from ortoo.common.process.clock import Clock
+from ortoo.common.process.logs import get_logger
+from ortoo.snode.cluster.name_server import NameServer
 from ortoo.snode.cluster.routes import Placement, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.enodes.pool import EnodeLinks
@@ -49,3 +54,60 @@ class TopicArrival:
                 return False
             return len(ranges) >= max(placement.read_queue_count, placement.write_queue_count)
         return True
+
+
+RESERVED_PREFIX = "%"
+"""Names of topics that belong to a group or to another topic; nobody else makes those."""
+_log = get_logger("topics")
+
+
+class TopicSource(Protocol):
+    """Finds topics."""
+
+    async def topic(self, name: str) -> Topic:
+        """A topic. Errors: Invalid, NotFound."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class SendableTopics:
+    """Finds topics for producers, and makes them if that is switched on.
+
+    Topics are made with `queue_count` queues on each enode.
+    """
+
+    topics: TopicSource
+    name_server: NameServer
+    arrival: TopicArrival
+    _: KW_ONLY
+    auto_create: bool
+    queue_count: int
+    _making: dict[str, asyncio.Event] = field(default_factory=dict, init=False)
+
+    async def topic(self, name: str) -> Topic:
+        """A topic that may be sent to. Errors: Invalid; NotFound where none is made; Overloaded, Unavailable."""
+        while True:
+            try:
+                return await self.topics.topic(name)
+            except NotFound:
+                if not self.auto_create or name.startswith(RESERVED_PREFIX):
+                    raise
+            making = self._making.get(name)
+            if making is not None:
+                await making.wait()
+                continue
+            return await self._make(name)
+
+    async def _make(self, name: str) -> Topic:
+        making = self._making[name] = asyncio.Event()
+        try:
+            try:
+                topic = await self.name_server.create_topic(name, queue_count=self.queue_count)
+                _log.info("a topic was made by its first message", topic=name)
+            except AlreadyExists:  # somebody else made it meanwhile, with other queues
+                topic = await self.name_server.get_topic(name)
+            await self.arrival.of(topic)
+            return topic
+        finally:
+            del self._making[name]
+            making.set()

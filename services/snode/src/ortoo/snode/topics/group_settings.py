@@ -1,11 +1,35 @@
 """What a group may do, by the name server's word; a group that is used and does not exist is created."""
 
+from dataclasses import dataclass
+
 from ortoo.common.errors import Conflict, Forbidden, NotFound, OrtooError
 from ortoo.common.process.logs import get_logger
 from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.cluster.name_server import NameServer
 from ortoo.snode.cluster.routes import Group
-from ortoo.snode.membership.slow_consumer import SlowRule
+
+
+@dataclass(frozen=True, slots=True)
+class SlowRule:
+    """The thresholds of a group."""
+
+    threshold_messages: int = 1024
+    grace_s: float = 10.0
+
+    def broken_by(
+        self, *, newest_offset: int, acknowledged_offset: int | None, waiting_since_s: float | None, now_s: float
+    ) -> bool:
+        """Whether a member is slow in one queue.
+
+        `newest_offset` is the last stored message's. `acknowledged_offset` is None when the group has none yet, which
+        is never slow. `waiting_since_s` is since when the server has waited for an acknowledgement; None = it does not.
+        """
+        if acknowledged_offset is None or waiting_since_s is None:
+            return False
+        return newest_offset - acknowledged_offset > self.threshold_messages and (
+            now_s - waiting_since_s >= self.grace_s
+        )
+
 
 _log = get_logger("groups")
 

@@ -12,7 +12,7 @@ from ortoo.snode.rocketmq.protocol.caller import Caller
 from ortoo.snode.rocketmq.protocol.codes import ok
 from ortoo.snode.rocketmq.protocol.names import group_name, topic_name
 from ortoo.snode.rocketmq.routes.route import answered_endpoints, assignments, endpoints_of, route_queues
-from ortoo.snode.topics.sendable import TopicSource
+from ortoo.snode.topics.arrival import TopicSource
 
 
 class Routing:

@@ -6,7 +6,7 @@ from ortoo.snode import send
 from ortoo.snode.cluster import Cluster
 from ortoo.snode.enodes.pool import EnodeLinks
 from ortoo.snode.membership.local import Membership
-from ortoo.snode.policy.authentication import Authentication
+from ortoo.snode.policy.access import Authentication
 from ortoo.snode.pop.popping import Popping
 from ortoo.snode.pull import Pull
 from ortoo.snode.rocketmq.clients.registration import Registration

@@ -18,9 +18,8 @@ from ortoo.snode.rocketmq.protocol.names import topic_name
 from ortoo.snode.rocketmq.routes.route import ACCEPTED
 from ortoo.snode.rocketmq.send.recalling import joined_handle
 from ortoo.snode.rocketmq.send.transacting import Transacting
-from ortoo.snode.send.publisher import Publisher
-from ortoo.snode.send.receipt import Receipt
-from ortoo.snode.topics.sendable import TopicSource
+from ortoo.snode.send.publisher import Publisher, Receipt
+from ortoo.snode.topics.arrival import TopicSource
 
 
 class Sending:
