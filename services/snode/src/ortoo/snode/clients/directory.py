@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ortoo.common.errors import NotFound, Unavailable
-from ortoo.snode.clients.session import ClientSession
 from ortoo.snode.clients.sessions import ClientSessions
 from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.cluster.routes import Queue
+from ortoo.snode.cluster.wire import read
 from ortoo.snode.membership.local import PRODUCERS, Membership
 from ortoo.snode.membership.members import Member
 from ortoo.snode.push.sessions import Sessions
@@ -64,8 +64,7 @@ class ClientDirectory:
                 entry = found.setdefault((member.client_id, member.session_id), _entry(member))
                 (entry.producer_groups if producers else entry.consumer_groups).append(plain)
         for session in self.sessions.all():
-            key = (session.client_id, session.session_id)
-            found.setdefault(key, _entry_of(session, self.runtime.settings.name))
+            found.setdefault((session.client_id, session.session_id), _entry(self.sessions.member(session)))
         return [
             found[key]
             for key in sorted(found)
@@ -131,40 +130,17 @@ class ClientDirectory:
 def _owned(group: str, lines: Iterable[Any], *, broadcast: bool) -> Iterable[OwnedQueue]:
     for cursor, fence in lines:
         acknowledged = -1 if cursor.acknowledged is None else cursor.acknowledged
-        held = max(0, cursor.sent_offset - acknowledged) if acknowledged >= 0 else 0
+        held, is_locked = cursor.sent_offset - acknowledged, fence > 0 and not broadcast
         yield OwnedQueue(
             group,
             cursor.queue,
             acknowledged,
             cursor.sent_offset,
-            held,
+            max(0, held) if acknowledged >= 0 else 0,
             cursor.unacknowledged_bytes,
-            locked=fence > 0 and not broadcast,
+            is_locked,
         )
 
 
 def _entry(member: Member) -> ClientEntry:
-    return ClientEntry(
-        member.client_id,
-        member.session_id,
-        member.snode,
-        member.language,
-        member.client_version,
-        member.room,
-        member.peer,
-        member.since_ms,
-    )
-
-
-def _entry_of(session: ClientSession, snode: str) -> ClientEntry:
-    hello = session.hello
-    return ClientEntry(
-        session.client_id,
-        session.session_id,
-        snode,
-        hello.language,
-        hello.client_version,
-        hello.room,
-        session.peer,
-        session.since_ms,
-    )
+    return read(ClientEntry, member, producer_groups=[], consumer_groups=[])

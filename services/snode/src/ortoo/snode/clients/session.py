@@ -10,7 +10,8 @@ from ortoo.common.errors import OrtooError, Overloaded
 from ortoo.common.groups.allocation import AllocationStrategy
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.enodes.link import LockWish
-from ortoo.snode.membership.members import CloseReason, Member, Subscription
+from ortoo.snode.membership.members import Member, Subscription
+from ortoo.snode.push.outbox import Closed, Opened
 
 COMMANDS_MAX = 1_000
 """How many commands may wait for one client."""
@@ -40,16 +41,6 @@ class ConsumerWish:
 
 
 @dataclass(frozen=True, slots=True)
-class SessionIsOpen:
-    """The session is open."""
-
-    session_id: str
-    client_id: str
-    heartbeat_interval_ms: int
-    expiry_ms: int
-
-
-@dataclass(frozen=True, slots=True)
 class GroupMembers:
     """The members of a group."""
 
@@ -76,15 +67,7 @@ class CommandSent:
     command: Any
 
 
-@dataclass(frozen=True, slots=True)
-class SessionIsClosed:
-    """The session ends."""
-
-    reason: CloseReason
-    message: str
-
-
-SessionEvent = SessionIsOpen | GroupMembers | RegistrationAnswer | CommandSent | SessionIsClosed
+SessionEvent = Opened | GroupMembers | RegistrationAnswer | CommandSent | Closed
 
 
 class SessionOutbox:
@@ -94,14 +77,14 @@ class SessionOutbox:
         """Nothing waits."""
         self._events: deque[SessionEvent] = deque()
         self._members: dict[str, GroupMembers] = {}
-        self._closed: SessionIsClosed | None = None
+        self._closed: Closed | None = None
         self._wake = asyncio.Event()
 
     def put(self, event: SessionEvent) -> None:
         """Tell the client. Errors: Overloaded when it does not listen."""
         if isinstance(event, GroupMembers):
             self._members[event.group] = event
-        elif isinstance(event, SessionIsClosed):
+        elif isinstance(event, Closed):
             self._closed = self._closed or event
         elif len(self._events) >= COMMANDS_MAX:
             raise Overloaded(f"{COMMANDS_MAX} events wait for a client that does not read them", retry_after_ms=1000)
@@ -110,7 +93,7 @@ class SessionOutbox:
         self._wake.set()
 
     async def next(self) -> SessionEvent:
-        """The next event; after SessionIsClosed nothing comes."""
+        """The next event; after Closed nothing comes."""
         while True:
             if self._events:
                 return self._events.popleft()

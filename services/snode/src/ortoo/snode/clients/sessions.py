@@ -15,14 +15,13 @@ from ortoo.snode.clients.session import (
     GroupMembers,
     Hello,
     RegistrationAnswer,
-    SessionIsClosed,
-    SessionIsOpen,
 )
 from ortoo.snode.cluster.routes import DeliveryMode
 from ortoo.snode.enodes.queue_locks import QueueLocks
 from ortoo.snode.membership.consumer_groups import ConsumerGroups
 from ortoo.snode.membership.local import PRODUCERS
 from ortoo.snode.membership.members import CloseReason, Member, merged
+from ortoo.snode.push.outbox import Closed, Opened
 from ortoo.snode.push.sessions import Sessions
 from ortoo.snode.runtime import Runtime
 from ortoo.snode.topics import Topics
@@ -103,7 +102,8 @@ class ClientSessions:
             self._leave_producers(session)
         session.hello = hello
         for group, member in members.items():
-            who = self._identity(session)
+            hello_fields = ("client_id", "room", "language", "client_version")
+            who = {name: getattr(self.member(session), name) for name in hello_fields}
             self._join_consumer(session, group, dataclasses.replace(member, **who))
         for group in producers:
             self._join_producer(session, group)
@@ -134,7 +134,8 @@ class ClientSessions:
         attached = push is not None and push.member_session_id == session.session_id
         if push is not None and attached:
             push.subscribe(filters)
-        member = Member(
+        member = dataclasses.replace(
+            self.member(session),
             subscriptions=subscriptions,
             pushed=wish.pushed or attached,
             active=attached or not wish.pushed,
@@ -143,7 +144,6 @@ class ClientSessions:
             configured=wish.configured,
             rooms=wish.rooms,
             since_ms=known.since_ms if known is not None else self._runtime.clock.now_ms(),
-            **self._identity(session),
         )
         self._join_consumer(session, wish.group, member)
         return self.members(wish.group)
@@ -200,7 +200,7 @@ class ClientSessions:
             self._locks.give_back(enode, wish)
         for command in session.commands.values():
             command.cancel()
-        session.outbox.put(SessionIsClosed(reason, message))
+        session.outbox.put(Closed(reason, message))
         self._leaving[session] = self._runtime.clock.monotonic_s() + FAREWELL_S
 
     def ended(self, session: ClientSession) -> None:
@@ -225,27 +225,25 @@ class ClientSessions:
                     session.call.cancel()
 
     def _say_open(self, session: ClientSession) -> None:
-        session.outbox.put(
-            SessionIsOpen(
-                session.session_id,
-                session.client_id,
-                self._pushes.heartbeat_interval_ms,
-                int(self._pushes.expiry_s * 1000),
-            )
-        )
+        expiry_ms, interval_ms = int(self._pushes.expiry_s * 1000), self._pushes.heartbeat_interval_ms
+        session.outbox.put(Opened(session.session_id, interval_ms, expiry_ms, session.client_id))
 
-    def _identity(self, session: ClientSession) -> dict[str, Any]:
-        hello = session.hello
-        return {
-            "client_id": session.client_id,
-            "session_id": session.session_id,
-            "snode": self._runtime.settings.name,
-            "incarnation": self._runtime.incarnation,
-            "room": hello.room,
-            "language": hello.language,
-            "client_version": hello.client_version,
-            "peer": session.peer,
-        }
+    def member(self, session: ClientSession) -> Member:
+        """The client as a member that takes part in nothing."""
+        hello, runtime = session.hello, self._runtime
+        return Member(
+            session.client_id,
+            session.session_id,
+            runtime.settings.name,
+            runtime.incarnation,
+            pushed=False,
+            active=False,
+            room=hello.room,
+            language=hello.language,
+            client_version=hello.client_version,
+            peer=session.peer,
+            since_ms=session.since_ms,
+        )
 
     def _check_count(self, session: ClientSession) -> None:
         if len(session.consumers) + len(session.producers) >= GROUPS_MAX:
@@ -253,8 +251,7 @@ class ClientSessions:
 
     def _join_producer(self, session: ClientSession, group: str) -> None:
         session.producers.add(group)
-        member = Member(since_ms=session.since_ms, pushed=False, active=False, **self._identity(session))
-        self._membership.join(PRODUCERS + group, member)
+        self._membership.join(PRODUCERS + group, self.member(session))
 
     def _leave_producers(self, session: ClientSession) -> None:
         for group in list(session.producers):

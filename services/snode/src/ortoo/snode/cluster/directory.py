@@ -112,32 +112,28 @@ def check_writable(topic: Topic, queue: Queue) -> None:
     """Refuse a queue that takes no messages. Errors: Invalid."""
     if not topic.writable:
         raise Invalid(f"topic {topic.name} is {topic.permission.name}: nothing may be sent to it", field="queue.topic")
-    placement = topic.placement(queue.enode)
-    if placement is None:
-        raise Invalid(_no_placement(topic, queue), field="queue.enode")
-    if queue.queue_id >= placement.write_queue_count:
-        raise Invalid(
-            f"topic {topic.name} has write queues 0 to {placement.write_queue_count - 1} on {queue.enode}, "
-            f"not {queue.queue_id}; QueryRoute names those that take messages",
-            field="queue.queue_id",
-        )
+    _check_queue(topic, queue, "write", "that take messages")
 
 
 def check_readable(topic: Topic, queue: Queue) -> None:
     """Refuse a queue that cannot be read. Errors: Invalid."""
     if not topic.readable:
         raise Invalid(f"topic {topic.name} is {topic.permission.name}: it cannot be read", field="queue.topic")
+    _check_queue(topic, queue, "read", "that can be read")
+
+
+def _check_queue(topic: Topic, queue: Queue, what: str, which: str) -> None:
     placement = topic.placement(queue.enode)
     if placement is None:
-        raise Invalid(_no_placement(topic, queue), field="queue.enode")
-    if queue.queue_id >= placement.read_queue_count:
+        enodes = ", ".join(p.enode for p in topic.placements) or "no enode"
         raise Invalid(
-            f"topic {topic.name} has read queues 0 to {placement.read_queue_count - 1} on {queue.enode}, "
-            f"not {queue.queue_id}; QueryRoute names those that can be read",
+            f"topic {topic.name} has no queues on enode {queue.enode!r}, but on {enodes}; QueryRoute names its queues",
+            field="queue.enode",
+        )
+    count = placement.write_queue_count if what == "write" else placement.read_queue_count
+    if queue.queue_id >= count:
+        raise Invalid(
+            f"topic {topic.name} has {what} queues 0 to {count - 1} on {queue.enode}, not {queue.queue_id}; "
+            f"QueryRoute names those {which}",
             field="queue.queue_id",
         )
-
-
-def _no_placement(topic: Topic, queue: Queue) -> str:
-    enodes = ", ".join(p.enode for p in topic.placements) or "no enode"
-    return f"topic {topic.name} has no queues on enode {queue.enode!r}, but on {enodes}; QueryRoute names its queues"

@@ -1,5 +1,6 @@
 """Members of groups as plain values, and their text in the shared store."""
 
+import dataclasses
 import enum
 import json
 from collections.abc import Iterable, Mapping
@@ -75,30 +76,9 @@ class Member:
 
     def encoded(self) -> str:
         """Its text."""
-        return json.dumps(
-            {
-                "format": FORMAT,
-                "client_id": self.client_id,
-                "session_id": self.session_id,
-                "snode": self.snode,
-                "incarnation": self.incarnation,
-                "subscriptions": [
-                    [one.topic, one.tag_expression, one.sql_expression, one.version] for one in self.subscriptions
-                ],
-                "pushed": self.pushed,
-                "active": self.active,
-                "broadcast": self.broadcast,
-                "strategy": int(self.strategy),
-                "configured": list(map(list, self.configured)),
-                "rooms": self.rooms,
-                "room": self.room,
-                "language": self.language,
-                "client_version": self.client_version,
-                "peer": self.peer,
-                "since_ms": self.since_ms,
-            },
-            separators=(",", ":"),
-        )
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        fields["subscriptions"] = [dataclasses.astuple(one) for one in self.subscriptions]
+        return json.dumps({"format": FORMAT} | fields, separators=(",", ":"))
 
 
 def decoded(text: str | bytes) -> Member:

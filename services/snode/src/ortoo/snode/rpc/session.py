@@ -16,11 +16,10 @@ from ortoo.snode.clients.session import (
     Hello,
     RegistrationAnswer,
     SessionEvent,
-    SessionIsClosed,
-    SessionIsOpen,
 )
 from ortoo.snode.clients.sessions import ClientSessions, refused
 from ortoo.snode.membership.members import CloseReason
+from ortoo.snode.push.outbox import Closed, Opened
 from ortoo.snode.rpc.members import consumer_wish, members_changed
 from ortoo.snode.rpc.requests import read_failed
 from ortoo.v1 import consumer_pb2, session_pb2, session_pb2_grpc
@@ -87,10 +86,10 @@ class ConnectCall:
         """Everything for the client, until the session is closed."""
         while True:
             event = await session.outbox.next()
-            if isinstance(event, SessionIsClosed) and self._error is not None:
+            if isinstance(event, Closed) and self._error is not None:
                 raise self._error
             yield _response(event)
-            if isinstance(event, SessionIsClosed):
+            if isinstance(event, Closed):
                 return
 
     async def _act(self, session: ClientSession, request: session_pb2.ConnectRequest) -> None:
@@ -129,7 +128,7 @@ def _hello(hello: session_pb2.Hello) -> Hello:
 
 def _response(event: SessionEvent) -> session_pb2.ConnectResponse:
     match event:
-        case SessionIsOpen():
+        case Opened():
             opened = consumer_pb2.SessionOpened(
                 session_id=event.session_id,
                 heartbeat_interval_ms=event.heartbeat_interval_ms,
@@ -143,7 +142,7 @@ def _response(event: SessionEvent) -> session_pb2.ConnectResponse:
             return session_pb2.ConnectResponse(members_changed=members_changed(event))
         case CommandSent():
             return session_pb2.ConnectResponse(command=event.command)
-        case SessionIsClosed():
+        case Closed():
             closed = consumer_pb2.SessionClosed(reason=event.reason.value, message=event.message)  # type: ignore[arg-type]
             return session_pb2.ConnectResponse(closed=closed)
 
