@@ -15,7 +15,7 @@ from ortoo.common.process.front import flat
 from ortoo.enode.settings import Settings as EnodeSettings
 from ortoo.namesrv.settings import Settings as NamesrvSettings
 from ortoo.snode.policy.access_rules import access_rules_of
-from ortoo.snode.policy.flow_control_file import rules_of
+from ortoo.snode.policy.flow_control import rules_of
 from ortoo.snode.settings import Settings as SnodeSettings
 from tests.repo.tree import ROOT
 

@@ -15,6 +15,7 @@ from ortoo.snode.enodes.link import (
     DelayedEntry,
     DueHalf,
     EnodeLink,
+    EnodeLinks,
     Fetched,
     FlushMode,
     HalfVerdict,
@@ -29,7 +30,6 @@ from ortoo.snode.enodes.link import (
     StoredBatch,
     VerdictSource,
 )
-from ortoo.snode.enodes.pool import EnodeLinks
 
 TOPIC = Topic("t", 77, 1, Permission.READ_WRITE, (Placement("e", 4, 4),))
 

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from ortoo.common.records.batch import encode_bodies
 from ortoo.snode.enodes.link import StoredBatch
-from ortoo.snode.filters.message_filter import TagFilter
-from ortoo.snode.filters.selection import selected
+from ortoo.snode.filters.selection import TagFilter, selected
 
 
 def stored(first_offset: int, tags: list[str]) -> StoredBatch:

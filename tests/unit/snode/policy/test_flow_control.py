@@ -7,8 +7,7 @@ import pytest
 
 from ortoo.common.errors import Invalid, Overloaded
 from ortoo.snode.policy.chain import Call, Chain
-from ortoo.snode.policy.flow_control import FlowControl, FlowRule, FlowUnit
-from ortoo.snode.policy.flow_control_file import rules_of
+from ortoo.snode.policy.flow_control import FlowControl, FlowRule, FlowUnit, rules_of
 from ortoo.testing.time.virtual_clock import VirtualClock
 
 

@@ -7,7 +7,7 @@ checksums of the log are CRC-32C; a message's id names its topic, enode, queue a
 from ortoo.common.groups.retry_policy import RetryPolicy
 from ortoo.common.records.batch import encode
 from ortoo.common.records.message import Message
-from ortoo.snode.filters.message_filter import TagFilter
+from ortoo.snode.filters.selection import TagFilter
 from ortoo.snode.send.batch_check import check
 from ortoo.snode.topics.group_settings import SlowRule
 

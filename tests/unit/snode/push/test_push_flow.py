@@ -4,7 +4,7 @@ import pytest
 
 from ortoo.common.errors import Invalid
 from ortoo.snode.cluster.routes import Queue
-from ortoo.snode.push.flow import Credit, QueueCursor
+from ortoo.snode.push.outbox import Credit, QueueCursor
 from ortoo.snode.topics.group_settings import SlowRule
 
 QUEUE = Queue("t", "e", 0)

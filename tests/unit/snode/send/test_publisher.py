@@ -12,7 +12,7 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.message import Message
 from ortoo.common.records.message_id import message_id_text
 from ortoo.snode.cluster.routes import Queue, Topic
-from ortoo.snode.send.batcher import LaneLimits
+from ortoo.snode.send.batcher import BatcherLimits
 from ortoo.snode.send.publisher import Publisher, StickyChoice
 from tests.unit.snode.fake_enode import TOPIC, FakeEnode
 
@@ -34,7 +34,7 @@ def publisher_to(enode: FakeEnode, background: Background) -> Publisher:
         KnownTopics(),
         enode.links(),
         background,
-        LaneLimits(),
+        BatcherLimits(),
         clock=SystemClock(),
         randomness=Randomness(1),
     )

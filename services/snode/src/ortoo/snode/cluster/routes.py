@@ -103,6 +103,11 @@ class Topic:
             return [Queue(self.name, p.enode, i) for p in self.publish_order for i in range(p.queue_count)]
         return sorted(Queue(self.name, p.enode, i) for p in self.placements for i in range(p.write_queue_count))
 
+    @property
+    def enodes(self) -> list[str]:
+        """The enodes on which it has queues."""
+        return [placement.enode for placement in self.placements]
+
     def placement(self, enode: str) -> Placement | None:
         """Its queues on one enode."""
         return next((p for p in self.placements if p.enode == enode), None)

@@ -7,10 +7,8 @@ room but the cluster's may import it.
 from dataclasses import dataclass
 
 from ortoo.snode.cluster import Cluster
-from ortoo.snode.enodes.attachments import Attachments
-from ortoo.snode.enodes.link import Links
-from ortoo.snode.enodes.pool import EnodeLinks
-from ortoo.snode.enodes.queue_locks import QueueLocks
+from ortoo.snode.enodes.link import EnodeLinks, Links
+from ortoo.snode.enodes.queue_locks import Attachments, QueueLocks
 from ortoo.snode.runtime import Runtime
 
 

@@ -2,18 +2,20 @@
 
 import asyncio
 import enum
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
-from ortoo.common.errors import OrtooError
+from ortoo.common.errors import NOT_TAKEN_FIELD, NotFound, OrtooError, Unavailable
 from ortoo.common.groups.pop import LeasePart, Popped, PopWish, ReplayWish, SendBackWish, Stale, Verdict
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
 from ortoo.common.records.sealed_batch import SealedBatch
+from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.cluster.routes import DeliveryMode
 
+Answer = TypeVar("Answer")
 FETCH_WAIT_MS = 30_000
 """How long a read that follows a queue waits at its end."""
 FETCH_BYTES_MAX = 1 << 20
@@ -299,3 +301,53 @@ class LinkFactory(Protocol):
         self, *, background: Background, clock: Clock, timeout_s: float, in_flight_bytes_max: int
     ) -> AbstractAsyncContextManager[Links]:
         """Open the links; leaving the block closes them."""
+
+
+class EnodeLinks:
+    """The enodes of the directory, reachable."""
+
+    def __init__(self, directory: Directory, links: Links) -> None:
+        self._directory = directory
+        self._links = links
+
+    def to(self, enode: str) -> EnodeLink:
+        """The link to an enode. Errors: Unavailable when it was never heard of, or is known to be away."""
+        entry = self._directory.enode(enode)
+        if entry is None:
+            raise _away(f"no enode named {enode} has registered; start it, or wait for it")
+        link = self._links.to(enode, entry.address)
+        # A lease may be missing because the name server is new; a connection that works is the better witness.
+        if not entry.alive and not link.connected:
+            raise _away(f"enode {enode} is away: its lease ran out; retry when it is back")
+        return link
+
+    async def ask(
+        self,
+        enodes: Iterable[str],
+        question: Callable[[EnodeLink], Awaitable[Answer]],
+        *,
+        tolerated: Callable[[OrtooError], bool] = lambda error: error.retriable,
+    ) -> dict[str, Answer]:
+        """What each of these enodes answers, asked one after another; those with a `tolerated` error are missing.
+
+        Errors: as an enode answers otherwise.
+        """
+        answers: dict[str, Answer] = {}
+        for enode in enodes:
+            try:
+                answers[enode] = await question(self.to(enode))
+            except OrtooError as error:
+                if not tolerated(error):
+                    raise
+        return answers
+
+
+def _away(message: str) -> Unavailable:
+    return Unavailable(message, field=NOT_TAKEN_FIELD, retry_after_ms=500)
+
+
+def explained(error: OrtooError) -> OrtooError:
+    """What an enode's refusal means for a client: a topic that the directory knows is at worst not there yet."""
+    if isinstance(error, NotFound) and error.field in ("topic_id", "queue_id"):
+        return Unavailable(f"{error.message}; it may hear of it in a moment, retry", retry_after_ms=100)
+    return error

@@ -1,7 +1,9 @@
 """The locks of queues, taken from the enodes that hold them: asked for together, waited for, given back for certain."""
 
 import asyncio
+import functools
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from ortoo.common.errors import Fenced, OrtooError
 from ortoo.common.process.background import Background
@@ -9,8 +11,10 @@ from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
-from ortoo.snode.enodes.link import LockAnswer, LockKey, LockWish
-from ortoo.snode.enodes.pool import EnodeLinks
+from ortoo.snode.cluster.directory import Directory
+from ortoo.snode.enodes.batcher import Batcher
+from ortoo.snode.enodes.link import EnodeLinks, LockAnswer, LockKey, LockWish
+from ortoo.snode.runtime import Runtime
 
 ASK_AGAIN_S = 1.0
 """Locks that were refused are asked for again so often, should the news of their freedom get lost."""
@@ -19,13 +23,64 @@ WISHES_MAX = 5_000
 _log = get_logger("locks")
 
 
-class _Lane:
+@dataclass(slots=True, eq=False)
+class _LockBatcher(Batcher):
     """What is to be said to one enode: releases first, for a taker may wait for them."""
 
-    def __init__(self) -> None:
-        self.takes: dict[LockWish, list[asyncio.Future[LockAnswer]]] = {}
-        self.releases: dict[LockWish, None] = {}
-        self.working = False
+    enode: str
+    links: EnodeLinks
+    incarnation: str
+    clock: Clock
+    randomness: Randomness
+    takes: dict[LockWish, list[asyncio.Future[LockAnswer]]] = field(default_factory=dict, init=False)
+    releases: dict[LockWish, None] = field(default_factory=dict, init=False)
+
+    async def drain(self) -> None:
+        """Give back and ask until nothing waits."""
+        backoff, attempt = Backoff(first_s=0.05, max_s=1.0), 0
+        while self.releases or self.takes:
+            ok = await self._release() if self.releases else True
+            if self.takes:
+                ok = await self._ask() and ok
+            attempt = 0 if ok else attempt + 1
+            if not ok and self.releases:
+                await self.clock.sleep(backoff.delay_s(attempt, self.randomness))
+
+    async def _release(self) -> bool:
+        wishes = list(self.releases)[:WISHES_MAX]
+        try:
+            await self.links.to(self.enode).release_locks(wishes)
+        except OrtooError as error:
+            if error.retriable:
+                return False
+            _log.warning("locks cannot be given back; they end by themselves", enode=self.enode, reason=str(error))
+        for wish in wishes:
+            self.releases.pop(wish, None)
+        return True
+
+    async def _ask(self) -> bool:
+        wishes = [wish for wish, futures in self.takes.items() if not all(one.done() for one in futures)][:WISHES_MAX]
+        asked = {wish: self.takes.pop(wish) for wish in wishes}
+        if len(asked) < WISHES_MAX:
+            self.takes.clear()  # what is left, nobody waits for any more
+        if not asked:
+            return True
+        try:
+            answers = await self.links.to(self.enode).take_locks(self.incarnation, wishes)
+        except OrtooError as error:
+            for futures in asked.values():
+                for future in futures:
+                    if not future.done():
+                        future.set_exception(error)
+            return False
+        for wish, answer in zip(wishes, answers, strict=True):
+            for future in asked[wish]:
+                if not future.done():
+                    future.set_result(answer)
+        return True
+
+
+_log = get_logger("attachments")
 
 
 class QueueLocks:
@@ -39,7 +94,7 @@ class QueueLocks:
         self._incarnation = incarnation
         self._clock = clock
         self._randomness = randomness
-        self._lanes: dict[str, _Lane] = {}
+        self._batchers: dict[str, _LockBatcher] = {}
         self._waiting: dict[tuple[str, LockKey], set[asyncio.Event]] = {}
 
     async def hold(self, enode: str, wish: LockWish) -> int:
@@ -68,9 +123,9 @@ class QueueLocks:
 
     def give_back(self, enode: str, wish: LockWish) -> None:
         """Free a lock, held or only asked for; tried until the enode has answered."""
-        lane = self._lane(enode)
-        lane.releases[wish] = None
-        self._work(enode, lane)
+        batcher = self._batcher(enode)
+        batcher.releases[wish] = None
+        batcher.wake(self._background, f"locks {enode}")
 
     def freed(self, enode: str, keys: Sequence[LockKey]) -> None:
         """An enode says which locks are free."""
@@ -85,65 +140,46 @@ class QueueLocks:
                 event.set()
 
     async def _take(self, enode: str, wish: LockWish) -> LockAnswer:
-        lane = self._lane(enode)
+        batcher = self._batcher(enode)
         answer: asyncio.Future[LockAnswer] = asyncio.get_running_loop().create_future()
-        lane.takes.setdefault(wish, []).append(answer)
-        self._work(enode, lane)
+        batcher.takes.setdefault(wish, []).append(answer)
+        batcher.wake(self._background, f"locks {enode}")
         return await answer
 
-    def _lane(self, enode: str) -> _Lane:
-        lane = self._lanes.get(enode)
-        if lane is None:
-            lane = self._lanes[enode] = _Lane()
-        return lane
+    def _batcher(self, enode: str) -> _LockBatcher:
+        batcher = self._batchers.get(enode)
+        if batcher is None:
+            batcher = _LockBatcher(enode, self._links, self._incarnation, self._clock, self._randomness)
+            self._batchers[enode] = batcher
+        return batcher
 
-    def _work(self, enode: str, lane: _Lane) -> None:
-        if not lane.working:
-            lane.working = True
-            self._background.spawn(f"locks {enode}", self._drain(enode, lane))
 
-    async def _drain(self, enode: str, lane: _Lane) -> None:
-        backoff, attempt = Backoff(first_s=0.05, max_s=1.0), 0
-        try:
-            while lane.releases or lane.takes:
-                ok = await self._release(enode, lane) if lane.releases else True
-                if lane.takes:
-                    ok = await self._ask(enode, lane) and ok
-                attempt = 0 if ok else attempt + 1
-                if not ok and lane.releases:
-                    await self._clock.sleep(backoff.delay_s(attempt, self._randomness))
-        finally:
-            lane.working = False
+@dataclass(slots=True, eq=False)
+class Attachments:
+    """One call to each enode that the directory knows."""
 
-    async def _release(self, enode: str, lane: _Lane) -> bool:
-        wishes = list(lane.releases)[:WISHES_MAX]
-        try:
-            await self._links.to(enode).release_locks(wishes)
-        except OrtooError as error:
-            if error.retriable:
-                return False
-            _log.warning("locks cannot be given back; they end by themselves", enode=enode, reason=str(error))
-        for wish in wishes:
-            lane.releases.pop(wish, None)
-        return True
+    runtime: Runtime
+    directory: Directory
+    links: EnodeLinks
+    locks: QueueLocks
+    _attached: set[str] = field(default_factory=set, init=False)
 
-    async def _ask(self, enode: str, lane: _Lane) -> bool:
-        wishes = [wish for wish, futures in lane.takes.items() if not all(one.done() for one in futures)][:WISHES_MAX]
-        asked = {wish: lane.takes.pop(wish) for wish in wishes}
-        if len(asked) < WISHES_MAX:
-            lane.takes.clear()  # what is left, nobody waits for any more
-        if not asked:
-            return True
-        try:
-            answers = await self._links.to(enode).take_locks(self._incarnation, wishes)
-        except OrtooError as error:
-            for futures in asked.values():
-                for future in futures:
-                    if not future.done():
-                        future.set_exception(error)
-            return False
-        for wish, answer in zip(wishes, answers, strict=True):
-            for future in asked[wish]:
-                if not future.done():
-                    future.set_result(answer)
-        return True
+    async def look(self) -> None:
+        """Attach to enodes that are new; to be called about once a second."""
+        for entry in self.directory.enodes():
+            if entry.name not in self._attached:
+                self._attached.add(entry.name)
+                self.runtime.background.spawn(f"attach {entry.name}", self._stay(entry.name))
+
+    async def _stay(self, enode: str) -> None:
+        clock, backoff, attempt = self.runtime.clock, Backoff(first_s=0.05, max_s=0.5), 0
+        while True:
+            began_s = clock.monotonic_s()
+            try:
+                freed = functools.partial(self.locks.freed, enode)
+                await self.links.to(enode).attach(self.runtime.settings.name, self.runtime.incarnation, freed)
+            except OrtooError as error:
+                if attempt == 0:
+                    _log.info("not attached to an enode; trying on", enode=enode, reason=str(error))
+            attempt = 0 if clock.monotonic_s() - began_s > 1.0 else attempt + 1
+            await clock.sleep(backoff.delay_s(attempt, self.runtime.randomness))

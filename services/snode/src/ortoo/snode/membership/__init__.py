@@ -10,8 +10,7 @@ from typing import Any
 
 from ortoo.snode.cluster import Cluster
 from ortoo.snode.membership.consumer_groups import ConsumerGroups
-from ortoo.snode.membership.local import LocalMembership, Membership
-from ortoo.snode.membership.shared import SharedMembership
+from ortoo.snode.membership.local import LocalMembership, Membership, SharedMembership
 from ortoo.snode.membership.store import MembershipStore
 from ortoo.snode.runtime import Runtime
 

@@ -1,6 +1,6 @@
 """Who is in which group. One snode keeps it in memory; several share it."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -104,3 +104,170 @@ class LocalMembership:
             self._versions[group] = generation
         self._listener(group)
         return generation
+
+
+Key = tuple[str, str]
+"""(group, client id)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A member as the shared store has it; a higher number is the later word about its client id."""
+
+    number: int
+    member: Member
+
+
+class SharedMembership:
+    """The snode's own members, and what it knows of the others'.
+
+    The own ones count at once, whether or not the shared store answers. Of two sessions with one client id in a group
+    the one that the store heard of last stays; the other is told that it was replaced.
+    """
+
+    def __init__(self, incarnation: str, clock: Clock) -> None:
+        """Begin without groups."""
+        self.unsaid: dict[Key, Member | None] = {}
+        """What the shared store has not been told: the member, or that it has left. The newest word of each."""
+        self._incarnation = incarnation
+        self._own: dict[str, dict[str, Member]] = {}
+        self._others: dict[str, dict[str, Placed]] = {}
+        self._numbers: dict[Key, int] = {}
+        self._gone: dict[Key, str] = {}
+        self._merged: dict[str, dict[str, Member]] = {}
+        self._versions: dict[str, int] = {}
+        self._generations = Generations(clock)
+        self._listener: Callable[[str], None] = lambda group: None
+        self.on_unsaid: Callable[[], None] = lambda: None
+        """Called when there is something to tell the shared store."""
+
+    def on_change(self, listener: Callable[[str], None]) -> None:
+        """Call `listener` with the group's name after each change."""
+        self._listener = listener
+
+    def join(self, group: str, member: Member) -> None:
+        """Add a member of this snode, or change it."""
+        own = self._own.setdefault(group, {})
+        if own.get(member.client_id) == member:
+            return
+        own[member.client_id] = member
+        self._others.get(group, {}).pop(member.client_id, None)
+        self._say((group, member.client_id), member)
+        self.advance(group)
+
+    def leave(self, group: str, client_id: str, session_id: str) -> None:
+        """Take a member of this snode away."""
+        own = self._own.get(group, {})
+        member = own.get(client_id)
+        if member is None or member.session_id != session_id:
+            return
+        del own[client_id]
+        if not own:
+            del self._own[group]
+        self._gone[group, client_id] = session_id
+        self._say((group, client_id), None)
+        self.advance(group)
+
+    def members(self, group: str) -> Mapping[str, Member]:
+        """The members now."""
+        found = self._merged.get(group)
+        if found is None:
+            others = {client_id: placed.member for client_id, placed in self._others.get(group, {}).items()}
+            found = {**others, **self._own.get(group, {})}
+            if found:
+                self._merged[group] = found
+        return found
+
+    def groups(self) -> Iterable[str]:
+        """Groups with members."""
+        return sorted({group for kind in (self._own, self._others) for group, members in kind.items() if members})
+
+    def generation(self, group: str) -> int:
+        """The number of the group's present state."""
+        return self._versions.get(group, 0)
+
+    def advance(self, group: str) -> int:
+        """Give the group a higher generation."""
+        self._merged.pop(group, None)
+        generation = self._versions[group] = self._generations.next()
+        self._listener(group)
+        return generation
+
+    def own(self) -> dict[Key, Member]:
+        """The members of this snode."""
+        return {(group, one): member for group, members in self._own.items() for one, member in members.items()}
+
+    def gone_session(self, key: Key) -> str:
+        """The session whose departure is to be told."""
+        return self._gone.get(key, "")
+
+    def said(self, key: Key, member: Member | None, number: int) -> None:
+        """The shared store has taken our word; it is its `number`th about anybody."""
+        self._numbers[key] = max(number, self._numbers.get(key, 0))
+        if key in self.unsaid and self.unsaid[key] == member:
+            del self.unsaid[key]
+            if member is None:
+                self._gone.pop(key, None)
+                self._numbers.pop(key, None)
+
+    def heard(self, key: Key, number: int, member: Member | None) -> None:
+        """The shared store says who is a member, or that it has left. Older news than known is passed over."""
+        if number <= self._numbers.get(key, 0) or key in self.unsaid:
+            return
+        group, client_id = key
+        if member is not None and member.incarnation == self._incarnation:
+            if client_id not in self._own.get(group, {}):
+                self._gone[key] = member.session_id
+                self._say(key, None)  # of ours, and gone by now
+            return
+        own = self._own.get(group, {})
+        if member is None:
+            self._numbers.pop(key, None)
+            if client_id in own:
+                self._say(key, own[client_id])  # somebody took this snode for dead
+            if self._others.get(group, {}).pop(client_id, None) is not None:
+                self.advance(group)
+            return
+        self._numbers[key] = number
+        own.pop(client_id, None)
+        others = self._others.setdefault(group, {})
+        known = others.get(client_id)
+        others[client_id] = Placed(number, member)
+        if known is None or known.member != member:
+            self.advance(group)
+
+    def forget_numbers(self) -> None:
+        """The shared store may have begun anew, and its numbers with it."""
+        self._numbers.clear()
+
+    def replace_others(self, found: Mapping[Key, Placed]) -> None:
+        """Take over everything that the shared store has; others that it does not have are gone."""
+        for group, others in list(self._others.items()):
+            for client_id in [one for one in others if (group, one) not in found]:
+                self._numbers.pop((group, client_id), None)
+                del others[client_id]
+                self.advance(group)
+        for key, placed in found.items():
+            self.heard(key, placed.number, placed.member)
+
+    def of_snodes_not_in(self, alive: Collection[str]) -> list[tuple[Key, Member]]:
+        """Members of other snodes whose incarnation is not `alive`."""
+        return [
+            ((group, client_id), placed.member)
+            for group, others in self._others.items()
+            for client_id, placed in others.items()
+            if placed.member.incarnation not in alive
+        ]
+
+    def drop(self, key: Key, session_id: str) -> None:
+        """A member of another snode is gone."""
+        group, client_id = key
+        others = self._others.get(group, {})
+        placed = others.get(client_id)
+        if placed is not None and placed.member.session_id == session_id:
+            del others[client_id]
+            self.advance(group)
+
+    def _say(self, key: Key, member: Member | None) -> None:
+        self.unsaid[key] = member
+        self.on_unsaid()

@@ -17,8 +17,8 @@ from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
+from ortoo.snode.membership.local import Key, Placed, SharedMembership
 from ortoo.snode.membership.members import Member, decoded
-from ortoo.snode.membership.shared import Key, Placed, SharedMembership
 
 CALL_TIMEOUT_S = 2.0
 RELOAD_S = 20.0

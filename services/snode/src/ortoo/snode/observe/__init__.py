@@ -13,8 +13,7 @@ from ortoo.common.telemetry.tracing import Tracing, open_tracing
 from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.enodes.link import Links
 from ortoo.snode.observe.trace_topic import RecordedLinks, TraceTopic
-from ortoo.snode.observe.traces import PushTraces, TracedLinks
-from ortoo.snode.observe.traffic import Traffic
+from ortoo.snode.observe.traffic import PushTraces, TracedLinks, Traffic
 from ortoo.snode.runtime import Runtime
 
 

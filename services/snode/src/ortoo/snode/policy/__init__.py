@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from ortoo.snode.cluster import Cluster
 from ortoo.snode.policy.access import Access, Authentication
 from ortoo.snode.policy.chain import Chain, load_interceptors
-from ortoo.snode.policy.flow_control import FlowControl
-from ortoo.snode.policy.flow_control_file import FlowControlFile
+from ortoo.snode.policy.flow_control import FlowControl, FlowControlFile
 from ortoo.snode.runtime import Runtime
 
 

@@ -13,7 +13,7 @@ from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.cluster.name_server import NameServer
 from ortoo.snode.policy.access_needs import needs_of
 from ortoo.snode.policy.access_rules import AccessRules, Need, access_rules_of
-from ortoo.snode.policy.flow_control_file import WatchedFile
+from ortoo.snode.policy.flow_control import WatchedFile
 
 KNOWN_S = 30.0
 """How long a secret is believed; so long a changed or deleted user goes on."""

@@ -7,7 +7,7 @@ its handles.
 from dataclasses import dataclass
 
 from ortoo.snode.cluster import Cluster
-from ortoo.snode.enodes.pool import EnodeLinks
+from ortoo.snode.enodes.link import EnodeLinks
 from ortoo.snode.pop.dead_letters import DeadLetters, SendingBack
 from ortoo.snode.pop.popping import Popping
 from ortoo.snode.pull.reading import Reading

@@ -13,13 +13,13 @@ from ortoo.common.groups.pop import Finish, GiveBack, LeasePart, Popped, PoppedB
 from ortoo.common.process.logs import get_logger
 from ortoo.snode.cluster import Cluster
 from ortoo.snode.cluster.routes import DeliveryMode, MessageType, Placement, Queue, Topic
-from ortoo.snode.enodes.pool import EnodeLinks
-from ortoo.snode.filters.message_filter import MessageFilter
+from ortoo.snode.enodes.link import EnodeLinks
+from ortoo.snode.filters.selection import MessageFilter
 from ortoo.snode.pop.receipt_handle import ReceiptHandle
-from ortoo.snode.pop.settlements import FinishLanes
+from ortoo.snode.pop.settlements import FinishBatchers
 from ortoo.snode.runtime import Runtime
 from ortoo.snode.topics import Topics
-from ortoo.snode.topics.group_topics import dead_letter_topic, retry_topic
+from ortoo.snode.topics.arrival import dead_letter_topic, retry_topic
 
 FILTERED_PER_WANTED = 8
 """So many messages are looked at for each one wanted, at once."""
@@ -81,7 +81,7 @@ class Popping:
         self._cluster = cluster
         self._links = links
         self._topics = topics
-        self._finishes = FinishLanes(links, runtime.background)
+        self._finishes = FinishBatchers(links, runtime.background)
         self._numbers = itertools.count(1)
         """Of pops whose consumers gave them no attempt id."""
         self._turn = 0

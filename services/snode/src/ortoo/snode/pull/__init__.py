@@ -7,15 +7,13 @@ doors import it.
 from dataclasses import dataclass
 
 from ortoo.snode.cluster import Cluster
-from ortoo.snode.enodes.pool import EnodeLinks
+from ortoo.snode.enodes.link import EnodeLinks
 from ortoo.snode.membership.local import Membership
 from ortoo.snode.observe.traffic import Traffic
 from ortoo.snode.pull.lag import Lag, Scaling
-from ortoo.snode.pull.offset_moves import OffsetMoves
-from ortoo.snode.pull.offsets import Offsets
+from ortoo.snode.pull.offsets import OffsetMoves, Offsets
 from ortoo.snode.pull.pulling import Pulling
-from ortoo.snode.pull.reading import Reading
-from ortoo.snode.pull.search import MessageSearch
+from ortoo.snode.pull.reading import MessageSearch, Reading
 from ortoo.snode.runtime import Runtime
 from ortoo.snode.topics.group_settings import GroupSettings
 

@@ -11,16 +11,13 @@ from ortoo.common.arrays.opened_batch import OpenedBatch
 from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Conflict, Fenced, Invalid, NotFound, OrtooError, OutOfRange
 from ortoo.common.process.clock import Clock
-from ortoo.snode.cluster.directory import check_readable
+from ortoo.snode.cluster.directory import DirectoryWatch, check_readable
 from ortoo.snode.cluster.routes import Queue, Topic
-from ortoo.snode.cluster.watch import DirectoryWatch
-from ortoo.snode.enodes.link import Fetched, OffsetRow
-from ortoo.snode.enodes.pool import EnodeLinks, explained
-from ortoo.snode.filters.message_filter import MessageFilter
-from ortoo.snode.filters.selection import Selected, selected
+from ortoo.snode.enodes.link import EnodeLinks, Fetched, OffsetRow, explained
+from ortoo.snode.filters.selection import MessageFilter, Selected, selected
 from ortoo.snode.membership.local import Membership
 from ortoo.snode.observe.traffic import Traffic
-from ortoo.snode.pull.offsets import Offsets
+from ortoo.snode.pull.offsets import GroupOffset, Offsets
 from ortoo.snode.topics.group_settings import GroupSettings
 
 MESSAGES_DEFAULT = 32
@@ -57,16 +54,6 @@ class Pulled:
     parts: tuple[Selected, ...] = ()
     is_illegal: bool = False
     passed_over: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class GroupOffset:
-    """A group's offset in a queue; an error says why it could not be stored or read."""
-
-    queue: Queue
-    offset: int = -1
-    generation: int = 0
-    error: OrtooError | None = None
 
 
 @dataclass(slots=True, eq=False)

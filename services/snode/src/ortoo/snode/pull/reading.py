@@ -2,24 +2,21 @@
 
 import asyncio
 import heapq
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from ortoo.common.errors import DataLoss, OrtooError, OutOfRange, Unavailable
+from ortoo.common.errors import DataLoss, Invalid, NotFound, OrtooError, OutOfRange, Unavailable
 from ortoo.common.process.background import Background
 from ortoo.common.process.logs import get_logger
 from ortoo.common.records.batch import open_batch
 from ortoo.common.records.message import Message
-from ortoo.common.records.message_id import message_id_text
-from ortoo.snode.cluster.directory import check_readable
+from ortoo.common.records.message_id import message_address, message_id_text
+from ortoo.snode.cluster.directory import DirectoryWatch, check_readable
 from ortoo.snode.cluster.routes import Queue, Topic
-from ortoo.snode.cluster.watch import DirectoryWatch
-from ortoo.snode.enodes.link import FETCH_BYTES_MAX, FETCH_WAIT_MS, Fetched, QueueRange
-from ortoo.snode.enodes.pool import EnodeLinks
-from ortoo.snode.filters.message_filter import MessageFilter
-from ortoo.snode.filters.selection import Selected, selected
+from ortoo.snode.enodes.link import FETCH_BYTES_MAX, FETCH_WAIT_MS, EnodeLinks, Fetched, QueueRange
+from ortoo.snode.filters.selection import MessageFilter, Selected, selected
 
 TAIL_BYTES = 256 << 10
 """What a tail reads of one queue at once."""
@@ -58,18 +55,18 @@ class Reading:
 
     async def queue_ranges(self, topic: Topic) -> dict[Queue, QueueRange]:
         """What the readable queues hold, in order; those of an enode that is away are missing."""
-        found: dict[Queue, QueueRange] = {}
-        for placement in sorted(topic.placements, key=lambda p: p.enode):
-            try:
-                ranges = await self._links.to(placement.enode).describe_queues(topic.topic_id)
-            except OrtooError as error:
-                if not error.retriable and not error.field.endswith("_id"):
-                    raise
-                continue
-            for item in ranges:
-                if item.queue_id < placement.read_queue_count:
-                    found[Queue(topic.name, placement.enode, item.queue_id)] = item
-        return found
+        answers = await self._links.ask(
+            sorted(topic.enodes),
+            lambda link: link.describe_queues(topic.topic_id),
+            tolerated=lambda error: error.retriable or error.field.endswith("_id"),
+        )
+        counts = {placement.enode: placement.read_queue_count for placement in topic.placements}
+        return {
+            Queue(topic.name, enode, item.queue_id): item
+            for enode, ranges in answers.items()
+            for item in ranges
+            if item.queue_id < counts[enode]
+        }
 
     async def all_queue_ranges(self, topic: Topic, refusal: str) -> dict[Queue, QueueRange]:
         """What all readable queues hold. Errors: Unavailable when an enode is away; `refusal` says what that means."""
@@ -234,3 +231,104 @@ class Reading:
                 message, offset = view.message(number if gathered else row), part.first_offset + row
                 made = message.message_id or message_id_text(topic_id, queue.enode, queue.queue_id, offset)
                 yield TailedMessage(made, queue, offset, part.stored_at_ms, message)
+
+
+LIMIT = 32
+LIMIT_MAX = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What is looked for: messages with a key, or the message with an id, stored in [begin_ms, end_ms)."""
+
+    key: str
+    message_id: str
+    begin_ms: int
+    end_ms: int
+    """0 = until now."""
+    limit: int
+    """0 = 32."""
+
+    def check(self) -> None:
+        """Refuse what cannot be looked for. Errors: Invalid, naming the field."""
+        if bool(self.key) == bool(self.message_id):
+            raise Invalid("give a key or a message id, and not both", field="key")
+        if not 0 <= self.limit <= LIMIT_MAX:
+            raise Invalid(f"{self.limit}; expected 1 to {LIMIT_MAX}, or 0 for {LIMIT}", field="limit")
+        if self.begin_ms < 0 or self.end_ms < 0:
+            raise Invalid("a time is negative; expected milliseconds since 1970-01-01 UTC", field="begin_ms")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The messages, the newest first, and who could not be asked."""
+
+    messages: Sequence[TailedMessage]
+    enodes_away: Sequence[str]
+
+
+class MessageSearch:
+    """Asks all enodes of a topic."""
+
+    def __init__(self, watch: DirectoryWatch, links: EnodeLinks) -> None:
+        self._watch = watch
+        self._links = links
+
+    async def find(self, topic_name: str, wish: Wish) -> Found:
+        """Messages that fit `wish`. Errors: NotFound (topic), Invalid; Unavailable when no enode can be asked."""
+        wish.check()
+        topic = await self._watch.topic(topic_name)
+        named = await self._named(topic, wish.message_id)
+        if named is not None:
+            return Found([named], [])
+        enodes = sorted(placement.enode for placement in topic.placements)
+        answers = await asyncio.gather(*(self._find_on(enode, topic, wish) for enode in enodes), return_exceptions=True)
+        away: dict[str, OrtooError] = {}
+        messages: list[TailedMessage] = []
+        for enode, answer in zip(enodes, answers, strict=True):
+            if isinstance(answer, OrtooError) and answer.retriable:
+                away[enode] = answer
+            elif isinstance(answer, BaseException):
+                raise answer
+            else:
+                messages += answer
+        if away and len(away) == len(enodes):
+            raise Unavailable(str(next(iter(away.values()))), retry_after_ms=500)
+        messages.sort(key=lambda one: (one.stored_at_ms, one.queue, one.offset), reverse=True)
+        return Found(messages[: wish.limit or LIMIT], list(away))
+
+    async def _named(self, topic: Topic, message_id: str) -> TailedMessage | None:
+        """The message whose id says where it lies, if it is there."""
+        address = message_address(message_id)
+        if address is None or address.topic_id != topic.topic_id:
+            return None
+        if address.enode not in {placement.enode for placement in topic.placements}:
+            return None
+        found = await self._read(topic, Queue(topic.name, address.enode, address.queue_id), address.offset)
+        return found if found is not None and found.message_id == message_id else None
+
+    async def _find_on(self, enode: str, topic: Topic, wish: Wish) -> list[TailedMessage]:
+        places = await self._links.to(enode).find_messages(
+            topic.topic_id,
+            key=wish.key,
+            message_id=wish.message_id,
+            begin_ms=wish.begin_ms,
+            end_ms=wish.end_ms,
+            limit=wish.limit,
+        )
+        found = [await self._read(topic, Queue(topic.name, enode, one.queue_id), one.offset) for one in places]
+        return [message for message in found if message is not None]
+
+    async def _read(self, topic: Topic, queue: Queue, offset: int) -> TailedMessage | None:
+        """The message at an offset; None when retention has taken it, or damage."""
+        try:
+            fetched = await self._links.to(queue.enode).fetch(topic.topic_id, queue.queue_id, offset, bytes_max=1)
+        except (OutOfRange, DataLoss, NotFound):
+            return None
+        for stored in fetched.batches:
+            row = offset - stored.first_offset
+            if 0 <= row < stored.batch.count:
+                message = open_batch(stored.batch).message(row)
+                made = message.message_id or message_id_text(topic.topic_id, queue.enode, queue.queue_id, offset)
+                return TailedMessage(made, queue, offset, stored.stored_at_ms, message)
+        return None

@@ -10,6 +10,7 @@ from ortoo.common.process.logs import get_logger
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
 from ortoo.snode.cluster.routes import Queue
+from ortoo.snode.enodes.batcher import Batcher
 from ortoo.snode.pull.offsets import Offsets
 
 _log = get_logger("acknowledgements")
@@ -19,12 +20,11 @@ Refused = Callable[[Queue, int], None]
 
 
 @dataclass(slots=True, eq=False)
-class AckLane:
+class AckBatcher(Batcher):
     """Writes offsets through to the enode, the newest of each queue.
 
-    `durable` is told each (queue, offset, generation) that the enode has stored.
-
-    `fenced` is told each (queue, generation) whose lock has a newer generation by now.
+    `durable` is told each (queue, offset, generation) that the enode has stored, `fenced` each (queue, generation)
+    whose lock has a newer generation by now.
     """
 
     enode: str
@@ -36,8 +36,6 @@ class AckLane:
     _: KW_ONLY
     clock: Clock
     randomness: Randomness
-    draining: bool = field(default=False, init=False)
-    """Whether a task works on this lane."""
     _pending: dict[Queue, tuple[int, int, int]] = field(default_factory=dict, init=False)
     _in_flight: dict[Queue, tuple[int, int, int]] = field(default_factory=dict, init=False)
     _forgotten: set[Queue] = field(default_factory=set, init=False)
@@ -61,6 +59,12 @@ class AckLane:
 
     async def drain(self) -> None:
         """Commit until nothing waits."""
+        try:
+            await self._commit()
+        except Exception:
+            _log.exception("storing offsets met a defect", group=self.group)
+
+    async def _commit(self) -> None:
         backoff, attempt = Backoff(first_s=0.05, max_s=1.0), 0
         while self._pending:
             self._in_flight, self._pending = self._pending, {}

@@ -9,13 +9,10 @@ from ortoo.common.process.logs import get_logger
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
 from ortoo.snode.cluster.routes import Queue
-from ortoo.snode.enodes.link import FETCH_WAIT_MS, EnodeLink, Fetched
-from ortoo.snode.enodes.pool import EnodeLinks
-from ortoo.snode.filters.message_filter import MessageFilter
-from ortoo.snode.filters.selection import selected
+from ortoo.snode.enodes.link import FETCH_WAIT_MS, EnodeLink, EnodeLinks, Fetched
+from ortoo.snode.filters.selection import MessageFilter, selected
 from ortoo.snode.pull.offsets import Offsets, StartFrom, StartRule
-from ortoo.snode.push.flow import QueueCursor
-from ortoo.snode.push.outbox import Delivery
+from ortoo.snode.push.outbox import Delivery, QueueCursor
 
 FETCH_BYTES_MIN = 64 << 10
 SESSION_BYTES = 8 << 20

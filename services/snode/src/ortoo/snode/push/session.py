@@ -14,18 +14,16 @@ from ortoo.common.process.logs import get_logger
 from ortoo.common.process.randomness import Randomness
 from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.cluster.routes import UNACKNOWLEDGED_BYTES_MAX, Queue
-from ortoo.snode.enodes.link import FETCH_BYTES_MAX, LockWish
-from ortoo.snode.enodes.pool import EnodeLinks
+from ortoo.snode.enodes.link import FETCH_BYTES_MAX, EnodeLinks, LockWish
 from ortoo.snode.enodes.queue_locks import QueueLocks
-from ortoo.snode.filters.message_filter import MessageFilter
+from ortoo.snode.filters.selection import MessageFilter
 from ortoo.snode.membership.consumer_groups import ConsumerGroups
 from ortoo.snode.membership.members import CloseReason, Member
 from ortoo.snode.observe.traffic import Traffic
 from ortoo.snode.pull.offsets import Offsets, StartRule
-from ortoo.snode.push.acknowledgements import AckLane
+from ortoo.snode.push.acknowledgements import AckBatcher
 from ortoo.snode.push.feeder import FETCH_BYTES_MIN, SESSION_BYTES, Feeder
-from ortoo.snode.push.flow import Credit, QueueCursor
-from ortoo.snode.push.outbox import Assigned, Closed, Delivery, Event, Opened, PushOutbox
+from ortoo.snode.push.outbox import Assigned, Closed, Credit, Delivery, Event, Opened, PushOutbox, QueueCursor
 
 FLUSH_TIMEOUT_S = 4.0
 """How long a queue is kept from its next owner for the sake of acknowledgements that are still being stored."""
@@ -96,7 +94,7 @@ class PushSession:
         self._outbox = PushOutbox()
         self._outbox.opened(Opened(self.session_id, plan.heartbeat_interval_ms, plan.expiry_ms, self.client_id))
         self._lines: dict[Queue, _Line] = {}
-        self._lanes: dict[tuple[str, int], AckLane] = {}
+        self._batchers: dict[tuple[str, int], AckBatcher] = {}
         self._granted = asyncio.Event()
         self._suspended: frozenset[Queue] | None = frozenset()
         """Queues from which the client takes nothing now; None = from none."""
@@ -176,11 +174,9 @@ class PushSession:
         if self._plan.broadcast:
             self._outbox.acknowledged(queue, offset, feeder.generation)
             return
-        lane = self._lane(queue.enode, feeder.topic_id)
-        lane.put(queue, offset, feeder.generation, feeder.fence)
-        if not lane.draining:
-            lane.draining = True
-            self._parts.background.spawn(f"commit {self.session_id}", self._drain(lane))
+        batcher = self._batcher(queue.enode, feeder.topic_id)
+        batcher.put(queue, offset, feeder.generation, feeder.fence)
+        batcher.wake(self._parts.background, f"commit {self.session_id}")
 
     def assign(self, generation: int, queues: list[Queue]) -> None:
         """Take these queues and no others: stop feeding the rest, hand them over when their offsets are stored."""
@@ -312,8 +308,8 @@ class PushSession:
             return
         _log.info("a queue begins anew", queue=str(queue), group=self.group, session=self.session_id, reason=reason)
         self._give_up(queue, flush=False)
-        if (lane := self._lanes.get((queue.enode, line.feeder.topic_id))) is not None:
-            lane.forget(queue)
+        if (batcher := self._batchers.get((queue.enode, line.feeder.topic_id))) is not None:
+            batcher.forget(queue)
         rest = tuple(self._lines)
         advance = self._parts.groups.membership.advance
         for delivery in self._outbox.assigned(Assigned(advance(self.group), rest), keep=True):
@@ -332,31 +328,23 @@ class PushSession:
         try:
             if line.task is not asyncio.current_task():
                 await asyncio.wait([line.task])
-            lane = self._lanes.get((queue.enode, line.feeder.topic_id))
-            if lane is not None and flush:
+            batcher = self._batchers.get((queue.enode, line.feeder.topic_id))
+            if batcher is not None and flush:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(FLUSH_TIMEOUT_S):
-                        await lane.settled(queue)
-            if lane is not None and queue not in self._lines:
-                lane.forget(queue)
+                        await batcher.settled(queue)
+            if batcher is not None and queue not in self._lines:
+                batcher.forget(queue)
         finally:
             if not self._plan.broadcast and flush:
                 self._parts.locks.give_back(queue.enode, dataclasses.replace(line.wish, resume=False))
             self._parts.groups.release(self.group, queue, line.feeder)
 
-    async def _drain(self, lane: AckLane) -> None:
-        try:
-            await lane.drain()
-        except Exception:
-            _log.exception("storing offsets met a defect", group=self.group)
-        finally:
-            lane.draining = False
-
-    def _lane(self, enode: str, topic_id: int) -> AckLane:
+    def _batcher(self, enode: str, topic_id: int) -> AckBatcher:
         key = (enode, topic_id)
-        lane = self._lanes.get(key)
-        if lane is None:
-            lane = self._lanes[key] = AckLane(
+        batcher = self._batchers.get(key)
+        if batcher is None:
+            batcher = self._batchers[key] = AckBatcher(
                 enode,
                 topic_id,
                 self.group,
@@ -366,7 +354,7 @@ class PushSession:
                 clock=self._parts.clock,
                 randomness=self._parts.randomness,
             )
-        return lane
+        return batcher
 
     def _fetch_bytes(self) -> int:
         share = SESSION_BYTES // max(1, len(self._lines))

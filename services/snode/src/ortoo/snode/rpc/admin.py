@@ -10,10 +10,9 @@ from ortoo.common.process.clock import Clock
 from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.cluster.name_server import CALL_TIMEOUT_S, NameServer
 from ortoo.snode.cluster.wire import enode_to, message_to, queue_to, snode_to, topic_of, topic_to
-from ortoo.snode.filters.message_filter import compile_filter
+from ortoo.snode.filters.selection import compile_filter
 from ortoo.snode.pull.lag import Lag
-from ortoo.snode.pull.reading import Reading, TailedMessage
-from ortoo.snode.pull.search import MessageSearch, Wish
+from ortoo.snode.pull.reading import MessageSearch, Reading, TailedMessage, Wish
 from ortoo.snode.rpc.admin_groups import GroupAdmin, GroupParts
 from ortoo.snode.rpc.long_calls import LongCalls
 from ortoo.snode.send.delayed import Delayed

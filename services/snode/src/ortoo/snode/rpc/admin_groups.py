@@ -14,15 +14,14 @@ from ortoo.snode.clients.directory import ClientDirectory, ClientEntry, OwnedQue
 from ortoo.snode.cluster.name_server import NameServer
 from ortoo.snode.cluster.routes import DeliveryMode, Group
 from ortoo.snode.cluster.wire import group_to, queue_of, queue_to, retry_of
-from ortoo.snode.policy.flow_control import FlowControl, FlowRule, FlowUnit
-from ortoo.snode.policy.flow_control_file import FlowControlFile
+from ortoo.snode.policy.flow_control import FlowControl, FlowControlFile, FlowRule, FlowUnit
 from ortoo.snode.pull.lag import Lag
-from ortoo.snode.pull.offset_moves import OffsetMoves, ResetTarget
+from ortoo.snode.pull.offsets import OffsetMoves, ResetTarget
 from ortoo.snode.rocketmq.rpc.commands import RocketmqCommands
 from ortoo.snode.rpc.members import member_to
 from ortoo.snode.rpc.pulls import offset_to
 from ortoo.snode.topics.arrival import TopicArrival
-from ortoo.snode.topics.delivery_modes import DeliveryModes, TopicMode
+from ortoo.snode.topics.group_settings import DeliveryModes, TopicMode
 from ortoo.v1 import admin_pb2_grpc, client_pb2, flow_control_pb2, pull_pb2, session_pb2
 
 Context = grpc.aio.ServicerContext[Any, Any]

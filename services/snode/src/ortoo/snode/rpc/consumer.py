@@ -14,14 +14,12 @@ from ortoo.common.grpc.bulk_field import Bulky
 from ortoo.common.process.background import Background
 from ortoo.snode.clients.locks import ClientLocks
 from ortoo.snode.clients.sessions import ClientSessions
-from ortoo.snode.cluster.watch import DirectoryWatch
+from ortoo.snode.cluster.directory import DirectoryWatch
 from ortoo.snode.cluster.wire import envelope_to, queue_of, queue_to
-from ortoo.snode.filters.message_filter import compile_filter
-from ortoo.snode.filters.selection import Selected
+from ortoo.snode.filters.selection import Columns, Selected, columns_of, compile_filter, projected
 from ortoo.snode.membership.members import CloseReason, Member, sharing, strategy_of
 from ortoo.snode.pop.dead_letters import SendingBack
 from ortoo.snode.pop.popping import Popping
-from ortoo.snode.pull.projection import Columns, columns_of, projected
 from ortoo.snode.pull.pulling import Pulling
 from ortoo.snode.pull.reading import Reading
 from ortoo.snode.push.sessions import Sessions

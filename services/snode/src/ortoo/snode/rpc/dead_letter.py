@@ -9,7 +9,7 @@ from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Invalid
 from ortoo.common.records.message import Message
 from ortoo.snode.cluster.wire import message_to, queue_to
-from ortoo.snode.filters.message_filter import compile_filter
+from ortoo.snode.filters.selection import compile_filter
 from ortoo.snode.pop.dead_letters import DeadLetters, Letter, Peeked, Progress, Replay
 from ortoo.snode.rpc.long_calls import LongCalls
 from ortoo.v1 import dead_letter_pb2 as pb

@@ -8,7 +8,7 @@ from ortoo.common.groups.pop import Finish, GiveBack, PopRules, Renew, Verdict
 from ortoo.common.groups.retry_policy import DELAY_MS_MAX
 from ortoo.common.records.view import open_batch
 from ortoo.snode.cluster.wire import batch_to, message_to, queue_to
-from ortoo.snode.filters.message_filter import compile_filter
+from ortoo.snode.filters.selection import compile_filter
 from ortoo.snode.pop.popping import MESSAGES_MAX, PopCall, PoppedMessages, Popping
 from ortoo.snode.pop.receipt_handle import ReceiptHandle, decode_handle
 from ortoo.v1 import pop_pb2 as pb

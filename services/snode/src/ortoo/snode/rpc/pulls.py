@@ -5,8 +5,9 @@ from collections.abc import Iterable
 from ortoo.common.errors.status import failure_of
 from ortoo.snode.clients.locks import LIFETIME_MS, LockedQueue
 from ortoo.snode.cluster.wire import batch_to, queue_of, queue_to
-from ortoo.snode.filters.message_filter import compile_filter
-from ortoo.snode.pull.pulling import GroupOffset, Pulled, PullWish
+from ortoo.snode.filters.selection import compile_filter
+from ortoo.snode.pull.offsets import GroupOffset
+from ortoo.snode.pull.pulling import Pulled, PullWish
 from ortoo.v1 import pull_pb2
 
 

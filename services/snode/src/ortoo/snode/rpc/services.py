@@ -8,7 +8,7 @@ from ortoo.common.grpc.server import AddServicer
 from ortoo.keda.externalscaler_pb2_grpc import add_ExternalScalerServicer_to_server
 from ortoo.snode.clients import Clients
 from ortoo.snode.cluster import Cluster
-from ortoo.snode.enodes.pool import EnodeLinks
+from ortoo.snode.enodes.link import EnodeLinks
 from ortoo.snode.membership.members import Member
 from ortoo.snode.policy import Policy
 from ortoo.snode.pop import Pop

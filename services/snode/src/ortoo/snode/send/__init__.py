@@ -6,9 +6,9 @@ The doors, rpc and rocketmq, import it.
 from dataclasses import dataclass
 
 from ortoo.snode.cluster import Cluster
-from ortoo.snode.enodes.pool import EnodeLinks
+from ortoo.snode.enodes.link import EnodeLinks
 from ortoo.snode.runtime import Runtime
-from ortoo.snode.send.batcher import LaneLimits
+from ortoo.snode.send.batcher import BatcherLimits
 from ortoo.snode.send.delayed import Delayed
 from ortoo.snode.send.publisher import Publisher
 from ortoo.snode.send.transactions import Transactions
@@ -26,7 +26,7 @@ class Sending:
 
 def make_sending(runtime: Runtime, cluster: Cluster, sendable: SendableTopics, links: EnodeLinks) -> Sending:
     """Messages wait for their place on disk as long as an enode may take to answer."""
-    limits = LaneLimits(runtime.enode_timeout_s)
+    limits = BatcherLimits(runtime.enode_timeout_s)
     background, clock, randomness = runtime.background, runtime.clock, runtime.randomness
     return Sending(
         Publisher(cluster.directory, sendable, links, background, limits, clock=clock, randomness=randomness),

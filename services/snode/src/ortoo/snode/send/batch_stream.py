@@ -10,8 +10,7 @@ from ortoo.common.process.logs import get_logger
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.snode.cluster.directory import Directory, check_writable
 from ortoo.snode.cluster.routes import Queue
-from ortoo.snode.enodes.link import Appended, FlushMode
-from ortoo.snode.enodes.pool import EnodeLinks, explained
+from ortoo.snode.enodes.link import Appended, EnodeLinks, FlushMode, explained
 from ortoo.snode.send.batch_check import check
 from ortoo.snode.topics.arrival import TopicSource
 

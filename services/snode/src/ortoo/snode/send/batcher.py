@@ -14,8 +14,8 @@ from ortoo.common.records.batch import encode, encoded_bytes_bound
 from ortoo.common.records.message import Message
 from ortoo.common.records.sealed_batch import MESSAGES_MAX, RECORDS_BYTES_MAX, SealedBatch
 from ortoo.snode.cluster.routes import Queue
-from ortoo.snode.enodes.link import Appended
-from ortoo.snode.enodes.pool import EnodeLinks, explained
+from ortoo.snode.enodes.batcher import Batcher
+from ortoo.snode.enodes.link import Appended, EnodeLinks, explained
 
 BATCH_BYTES = 1024
 """What a batch takes by itself."""
@@ -23,8 +23,8 @@ _log = get_logger("publish")
 
 
 @dataclass(frozen=True, slots=True)
-class LaneLimits:
-    """What one lane may hold, and how long a message may wait for its place on disk."""
+class BatcherLimits:
+    """What one batcher may hold, and how long a message may wait for its place on disk."""
 
     timeout_s: float = 3.0
     waiting_bytes_max: int = 8 << 20
@@ -37,11 +37,11 @@ class _Waiting:
     offset: asyncio.Future[int]
 
 
-class PublishLane:
+class PublishBatcher(Batcher):
     """The way to one queue. It has a producer id of its own, so that a batch sent twice is stored once.
 
-    The bytes of a batch never change between two tries. When a batch's outcome stays unknown, the lane goes on under a
-    new producer id: the old sequence cannot be continued.
+    The bytes of a batch never change between two tries. When a batch's outcome stays unknown, the next goes under a new
+    producer id: the old sequence cannot be continued.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class PublishLane:
         queue: Queue,
         topic_id: int,
         links: EnodeLinks,
-        limits: LaneLimits,
+        limits: BatcherLimits,
         *,
         clock: Clock,
         randomness: Randomness,
@@ -66,8 +66,6 @@ class PublishLane:
         self._sequence = 0
         self._waiting: deque[_Waiting] = deque()
         self._waiting_bytes = 0
-        self.draining = False
-        """Whether a task works on this lane."""
 
     @property
     def idle(self) -> bool:

@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 
-from ortoo.common.errors import Invalid, OrtooError
+from ortoo.common.errors import Invalid
 from ortoo.common.groups.handle import Handle, HandleKind, read_handle
 from ortoo.common.groups.system_topics import DELAYED_TOPIC_ID
 from ortoo.common.records.message_id import message_id_text
+from ortoo.snode.cluster.directory import DirectoryWatch
 from ortoo.snode.cluster.routes import Queue
-from ortoo.snode.cluster.watch import DirectoryWatch
-from ortoo.snode.enodes.pool import EnodeLinks
+from ortoo.snode.enodes.link import EnodeLinks
 
 LIST_DEFAULT = 100
 LIST_MAX = 10_000
@@ -47,19 +47,12 @@ class Delayed:
             raise Invalid(f"{limit}; at most {LIST_MAX}", field="limit")
         topic, limit = await self._watch.topic(topic_name), limit or LIST_DEFAULT
         found: list[DelayedMessage] = []
-        for placement in topic.placements:
-            try:
-                entries = await self._links.to(placement.enode).list_delayed(topic.topic_id, from_ms, limit)
-            except OrtooError as error:
-                if not error.retriable:
-                    raise
-                continue
+        answers = await self._links.ask(topic.enodes, lambda link: link.list_delayed(topic.topic_id, from_ms, limit))
+        for enode, entries in answers.items():
             for one in entries:
-                queue = Queue(topic.name, placement.enode, one.queue_id)
+                queue = Queue(topic.name, enode, one.queue_id)
                 handle = recall_handle(queue, topic.topic_id, one.timer_id, one.deliver_at_ms)
-                found.append(
-                    DelayedMessage(delayed_message_id(queue.enode, one.timer_id), handle, queue, one.deliver_at_ms)
-                )
+                found.append(DelayedMessage(delayed_message_id(enode, one.timer_id), handle, queue, one.deliver_at_ms))
         return sorted(found, key=lambda one: (one.deliver_at_ms, one.message_id))[:limit]
 
 

@@ -18,8 +18,8 @@ from ortoo.common.records.message_id import message_id_text
 from ortoo.common.records.sealed_batch import MESSAGES_MAX, RECORDS_BYTES_MAX
 from ortoo.snode.cluster.directory import Directory, check_writable
 from ortoo.snode.cluster.routes import MessageType, Queue, Topic
-from ortoo.snode.enodes.pool import EnodeLinks, explained
-from ortoo.snode.send.batcher import BATCH_BYTES, LaneLimits, PublishLane
+from ortoo.snode.enodes.link import EnodeLinks, explained
+from ortoo.snode.send.batcher import BATCH_BYTES, BatcherLimits, PublishBatcher
 from ortoo.snode.send.delayed import delayed_message_id, recall_handle
 from ortoo.snode.topics.arrival import TopicSource
 
@@ -111,7 +111,7 @@ Sort = tuple[bool, bool, bool]
 """Whether messages are delivered later, have a priority, have an id of the application's: only equals share a batch."""
 Place = tuple[Queue, Sort]
 _USUAL: Sort = (False, False, False)
-LANES_MAX = 20_000
+BATCHERS_MAX = 20_000
 CHOICES_MAX = 10_000
 
 
@@ -124,7 +124,7 @@ class Publisher:
         topics: TopicSource,
         links: EnodeLinks,
         background: Background,
-        limits: LaneLimits,
+        limits: BatcherLimits,
         *,
         clock: Clock,
         randomness: Randomness,
@@ -137,8 +137,8 @@ class Publisher:
         self._clock = clock
         self._randomness = randomness
         self._identified = IdentifiedSending(links, timeout_s=limits.timeout_s, clock=clock, randomness=randomness)
-        self._lanes: OrderedDict[tuple[int, Queue, Sort], PublishLane] = OrderedDict()
-        self._choices: OrderedDict[int, tuple[StickyChoice, PublishLane | None, int]] = OrderedDict()
+        self._batchers: OrderedDict[tuple[int, Queue, Sort], PublishBatcher] = OrderedDict()
+        self._choices: OrderedDict[int, tuple[StickyChoice, PublishBatcher | None, int]] = OrderedDict()
 
     async def publish(self, topic_name: str, messages: Sequence[Message], queue: Queue | None) -> list[Receipt]:
         """Store messages; returns one receipt each when they are durable.
@@ -203,48 +203,40 @@ class Publisher:
             if len(self._choices) >= CHOICES_MAX:
                 self._choices.popitem(last=False)
         else:
-            choice, lane, cut = entry
-            if lane is None or lane.idle or lane.batches_cut != cut:
+            choice, batcher, cut = entry
+            if batcher is None or batcher.idle or batcher.batches_cut != cut:
                 choice.advance()
             else:
                 return choice.queue(alive)
         to = choice.queue(alive)
-        chosen = self._lane(topic, to)
+        chosen = self._batcher(topic, to)
         self._choices[topic.topic_id] = (choice, chosen, chosen.batches_cut + (1 if chosen.idle else 0))
         return to
 
     def _put(self, topic: Topic, queue: Queue, messages: Sequence[Message], sort: Sort) -> asyncio.Future[int]:
         self._links.to(queue.enode)  # an enode that is known to be away is told at once
-        lane = self._lane(topic, queue, sort)
-        future = lane.put(messages)
-        if not lane.draining:
-            lane.draining = True
-            self._background.spawn(f"publish {queue}", self._drain(lane))
+        batcher = self._batcher(topic, queue, sort)
+        future = batcher.put(messages)
+        batcher.wake(self._background, f"publish {queue}")
         return future
 
-    async def _drain(self, lane: PublishLane) -> None:
-        try:
-            await lane.drain()
-        finally:
-            lane.draining = False
-
-    def _lane(self, topic: Topic, queue: Queue, sort: Sort = _USUAL) -> PublishLane:
+    def _batcher(self, topic: Topic, queue: Queue, sort: Sort = _USUAL) -> PublishBatcher:
         key = (topic.topic_id, queue, sort)
-        lane = self._lanes.get(key)
-        if lane is None:
-            self._drop_idle_lanes()
-            lane = self._lanes[key] = PublishLane(
+        batcher = self._batchers.get(key)
+        if batcher is None:
+            self._drop_idle_batchers()
+            batcher = self._batchers[key] = PublishBatcher(
                 queue, topic.topic_id, self._links, self._limits, clock=self._clock, randomness=self._randomness
             )
-        self._lanes.move_to_end(key)
-        return lane
+        self._batchers.move_to_end(key)
+        return batcher
 
-    def _drop_idle_lanes(self) -> None:
-        while len(self._lanes) >= LANES_MAX:
-            key = next((key for key, lane in self._lanes.items() if lane.idle), None)
+    def _drop_idle_batchers(self) -> None:
+        while len(self._batchers) >= BATCHERS_MAX:
+            key = next((key for key, batcher in self._batchers.items() if batcher.idle), None)
             if key is None:
-                raise Unavailable(f"messages for {LANES_MAX} queues are on their way; retry", retry_after_ms=100)
-            del self._lanes[key]
+                raise Unavailable(f"messages for {BATCHERS_MAX} queues are on their way; retry", retry_after_ms=100)
+            del self._batchers[key]
 
 
 def _level(topic: Topic, unkeyed: Queue, priority: int) -> Queue:

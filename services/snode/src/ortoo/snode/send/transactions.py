@@ -16,8 +16,7 @@ from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.snode.cluster import Cluster
 from ortoo.snode.cluster.directory import check_writable
 from ortoo.snode.cluster.routes import Queue, Topic
-from ortoo.snode.enodes.link import DueHalf, HalfVerdict, OpenHalf, VerdictSource
-from ortoo.snode.enodes.pool import EnodeLinks
+from ortoo.snode.enodes.link import DueHalf, EnodeLinks, HalfVerdict, OpenHalf, VerdictSource
 from ortoo.snode.runtime import Runtime
 from ortoo.snode.topics.arrival import TopicSource
 
@@ -125,18 +124,14 @@ class Transactions:
         limit = limit or LIST_DEFAULT
         topic_id = (await self.cluster.watch.topic(topic_name)).topic_id if topic_name else 0
         names = {topic.topic_id: topic.name for topic in self.cluster.directory.topics()}
+        answers = await self.links.ask(
+            [entry.name for entry in self.cluster.directory.enodes()],
+            lambda link: link.list_halves(topic_id, producer_group, parked_only=parked_only, limit=limit),
+        )
         found: list[OpenTransaction] = []
-        for entry in self.cluster.directory.enodes():
-            try:
-                halves = await self.links.to(entry.name).list_halves(
-                    topic_id, producer_group, parked_only=parked_only, limit=limit
-                )
-            except OrtooError as error:
-                if not error.retriable:
-                    raise
-                continue
+        for enode, halves in answers.items():
             for half in halves:
-                queue = Queue(names.get(half.topic_id, ""), entry.name, half.queue_id)
+                queue = Queue(names.get(half.topic_id, ""), enode, half.queue_id)
                 found.append(OpenTransaction(transaction_id(queue, half.topic_id, half.number), queue, half))
         return sorted(found, key=lambda one: (one.half.stored_at_ms, one.transaction_id))[:limit]
 

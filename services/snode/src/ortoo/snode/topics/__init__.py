@@ -6,12 +6,10 @@ In come names, out go topics and groups that exist. Sending, consuming and admin
 from dataclasses import dataclass
 
 from ortoo.snode.cluster import Cluster
-from ortoo.snode.enodes.pool import EnodeLinks
+from ortoo.snode.enodes.link import EnodeLinks
 from ortoo.snode.runtime import Runtime
-from ortoo.snode.topics.arrival import SendableTopics, TopicArrival
-from ortoo.snode.topics.delivery_modes import DeliveryModes
-from ortoo.snode.topics.group_settings import GroupSettings
-from ortoo.snode.topics.group_topics import GroupTopics
+from ortoo.snode.topics.arrival import GroupTopics, SendableTopics, TopicArrival
+from ortoo.snode.topics.group_settings import DeliveryModes, GroupSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from ortoo.common.errors import Invalid, NotFound, OrtooError, Unsupported
 from ortoo.common.errors.status import failure_of
 from ortoo.common.records.message import Message
 from ortoo.snode.cluster.wire import message_of
-from ortoo.snode.pull.search import MessageSearch, Wish
+from ortoo.snode.pull.reading import MessageSearch, Wish
 from ortoo.snode.rocketmq.presence.commanding import Commanding
 from ortoo.snode.rocketmq.presence.results import WAIT_S
 from ortoo.snode.rocketmq.protocol.messages import Delivery

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from ortoo.snode import send
 from ortoo.snode.cluster import Cluster
-from ortoo.snode.enodes.pool import EnodeLinks
+from ortoo.snode.enodes.link import EnodeLinks
 from ortoo.snode.membership.local import Membership
 from ortoo.snode.policy.access import Authentication
 from ortoo.snode.pop.popping import Popping

@@ -8,7 +8,7 @@ import pytest
 from ortoo.common.errors import Unavailable
 from ortoo.common.groups.pop import LeasePart, Stale, Verdict
 from ortoo.common.process.background import Background
-from ortoo.snode.pop.settlements import FinishLanes
+from ortoo.snode.pop.settlements import FinishBatchers
 from tests.unit.snode.fake_enode import FakeEnode
 
 KEY = ("e", 77, "g")
@@ -44,12 +44,12 @@ async def test_what_comes_while_a_request_is_under_way_makes_one_further_request
     """And each consumer hears which lease was over, so that nobody takes another's refusal for his own."""
     enode = SlowEnode()
     async with asyncio.timeout(10), Background("test") as background:
-        lanes = FinishLanes(enode.links(), background)
-        first = background.spawn("ack", lanes.finish(KEY, part(1, 0)))
+        batchers = FinishBatchers(enode.links(), background)
+        first = background.spawn("ack", batchers.finish(KEY, part(1, 0)))
         await enode.came.wait()
-        others = [background.spawn("ack", lanes.finish(KEY, part(number, 5))) for number in (8, 9, 10)]
-        gone = background.spawn("ack", lanes.finish(KEY, part(11, 6)))
-        apart = background.spawn("ack", lanes.finish(("e", 78, "g"), part(1, 0)))
+        others = [background.spawn("ack", batchers.finish(KEY, part(number, 5))) for number in (8, 9, 10)]
+        gone = background.spawn("ack", batchers.finish(KEY, part(11, 6)))
+        apart = background.spawn("ack", batchers.finish(("e", 78, "g"), part(1, 0)))
         enode.came.clear()
         await enode.came.wait()
         gone.cancel()
@@ -66,8 +66,8 @@ async def test_a_failure_is_everybodys_and_the_next_request_is_a_new_one() -> No
     enode.error = Unavailable("away")
     enode.go_on.set()
     async with asyncio.timeout(10), Background("test") as background:
-        lanes = FinishLanes(enode.links(), background)
+        batchers = FinishBatchers(enode.links(), background)
         with pytest.raises(Unavailable):
-            await lanes.finish(KEY, part(1, 0))
+            await batchers.finish(KEY, part(1, 0))
         enode.error = None
-        assert await lanes.finish(KEY, part(1, 0)) == []
+        assert await batchers.finish(KEY, part(1, 0)) == []

@@ -10,17 +10,17 @@ from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.message import Message
 from ortoo.snode.cluster.routes import Queue
-from ortoo.snode.send.batcher import LaneLimits, PublishLane
+from ortoo.snode.send.batcher import BatcherLimits, PublishBatcher
 from tests.unit.snode.fake_enode import FakeEnode
 
 
-def lane_to(enode: FakeEnode, **limits: float) -> PublishLane:
-    """A lane to queue 0."""
-    return PublishLane(
+def batcher_to(enode: FakeEnode, **limits: float) -> PublishBatcher:
+    """A batcher to queue 0."""
+    return PublishBatcher(
         Queue("t", "e", 0),
         77,
         enode.links(),
-        LaneLimits(**limits),  # type: ignore[arg-type]
+        BatcherLimits(**limits),  # type: ignore[arg-type]
         clock=SystemClock(),
         randomness=Randomness(1),
     )
@@ -29,13 +29,13 @@ def lane_to(enode: FakeEnode, **limits: float) -> PublishLane:
 async def test_what_arrives_during_an_append_becomes_one_batch() -> None:
     """Ten requests behind one in flight make one further batch; everybody gets his own offset."""
     enode = FakeEnode()
-    lane = lane_to(enode)
+    batcher = batcher_to(enode)
     enode.gate.clear()
     async with asyncio.timeout(10), Background("test") as background:
-        first = lane.put([Message(b"0")])
-        background.spawn("drain", lane.drain())
+        first = batcher.put([Message(b"0")])
+        background.spawn("drain", batcher.drain())
         await enode.arrived.wait()
-        others = [lane.put([Message(b"a"), Message(b"b")]) for _ in range(10)]
+        others = [batcher.put([Message(b"a"), Message(b"b")]) for _ in range(10)]
         enode.gate.set()
         assert await first == 0
         assert await asyncio.gather(*others) == list(range(1, 21, 2))
@@ -45,10 +45,10 @@ async def test_what_arrives_during_an_append_becomes_one_batch() -> None:
 async def test_a_lost_answer_does_not_store_twice() -> None:
     """After a lost answer the very same batch is sent again, and the enode answers its first place (G4)."""
     enode = FakeEnode()
-    lane = lane_to(enode)
+    batcher = batcher_to(enode)
     enode.lost_answers = 2
-    future = lane.put([Message(b"x")])
-    await lane.drain()
+    future = batcher.put([Message(b"x")])
+    await batcher.drain()
     assert future.result() == 0
     assert len(enode.seen) == 3
     assert enode.seen[0] == enode.seen[1] == enode.seen[2]
@@ -58,26 +58,26 @@ async def test_a_lost_answer_does_not_store_twice() -> None:
 async def test_an_outcome_that_stays_unknown_begins_a_new_sequence() -> None:
     """When time is up the callers hear Unavailable, and later messages go under another producer id."""
     enode = FakeEnode()
-    lane = lane_to(enode, timeout_s=0.0)
+    batcher = batcher_to(enode, timeout_s=0.0)
     enode.lost_answers = 1
-    lost, waiting = lane.put([Message(b"x")]), lane.put([Message(b"y")])
-    await lane.drain()
+    lost, waiting = batcher.put([Message(b"x")]), batcher.put([Message(b"y")])
+    await batcher.drain()
     assert isinstance(lost.exception(), Unavailable)
     assert isinstance(waiting.exception(), Unavailable)
-    after = lane.put([Message(b"z")])
-    await lane.drain()
+    after = batcher.put([Message(b"z")])
+    await batcher.drain()
     assert after.result() == 2
     assert enode.seen[0].producer_id != enode.seen[1].producer_id
     assert enode.seen[1].first_sequence == 0
 
 
 async def test_sequences_continue_from_batch_to_batch() -> None:
-    """Batches of one lane carry one producer id and a sequence without gaps."""
+    """Batches of one batcher carry one producer id and a sequence without gaps."""
     enode = FakeEnode()
-    lane = lane_to(enode)
+    batcher = batcher_to(enode)
     for number in range(3):
-        lane.put([Message(b"x")] * (number + 1))
-        await lane.drain()
+        batcher.put([Message(b"x")] * (number + 1))
+        await batcher.drain()
     assert [batch.first_sequence for batch in enode.seen] == [0, 1, 3]
     assert len({batch.producer_id for batch in enode.seen}) == 1
 
@@ -85,30 +85,30 @@ async def test_sequences_continue_from_batch_to_batch() -> None:
 async def test_a_forgotten_producer_begins_anew() -> None:
     """An enode that forgot the idle producer id gets the messages under a new one."""
     enode = FakeEnode()
-    lane = lane_to(enode)
+    batcher = batcher_to(enode)
     enode.refusals.append(NotFound(field="batch.producer_id"))
-    future = lane.put([Message(b"x")])
-    await lane.drain()
+    future = batcher.put([Message(b"x")])
+    await batcher.drain()
     assert future.result() == 0
 
 
-async def test_a_refusal_is_told_and_the_lane_goes_on() -> None:
+async def test_a_refusal_is_told_and_the_batcher_goes_on() -> None:
     """A refused batch fails its callers with the reason; the next batch is stored."""
     enode = FakeEnode()
-    lane = lane_to(enode)
+    batcher = batcher_to(enode)
     enode.refusals.append(Invalid("no", field="batch"))
-    refused = lane.put([Message(b"x")])
-    await lane.drain()
+    refused = batcher.put([Message(b"x")])
+    await batcher.drain()
     assert isinstance(refused.exception(), Invalid)
-    stored = lane.put([Message(b"y")])
-    await lane.drain()
+    stored = batcher.put([Message(b"y")])
+    await batcher.drain()
     assert stored.result() == 0
 
 
 async def test_what_waits_is_bounded() -> None:
     """Beyond the bound senders are told to slow down, and nothing of theirs is kept."""
-    lane = lane_to(FakeEnode(), waiting_bytes_max=1000)
-    lane.put([Message(b"x" * 900)])
+    batcher = batcher_to(FakeEnode(), waiting_bytes_max=1000)
+    batcher.put([Message(b"x" * 900)])
     with pytest.raises(Overloaded):
-        lane.put([Message(b"x" * 900)])
-    await lane.drain()
+        batcher.put([Message(b"x" * 900)])
+    await batcher.drain()

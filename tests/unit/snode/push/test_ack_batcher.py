@@ -8,17 +8,17 @@ from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.pull.offsets import Offsets
-from ortoo.snode.push.acknowledgements import AckLane
+from ortoo.snode.push.acknowledgements import AckBatcher
 from tests.unit.snode.fake_enode import FakeEnode
 
 A, B = Queue("t", "e", 0), Queue("t", "e", 1)
 
 
-def lane_to(
+def batcher_to(
     enode: FakeEnode, durable: list[tuple[Queue, int, int]], fenced: list[tuple[Queue, int]] | None = None
-) -> AckLane:
-    """A lane of group g."""
-    return AckLane(
+) -> AckBatcher:
+    """A batcher of group g."""
+    return AckBatcher(
         "e",
         77,
         "g",
@@ -34,15 +34,15 @@ async def test_while_a_commit_is_in_flight_only_the_newest_offsets_gather() -> N
     """A hundred acknowledgements behind one commit make one further commit with the newest of each queue."""
     enode = FakeEnode()
     durable: list[tuple[Queue, int, int]] = []
-    lane = lane_to(enode, durable)
+    batcher = batcher_to(enode, durable)
     enode.gate.clear()
     async with asyncio.timeout(10), Background("test") as background:
-        lane.put(A, 1, 5)
-        drained = background.spawn("drain", lane.drain())
+        batcher.put(A, 1, 5)
+        drained = background.spawn("drain", batcher.drain())
         await enode.arrived.wait()
         for offset in range(2, 101):
-            lane.put(A, offset, 5)
-            lane.put(B, offset * 2, 5)
+            batcher.put(A, offset, 5)
+            batcher.put(B, offset * 2, 5)
         enode.gate.set()
         await drained
     assert enode.commits == [{0: 1}, {0: 100, 1: 200}]
@@ -53,11 +53,11 @@ async def test_an_enode_that_is_away_is_asked_again_with_the_newest() -> None:
     """A commit that failed for the moment is repeated; an offset that came meanwhile wins."""
     enode = FakeEnode()
     durable: list[tuple[Queue, int, int]] = []
-    lane = lane_to(enode, durable)
+    batcher = batcher_to(enode, durable)
     enode.commit_refusals.append(Unavailable("away"))
-    lane.put(A, 1, 5)
+    batcher.put(A, 1, 5)
     async with asyncio.timeout(10):
-        await lane.drain()
+        await batcher.drain()
     assert enode.commits == [{0: 1}, {0: 1}]
     assert durable == [(A, 1, 5)]
 
@@ -66,10 +66,10 @@ async def test_a_fenced_commit_is_dropped() -> None:
     """When somebody newer owns the queue the offset is not stored and nobody is told it was."""
     enode = FakeEnode()
     durable: list[tuple[Queue, int, int]] = []
-    lane = lane_to(enode, durable)
+    batcher = batcher_to(enode, durable)
     enode.commit_refusals.append(Fenced())
-    lane.put(A, 1, 5)
-    await lane.drain()
+    batcher.put(A, 1, 5)
+    await batcher.drain()
     assert durable == []
     assert enode.offsets == {}
 
@@ -79,11 +79,11 @@ async def test_a_queue_that_is_fenced_alone_is_told_with_its_generation() -> Non
     enode = FakeEnode()
     durable: list[tuple[Queue, int, int]] = []
     fenced: list[tuple[Queue, int]] = []
-    lane = lane_to(enode, durable, fenced)
+    batcher = batcher_to(enode, durable, fenced)
     enode.locks.fence((77, "g", 0), 8)
-    lane.put(A, 1, 6, 3)
-    lane.put(B, 2, 5, 3)
-    await lane.drain()
+    batcher.put(A, 1, 6, 3)
+    batcher.put(B, 2, 5, 3)
+    await batcher.drain()
     assert durable == [(B, 2, 5)]
     assert fenced == [(A, 3)]
 
@@ -91,15 +91,15 @@ async def test_a_queue_that_is_fenced_alone_is_told_with_its_generation() -> Non
 async def test_settled_waits_for_the_queue_alone() -> None:
     """A queue is settled when its own commit is done, whatever else goes on."""
     enode = FakeEnode()
-    lane = lane_to(enode, [])
+    batcher = batcher_to(enode, [])
     async with asyncio.timeout(10), Background("test") as background:
-        await lane.settled(A)
+        await batcher.settled(A)
         enode.gate.clear()
-        lane.put(A, 1, 5)
-        drained = background.spawn("drain", lane.drain())
+        batcher.put(A, 1, 5)
+        drained = background.spawn("drain", batcher.drain())
         await enode.arrived.wait()
-        waiting = background.spawn("wait", lane.settled(A))
-        await lane.settled(B)
+        waiting = background.spawn("wait", batcher.settled(A))
+        await batcher.settled(B)
         assert not waiting.done()
         enode.gate.set()
         await waiting
@@ -109,14 +109,14 @@ async def test_settled_waits_for_the_queue_alone() -> None:
 async def test_a_forgotten_queue_is_not_committed_again() -> None:
     """After the queue was given up, a commit that failed is not repeated for it."""
     enode = FakeEnode()
-    lane = lane_to(enode, [])
+    batcher = batcher_to(enode, [])
     enode.gate.clear()
     enode.commit_refusals.append(Unavailable("away"))
     async with asyncio.timeout(10), Background("test") as background:
-        lane.put(A, 1, 5)
-        drained = background.spawn("drain", lane.drain())
+        batcher.put(A, 1, 5)
+        drained = background.spawn("drain", batcher.drain())
         await enode.arrived.wait()
-        lane.forget(A)
+        batcher.forget(A)
         enode.gate.set()
         await drained
     assert enode.commits == [{0: 1}]
