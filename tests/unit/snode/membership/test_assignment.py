@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from ortoo.common.groups.allocation import AllocationStrategy
 from ortoo.snode.cluster.routes import Queue
-from ortoo.snode.membership.consumer_groups import assign
+from ortoo.snode.membership.assignment import assign
 from ortoo.snode.membership.members import Member, Subscription
 
 

@@ -8,8 +8,8 @@ from ortoo.common.groups.retry_policy import RetryPolicy
 from ortoo.common.records.batch import encode
 from ortoo.common.records.message import Message
 from ortoo.snode.filters.selection import TagFilter
+from ortoo.snode.membership.members import SlowRule
 from ortoo.snode.send.batch_check import check
-from ortoo.snode.topics.group_settings import SlowRule
 
 
 def java_hash(text: str) -> int:

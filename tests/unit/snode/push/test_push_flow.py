@@ -4,8 +4,8 @@ import pytest
 
 from ortoo.common.errors import Invalid
 from ortoo.snode.cluster.routes import Queue
-from ortoo.snode.push.outbox import Credit, QueueCursor
-from ortoo.snode.topics.group_settings import SlowRule
+from ortoo.snode.membership.members import SlowRule
+from ortoo.snode.push.flow import Credit, QueueCursor
 
 QUEUE = Queue("t", "e", 0)
 

@@ -13,7 +13,8 @@ from ortoo.common.records.message import Message
 from ortoo.common.records.message_id import message_id_text
 from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.send.batcher import BatcherLimits
-from ortoo.snode.send.publisher import Publisher, StickyChoice
+from ortoo.snode.send.publisher import Publisher
+from ortoo.snode.send.queue_choice import StickyChoice
 from tests.unit.snode.fake_enode import TOPIC, FakeEnode
 
 QUEUES = TOPIC.write_queues()

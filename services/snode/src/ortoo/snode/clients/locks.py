@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Invalid, OrtooError
 from ortoo.snode.clients.session import ClientSession
-from ortoo.snode.cluster.directory import DirectoryWatch, check_readable
+from ortoo.snode.cluster.directory import check_readable
 from ortoo.snode.cluster.routes import Queue
+from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.enodes.link import EnodeLinks, LockAnswer, LockWish, explained
 
 LIFETIME_MS = 60_000

@@ -1,18 +1,9 @@
 """The snode's copy of the cluster's directory: applied changes in, answers out; no I/O, no clock."""
 
-import asyncio
-import contextlib
 import dataclasses
-from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
-from ortoo.common.cluster.names import check_topic_name
-from ortoo.common.errors import Invalid, NotFound, OrtooError
-from ortoo.common.process.clock import Clock
-from ortoo.common.process.logs import get_logger
-from ortoo.common.process.randomness import Randomness
-from ortoo.common.process.retry import Backoff
-from ortoo.snode.cluster.name_server import NameServer
+from ortoo.common.errors import Invalid, NotFound
 from ortoo.snode.cluster.routes import EnodeEntry, Group, Queue, RouteChange, SnodeEntry, Topic
 
 
@@ -146,90 +137,3 @@ def _check_queue(topic: Topic, queue: Queue, what: str, which: str) -> None:
             f"QueryRoute names those {which}",
             field="queue.queue_id",
         )
-
-
-UNKNOWN_TOPIC_TTL_S = 1.0
-"""How long an answer "there is no such topic" is believed."""
-UNKNOWN_TOPICS_MAX = 1_000
-REACHED_TIMEOUT_S = 2.0
-_log = get_logger("directory")
-
-
-class DirectoryWatch:
-    """Follows the name server for ever; while it is away the copy serves."""
-
-    def __init__(self, directory: Directory, name_server: NameServer, *, clock: Clock, randomness: Randomness) -> None:
-        self.ready = asyncio.Event()
-        """Set when the directory has been seen once."""
-        self._directory = directory
-        self._name_server = name_server
-        self._clock = clock
-        self._randomness = randomness
-        self._changed = asyncio.Event()
-        self._listeners: list[Callable[[set[str]], None]] = []
-        self._unknown: OrderedDict[str, float] = OrderedDict()
-
-    def on_topics(self, listener: Callable[[set[str]], None]) -> None:
-        """Call `listener` with the names of topics whenever some have changed."""
-        self._listeners.append(listener)
-
-    async def run(self) -> None:
-        """Follow, and begin again when the name server was away."""
-        backoff, attempt = Backoff(first_s=0.05, max_s=1.0), 0
-        while True:
-            try:
-                async for change in self._name_server.watch():
-                    self._tell(self._directory.apply(change))
-                    attempt = 0
-                    self.ready.set()
-                _log.info("the name server ended the watch")
-            except OrtooError as error:
-                if attempt == 0:
-                    _log.warning("the name server cannot be followed; serving from the copy", reason=str(error))
-                self._name_server.pass_over(error)
-            await self._clock.sleep(backoff.delay_s(attempt, self._randomness))
-            attempt += 1
-
-    async def topic(self, name: str) -> Topic:
-        """A topic; one that is not known here is asked for once. Errors: Invalid, NotFound."""
-        return self._directory.find_topic(name) or await self._ask(name)
-
-    async def reached(self, version: int) -> None:
-        """Wait, for a bounded time, until the directory is at least at `version`."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(REACHED_TIMEOUT_S):
-                while self._directory.version < version:
-                    await self._changed.wait()
-
-    async def gone(self, name: str) -> None:
-        """Wait, for a bounded time, until the directory has no topic of this name."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(REACHED_TIMEOUT_S):
-                while self._directory.find_topic(name) is not None:
-                    await self._changed.wait()
-
-    async def _ask(self, name: str) -> Topic:
-        check_topic_name(name)
-        now_s = self._clock.monotonic_s()
-        if self._unknown.get(name, 0.0) > now_s:
-            raise unknown_topic(name)
-        try:
-            topic = await self._name_server.get_topic(name)
-        except NotFound:
-            self._unknown[name] = now_s + UNKNOWN_TOPIC_TTL_S
-            self._unknown.move_to_end(name)
-            if len(self._unknown) > UNKNOWN_TOPICS_MAX:
-                self._unknown.popitem(last=False)
-            raise unknown_topic(name) from None
-        if self._directory.learn_topic(topic):
-            self._tell({name})
-        return self._directory.topic(name)
-
-    def _tell(self, topics: set[str]) -> None:
-        for name in topics:
-            self._unknown.pop(name, None)
-        changed, self._changed = self._changed, asyncio.Event()
-        changed.set()
-        if topics:
-            for listener in self._listeners:
-                listener(topics)

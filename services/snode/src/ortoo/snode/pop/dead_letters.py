@@ -11,8 +11,9 @@ from ortoo.common.process.clock import Clock
 from ortoo.common.records.message import Message
 from ortoo.common.records.message_id import message_id_text
 from ortoo.common.records.view import open_batch
-from ortoo.snode.cluster.directory import DirectoryWatch, check_readable
+from ortoo.snode.cluster.directory import check_readable
 from ortoo.snode.cluster.routes import Queue, Topic
+from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.enodes.link import EnodeLinks
 from ortoo.snode.filters.selection import MessageFilter, Selected
 from ortoo.snode.pull.reading import Reading

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Invalid
 from ortoo.common.process.clock import Clock
-from ortoo.snode.cluster.directory import DirectoryWatch
 from ortoo.snode.cluster.routes import Queue
+from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.enodes.link import EnodeLinks
 from ortoo.snode.pull.reading import Reading
 

@@ -13,8 +13,9 @@ from ortoo.common.process.logs import get_logger
 from ortoo.common.records.batch import open_batch
 from ortoo.common.records.message import Message
 from ortoo.common.records.message_id import message_address, message_id_text
-from ortoo.snode.cluster.directory import DirectoryWatch, check_readable
+from ortoo.snode.cluster.directory import check_readable
 from ortoo.snode.cluster.routes import Queue, Topic
+from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.enodes.link import FETCH_BYTES_MAX, FETCH_WAIT_MS, EnodeLinks, Fetched, QueueRange
 from ortoo.snode.filters.selection import MessageFilter, Selected, selected
 

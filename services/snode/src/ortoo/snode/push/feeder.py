@@ -12,7 +12,8 @@ from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.enodes.link import FETCH_WAIT_MS, EnodeLink, EnodeLinks, Fetched
 from ortoo.snode.filters.selection import MessageFilter, selected
 from ortoo.snode.pull.offsets import Offsets, StartFrom, StartRule
-from ortoo.snode.push.outbox import Delivery, QueueCursor
+from ortoo.snode.push.flow import QueueCursor
+from ortoo.snode.push.outbox import Delivery
 
 FETCH_BYTES_MIN = 64 << 10
 SESSION_BYTES = 8 << 20

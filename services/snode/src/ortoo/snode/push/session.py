@@ -23,7 +23,8 @@ from ortoo.snode.observe.traffic import Traffic
 from ortoo.snode.pull.offsets import Offsets, StartRule
 from ortoo.snode.push.acknowledgements import AckBatcher
 from ortoo.snode.push.feeder import FETCH_BYTES_MIN, SESSION_BYTES, Feeder
-from ortoo.snode.push.outbox import Assigned, Closed, Credit, Delivery, Event, Opened, PushOutbox, QueueCursor
+from ortoo.snode.push.flow import Credit, QueueCursor
+from ortoo.snode.push.outbox import Assigned, Closed, Delivery, Event, Opened, PushOutbox
 
 FLUSH_TIMEOUT_S = 4.0
 """How long a queue is kept from its next owner for the sake of acknowledgements that are still being stored."""

@@ -12,12 +12,12 @@ from ortoo.common.errors import Conflict, Invalid, OrtooError, Overloaded
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
 from ortoo.common.telemetry.metrics import Metrics
-from ortoo.snode.cluster.directory import DirectoryWatch
 from ortoo.snode.cluster.routes import DeliveryMode, Queue
+from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.filters.selection import MessageFilter, compile_filter
-from ortoo.snode.membership.members import CloseReason, Member, Subscription, merged
+from ortoo.snode.membership.members import CloseReason, Member, SlowRule, Subscription, merged
 from ortoo.snode.push.session import PushParts, PushPlan, PushSession
-from ortoo.snode.topics.group_settings import DeliveryModes, GroupSettings, SlowRule
+from ortoo.snode.topics.group_settings import DeliveryModes, GroupSettings
 
 FAREWELL_S = 60.0
 """How long a client that does not read has time to take the reason why its session ended."""

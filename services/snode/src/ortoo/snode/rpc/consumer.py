@@ -14,7 +14,7 @@ from ortoo.common.grpc.bulk_field import Bulky
 from ortoo.common.process.background import Background
 from ortoo.snode.clients.locks import ClientLocks
 from ortoo.snode.clients.sessions import ClientSessions
-from ortoo.snode.cluster.directory import DirectoryWatch
+from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.cluster.wire import envelope_to, queue_of, queue_to
 from ortoo.snode.filters.selection import Columns, Selected, columns_of, compile_filter, projected
 from ortoo.snode.membership.members import CloseReason, Member, sharing, strategy_of

@@ -13,7 +13,8 @@ from ortoo.common.grpc import bulk_calls
 from ortoo.common.grpc.bulk_field import Bulky
 from ortoo.common.process.background import Background
 from ortoo.common.records.batch import open_batch
-from ortoo.snode.cluster.directory import Directory, DirectoryWatch
+from ortoo.snode.cluster.directory import Directory
+from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.cluster.wire import batch_of, message_of, message_to, queue_of, queue_to, topic_to
 from ortoo.snode.enodes.link import EnodeLinks, FlushMode, HalfVerdict, VerdictSource
 from ortoo.snode.rpc.long_calls import LongCalls

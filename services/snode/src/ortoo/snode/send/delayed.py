@@ -6,8 +6,8 @@ from ortoo.common.errors import Invalid
 from ortoo.common.groups.handle import Handle, HandleKind, read_handle
 from ortoo.common.groups.system_topics import DELAYED_TOPIC_ID
 from ortoo.common.records.message_id import message_id_text
-from ortoo.snode.cluster.directory import DirectoryWatch
 from ortoo.snode.cluster.routes import Queue
+from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.enodes.link import EnodeLinks
 
 LIST_DEFAULT = 100

@@ -2,18 +2,18 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ortoo.common.errors import Invalid, OrtooError, Unavailable
-from ortoo.common.groups.queue_choice import level_of_priority, queue_of_group
+from ortoo.common.groups.queue_choice import queue_of_group
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
 from ortoo.common.records.batch import encode, encoded_bytes_bound
-from ortoo.common.records.message import NO_RARE_FIELDS, Message
+from ortoo.common.records.message import Message
 from ortoo.common.records.message_id import message_id_text
 from ortoo.common.records.sealed_batch import MESSAGES_MAX, RECORDS_BYTES_MAX
 from ortoo.snode.cluster.directory import Directory, check_writable
@@ -21,6 +21,16 @@ from ortoo.snode.cluster.routes import MessageType, Queue, Topic
 from ortoo.snode.enodes.link import EnodeLinks, explained
 from ortoo.snode.send.batcher import BATCH_BYTES, BatcherLimits, PublishBatcher
 from ortoo.snode.send.delayed import delayed_message_id, recall_handle
+from ortoo.snode.send.queue_choice import (
+    DEDUP_ID,
+    ID_BYTES_MAX,
+    USUAL,
+    Place,
+    Sort,
+    StickyChoice,
+    placed_by,
+    queue_of_level,
+)
 from ortoo.snode.topics.arrival import TopicSource
 
 
@@ -46,29 +56,6 @@ def receipt_of(topic: Topic, queue: Queue, message: Message, offset: int, *, dup
         return Receipt(message.message_id or made, queue, offset, handle, duplicate)
     made = message_id_text(topic.topic_id, queue.enode, queue.queue_id, offset)
     return Receipt(message.message_id or made, queue, offset, duplicate=duplicate)
-
-
-@dataclass(slots=True, eq=False)
-class StickyChoice:
-    """Round robin that stays on a queue while messages can still join a batch there.
-
-    Begin at a chosen place, so that snodes do not march in step.
-    """
-
-    start: int
-
-    def queue(self, queues: Sequence[Queue]) -> Queue:
-        """The current queue."""
-        return queues[self.start % len(queues)]
-
-    def advance(self) -> None:
-        """Go on to the next queue."""
-        self.start += 1
-
-
-DEDUP_ID = "DEDUP_ID"
-"""The property with which an application says which messages are the same one."""
-ID_BYTES_MAX = 255
 
 
 class IdentifiedSending:
@@ -107,10 +94,6 @@ class IdentifiedSending:
                 ]
 
 
-Sort = tuple[bool, bool, bool]
-"""Whether messages are delivered later, have a priority, have an id of the application's: only equals share a batch."""
-Place = tuple[Queue, Sort]
-_USUAL: Sort = (False, False, False)
 BATCHERS_MAX = 20_000
 CHOICES_MAX = 10_000
 
@@ -174,7 +157,7 @@ class Publisher:
                 raise Invalid(f"the queue is of topic {queue.topic}, the request of {topic.name}", field="queue.topic")
             queue = queue._replace(topic=topic.name)
             check_writable(topic, queue)
-            return _sorted_out(messages, lambda _: queue)
+            return placed_by(messages, lambda _: queue)
         queues = topic.write_queues()
         if not topic.writable or not queues:
             raise Invalid(f"topic {topic.name} takes no messages: {topic.permission.name}", field="topic")
@@ -188,12 +171,12 @@ class Publisher:
             if (chosen := message.properties.get(DEDUP_ID)) and not has_levels:
                 return queue_of_group(chosen, queues)  # whoever sends it again, it goes where it went
             if chosen:
-                return _level(topic, queue_of_group(chosen, queues), message.priority or 0)
+                return queue_of_level(topic, queue_of_group(chosen, queues), message.priority or 0)
             if has_levels:
-                return _level(topic, unkeyed, message.priority or 0)
+                return queue_of_level(topic, unkeyed, message.priority or 0)
             return unkeyed
 
-        return _sorted_out(messages, queue_of)
+        return placed_by(messages, queue_of)
 
     def _unkeyed(self, topic: Topic, queues: Sequence[Queue]) -> Queue:
         alive = self._directory.alive(queues) or queues
@@ -220,7 +203,7 @@ class Publisher:
         batcher.wake(self._background, f"publish {queue}")
         return future
 
-    def _batcher(self, topic: Topic, queue: Queue, sort: Sort = _USUAL) -> PublishBatcher:
+    def _batcher(self, topic: Topic, queue: Queue, sort: Sort = USUAL) -> PublishBatcher:
         key = (topic.topic_id, queue, sort)
         batcher = self._batchers.get(key)
         if batcher is None:
@@ -237,23 +220,6 @@ class Publisher:
             if key is None:
                 raise Unavailable(f"messages for {BATCHERS_MAX} queues are on their way; retry", retry_after_ms=100)
             del self._batchers[key]
-
-
-def _level(topic: Topic, unkeyed: Queue, priority: int) -> Queue:
-    placement = topic.placement(unkeyed.enode)
-    assert placement is not None
-    return unkeyed._replace(queue_id=level_of_priority(priority, placement.write_queue_count))
-
-
-def _sorted_out(messages: Sequence[Message], queue_of: Callable[[Message], Queue]) -> dict[Place, list[int]]:
-    placed: dict[Place, list[int]] = {}
-    for row, message in enumerate(messages):
-        rare = message.rare
-        sort = _USUAL
-        if rare is not NO_RARE_FIELDS:
-            sort = (rare.deliver_at_ms is not None, rare.priority is not None, DEDUP_ID in rare.properties)
-        placed.setdefault((queue_of(message), sort), []).append(row)
-    return placed
 
 
 def _check(messages: Sequence[Message]) -> None:

@@ -8,9 +8,10 @@ from typing import Protocol
 from ortoo.common.errors import AlreadyExists, NotFound, OrtooError
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
-from ortoo.snode.cluster.directory import Directory, DirectoryWatch
+from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.cluster.name_server import NameServer
 from ortoo.snode.cluster.routes import Placement, Topic
+from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.enodes.link import EnodeLinks
 
 TIMEOUT_S = 2.0

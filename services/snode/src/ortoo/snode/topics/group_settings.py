@@ -8,34 +8,13 @@ from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Conflict, Forbidden, NotFound, OrtooError
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
-from ortoo.snode.cluster.directory import Directory, DirectoryWatch
+from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.cluster.name_server import NameServer
 from ortoo.snode.cluster.routes import DeliveryMode, Group
+from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.enodes.link import EnodeLinks, explained
+from ortoo.snode.membership.members import SlowRule
 from ortoo.snode.topics.arrival import RETRY_PREFIX
-
-
-@dataclass(frozen=True, slots=True)
-class SlowRule:
-    """The thresholds of a group."""
-
-    threshold_messages: int = 1024
-    grace_s: float = 10.0
-
-    def broken_by(
-        self, *, newest_offset: int, acknowledged_offset: int | None, waiting_since_s: float | None, now_s: float
-    ) -> bool:
-        """Whether a member is slow in one queue.
-
-        `newest_offset` is the last stored message's. `acknowledged_offset` is None when the group has none yet, which
-        is never slow. `waiting_since_s` is since when the server has waited for an acknowledgement; None = it does not.
-        """
-        if acknowledged_offset is None or waiting_since_s is None:
-            return False
-        return newest_offset - acknowledged_offset > self.threshold_messages and (
-            now_s - waiting_since_s >= self.grace_s
-        )
-
 
 _log = get_logger("groups")
 

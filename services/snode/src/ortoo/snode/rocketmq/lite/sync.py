@@ -3,8 +3,8 @@
 from apache.rocketmq.v2.definition_pb2 import Code, LiteSubscriptionAction, OffsetOption
 from apache.rocketmq.v2.service_pb2 import SyncLiteSubscriptionRequest, SyncLiteSubscriptionResponse
 from ortoo.common.process.clock import Clock
-from ortoo.snode.cluster.directory import DirectoryWatch
 from ortoo.snode.cluster.routes import MessageType
+from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.rocketmq.lite.subscriptions import PER_CLIENT_MAX, LiteSubscriptions
 from ortoo.snode.rocketmq.lite.topics import LiteTopics
 from ortoo.snode.rocketmq.protocol.caller import Caller

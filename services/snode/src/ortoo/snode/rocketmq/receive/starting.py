@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 
-from ortoo.snode.cluster.directory import DirectoryWatch
+from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.enodes.link import QueueRange
 from ortoo.snode.pull.reading import Reading
 

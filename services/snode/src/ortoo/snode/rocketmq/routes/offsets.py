@@ -18,8 +18,9 @@ from apache.rocketmq.v2.service_pb2 import (
 from ortoo.common.errors import OutOfRange
 from ortoo.common.records.batch import open_batch
 from ortoo.common.records.message_id import message_id_text
-from ortoo.snode.cluster.directory import DirectoryWatch, check_readable
+from ortoo.snode.cluster.directory import check_readable
 from ortoo.snode.cluster.routes import Queue, Topic
+from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.enodes.link import EnodeLinks, QueueRange
 from ortoo.snode.filters.selection import selected
 from ortoo.snode.pull.offsets import Offsets

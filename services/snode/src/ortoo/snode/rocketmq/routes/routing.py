@@ -7,7 +7,7 @@ from apache.rocketmq.v2.service_pb2 import (
     QueryRouteRequest,
     QueryRouteResponse,
 )
-from ortoo.snode.cluster.directory import DirectoryWatch
+from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.rocketmq.protocol.caller import Caller
 from ortoo.snode.rocketmq.protocol.codes import ok
 from ortoo.snode.rocketmq.protocol.names import group_name, topic_name

@@ -6,8 +6,8 @@ import binascii
 from apache.rocketmq.v2.definition_pb2 import Code
 from apache.rocketmq.v2.service_pb2 import RecallMessageRequest, RecallMessageResponse
 from ortoo.common.errors import Conflict, NotFound
-from ortoo.snode.cluster.directory import DirectoryWatch
 from ortoo.snode.cluster.routes import MessageType
+from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.rocketmq.protocol.codes import Refused, ok
 from ortoo.snode.rocketmq.protocol.names import topic_name
 from ortoo.snode.send.delayed import Delayed

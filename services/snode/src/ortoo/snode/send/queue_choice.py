@@ -1,0 +1,50 @@
+"""Which queue a message goes to, and with which others it may share a batch: decided without I/O."""
+
+from collections.abc import Callable, Sequence
+
+from ortoo.common.groups.queue_choice import level_of_priority
+from ortoo.common.records.message import NO_RARE_FIELDS, Message
+from ortoo.snode.cluster.routes import Queue, Topic
+
+DEDUP_ID = "DEDUP_ID"
+"""The property with which an application says which messages are the same one."""
+ID_BYTES_MAX = 255
+Sort = tuple[bool, bool, bool]
+"""Whether messages are delivered later, have a priority, have an id of the application's: only equals share a batch."""
+Place = tuple[Queue, Sort]
+USUAL: Sort = (False, False, False)
+
+
+class StickyChoice:
+    """Round robin that stays on a queue while messages can still join a batch there."""
+
+    def __init__(self, start: int) -> None:
+        """Begin at a chosen place, so that snodes do not march in step."""
+        self._at = start
+
+    def queue(self, queues: Sequence[Queue]) -> Queue:
+        """The current queue."""
+        return queues[self._at % len(queues)]
+
+    def advance(self) -> None:
+        """Go on to the next queue."""
+        self._at += 1
+
+
+def queue_of_level(topic: Topic, unkeyed: Queue, priority: int) -> Queue:
+    """The queue of a priority, on the enode of `unkeyed`."""
+    placement = topic.placement(unkeyed.enode)
+    assert placement is not None
+    return unkeyed._replace(queue_id=level_of_priority(priority, placement.write_queue_count))
+
+
+def placed_by(messages: Sequence[Message], queue_of: Callable[[Message], Queue]) -> dict[Place, list[int]]:
+    """Rows by the queue they go to and by their sort."""
+    placed: dict[Place, list[int]] = {}
+    for row, message in enumerate(messages):
+        rare = message.rare
+        sort = USUAL
+        if rare is not NO_RARE_FIELDS:
+            sort = (rare.deliver_at_ms is not None, rare.priority is not None, DEDUP_ID in rare.properties)
+        placed.setdefault((queue_of(message), sort), []).append(row)
+    return placed
