@@ -17,8 +17,9 @@ from ortoo.snode.membership.consumer_groups import ConsumerGroups
 from ortoo.snode.membership.local import LocalMembership
 from ortoo.snode.membership.members import CloseReason, Member, Subscription
 from ortoo.snode.pull.offsets import Offsets, StartFrom, StartRule
+from ortoo.snode.push.feeder import PushParts
 from ortoo.snode.push.outbox import AcknowledgedOffsets, Assigned, Closed, Delivery
-from ortoo.snode.push.session import PushParts, PushPlan, PushSession
+from ortoo.snode.push.session import PushPlan, PushSession
 from tests.unit.snode.fake_enode import FakeEnode
 
 E = TypeVar("E")

@@ -1,8 +1,7 @@
 """Who is in which group. One snode keeps it in memory; several share it."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass
 
 from ortoo.common.process.clock import Clock
 from ortoo.snode.membership.members import Member
@@ -11,60 +10,57 @@ PRODUCERS = "producers/"
 """What the names of groups of producers begin with here; no group of consumers can be called so."""
 
 
-class Membership(Protocol):
+class Membership:
     """The members of all groups. Every change gives the group a higher generation and is told to the listener."""
-
-    def on_change(self, listener: Callable[[str], None]) -> None:
-        """Call `listener` with the group's name after each change."""
-
-    def join(self, group: str, member: Member) -> None:
-        """Add a member of this snode, or change it; one with the same client id is replaced wherever it is."""
-
-    def leave(self, group: str, client_id: str, session_id: str) -> None:
-        """Take a member of this snode away; nothing happens if the client id is another session's by now."""
-
-    def members(self, group: str) -> Mapping[str, Member]:
-        """The members now, by client id."""
-
-    def groups(self) -> Iterable[str]:
-        """Groups with members."""
-
-    def generation(self, group: str) -> int:
-        """The number of the group's present state."""
-
-    def advance(self, group: str) -> int:
-        """Give the group a higher generation because something else has changed, such as a topic's queues."""
-
-
-@dataclass(slots=True, eq=False)
-class Generations:
-    """One count for all groups, from wall-clock milliseconds on, so that it grows over restarts.
-
-    Begin at the time.
-    """
-
-    clock: Clock
-    _last: int = field(default=0, init=False)
-
-    def next(self) -> int:
-        """A number higher than all before."""
-        self._last = max(self._last + 1, self.clock.now_ms())
-        return self._last
-
-
-class LocalMembership:
-    """Membership of a cluster with one snode."""
 
     def __init__(self, clock: Clock) -> None:
         """Begin without groups."""
-        self._groups: dict[str, dict[str, Member]] = {}
+        self._clock = clock
+        self._last = 0
         self._versions: dict[str, int] = {}
-        self._generations = Generations(clock)
         self._listener: Callable[[str], None] = lambda group: None
 
     def on_change(self, listener: Callable[[str], None]) -> None:
         """Call `listener` with the group's name after each change."""
         self._listener = listener
+
+    def join(self, group: str, member: Member) -> None:
+        """Add a member of this snode, or change it; one with the same client id is replaced wherever it is."""
+        raise NotImplementedError
+
+    def leave(self, group: str, client_id: str, session_id: str) -> None:
+        """Take a member of this snode away; nothing happens if the client id is another session's by now."""
+        raise NotImplementedError
+
+    def members(self, group: str) -> Mapping[str, Member]:
+        """The members now, by client id."""
+        raise NotImplementedError
+
+    def groups(self) -> Iterable[str]:
+        """Groups with members."""
+        raise NotImplementedError
+
+    def generation(self, group: str) -> int:
+        """The number of the group's present state."""
+        return self._versions.get(group, 0)
+
+    def advance(self, group: str) -> int:
+        """Give the group a higher generation, also because something else has changed, such as a topic's queues.
+
+        There is one count for all groups, from wall-clock milliseconds on, so that it grows over restarts.
+        """
+        generation = self._last = self._versions[group] = max(self._last + 1, self._clock.now_ms())
+        self._listener(group)
+        return generation
+
+
+class LocalMembership(Membership):
+    """Membership of a cluster with one snode."""
+
+    def __init__(self, clock: Clock) -> None:
+        """Begin without groups."""
+        super().__init__(clock)
+        self._groups: dict[str, dict[str, Member]] = {}
 
     def join(self, group: str, member: Member) -> None:
         """Add a member, or change it."""
@@ -93,16 +89,11 @@ class LocalMembership:
         """Groups with members."""
         return list(self._groups)
 
-    def generation(self, group: str) -> int:
-        """The number of the group's present state."""
-        return self._versions.get(group, 0)
-
     def advance(self, group: str) -> int:
         """Give the group a higher generation."""
-        generation = self._generations.next()
-        if group in self._groups:
-            self._versions[group] = generation
-        self._listener(group)
+        generation = super().advance(group)
+        if group not in self._groups:
+            del self._versions[group]
         return generation
 
 
@@ -118,7 +109,7 @@ class Placed:
     member: Member
 
 
-class SharedMembership:
+class SharedMembership(Membership):
     """The snode's own members, and what it knows of the others'.
 
     The own ones count at once, whether or not the shared store answers. Of two sessions with one client id in a group
@@ -127,6 +118,7 @@ class SharedMembership:
 
     def __init__(self, incarnation: str, clock: Clock) -> None:
         """Begin without groups."""
+        super().__init__(clock)
         self.unsaid: dict[Key, Member | None] = {}
         """What the shared store has not been told: the member, or that it has left. The newest word of each."""
         self._incarnation = incarnation
@@ -135,15 +127,8 @@ class SharedMembership:
         self._numbers: dict[Key, int] = {}
         self._gone: dict[Key, str] = {}
         self._merged: dict[str, dict[str, Member]] = {}
-        self._versions: dict[str, int] = {}
-        self._generations = Generations(clock)
-        self._listener: Callable[[str], None] = lambda group: None
         self.on_unsaid: Callable[[], None] = lambda: None
         """Called when there is something to tell the shared store."""
-
-    def on_change(self, listener: Callable[[str], None]) -> None:
-        """Call `listener` with the group's name after each change."""
-        self._listener = listener
 
     def join(self, group: str, member: Member) -> None:
         """Add a member of this snode, or change it."""
@@ -182,16 +167,10 @@ class SharedMembership:
         """Groups with members."""
         return sorted({group for kind in (self._own, self._others) for group, members in kind.items() if members})
 
-    def generation(self, group: str) -> int:
-        """The number of the group's present state."""
-        return self._versions.get(group, 0)
-
     def advance(self, group: str) -> int:
         """Give the group a higher generation."""
         self._merged.pop(group, None)
-        generation = self._versions[group] = self._generations.next()
-        self._listener(group)
-        return generation
+        return super().advance(group)
 
     def own(self) -> dict[Key, Member]:
         """The members of this snode."""

@@ -13,6 +13,7 @@ import asyncio
 import json
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ortoo.common.errors import OrtooError
@@ -132,65 +133,65 @@ class RecordedLinks:
         return name or ""
 
 
+@dataclass(slots=True)
 class RecordedLink:
     """One enode's link; what it does not record it passes on."""
 
-    def __init__(self, enode: str, link: EnodeLink, trace: TraceTopic, name_of: Any, clock: Clock) -> None:
-        self._enode = enode
-        self._link = link
-        self._trace = trace
-        self._name_of = name_of
-        self._clock = clock
+    enode: str
+    link: EnodeLink
+    trace: TraceTopic
+    name_of: Callable[[int], str]
+    clock: Clock
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._link, name)
+        return getattr(self.link, name)
 
     def append(
         self, topic_id: int, queue_id: int, batch: SealedBatch, flush_mode: FlushMode = FlushMode.DEFAULT
     ) -> asyncio.Future[Appended]:
         """Send one batch, and record it when it is stored."""
-        began_ms = self._clock.now_ms()
+        began_ms = self.clock.now_ms()
 
         def record(done: asyncio.Future[Appended]) -> None:
             if not done.cancelled() and done.exception() is None:
                 first_offset = done.result().first_offset
-                name = self._name_of(topic_id)
-                self._trace.sent(name, self._enode, queue_id, first_offset, batch.count, began_ms)
+                name = self.name_of(topic_id)
+                self.trace.sent(name, self.enode, queue_id, first_offset, batch.count, began_ms)
 
-        answer = self._link.append(topic_id, queue_id, batch, flush_mode)
+        answer = self.link.append(topic_id, queue_id, batch, flush_mode)
         answer.add_done_callback(record)
         return answer
 
     async def fetch(self, topic_id: int, queue_id: int, from_offset: int, **how: Any) -> Fetched:
         """Read; where a group reads first is where its consuming begins."""
         if group := how.get("group", ""):
-            self._trace.known(group, self._name_of(topic_id), self._enode, queue_id, from_offset)
-        return await self._link.fetch(topic_id, queue_id, from_offset, **how)
+            self.trace.known(group, self.name_of(topic_id), self.enode, queue_id, from_offset)
+        return await self.link.fetch(topic_id, queue_id, from_offset, **how)
 
     async def query_offsets(self, topic_id: int, group: str, queue_ids: Iterable[int] = ()) -> dict[int, int]:
         """A group's offsets, which tell where its consuming goes on."""
-        found = await self._link.query_offsets(topic_id, group, queue_ids)
+        found = await self.link.query_offsets(topic_id, group, queue_ids)
         for queue_id, offset in found.items():
-            self._trace.known(group, self._name_of(topic_id), self._enode, queue_id, offset)
+            self.trace.known(group, self.name_of(topic_id), self.enode, queue_id, offset)
         return found
 
     async def commit_rows(
         self, topic_id: int, group: str, rows: Sequence[OffsetRow], *, reset: bool = False
     ) -> list[int]:
         """Store a group's offsets, and record those that were taken."""
-        fenced = await self._link.commit_rows(topic_id, group, rows, reset=reset)
+        fenced = await self.link.commit_rows(topic_id, group, rows, reset=reset)
         for queue_id, offset, _ in rows if not reset else ():
             if queue_id not in fenced:
-                self._trace.acknowledged(group, self._name_of(topic_id), self._enode, queue_id, offset)
+                self.trace.acknowledged(group, self.name_of(topic_id), self.enode, queue_id, offset)
         return fenced
 
     async def settle(self, topic_id: int, group: str, parts: Sequence[LeasePart], verdict: Verdict) -> list[Stale]:
         """Settle leased messages, and record those that the group is done with."""
-        stale = await self._link.settle(topic_id, group, parts, verdict)
+        stale = await self.link.settle(topic_id, group, parts, verdict)
         if isinstance(verdict, Finish) and not verdict.filtered:
             gone = {(one.queue_id, one.offset) for one in stale}
             for part in parts:
                 for first, count in part.ranges:
                     if (part.queue_id, first) not in gone:
-                        self._trace.consumed(group, self._name_of(topic_id), self._enode, part.queue_id, first, count)
+                        self.trace.consumed(group, self.name_of(topic_id), self.enode, part.queue_id, first, count)
         return stale

@@ -8,15 +8,13 @@ from ortoo.common.errors import Conflict, Invalid
 from ortoo.common.groups.delay_levels import delay_ms_of_level
 from ortoo.common.groups.pop import PopRules, PopWish, ReplayWish, SendBackWish, runs
 from ortoo.common.process.clock import Clock
-from ortoo.common.records.message import Message
-from ortoo.common.records.message_id import message_id_text
 from ortoo.common.records.view import open_batch
 from ortoo.snode.cluster.directory import check_readable
 from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.enodes.link import EnodeLinks
 from ortoo.snode.filters.selection import MessageFilter, Selected
-from ortoo.snode.pull.reading import Reading
+from ortoo.snode.pull.reading import PlacedMessage, Reading, id_of
 from ortoo.snode.topics.arrival import GroupTopics, dead_letter_topic, retry_topic
 from ortoo.snode.topics.group_settings import GroupSettings
 
@@ -25,14 +23,9 @@ STEP_MESSAGES = 512
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
+class Letter(PlacedMessage):
     """One dead letter."""
 
-    message_id: str
-    queue: Queue
-    offset: int
-    stored_at_ms: int
-    message: Message
     replayed: bool
 
 
@@ -58,15 +51,10 @@ class Replay:
 
 
 @dataclass(frozen=True, slots=True)
-class Peeked:
+class Peeked(PlacedMessage):
     """A message that is next."""
 
-    message_id: str
-    queue: Queue
-    offset: int
-    stored_at_ms: int
     attempts: int
-    message: Message
 
 
 @dataclass(slots=True, eq=False)
@@ -91,10 +79,8 @@ class DeadLetters:
             for offset, column in zip(offsets, _columns(part), strict=True):
                 if view is not None and (with_replayed or offset in pending):
                     message = view.message(column)
-                    made = message_id_text(topic.topic_id, queue.enode, queue.queue_id, offset)
-                    yield Letter(
-                        message.message_id or made, queue, offset, part.stored_at_ms, message, offset not in pending
-                    )
+                    message_id = id_of(message, topic.topic_id, queue, offset)
+                    yield Letter(message_id, queue, offset, part.stored_at_ms, message, offset not in pending)
 
     async def replay(self, replay: Replay) -> AsyncIterator[Progress]:
         """Send dead letters again, step by step; the same progress is given after each.
@@ -149,9 +135,8 @@ class DeadLetters:
             for one in popped.batches:
                 queue = Queue(topic.name, placement.enode, one.queue_id)
                 for message, offset, attempt in zip(open_batch(one.batch), one.offsets, one.attempts, strict=True):
-                    made = message_id_text(topic.topic_id, queue.enode, queue.queue_id, offset)
-                    message_id = message.message_id or made
-                    found.append(Peeked(message_id, queue, offset, one.stored_at_ms, attempt, message))
+                    message_id = id_of(message, topic.topic_id, queue, offset)
+                    found.append(Peeked(message_id, queue, offset, one.stored_at_ms, message, attempt))
         return found
 
     async def _parts(self, topic: Topic, where: MessageFilter | None) -> AsyncIterator[tuple[Queue, Selected]]:

@@ -29,7 +29,7 @@ _log = get_logger("reading")
 
 
 @dataclass(frozen=True, slots=True)
-class TailedMessage:
+class PlacedMessage:
     """One message and where it lies."""
 
     message_id: str
@@ -37,6 +37,11 @@ class TailedMessage:
     offset: int
     stored_at_ms: int
     message: Message
+
+
+def id_of(message: Message, topic_id: int, queue: Queue, offset: int) -> str:
+    """The id of a message: its producer's, or the one that says where it lies."""
+    return message.message_id or message_id_text(topic_id, queue.enode, queue.queue_id, offset)
 
 
 def range_bytes(ranges: int) -> int:
@@ -148,7 +153,7 @@ class Reading:
 
     async def tail(
         self, topic_name: str, *, from_first: bool, follow: bool, wanted: MessageFilter | None = None
-    ) -> AsyncIterator[TailedMessage]:
+    ) -> AsyncIterator[PlacedMessage]:
         """Messages of all queues: those stored when the call begins by time, then those that come as they come."""
         topic = await self._watch.topic(topic_name)
         ranges = await self.queue_ranges(topic)
@@ -163,9 +168,9 @@ class Reading:
 
     async def _stored(
         self, ranges: dict[Queue, QueueRange], wanted: MessageFilter | None
-    ) -> AsyncIterator[TailedMessage]:
+    ) -> AsyncIterator[PlacedMessage]:
         sources = {queue: self._messages(queue, r.begin_offset, r.end_offset, wanted) for queue, r in ranges.items()}
-        heads: list[tuple[int, Queue, int, TailedMessage]] = []
+        heads: list[tuple[int, Queue, int, PlacedMessage]] = []
         for source in sources.values():
             async for first in source:
                 heads.append((first.stored_at_ms, first.queue, first.offset, first))
@@ -180,8 +185,8 @@ class Reading:
 
     async def _coming(
         self, ranges: dict[Queue, QueueRange], wanted: MessageFilter | None
-    ) -> AsyncIterator[TailedMessage]:
-        coming: asyncio.Queue[TailedMessage | Exception] = asyncio.Queue(maxsize=64)
+    ) -> AsyncIterator[PlacedMessage]:
+        coming: asyncio.Queue[PlacedMessage | Exception] = asyncio.Queue(maxsize=64)
 
         async def follow(queue: Queue, from_offset: int) -> None:
             try:
@@ -220,7 +225,7 @@ class Reading:
 
     async def _messages(
         self, queue: Queue, from_offset: int, to_offset: int | None, wanted: MessageFilter | None
-    ) -> AsyncIterator[TailedMessage]:
+    ) -> AsyncIterator[PlacedMessage]:
         """Single messages; without `to_offset` for ever. An empty range gives none, damaged messages are left out."""
         async for topic_id, part in self._undamaged(queue, from_offset, to_offset, wanted):
             if part.batch is None:
@@ -230,8 +235,8 @@ class Reading:
             gathered = len(rows) == view.count
             for number, row in enumerate(rows):
                 message, offset = view.message(number if gathered else row), part.first_offset + row
-                made = message.message_id or message_id_text(topic_id, queue.enode, queue.queue_id, offset)
-                yield TailedMessage(made, queue, offset, part.stored_at_ms, message)
+                message_id = id_of(message, topic_id, queue, offset)
+                yield PlacedMessage(message_id, queue, offset, part.stored_at_ms, message)
 
 
 LIMIT = 32
@@ -264,7 +269,7 @@ class Wish:
 class Found:
     """The messages, the newest first, and who could not be asked."""
 
-    messages: Sequence[TailedMessage]
+    messages: Sequence[PlacedMessage]
     enodes_away: Sequence[str]
 
 
@@ -285,7 +290,7 @@ class MessageSearch:
         enodes = sorted(placement.enode for placement in topic.placements)
         answers = await asyncio.gather(*(self._find_on(enode, topic, wish) for enode in enodes), return_exceptions=True)
         away: dict[str, OrtooError] = {}
-        messages: list[TailedMessage] = []
+        messages: list[PlacedMessage] = []
         for enode, answer in zip(enodes, answers, strict=True):
             if isinstance(answer, OrtooError) and answer.retriable:
                 away[enode] = answer
@@ -298,7 +303,7 @@ class MessageSearch:
         messages.sort(key=lambda one: (one.stored_at_ms, one.queue, one.offset), reverse=True)
         return Found(messages[: wish.limit or LIMIT], list(away))
 
-    async def _named(self, topic: Topic, message_id: str) -> TailedMessage | None:
+    async def _named(self, topic: Topic, message_id: str) -> PlacedMessage | None:
         """The message whose id says where it lies, if it is there."""
         address = message_address(message_id)
         if address is None or address.topic_id != topic.topic_id:
@@ -308,7 +313,7 @@ class MessageSearch:
         found = await self._read(topic, Queue(topic.name, address.enode, address.queue_id), address.offset)
         return found if found is not None and found.message_id == message_id else None
 
-    async def _find_on(self, enode: str, topic: Topic, wish: Wish) -> list[TailedMessage]:
+    async def _find_on(self, enode: str, topic: Topic, wish: Wish) -> list[PlacedMessage]:
         places = await self._links.to(enode).find_messages(
             topic.topic_id,
             key=wish.key,
@@ -320,7 +325,7 @@ class MessageSearch:
         found = [await self._read(topic, Queue(topic.name, enode, one.queue_id), one.offset) for one in places]
         return [message for message in found if message is not None]
 
-    async def _read(self, topic: Topic, queue: Queue, offset: int) -> TailedMessage | None:
+    async def _read(self, topic: Topic, queue: Queue, offset: int) -> PlacedMessage | None:
         """The message at an offset; None when retention has taken it, or damage."""
         try:
             fetched = await self._links.to(queue.enode).fetch(topic.topic_id, queue.queue_id, offset, bytes_max=1)
@@ -330,6 +335,6 @@ class MessageSearch:
             row = offset - stored.first_offset
             if 0 <= row < stored.batch.count:
                 message = open_batch(stored.batch).message(row)
-                made = message.message_id or message_id_text(topic.topic_id, queue.enode, queue.queue_id, offset)
-                return TailedMessage(made, queue, offset, stored.stored_at_ms, message)
+                message_id = id_of(message, topic.topic_id, queue, offset)
+                return PlacedMessage(message_id, queue, offset, stored.stored_at_ms, message)
         return None

@@ -1,16 +1,22 @@
 """Feeds one queue of a push session: reads whole batches, filters, delivers in order while there is credit."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from ortoo.common.errors import DataLoss, Fenced, NotFound, OrtooError, OutOfRange
+from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
+from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.enodes.link import FETCH_WAIT_MS, EnodeLink, EnodeLinks, Fetched
+from ortoo.snode.enodes.queue_locks import QueueLocks
 from ortoo.snode.filters.selection import MessageFilter, selected
+from ortoo.snode.membership.consumer_groups import ConsumerGroups
+from ortoo.snode.observe.traffic import Traffic
 from ortoo.snode.pull.offsets import Offsets, StartFrom, StartRule
 from ortoo.snode.push.flow import QueueCursor
 from ortoo.snode.push.outbox import Delivery
@@ -40,43 +46,40 @@ class Sink(Protocol):
         """So many messages are left out because their time is over."""
 
 
+@dataclass(frozen=True, slots=True)
+class PushParts:
+    """What every push session stands on."""
+
+    directory: Directory
+    links: EnodeLinks
+    offsets: Offsets
+    groups: ConsumerGroups
+    locks: QueueLocks
+    background: Background
+    clock: Clock
+    randomness: Randomness
+    traffic: Traffic = field(default_factory=Traffic)
+
+
+@dataclass(slots=True, eq=False)
 class Feeder:
     """One queue."""
 
-    def __init__(
-        self,
-        cursor: QueueCursor,
-        topic_id: int,
-        group: str,
-        wanted: MessageFilter | None,
-        sink: Sink,
-        links: EnodeLinks,
-        offsets: Offsets,
-        *,
-        start: StartRule,
-        broadcast: bool,
-        fetch_bytes: Callable[[], int],
-        clock: Clock,
-        randomness: Randomness,
-    ) -> None:
-        self.cursor = cursor
-        self.topic_id = topic_id
-        self.generation = cursor.since_generation
-        """The assignment under which deliveries go out now."""
-        self.fence = 0
-        """The generation of the queue's lock."""
-        self.wanted = wanted
-        """Which messages; may be changed at any time."""
-        self._group = group
-        self._sink = sink
-        self._links = links
-        self._offsets = offsets
-        self._start_rule = start
-        self._broadcast = broadcast
-        self._fetch_bytes = fetch_bytes
-        self._clock = clock
-        self._randomness = randomness
-        self._failures = 0
+    parts: PushParts
+    cursor: QueueCursor
+    topic_id: int
+    group: str
+    wanted: MessageFilter | None
+    """Which messages; may be changed at any time."""
+    sink: Sink
+    start_rule: StartRule
+    broadcast: bool
+    fetch_bytes: Callable[[], int]
+    generation: int
+    """The assignment under which deliveries go out now."""
+    fence: int = field(default=0, init=False)
+    """The generation of the queue's lock."""
+    _failures: int = field(default=0, init=False)
 
     async def run(self, acquire: Callable[[], Awaitable[int]]) -> None:
         """Feed for ever, once the queue's lock is acquired.
@@ -90,7 +93,7 @@ class Feeder:
         await self._insist(begin)
         await self._insist(self._start)
         while True:
-            await self._sink.may_send(self.cursor.queue)
+            await self.sink.may_send(self.cursor.queue)
             await self._insist(self._step)
 
     async def _insist(self, step: Callable[[], Awaitable[None]]) -> None:
@@ -108,33 +111,35 @@ class Feeder:
                     continue
                 if self._failures % 30 == LOGGED_FAILURE or (self._failures == 0 and not error.retriable):
                     _log.warning("a queue cannot be read; trying on", queue=str(self.cursor.queue), reason=str(error))
-                await self._clock.sleep(backoff.delay_s(self._failures, self._randomness))
+                await self.parts.clock.sleep(backoff.delay_s(self._failures, self.parts.randomness))
                 self._failures += 1
             else:
                 self._failures = 0
                 return
 
     async def _start(self) -> None:
-        queue, link = self.cursor.queue, self._links.to(self.cursor.queue.enode)
-        if self._broadcast:
-            kept = self._start_rule.offsets.get(queue)
+        queue, link = self.cursor.queue, self.parts.links.to(self.cursor.queue.enode)
+        if self.broadcast:
+            kept = self.start_rule.offsets.get(queue)
             self.cursor.start(await self._first_offset(link) if kept is None else kept, committed=kept is not None)
             return
-        committed = await self._offsets.query(queue, self.topic_id, self._group)
+        committed = await self.parts.offsets.query(queue, self.topic_id, self.group)
         if committed is not None:
             self.cursor.start(committed, committed=True)
             return
         start = await self._first_offset(link)
         # From here on the group subscribes: whatever is stored now is its own, even if this session ends before it
         # has acknowledged anything.
-        await self._offsets.commit_rows(queue.enode, self.topic_id, self._group, [(queue.queue_id, start, self.fence)])
+        await self.parts.offsets.commit_rows(
+            queue.enode, self.topic_id, self.group, [(queue.queue_id, start, self.fence)]
+        )
         self.cursor.start(start, committed=False)
 
     async def _first_offset(self, link: EnodeLink) -> int:
         queue = self.cursor.queue
-        rule = self._start_rule.of(queue)
+        rule = self.start_rule.of(queue)
         if rule is StartFrom.TIME:
-            return await link.find_offset(self.topic_id, queue.queue_id, self._start_rule.time_ms)
+            return await link.find_offset(self.topic_id, queue.queue_id, self.start_rule.time_ms)
         ranges = await link.describe_queues(self.topic_id)
         found = next((r for r in ranges if r.queue_id == queue.queue_id), None)
         if found is None:
@@ -143,13 +148,13 @@ class Feeder:
 
     async def _step(self) -> None:
         cursor = self.cursor
-        fetched = await self._links.to(cursor.queue.enode).fetch(
+        fetched = await self.parts.links.to(cursor.queue.enode).fetch(
             self.topic_id,
             cursor.queue.queue_id,
             cursor.next_offset,
-            bytes_max=self._fetch_bytes(),
+            bytes_max=self.fetch_bytes(),
             wait_ms=FETCH_WAIT_MS,
-            group=self._group if self.fence else "",
+            group=self.group if self.fence else "",
             generation=self.fence,
         )
         await self._deliver(fetched)
@@ -158,13 +163,13 @@ class Feeder:
         cursor = self.cursor
         cursor.end_offset = fetched.end_offset
         for stored in fetched.batches:
-            part = selected(stored, cursor.next_offset, wanted=self.wanted, now_ms=self._clock.now_ms())
+            part = selected(stored, cursor.next_offset, wanted=self.wanted, now_ms=self.parts.clock.now_ms())
             if part.expired:
-                self._sink.expired(cursor.queue, part.expired)
+                self.sink.expired(cursor.queue, part.expired)
             if part.batch is None:
                 cursor.advance(part.next_offset)
                 continue
-            await self._sink.may_send(cursor.queue)
+            await self.sink.may_send(cursor.queue)
             cursor.advance(part.next_offset)
             self._send(
                 Delivery(
@@ -183,8 +188,8 @@ class Feeder:
             self._send(Delivery(cursor.queue, self.generation, self.topic_id, cursor.sent_offset, cursor.next_offset))
 
     def _send(self, delivery: Delivery) -> None:
-        self.cursor.told(delivery.next_offset, self._clock.monotonic_s(), delivery.size_bytes)
-        self._sink.send(delivery)
+        self.cursor.told(delivery.next_offset, self.parts.clock.monotonic_s(), delivery.size_bytes)
+        self.sink.send(delivery)
 
     def _pass_over(self, error: DataLoss) -> bool:
         """Go on behind damaged messages, and tell the client which it will not get; False if nobody knows how far."""

@@ -4,46 +4,24 @@ import asyncio
 import contextlib
 import dataclasses
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from ortoo.common.errors import Fenced, OrtooError
-from ortoo.common.process.background import Background
-from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
-from ortoo.common.process.randomness import Randomness
-from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.cluster.routes import UNACKNOWLEDGED_BYTES_MAX, Queue
-from ortoo.snode.enodes.link import FETCH_BYTES_MAX, EnodeLinks, LockWish
-from ortoo.snode.enodes.queue_locks import QueueLocks
+from ortoo.snode.enodes.link import FETCH_BYTES_MAX, LockWish
 from ortoo.snode.filters.selection import MessageFilter
-from ortoo.snode.membership.consumer_groups import ConsumerGroups
 from ortoo.snode.membership.members import CloseReason, Member
-from ortoo.snode.observe.traffic import Traffic
-from ortoo.snode.pull.offsets import Offsets, StartRule
+from ortoo.snode.pull.offsets import StartRule
 from ortoo.snode.push.acknowledgements import AckBatcher
-from ortoo.snode.push.feeder import FETCH_BYTES_MIN, SESSION_BYTES, Feeder
+from ortoo.snode.push.feeder import FETCH_BYTES_MIN, SESSION_BYTES, Feeder, PushParts
 from ortoo.snode.push.flow import Credit, QueueCursor
 from ortoo.snode.push.outbox import Assigned, Closed, Delivery, Event, Opened, PushOutbox
 
 FLUSH_TIMEOUT_S = 4.0
 """How long a queue is kept from its next owner for the sake of acknowledgements that are still being stored."""
 _log = get_logger("push")
-
-
-@dataclass(frozen=True, slots=True)
-class PushParts:
-    """What every push session stands on."""
-
-    directory: Directory
-    links: EnodeLinks
-    offsets: Offsets
-    groups: ConsumerGroups
-    locks: QueueLocks
-    background: Background
-    clock: Clock
-    randomness: Randomness
-    traffic: Traffic = field(default_factory=Traffic)
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,18 +234,16 @@ class PushSession:
     def _take_on(self, queue: Queue, generation: int, *, resume: bool = False) -> None:
         topic = self._parts.directory.topic(queue.topic)
         feeder = Feeder(
+            self._parts,
             QueueCursor(queue, generation),
             topic.topic_id,
             self.group,
             self._filters.get(queue.topic),
             self,
-            self._parts.links,
-            self._parts.offsets,
-            start=self._plan.start,
-            broadcast=self._plan.broadcast,
-            fetch_bytes=self._fetch_bytes,
-            clock=self._parts.clock,
-            randomness=self._parts.randomness,
+            self._plan.start,
+            self._plan.broadcast,
+            self._fetch_bytes,
+            generation,
         )
         wish = LockWish(self.group, topic.topic_id, queue.queue_id, self.client_id, self.session_id, resume)
         task = self._parts.background.spawn(f"feed {queue}", self._feed(feeder, wish))

@@ -16,7 +16,8 @@ from ortoo.snode.cluster.routes import DeliveryMode, Queue
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.filters.selection import MessageFilter, compile_filter
 from ortoo.snode.membership.members import CloseReason, Member, SlowRule, Subscription, merged
-from ortoo.snode.push.session import PushParts, PushPlan, PushSession
+from ortoo.snode.push.feeder import PushParts
+from ortoo.snode.push.session import PushPlan, PushSession
 from ortoo.snode.topics.group_settings import DeliveryModes, GroupSettings
 
 FAREWELL_S = 60.0

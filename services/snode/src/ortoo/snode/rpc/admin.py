@@ -12,7 +12,7 @@ from ortoo.snode.cluster.name_server import CALL_TIMEOUT_S, NameServer
 from ortoo.snode.cluster.wire import enode_to, message_to, queue_to, snode_to, topic_of, topic_to
 from ortoo.snode.filters.selection import compile_filter
 from ortoo.snode.pull.lag import Lag
-from ortoo.snode.pull.reading import MessageSearch, Reading, TailedMessage, Wish
+from ortoo.snode.pull.reading import MessageSearch, PlacedMessage, Reading, Wish
 from ortoo.snode.rpc.admin_groups import GroupAdmin, GroupParts
 from ortoo.snode.rpc.long_calls import LongCalls
 from ortoo.snode.send.delayed import Delayed
@@ -241,7 +241,7 @@ def _transaction(one: OpenTransaction) -> admin_pb2.OpenTransaction:
     )
 
 
-def _tailed(tailed: TailedMessage) -> admin_pb2.TailResponse:
+def _tailed(tailed: PlacedMessage) -> admin_pb2.TailResponse:
     try:
         text = tailed.message.body.decode()
     except UnicodeDecodeError:
