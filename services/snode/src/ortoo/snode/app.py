@@ -142,7 +142,7 @@ async def open_snode(
             ("renew leases", LEASES_INTERVAL_S, gateway.leases.renew),
         ]
         if policy.access is not None:
-            steps.append(("access", FILES_INTERVAL_S, policy.access.look))
+            steps.append(("access", FILES_INTERVAL_S, policy.access.file.look))
         if observed.trace_topic is not None:
             flush = _trace_flush(observed.trace_topic, cluster, topics.arrival, sending.publisher)
             stack.push_async_callback(_last_records, flush)

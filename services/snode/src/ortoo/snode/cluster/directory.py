@@ -2,9 +2,12 @@
 
 import dataclasses
 from collections.abc import Iterable
+from typing import TypeVar
 
 from ortoo.common.errors import Invalid, NotFound
 from ortoo.snode.cluster.routes import EnodeEntry, Group, Queue, RouteChange, SnodeEntry, Topic
+
+Kind = TypeVar("Kind", Topic, Group)
 
 
 class Directory:
@@ -23,19 +26,9 @@ class Directory:
 
         Of several name servers one may be behind another, and has not heard yet of what is newer than its snapshot.
         """
-        before, groups_before = self._topics, self._groups
-        topics = {} if change.snapshot else dict(before)
-        for name in change.deleted_topics:
-            topics.pop(name, None)
-        topics.update((topic.name, topic) for topic in change.topics)
-        groups = {} if change.snapshot else dict(groups_before)
-        for name in change.deleted_groups:
-            groups.pop(name, None)
-        groups.update((group.name, group) for group in change.groups)
-        if change.snapshot:
-            topics.update((n, topic) for n, topic in before.items() if topic.version > change.version)
-            groups.update((n, group) for n, group in groups_before.items() if group.version > change.version)
-        self._topics, self._groups = topics, groups
+        before = self._topics
+        topics = _applied(before, change.topics, change.deleted_topics, change)
+        self._topics, self._groups = topics, _applied(self._groups, change.groups, change.deleted_groups, change)
         if change.snapshot:
             # A name server that just started has no leases yet; where the processes were is still worth a try.
             self._enodes = {n: dataclasses.replace(e, alive=False) for n, e in self._enodes.items()}
@@ -97,6 +90,19 @@ class Directory:
     def alive(self, queues: Iterable[Queue]) -> list[Queue]:
         """Those queues whose enode has a lease."""
         return [q for q in queues if (entry := self._enodes.get(q.enode)) is not None and entry.alive]
+
+
+def _applied(
+    known: dict[str, Kind], news: Iterable[Kind], deleted: Iterable[str], change: RouteChange
+) -> dict[str, Kind]:
+    """What is known after a change; what is newer than a snapshot stays."""
+    after = {} if change.snapshot else dict(known)
+    for name in deleted:
+        after.pop(name, None)
+    after.update((one.name, one) for one in news)
+    if change.snapshot:
+        after.update((name, one) for name, one in known.items() if one.version > change.version)
+    return after
 
 
 def unknown_topic(name: str) -> NotFound:

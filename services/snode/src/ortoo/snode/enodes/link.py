@@ -1,4 +1,4 @@
-"""What the snode asks of an enode, whether it is behind the wire or in the same process."""
+"""What the snode asks of an enode, behind the wire or in the same process, and the way to the link by its name."""
 
 import asyncio
 import enum

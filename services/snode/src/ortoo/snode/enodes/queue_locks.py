@@ -1,4 +1,7 @@
-"""The locks of queues, taken from the enodes that hold them: asked for together, waited for, given back for certain."""
+"""The locks of queues, taken from the enodes that hold them: asked for together, waited for, given back for certain.
+
+They live as long as this snode is attached to their enode, and the news of free ones comes that way.
+"""
 
 import asyncio
 import functools
@@ -80,7 +83,7 @@ class _LockBatcher(Batcher):
         return True
 
 
-_log = get_logger("attachments")
+_attachments_log = get_logger("attachments")
 
 
 class QueueLocks:
@@ -180,6 +183,6 @@ class Attachments:
                 await self.links.to(enode).attach(self.runtime.settings.name, self.runtime.incarnation, freed)
             except OrtooError as error:
                 if attempt == 0:
-                    _log.info("not attached to an enode; trying on", enode=enode, reason=str(error))
+                    _attachments_log.info("not attached to an enode; trying on", enode=enode, reason=str(error))
             attempt = 0 if clock.monotonic_s() - began_s > 1.0 else attempt + 1
             await clock.sleep(backoff.delay_s(attempt, self.runtime.randomness))

@@ -28,13 +28,11 @@ Answer = TypeVar("Answer", bound=Numbered)
 Result = TypeVar("Result")
 
 
+@dataclass(slots=True)
 class _Pending(Generic[Result]):
-    __slots__ = ("deadline_s", "future", "size_bytes")
-
-    def __init__(self, future: asyncio.Future[Result], size_bytes: int, deadline_s: float) -> None:
-        self.future = future
-        self.size_bytes = size_bytes
-        self.deadline_s = deadline_s
+    future: asyncio.Future[Result]
+    size_bytes: int
+    deadline_s: float
 
 
 @dataclass(slots=True, eq=False)

@@ -1,4 +1,11 @@
-"""What of a stored batch a reader gets: from which row on, and which of its rows."""
+"""What of a stored batch a reader gets: from which row on, which of its rows and columns.
+
+    wanted = compile_filter("paid || sent", "")     # None = everything
+    rows = wanted.select(opened)                    # None = all rows; otherwise the int32 rows that match, maybe none
+
+Tags are compared as whole texts; a message without a tag never matches a named tag. The work is one look at each text
+of the dictionary and one array operation over the codes. Messages whose time is over go to no group.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Who is in which group. One snode keeps it in memory; several share it."""
+"""Who is in which group. One snode keeps it in memory; several share it, and `MembershipStore` moves it to and fro."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Members of groups as plain values, and their text in the shared store."""
+"""Members of groups as plain values, their text in the shared store, when they are slow and why they end."""
 
 import dataclasses
 import enum

@@ -172,21 +172,19 @@ class MembershipStore:
                 await self._wake.wait()
 
     async def _say(self, key: Key, member: Member | None, *, heal: bool = False) -> None:
-        group, client_id = key
         session_id = member.session_id if member is not None else self._membership.gone_session(key)
-        number = await self._say_script(
-            keys=[self._name(f"members/{group}"), self._name("groups"), self._name("number"), self._name("changes")],
-            args=[
-                client_id,
-                member.encoded() if member is not None else "",
-                session_id,
-                group,
-                json.dumps([group, client_id]),
-                "heal" if heal else "",
-                member.since_ms if member is not None else 0,
-            ],
+        self._membership.said(key, member, await self._tell(key, member, session_id, "heal" if heal else ""))
+
+    async def _tell(self, key: Key, member: Member | None, session_id: str, how: str = "") -> int:
+        """Have the store take a member, or its departure; the number of this word, 0 when it does not count."""
+        group, client_id = key
+        text, since_ms = (member.encoded(), member.since_ms) if member is not None else ("", 0)
+        return int(
+            await self._say_script(
+                keys=[self._name(f"members/{group}"), *map(self._name, ("groups", "number", "changes"))],
+                args=[client_id, text, session_id, group, json.dumps([group, client_id]), how, since_ms],
+            )
         )
-        self._membership.said(key, member, int(number))
 
     async def _beat_for_ever(self) -> None:
         while True:
@@ -196,10 +194,7 @@ class MembershipStore:
                 continue
             for key, member in self._membership.of_snodes_not_in(alive):
                 _log.warning("a snode is gone and its members with it", snode=member.snode, group=key[0])
-                await self._say_script(
-                    keys=[self._name(f"members/{key[0]}"), *map(self._name, ("groups", "number", "changes"))],
-                    args=[key[1], "", member.session_id, key[0], json.dumps(list(key)), "", 0],
-                )
+                await self._tell(key, None, member.session_id)
                 self._membership.drop(key, member.session_id)
 
     async def _beat_once(self) -> set[str]:

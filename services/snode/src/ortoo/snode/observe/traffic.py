@@ -1,4 +1,4 @@
-"""What went through this snode, counted by topic and group."""
+"""What went through this snode, counted by topic and group, and spans of the messages that are traced."""
 
 import asyncio
 from collections import deque

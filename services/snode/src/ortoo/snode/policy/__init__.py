@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from ortoo.snode.cluster import Cluster
 from ortoo.snode.policy.access import Access, Authentication
 from ortoo.snode.policy.chain import Chain, load_interceptors
-from ortoo.snode.policy.flow_control import FlowControl, FlowControlFile
+from ortoo.snode.policy.flow_control import FlowControl, rules_of
+from ortoo.snode.policy.watched_file import WatchedFile
 from ortoo.snode.runtime import Runtime
 
 
@@ -17,7 +18,7 @@ class Policy:
     """What is done around every call."""
 
     flow: FlowControl
-    flow_file: FlowControlFile
+    flow_file: WatchedFile
     chain: Chain
     """The limits, then what the settings name."""
     access: Access | None
@@ -30,10 +31,10 @@ async def open_policy(runtime: Runtime, cluster: Cluster) -> Policy:
     access: Access | None = None
     if settings.access_file:
         access = Access(settings.access_file, Authentication(cluster.name_server, clock), cluster.directory)
-        await access.begin()
+        await access.file.begin()
         access.register(metrics)
     flow = FlowControl(clock)
     flow.register(metrics)
-    flow_file = FlowControlFile(settings.flow_control_file, flow)
+    flow_file = WatchedFile(settings.flow_control_file, "limits on requests", lambda text: flow.replace(rules_of(text)))
     await flow_file.look()
     return Policy(flow, flow_file, Chain([flow, *load_interceptors(settings.interceptors)]), access)

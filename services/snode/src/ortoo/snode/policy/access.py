@@ -1,4 +1,4 @@
-"""Access control: who calls, and whether that user may. Off unless there is a file of rules."""
+"""Access control: who calls, by the signature, and whether that user may. Off unless there is a file of rules."""
 
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -7,13 +7,12 @@ from typing import Any
 from ortoo.common.errors import Forbidden, Invalid, NotFound
 from ortoo.common.grpc.signature import AUTHORIZATION, DATE_TIME, is_signed, read_signature
 from ortoo.common.process.clock import Clock
-from ortoo.common.process.logs import get_logger
 from ortoo.common.telemetry.metrics import Metrics
 from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.cluster.name_server import NameServer
 from ortoo.snode.policy.access_needs import needs_of
 from ortoo.snode.policy.access_rules import AccessRules, Need, access_rules_of
-from ortoo.snode.policy.flow_control import WatchedFile
+from ortoo.snode.policy.watched_file import WatchedFile
 
 KNOWN_S = 30.0
 """How long a secret is believed; so long a changed or deleted user goes on."""
@@ -64,42 +63,26 @@ def _refused(words: str) -> Forbidden:
     return Forbidden(words, field=AUTHORIZATION)
 
 
-_log = get_logger("access")
-
-
 class Access:
     """The rules of a file, kept as it says, and the users of the name server."""
 
     def __init__(self, path: str, authentication: Authentication, directory: Directory) -> None:
-        """Follow the file at `path`; `begin` reads it first."""
+        """Follow the file at `path`; its `begin` raises Invalid when it is missing or wrong."""
         self.rules = AccessRules({})
         """A new object whenever they change."""
         self.refused = 0
         """How many calls and requests were refused."""
         self.authentication = authentication
         self.directory = directory
-        self._file = WatchedFile(path, "rules of access")
+        self.file = WatchedFile(path, "rules of access", self._take)
 
     def register(self, metrics: Metrics) -> None:
         """Name what is read."""
         metrics.counter("ortoo_access_refused_total", "Requests beyond their users' rights.", lambda: self.refused)
         metrics.gauge("ortoo_access_users", "Users that the file of access names.", lambda: len(self.rules.users))
 
-    async def begin(self) -> None:
-        """Read the file. Errors: Invalid when it is missing or wrong; then nothing may be served."""
-        self.rules = access_rules_of(await self._file.news() or "")
-
-    async def look(self) -> None:
-        """Read the file if it has changed; one that is wrong or gone changes nothing and is told."""
-        text = await self._file.news()
-        if text is None:
-            return
-        try:
-            self.rules = access_rules_of(text)
-        except Invalid as error:
-            _log.error("the file of access is wrong; going on as before", file=self._file.path, reason=str(error))
-        else:
-            _log.info("rules of access taken over", file=self._file.path, users=len(self.rules.users))
+    def _take(self, text: str) -> None:
+        self.rules = access_rules_of(text)
 
 
 class AccessOfCall:

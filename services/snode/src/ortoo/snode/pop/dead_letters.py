@@ -1,4 +1,4 @@
-"""Dead letters of a group over all enodes: looked at, and sent again."""
+"""Messages that a consumer could not process: sent back, looked at as dead letters, and sent again, on all enodes."""
 
 import struct
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence

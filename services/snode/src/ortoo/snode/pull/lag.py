@@ -1,4 +1,4 @@
-"""How far a group is behind."""
+"""How far a group is behind: messages, and for autoscalers the age of the oldest one."""
 
 import asyncio
 from collections.abc import Mapping

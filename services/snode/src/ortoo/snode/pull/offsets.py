@@ -1,4 +1,7 @@
-"""Committed offsets: the enode has them, this is a copy of what was read and written through this snode."""
+"""Offsets of groups: where a queue starts, what is committed, and how operators reset and clone them.
+
+The enode has the committed offsets; here is a copy of what was read and written through this snode.
+"""
 
 import enum
 from collections import OrderedDict

@@ -1,4 +1,4 @@
-"""Reading queues outside groups: ranges of whole batches, and single messages for an operator's eyes."""
+"""Reading queues outside groups: ranges of whole batches, and single messages for an operator: tailed, or searched."""
 
 import asyncio
 import heapq

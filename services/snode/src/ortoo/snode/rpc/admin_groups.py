@@ -14,7 +14,8 @@ from ortoo.snode.clients.directory import ClientDirectory, ClientEntry, OwnedQue
 from ortoo.snode.cluster.name_server import NameServer
 from ortoo.snode.cluster.routes import DeliveryMode, Group
 from ortoo.snode.cluster.wire import group_to, queue_of, queue_to, retry_of
-from ortoo.snode.policy.flow_control import FlowControl, FlowControlFile, FlowRule, FlowUnit
+from ortoo.snode.policy.flow_control import FlowControl, FlowRule, FlowUnit
+from ortoo.snode.policy.watched_file import WatchedFile
 from ortoo.snode.pull.lag import Lag
 from ortoo.snode.pull.offsets import OffsetMoves, ResetTarget
 from ortoo.snode.rocketmq.rpc.commands import RocketmqCommands
@@ -53,7 +54,7 @@ class GroupParts:
     modes: DeliveryModes
     lag: Lag
     flow: FlowControl
-    flow_file: FlowControlFile
+    flow_file: WatchedFile
     channels: Channels
     rocketmq: RocketmqCommands
 

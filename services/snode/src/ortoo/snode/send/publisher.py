@@ -1,4 +1,7 @@
-"""Sending a few messages with one call: choose queues, check each message, share batches with other callers."""
+"""Sending a few messages with one call: choose queues, check each message, share batches with other callers.
+
+Messages with ids that applications chose are sent until it is known that they are stored, once.
+"""
 
 import asyncio
 from collections import OrderedDict

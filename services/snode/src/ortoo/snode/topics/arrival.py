@@ -1,4 +1,7 @@
-"""Waits until what an operator changed is known where it matters, so that the next call can rely on it."""
+"""Topics as they come to be: awaited where they matter, made by a first message, made for a group.
+
+What an operator or a snode changed is known here and at the enodes before the next call relies on it.
+"""
 
 import asyncio
 import contextlib
@@ -116,7 +119,7 @@ class SendableTopics:
 
 RETRY_PREFIX = "%RETRY%"
 DEAD_LETTER_PREFIX = "%DLQ%"
-_log = get_logger("groups")
+_groups_log = get_logger("groups")
 
 
 def retry_topic(group: str) -> str:
@@ -176,6 +179,6 @@ class GroupTopics:
             except AlreadyExists:
                 pass
             else:
-                _log.info("a group's topic was created", topic=name)
+                _groups_log.info("a group's topic was created", topic=name)
                 return made
         return await self.name_server.place_topic(name, enode)

@@ -1,4 +1,4 @@
-"""What a group may do, by the name server's word; a group that is used and does not exist is created."""
+"""What a group may do and how it consumes: copies of the name server's word, and of the enodes'."""
 
 from collections import OrderedDict
 from collections.abc import Iterable

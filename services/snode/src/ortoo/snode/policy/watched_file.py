@@ -1,0 +1,54 @@
+"""A small text file that an operator edits while the process runs."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+from ortoo.common.errors import Invalid
+from ortoo.common.process.logs import get_logger
+
+_log = get_logger("files")
+
+
+class WatchedFile:
+    """Hands its text over when it has changed; one that is missing has an empty text."""
+
+    def __init__(self, path: str, what: str, take: Callable[[str], object]) -> None:
+        """Follow the file at `path`, empty = none; `what` is its name for people, `take` may raise Invalid."""
+        self.path = path
+        self._what = what
+        self._take = take
+        self._seen: tuple[int, int] | None = None
+
+    async def begin(self) -> None:
+        """Hand over what it says now. Errors: Invalid for a wrong text."""
+        text = await asyncio.to_thread(self._news)
+        self._take(text or "")
+
+    async def look(self) -> None:
+        """Hand the text over if it has changed; one that is wrong or cannot be read changes nothing and is told."""
+        text = await asyncio.to_thread(self._news) if self.path else None
+        if text is None:
+            return
+        try:
+            self._take(text)
+        except Invalid as error:
+            _log.error("a file is wrong; going on as before", what=self._what, file=self.path, reason=str(error))
+        else:
+            _log.info("a file was taken over", what=self._what, file=self.path)
+
+    def _news(self) -> str | None:
+        path = Path(self.path)
+        try:
+            found = path.stat()
+            stamp = (found.st_mtime_ns, found.st_size)
+            text = path.read_text() if stamp != self._seen else ""
+        except FileNotFoundError:
+            stamp, text = (0, 0), ""
+        except (OSError, UnicodeDecodeError) as error:
+            _log.error("a file cannot be read; going on as before", what=self._what, file=self.path, reason=str(error))
+            return None
+        if stamp == self._seen:
+            return None
+        self._seen = stamp
+        return text
