@@ -36,7 +36,8 @@ def read(kind: type[Value], message: Message, prefix: str = "", /, **given: Any)
     message); of an argument that may be None it is None, and so is an empty text or a zero. Repeated fields are tuples,
     maps are dicts. Errors: Invalid for an enum's number that is not known here; its field is named below `prefix`.
     """
-    for name, get in _reading(kind, message.DESCRIPTOR, prefix):
+    made: Any = kind
+    for name, get in _reading(made, message.DESCRIPTOR, prefix):
         if name not in given:
             found = get(message)
             if found is not _LEFT_OUT:
@@ -46,7 +47,8 @@ def read(kind: type[Value], message: Message, prefix: str = "", /, **given: Any)
 
 def write(kind: type[Written], value: Any, /, **given: Any) -> Written:
     """A message from a value; `given` fields are used as they are, and what is None is left out."""
-    for name, convert in _writing(kind.DESCRIPTOR, type(value)):
+    held_by: Any = type(value)
+    for name, convert in _writing(kind.DESCRIPTOR, held_by):
         if name not in given:
             held = getattr(value, name)
             given[name] = held if convert is None or held is None else convert(held)
@@ -57,7 +59,7 @@ _LEFT_OUT = object()
 
 
 @cache
-def _reading(kind: type[Any], descriptor: Descriptor, prefix: str) -> list[tuple[str, _Convert]]:
+def _reading(kind: Any, descriptor: Descriptor, prefix: str) -> list[tuple[str, _Convert]]:
     """The arguments of `kind` that a message has, each with what takes it out of one."""
     is_plain = hasattr(kind, "__dataclass_fields__") or issubclass(kind, tuple)
     hints = typing.get_type_hints(kind if is_plain else kind.__init__)
@@ -111,7 +113,7 @@ def _item_reader(field: FieldDescriptor, kind: Any, prefix: str) -> _Convert | N
 
 
 @cache
-def _writing(descriptor: Descriptor, kind: type[Any]) -> list[tuple[str, _Convert | None]]:
+def _writing(descriptor: Descriptor, kind: Any) -> list[tuple[str, _Convert | None]]:
     """The fields of a message that a `kind` has, each with what turns what it holds into what the message takes."""
     names = {*inspect.signature(kind).parameters, *dir(kind)}
     return [(field.name, _item_writer(field)) for field in descriptor.fields if field.name in names]
