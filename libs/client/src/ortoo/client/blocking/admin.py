@@ -10,7 +10,6 @@ from ortoo.client.admin.descriptions import (
     GroupInfo,
     GroupLag,
     OpenTransaction,
-    StoredMessage,
     TopicDescription,
     TopicInfo,
 )
@@ -19,6 +18,7 @@ from ortoo.client.blocking.loop_thread import LoopThread
 from ortoo.client.core.filters import Filter, Sql
 from ortoo.client.produce.transactions import Verdict
 from ortoo.client.read.dead_letters import DeadLetter, PeekedMessage, ReplayProgress
+from ortoo.client.read.tailing import StoredMessage
 
 
 class Admin:

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 
-from ortoo.client.admin.descriptions import GroupInfo
-from ortoo.client.admin.group_descriptions import (
+from ortoo.client.admin.descriptions import (
     ClientDescription,
     ClientInfo,
     DirectResult,
     GroupDescription,
+    GroupInfo,
     MemberInfo,
     QueueOffset,
     TopicMode,

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import grpc
 
+from ortoo.client.core.wire import wire_queue
 from ortoo.client.produce.producer_batch import Parcel
 from ortoo.common.errors import OrtooError, Unavailable
 from ortoo.common.errors.status import error_of, error_of_rpc
@@ -14,7 +15,7 @@ from ortoo.common.grpc import bulk_calls
 from ortoo.common.grpc.bulk_field import Bulky
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
-from ortoo.v1 import enode_pb2, producer_pb2, record_pb2, topic_pb2
+from ortoo.v1 import enode_pb2, producer_pb2, record_pb2
 
 SILENCE_S = 10.0
 """A snode that owes an answer for so long is taken for dead."""
@@ -90,7 +91,7 @@ class ProduceCall:
         queue, batch = parcel.queue, parcel.batch
         request = producer_pb2.ProduceRequest(
             request_id=self._last_id,
-            queue=topic_pb2.Queue(topic=queue.topic, enode=queue.enode, queue_id=queue.queue_id),
+            queue=wire_queue(queue),
             batch=record_pb2.SealedBatch(
                 records_crc32c=batch.records_crc32c,
                 count=batch.count,

@@ -9,7 +9,7 @@ from typing import Self
 
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.place import Queue, Receipt
-from ortoo.client.core.wire import message_to
+from ortoo.client.core.wire import queue_of, wire_message
 from ortoo.client.produce.batcher import Fate, QueueLane
 from ortoo.client.produce.produce_call import ProduceCall
 from ortoo.client.produce.producer_batch import Parcel, Sending, Sendings
@@ -116,10 +116,10 @@ class Producer:
         given = message if isinstance(message, Message) else Message(message)
         given = given.replace(properties={**given.properties, DEDUP_ID: dedup_id})
         given.check()
-        request = producer_pb2.PublishRequest(topic=self._topic, messages=[message_to(given)])
+        request = producer_pb2.PublishRequest(topic=self._topic, messages=[wire_message(given)])
         [receipt] = (await self._connection.call(ProducerServiceStub, "Publish", request)).receipts
-        queue = Queue(receipt.queue.topic, receipt.queue.enode, receipt.queue.queue_id)
-        return Receipt(receipt.message_id, queue, receipt.offset, 0, receipt.recall_handle, receipt.duplicate)
+        place = queue_of(receipt.queue), receipt.offset
+        return Receipt(receipt.message_id, *place, 0, receipt.recall_handle, receipt.duplicate)
 
     def send_soon(self, message: Message | bytes) -> Sending:
         """Take a message now and send it with others; await the answer for the receipt, or `flush` for all.
