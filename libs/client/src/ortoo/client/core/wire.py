@@ -153,7 +153,7 @@ class EnumNames:
         prefix = enum.Name(0).removesuffix("UNSPECIFIED")
         names = {number: key.removeprefix(prefix) for key, number in enum.items()} | {0: unspecified}
         self._field = field
-        self._names = {at: name.lower().replace("_", separator) for at, name in names.items() if name}
+        self._names: dict[int, str] = {at: name.lower().replace("_", separator) for at, name in names.items() if name}
         self._numbers = {name: number for number, name in self._names.items()}
 
     def number(self, name: str) -> Any:
