@@ -1,5 +1,6 @@
 """Clients of all snodes: who they are, what they own, and commands to them, passed on to the snode that has them."""
 
+import dataclasses
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -8,7 +9,6 @@ from ortoo.common.errors import NotFound, Unavailable
 from ortoo.snode.clients.sessions import ClientSessions
 from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.cluster.routes import Queue
-from ortoo.snode.cluster.wire import read
 from ortoo.snode.membership.local import PRODUCERS, Membership
 from ortoo.snode.membership.members import Member
 from ortoo.snode.push.sessions import Sessions
@@ -143,4 +143,5 @@ def _owned(group: str, lines: Iterable[Any], *, broadcast: bool) -> Iterable[Own
 
 
 def _entry(member: Member) -> ClientEntry:
-    return read(ClientEntry, member, producer_groups=[], consumer_groups=[])
+    names = [field.name for field in dataclasses.fields(ClientEntry) if hasattr(member, field.name)]
+    return ClientEntry(**{name: getattr(member, name) for name in names})

@@ -1,10 +1,7 @@
 """Between the plain values of the snode and the messages of the wire."""
 
-import dataclasses
-from collections.abc import Callable
-from typing import Any, TypeVar
-
 from ortoo.common.groups.retry_policy import RetryKind, RetryPolicy
+from ortoo.common.grpc.fields import read, write
 from ortoo.common.records.message import Message
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.snode.cluster.routes import (
@@ -12,9 +9,7 @@ from ortoo.snode.cluster.routes import (
     UNACKNOWLEDGED_BYTES_MAX,
     EnodeEntry,
     Group,
-    MessageType,
     Permission,
-    Placement,
     PublishPlace,
     Queue,
     RouteChange,
@@ -23,26 +18,6 @@ from ortoo.snode.cluster.routes import (
 )
 from ortoo.v1 import namesrv_pb2, record_pb2, topic_pb2
 
-Value = TypeVar("Value")
-Written = TypeVar("Written")
-
-
-def read(kind: type[Value], message: Any, **given: Any) -> Value:
-    """A plain value of the message's fields with the same names, and of what is `given`."""
-    return kind(**{name: given[name] if name in given else getattr(message, name) for name in _names(kind)})
-
-
-def written(kind: Callable[..., Written], value: Any, *, without: str = "", **given: Any) -> Written:
-    """A message of the plain value's fields, by their names, `without` one of them, and of what is `given`."""
-    names = [name for name in _names(type(value)) if name not in given and name != without]
-    return kind(**{name: getattr(value, name) for name in names}, **given)
-
-
-def _names(kind: Any) -> tuple[str, ...]:
-    """The fields of a dataclass, in order."""
-    names: tuple[str, ...] = kind.__match_args__
-    return names
-
 
 def topic_of(topic: topic_pb2.Topic) -> Topic:
     """A topic, read."""
@@ -50,21 +25,15 @@ def topic_of(topic: topic_pb2.Topic) -> Topic:
         Topic,
         topic,
         permission=Permission(topic.permission or topic_pb2.PERMISSION_READ_WRITE),
-        placements=tuple(read(Placement, one) for one in topic.placements),
-        message_type=MessageType(topic.message_type),
-        publish_order=tuple(PublishPlace(p.enode, p.queue_count) for p in topic.publish_order.places),
+        publish_order=tuple(read(PublishPlace, place) for place in topic.publish_order.places),
     )
 
 
 def topic_to(topic: Topic) -> topic_pb2.Topic:
     """A topic, written."""
-    order = [topic_pb2.PublishPlace(**place._asdict()) for place in topic.publish_order]
-    return written(
-        topic_pb2.Topic,
-        topic,
-        placements=[written(topic_pb2.Placement, one) for one in topic.placements],
-        publish_order=topic_pb2.PublishOrder(places=order) if order else None,
-    )
+    places = [write(topic_pb2.PublishPlace, place) for place in topic.publish_order]
+    order = topic_pb2.PublishOrder(places=places) if places else None
+    return write(topic_pb2.Topic, topic, publish_order=order)
 
 
 def group_of(group: topic_pb2.Group) -> Group:
@@ -72,8 +41,7 @@ def group_of(group: topic_pb2.Group) -> Group:
     return read(
         Group,
         group,
-        broadcast_enabled=group.broadcast_enabled or not group.HasField("broadcast_enabled"),
-        notify_members_changed=group.notify_members_changed or not group.HasField("notify_members_changed"),
+        slow_consumer_grace_ms=group.slow_consumer_grace_ms,
         unacknowledged_bytes_max=group.unacknowledged_bytes_max or UNACKNOWLEDGED_BYTES_MAX,
         attempts_max=group.attempts_max or ATTEMPTS_MAX,
         retry=retry_of(group.retry),
@@ -83,19 +51,18 @@ def group_of(group: topic_pb2.Group) -> Group:
 def retry_of(retry: topic_pb2.RetryPolicy) -> RetryPolicy:
     """A back-off policy, read; one of a kind that only newer processes know is the classic one."""
     number = int(retry.kind)
-    kind = RetryKind(number) if number <= max(RetryKind) else RetryKind.CLASSIC
-    return RetryPolicy(kind, retry.first_ms, retry.longest_ms, retry.factor, tuple(retry.listed_ms))
+    return read(RetryPolicy, retry, kind=RetryKind(number) if number <= max(RetryKind) else RetryKind.CLASSIC)
 
 
 def group_to(group: Group) -> topic_pb2.Group:
     """A group, written."""
-    return topic_pb2.Group(**dataclasses.asdict(group))
+    return write(topic_pb2.Group, group)
 
 
 def enode_to(enode: EnodeEntry) -> topic_pb2.Enode:
     """A storage node, written."""
     replicas = [topic_pb2.Replica(replica_id=number, address=address) for number, address in enode.replicas]
-    return written(topic_pb2.Enode, enode, replicas=replicas)
+    return write(topic_pb2.Enode, enode, replicas=replicas)
 
 
 def enode_of(enode: topic_pb2.Enode) -> EnodeEntry:
@@ -105,7 +72,7 @@ def enode_of(enode: topic_pb2.Enode) -> EnodeEntry:
 
 def snode_to(snode: SnodeEntry) -> topic_pb2.Snode:
     """A proxy, written."""
-    return written(topic_pb2.Snode, snode)
+    return write(topic_pb2.Snode, snode)
 
 
 def change_of(news: namesrv_pb2.WatchRoutesResponse) -> RouteChange:
@@ -114,11 +81,8 @@ def change_of(news: namesrv_pb2.WatchRoutesResponse) -> RouteChange:
         RouteChange,
         news,
         topics=tuple(map(topic_of, news.topics)),
-        deleted_topics=tuple(news.deleted_topics),
         groups=tuple(map(group_of, news.groups)),
-        deleted_groups=tuple(news.deleted_groups),
         enodes=tuple(map(enode_of, news.enodes)),
-        snodes=tuple(read(SnodeEntry, one) for one in news.snodes),
     )
 
 

@@ -13,11 +13,12 @@ from ortoo.common.groups.pop import LeasePart, Popped, PopWish, ReplayWish, Send
 from ortoo.common.grpc import bulk_calls
 from ortoo.common.grpc.bulk_field import Bulky
 from ortoo.common.grpc.channels import Channels
+from ortoo.common.grpc.fields import read, write
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.snode.cluster.routes import DeliveryMode
-from ortoo.snode.cluster.wire import batch_of, batch_to, envelope_to, read, written
+from ortoo.snode.cluster.wire import batch_of, batch_to, envelope_to
 from ortoo.snode.enodes.link import (
     Appended,
     DelayedEntry,
@@ -373,7 +374,7 @@ class GrpcEnodeLink:
 
 
 def _wish(wish: LockWish) -> enode_pb2.LockWish:
-    return written(enode_pb2.LockWish, wish)
+    return write(enode_pb2.LockWish, wish)
 
 
 def _half(half: enode_deferred_pb2.Half) -> OpenHalf:

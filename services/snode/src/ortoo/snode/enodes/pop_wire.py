@@ -7,21 +7,20 @@ from ortoo.common.groups.pop import (
     LeasePart,
     Popped,
     PoppedBatch,
-    PopRules,
     PopWish,
     Renew,
     ReplayWish,
     SendBackWish,
     Verdict,
 )
-from ortoo.snode.cluster.wire import batch_of, written
+from ortoo.common.grpc.fields import write
+from ortoo.snode.cluster.wire import batch_of
 from ortoo.v1 import enode_pop_pb2 as pb
 
 
 def wish_to(wish: PopWish, *, peek: bool = False) -> pb.PopQueuesRequest:
     """A pop, written."""
-    rules = _rules(wish.rules)
-    return written(pb.PopQueuesRequest, wish, without="consumer", client_id=wish.consumer, rules=rules, peek=peek)
+    return write(pb.PopQueuesRequest, wish, client_id=wish.consumer, peek=peek)
 
 
 def popped_of(answer: pb.PopQueuesResponse) -> Popped:
@@ -49,27 +48,19 @@ def settlement_to(topic_id: int, group: str, parts: Sequence[LeasePart], verdict
     elif isinstance(verdict, Renew):
         request.renew_invisible_ms = verdict.invisible_ms
     else:
-        request.give_back.CopyFrom(
-            pb.GiveBack(
-                delays_ms=verdict.delays_ms,
-                uncounted=not verdict.counts,
-                error=verdict.error,
-                client_id=verdict.consumer,
-                park=verdict.park,
-                rules=_rules(verdict.rules),
-            )
-        )
+        given = write(pb.GiveBack, verdict, uncounted=not verdict.counts, client_id=verdict.consumer)
+        request.give_back.CopyFrom(given)
     return request
 
 
 def send_back_to(wish: SendBackWish) -> pb.SendBackMessagesRequest:
     """Messages to give back by offset, written."""
-    return written(pb.SendBackMessagesRequest, wish, rules=_rules(wish.rules))
+    return write(pb.SendBackMessagesRequest, wish)
 
 
 def replay_to(wish: ReplayWish) -> pb.ReplayStoredRequest:
     """Dead letters to send again, written."""
-    return written(pb.ReplayStoredRequest, wish, ranges=_ranges(wish.ranges))
+    return write(pb.ReplayStoredRequest, wish, ranges=_ranges(wish.ranges))
 
 
 def _ranges(ranges: Sequence[tuple[int, int]]) -> list[pb.OffsetRange]:
@@ -80,7 +71,3 @@ def _part(part: LeasePart) -> pb.LeasePart:
     return pb.LeasePart(
         queue_id=part.queue_id, lease_number=part.number, ranges=_ranges(part.ranges), lenient=not part.is_exact
     )
-
-
-def _rules(rules: PopRules) -> pb.PopRules:
-    return written(pb.PopRules, rules)
