@@ -22,7 +22,7 @@ from ortoo.snode.enodes.link import (
     IdentifiedPlace,
     LockAnswer,
     LockKey,
-    LockWish,
+    LockRequest,
     MessagePlace,
     OffsetRow,
     OpenHalf,
@@ -154,7 +154,7 @@ class FakeEnode:
         """All groups."""
         return sorted({group for group, _ in self.offsets})
 
-    async def take_locks(self, incarnation: str, wishes: Sequence[LockWish]) -> list[LockAnswer]:
+    async def take_locks(self, incarnation: str, wishes: Sequence[LockRequest]) -> list[LockAnswer]:
         """Decide as an enode does, while no time passes."""
         answers = []
         for one in wishes:
@@ -167,7 +167,7 @@ class FakeEnode:
                 answers.append(LockAnswer(0, answer.owner, 60_000))
         return answers
 
-    async def release_locks(self, wishes: Sequence[LockWish]) -> list[bool]:
+    async def release_locks(self, wishes: Sequence[LockRequest]) -> list[bool]:
         """Free locks."""
         return [
             self.locks.release((one.topic_id, one.group, one.queue_id), one.session_id) is not None for one in wishes

@@ -10,7 +10,7 @@ from ortoo.common.errors import Fenced, Unavailable
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
-from ortoo.snode.enodes.link import LockAnswer, LockWish
+from ortoo.snode.enodes.link import LockAnswer, LockRequest
 from ortoo.snode.enodes.queue_locks import QueueLocks
 from tests.unit.snode.fake_enode import FakeEnode
 
@@ -24,11 +24,11 @@ class CountingEnode(FakeEnode):
         self.given_back: list[int] = []
         self.away = 0
 
-    async def take_locks(self, incarnation: str, wishes: Sequence[LockWish]) -> list[LockAnswer]:
+    async def take_locks(self, incarnation: str, wishes: Sequence[LockRequest]) -> list[LockAnswer]:
         self.asked.append(len(wishes))
         return await super().take_locks(incarnation, wishes)
 
-    async def release_locks(self, wishes: Sequence[LockWish]) -> list[bool]:
+    async def release_locks(self, wishes: Sequence[LockRequest]) -> list[bool]:
         if self.away:
             self.away -= 1
             raise Unavailable("away")
@@ -36,9 +36,9 @@ class CountingEnode(FakeEnode):
         return await super().release_locks(wishes)
 
 
-def wish(queue_id: int, owner: str, session: str = "", *, resume: bool = False) -> LockWish:
+def wish(queue_id: int, owner: str, session: str = "", *, resume: bool = False) -> LockRequest:
     """A wish for a lock of group g."""
-    return LockWish("g", 77, queue_id, owner, session or owner, resume)
+    return LockRequest("g", 77, queue_id, owner, session or owner, resume)
 
 
 @contextlib.asynccontextmanager

@@ -30,7 +30,7 @@ from ortoo.snode.enodes.link import (
     IdentifiedPlace,
     LockAnswer,
     LockKey,
-    LockWish,
+    LockRequest,
     MessagePlace,
     OffsetRow,
     OpenHalf,
@@ -191,7 +191,7 @@ class StoreLink:
         """The groups that have an offset in a topic."""
         return self._store.offset_groups(topic_id)
 
-    async def take_locks(self, incarnation: str, wishes: Sequence[LockWish]) -> list[LockAnswer]:
+    async def take_locks(self, incarnation: str, wishes: Sequence[LockRequest]) -> list[LockAnswer]:
         """Take or renew locks."""
         for one in wishes:
             await self._topics.arrival(one.topic_id, one.queue_id)
@@ -206,7 +206,7 @@ class StoreLink:
             for wish in wishes
         ]
 
-    async def release_locks(self, wishes: Sequence[LockWish]) -> list[bool]:
+    async def release_locks(self, wishes: Sequence[LockRequest]) -> list[bool]:
         """Give locks back."""
         keys = [((wish.topic_id, wish.group, wish.queue_id), wish.session_id) for wish in wishes]
         return await self._store.locks.release(keys)

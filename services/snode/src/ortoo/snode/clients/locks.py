@@ -9,7 +9,7 @@ from ortoo.snode.clients.session import ClientSession
 from ortoo.snode.cluster.directory import check_readable
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.cluster.watch import DirectoryWatch
-from ortoo.snode.enodes.link import EnodeLinks, LockAnswer, LockWish, explained
+from ortoo.snode.enodes.link import EnodeLinks, LockAnswer, LockRequest, explained
 
 LIFETIME_MS = 60_000
 QUEUES_MAX = 10_000
@@ -17,7 +17,7 @@ QUEUES_MAX = 10_000
 
 @dataclass(frozen=True, slots=True)
 class LockedQueue:
-    """What became of the wish for one lock."""
+    """What became of the request for one lock."""
 
     queue: Queue
     answer: LockAnswer
@@ -35,11 +35,11 @@ class ClientLocks:
         self, group: str, client_id: str, session: ClientSession | None, queues: Sequence[Queue]
     ) -> list[LockedQueue]:
         """Take or renew locks, one answer each, in order. Errors: Invalid, NotFound."""
-        wishes = await self._wishes(group, client_id, session, queues)
+        requests = await self._requests(group, client_id, session, queues)
         found: dict[Queue, LockedQueue] = {}
-        for enode, wanted in wishes.items():
+        for enode, wanted in requests.items():
             if session is not None:
-                session.locks.update(dict.fromkeys((enode, wish) for wish in wanted.values()))
+                session.locks.update(dict.fromkeys((enode, request) for request in wanted.values()))
             try:
                 answers = await self._links.to(enode).take_locks("", list(wanted.values()))
             except OrtooError as error:
@@ -56,17 +56,17 @@ class ClientLocks:
     ) -> list[Queue]:
         """Free locks; those that were held. Errors: Invalid, NotFound, Unavailable."""
         released: list[Queue] = []
-        for enode, wanted in (await self._wishes(group, client_id, session, queues)).items():
+        for enode, wanted in (await self._requests(group, client_id, session, queues)).items():
             answers = await self._links.to(enode).release_locks(list(wanted.values()))
             released += [queue for queue, done in zip(wanted, answers, strict=True) if done]
             if session is not None:
-                for wish in wanted.values():
-                    session.locks.pop((enode, wish), None)
+                for request in wanted.values():
+                    session.locks.pop((enode, request), None)
         return released
 
-    async def _wishes(
+    async def _requests(
         self, group: str, client_id: str, session: ClientSession | None, queues: Sequence[Queue]
-    ) -> dict[str, dict[Queue, LockWish]]:
+    ) -> dict[str, dict[Queue, LockRequest]]:
         check_group_name(group, "group")
         owner = session.client_id if session is not None else client_id
         if not owner:
@@ -74,10 +74,10 @@ class ClientLocks:
         if not 1 <= len(queues) <= QUEUES_MAX:
             raise Invalid(f"{len(queues)} queues; give 1 to {QUEUES_MAX}", field="queues")
         session_id = session.session_id if session is not None else client_id
-        wishes: dict[str, dict[Queue, LockWish]] = {}
+        requests: dict[str, dict[Queue, LockRequest]] = {}
         for queue in queues:
             topic = await self._watch.topic(queue.topic)
             check_readable(topic, queue)
-            wish = LockWish(group, topic.topic_id, queue.queue_id, owner, session_id)
-            wishes.setdefault(queue.enode, {})[queue] = wish
-        return wishes
+            request = LockRequest(group, topic.topic_id, queue.queue_id, owner, session_id)
+            requests.setdefault(queue.enode, {})[queue] = request
+        return requests

@@ -9,7 +9,7 @@ from typing import Any
 from ortoo.common.errors import OrtooError, Overloaded
 from ortoo.common.groups.allocation import AllocationStrategy
 from ortoo.snode.cluster.routes import Queue
-from ortoo.snode.enodes.link import LockWish
+from ortoo.snode.enodes.link import LockRequest
 from ortoo.snode.membership.members import Member, Subscription
 from ortoo.snode.push.outbox import Closed, Opened
 
@@ -28,7 +28,7 @@ class Hello:
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumerWish:
+class ConsumerRequest:
     """How a client wants to be a member of a group of consumers."""
 
     group: str
@@ -119,7 +119,7 @@ class ClientSession:
     """Groups in which it is a producer."""
     consumers: dict[str, Member] = field(default_factory=dict)
     """Groups in which it is a consumer, and as what."""
-    locks: dict[tuple[str, LockWish], None] = field(default_factory=dict)
+    locks: dict[tuple[str, LockRequest], None] = field(default_factory=dict)
     """Locks that it has asked for by itself, with their enodes."""
     commands: dict[str, asyncio.Future[Any]] = field(default_factory=dict)
     """Commands that are not answered."""

@@ -11,7 +11,7 @@ from ortoo.common.process.logs import get_logger
 from ortoo.snode.clients.session import (
     ClientSession,
     CommandSent,
-    ConsumerWish,
+    ConsumerRequest,
     GroupMembers,
     Hello,
     RegistrationAnswer,
@@ -115,38 +115,38 @@ class ClientSessions:
         self._check_count(session)
         self._join_producer(session, group)
 
-    async def register_consumer(self, session: ClientSession, wish: ConsumerWish) -> GroupMembers:
+    async def register_consumer(self, session: ClientSession, request: ConsumerRequest) -> GroupMembers:
         """Join a group of consumers, or change what is wanted of it; the members now.
 
         Errors: Invalid, NotFound for a topic, Conflict when the group may not consume, Forbidden for broadcast.
         """
-        check_group_name(wish.group, "group")
+        check_group_name(request.group, "group")
         self._check_count(session)
-        known = session.consumers.get(wish.group)
-        subscriptions = merged(known.subscriptions if known is not None else (), wish.subscriptions)
+        known = session.consumers.get(request.group)
+        subscriptions = merged(known.subscriptions if known is not None else (), request.subscriptions)
         filters = await self._pushes.filters(subscriptions, "subscriptions")
-        await self._topics.groups.check(wish.group, broadcast=wish.broadcast)
-        if not wish.broadcast:
-            await self._topics.modes.use(wish.group, filters, DeliveryMode.OFFSETS)
+        await self._topics.groups.check(request.group, broadcast=request.broadcast)
+        if not request.broadcast:
+            await self._topics.modes.use(request.group, filters, DeliveryMode.OFFSETS)
         if session.closing:
             raise Conflict("the session is closed")
-        push = self._pushes.find(wish.group, session.client_id)
+        push = self._pushes.find(request.group, session.client_id)
         attached = push is not None and push.member_session_id == session.session_id
         if push is not None and attached:
             push.subscribe(filters)
         member = dataclasses.replace(
             self.member(session),
             subscriptions=subscriptions,
-            pushed=wish.pushed or attached,
-            active=attached or not wish.pushed,
-            broadcast=wish.broadcast,
-            strategy=wish.strategy,
-            configured=wish.configured,
-            rooms=wish.rooms,
+            pushed=request.pushed or attached,
+            active=attached or not request.pushed,
+            broadcast=request.broadcast,
+            strategy=request.strategy,
+            configured=request.configured,
+            rooms=request.rooms,
             since_ms=known.since_ms if known is not None else self._runtime.clock.now_ms(),
         )
-        self._join_consumer(session, wish.group, member)
-        return self.members(wish.group)
+        self._join_consumer(session, request.group, member)
+        return self.members(request.group)
 
     def unregister_producer(self, session: ClientSession, group: str) -> None:
         """Leave a group of producers; not being in it is fine."""
@@ -196,8 +196,8 @@ class ClientSessions:
         for group in list(session.consumers):
             self._leave_consumer(session, group, reason, message)
         self._leave_producers(session)
-        for enode, wish in session.locks:
-            self._locks.give_back(enode, wish)
+        for enode, request in session.locks:
+            self._locks.give_back(enode, request)
         for command in session.commands.values():
             command.cancel()
         session.outbox.put(Closed(reason, message))

@@ -30,7 +30,7 @@ from ortoo.snode.enodes.link import (
     IdentifiedPlace,
     LockAnswer,
     LockKey,
-    LockWish,
+    LockRequest,
     MessagePlace,
     OffsetRow,
     OpenHalf,
@@ -196,7 +196,7 @@ class GrpcEnodeLink:
         request = enode_pb2.QueryOffsetGroupsRequest(topic_id=topic_id)
         return list((await self._call(self._stub.QueryOffsetGroups, request)).groups)
 
-    async def take_locks(self, incarnation: str, wishes: Sequence[LockWish]) -> list[LockAnswer]:
+    async def take_locks(self, incarnation: str, wishes: Sequence[LockRequest]) -> list[LockAnswer]:
         """Take or renew locks."""
         request = enode_pb2.TakeLocksRequest(incarnation=incarnation, wishes=map(_wish, wishes))
         answer = await self._call(self._stub.TakeLocks, request)
@@ -205,7 +205,7 @@ class GrpcEnodeLink:
             for one in answer.answers
         ]
 
-    async def release_locks(self, wishes: Sequence[LockWish]) -> list[bool]:
+    async def release_locks(self, wishes: Sequence[LockRequest]) -> list[bool]:
         """Give locks back."""
         request = enode_pb2.ReleaseLocksRequest(wishes=map(_wish, wishes))
         return list((await self._call(self._stub.ReleaseLocks, request)).released)
@@ -373,7 +373,7 @@ class GrpcEnodeLink:
             return await method(request, timeout=timeout_s or self._timeout_s)
 
 
-def _wish(wish: LockWish) -> enode_pb2.LockWish:
+def _wish(wish: LockRequest) -> enode_pb2.LockWish:
     return write(enode_pb2.LockWish, wish)
 
 

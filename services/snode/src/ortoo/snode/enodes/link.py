@@ -85,7 +85,7 @@ class DelayedEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class LockWish:
+class LockRequest:
     """The lock of one queue that a session wants, or gives back."""
 
     group: str
@@ -205,10 +205,10 @@ class EnodeLink(Protocol):
     async def offset_groups(self, topic_id: int) -> list[str]:
         """The groups that have an offset in a topic, by name."""
 
-    async def take_locks(self, incarnation: str, wishes: Sequence[LockWish]) -> list[LockAnswer]:
+    async def take_locks(self, incarnation: str, wishes: Sequence[LockRequest]) -> list[LockAnswer]:
         """Take or renew locks, one answer each. With an incarnation they live as long as that is attached."""
 
-    async def release_locks(self, wishes: Sequence[LockWish]) -> list[bool]:
+    async def release_locks(self, wishes: Sequence[LockRequest]) -> list[bool]:
         """Give locks back; tells which were held by their session."""
 
     async def attach(self, snode: str, incarnation: str, freed: Callable[[Sequence[LockKey]], None]) -> None:

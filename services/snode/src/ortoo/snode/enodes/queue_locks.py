@@ -16,12 +16,12 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
 from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.enodes.batcher import Batcher
-from ortoo.snode.enodes.link import EnodeLinks, LockAnswer, LockKey, LockWish
+from ortoo.snode.enodes.link import EnodeLinks, LockAnswer, LockKey, LockRequest
 from ortoo.snode.runtime import Runtime
 
 ASK_AGAIN_S = 1.0
 """Locks that were refused are asked for again so often, should the news of their freedom get lost."""
-WISHES_MAX = 5_000
+LOCKS_MAX = 5_000
 """How many locks go into one request."""
 _log = get_logger("locks")
 
@@ -35,8 +35,8 @@ class _LockBatcher(Batcher):
     incarnation: str
     clock: Clock
     randomness: Randomness
-    takes: dict[LockWish, list[asyncio.Future[LockAnswer]]] = field(default_factory=dict, init=False)
-    releases: dict[LockWish, None] = field(default_factory=dict, init=False)
+    takes: dict[LockRequest, list[asyncio.Future[LockAnswer]]] = field(default_factory=dict, init=False)
+    releases: dict[LockRequest, None] = field(default_factory=dict, init=False)
 
     async def drain(self) -> None:
         """Give back and ask until nothing waits."""
@@ -50,34 +50,36 @@ class _LockBatcher(Batcher):
                 await self.clock.sleep(backoff.delay_s(attempt, self.randomness))
 
     async def _release(self) -> bool:
-        wishes = list(self.releases)[:WISHES_MAX]
+        requests = list(self.releases)[:LOCKS_MAX]
         try:
-            await self.links.to(self.enode).release_locks(wishes)
+            await self.links.to(self.enode).release_locks(requests)
         except OrtooError as error:
             if error.retriable:
                 return False
             _log.warning("locks cannot be given back; they end by themselves", enode=self.enode, reason=str(error))
-        for wish in wishes:
-            self.releases.pop(wish, None)
+        for request in requests:
+            self.releases.pop(request, None)
         return True
 
     async def _ask(self) -> bool:
-        wishes = [wish for wish, futures in self.takes.items() if not all(one.done() for one in futures)][:WISHES_MAX]
-        asked = {wish: self.takes.pop(wish) for wish in wishes}
-        if len(asked) < WISHES_MAX:
+        requests = [request for request, futures in self.takes.items() if not all(one.done() for one in futures)][
+            :LOCKS_MAX
+        ]
+        asked = {request: self.takes.pop(request) for request in requests}
+        if len(asked) < LOCKS_MAX:
             self.takes.clear()  # what is left, nobody waits for any more
         if not asked:
             return True
         try:
-            answers = await self.links.to(self.enode).take_locks(self.incarnation, wishes)
+            answers = await self.links.to(self.enode).take_locks(self.incarnation, requests)
         except OrtooError as error:
             for futures in asked.values():
                 for future in futures:
                     if not future.done():
                         future.set_exception(error)
             return False
-        for wish, answer in zip(wishes, answers, strict=True):
-            for future in asked[wish]:
+        for request, answer in zip(requests, answers, strict=True):
+            for future in asked[request]:
                 if not future.done():
                     future.set_result(answer)
         return True
@@ -100,22 +102,22 @@ class QueueLocks:
         self._batchers: dict[str, _LockBatcher] = {}
         self._waiting: dict[tuple[str, LockKey], set[asyncio.Event]] = {}
 
-    async def hold(self, enode: str, wish: LockWish) -> int:
+    async def hold(self, enode: str, request: LockRequest) -> int:
         """Take a lock, as long as it takes; returns its generation.
 
         Errors: Fenced when a newer session of the same client has it; Unavailable when the enode is away.
         """
-        key = (enode, (wish.group, wish.topic_id, wish.queue_id))
+        key = (enode, (request.group, request.topic_id, request.queue_id))
         while True:
             news = asyncio.Event()
             self._waiting.setdefault(key, set()).add(news)
             try:
-                answer = await self._take(enode, wish)
+                answer = await self._take(enode, request)
                 if answer.generation:
                     return answer.generation
                 if answer.error is not None:
                     raise answer.error
-                if answer.owner == wish.owner:
+                if answer.owner == request.owner:
                     raise Fenced("a newer session of this client has the queue")
                 await news.wait()
             finally:
@@ -124,10 +126,10 @@ class QueueLocks:
                 if not events:
                     del self._waiting[key]
 
-    def give_back(self, enode: str, wish: LockWish) -> None:
+    def give_back(self, enode: str, request: LockRequest) -> None:
         """Free a lock, held or only asked for; tried until the enode has answered."""
         batcher = self._batcher(enode)
-        batcher.releases[wish] = None
+        batcher.releases[request] = None
         batcher.wake(self._background, f"locks {enode}")
 
     def freed(self, enode: str, keys: Sequence[LockKey]) -> None:
@@ -142,10 +144,10 @@ class QueueLocks:
             for event in events:
                 event.set()
 
-    async def _take(self, enode: str, wish: LockWish) -> LockAnswer:
+    async def _take(self, enode: str, request: LockRequest) -> LockAnswer:
         batcher = self._batcher(enode)
         answer: asyncio.Future[LockAnswer] = asyncio.get_running_loop().create_future()
-        batcher.takes.setdefault(wish, []).append(answer)
+        batcher.takes.setdefault(request, []).append(answer)
         batcher.wake(self._background, f"locks {enode}")
         return await answer
 

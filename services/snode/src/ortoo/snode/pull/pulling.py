@@ -30,7 +30,7 @@ PASSED_OVER_MAX = 65_536
 
 
 @dataclass(frozen=True, slots=True)
-class PullWish:
+class PullRequest:
     """What a client asks for."""
 
     group: str
@@ -69,24 +69,24 @@ class Pulling:
     traffic: Traffic
     clock: Clock
 
-    async def pull(self, wish: PullWish) -> Pulled:
+    async def pull(self, request: PullRequest) -> Pulled:
         """Messages from an offset on; at the end wait for more.
 
         Errors: Invalid, NotFound (topic, group, subscription), Conflict (a newer subscription than known, a group that
         may not consume), Fenced, Unavailable.
         """
-        check_group_name(wish.group, "group")
-        if wish.offset < 0 or wish.messages_max > MESSAGES_MAX or wish.wait_ms > WAIT_MAX_MS:
+        check_group_name(request.group, "group")
+        if request.offset < 0 or request.messages_max > MESSAGES_MAX or request.wait_ms > WAIT_MAX_MS:
             raise Invalid(
                 f"give an offset from 0 on, at most {MESSAGES_MAX} messages, at most {WAIT_MAX_MS} ms of waiting"
             )
-        topic = await self._readable(wish.queue)
-        await self.settings.check(wish.group)
-        self._check_subscription(wish)
+        topic = await self._readable(request.queue)
+        await self.settings.check(request.group)
+        self._check_subscription(request)
         try:
-            return await self._pull(wish, topic)
+            return await self._pull(request, topic)
         except OutOfRange as error:
-            corrected = error.begin_offset if wish.offset < error.begin_offset else error.end_offset
+            corrected = error.begin_offset if request.offset < error.begin_offset else error.end_offset
             return Pulled(topic.topic_id, corrected, error.end_offset, error.begin_offset, is_illegal=True)
         except OrtooError as error:
             raise explained(error) from error
@@ -134,48 +134,48 @@ class Pulling:
         except OrtooError as error:
             raise explained(error) from error
 
-    async def _pull(self, wish: PullWish, topic: Topic) -> Pulled:
-        link = self.links.to(wish.queue.enode)
-        deadline_s = self.clock.monotonic_s() + wish.wait_ms / 1000
-        at = wish.offset
+    async def _pull(self, request: PullRequest, topic: Topic) -> Pulled:
+        link = self.links.to(request.queue.enode)
+        deadline_s = self.clock.monotonic_s() + request.wait_ms / 1000
+        at = request.offset
         while True:
             wait_ms = max(0, int((deadline_s - self.clock.monotonic_s()) * 1000))
             fetched = await link.fetch(
                 topic.topic_id,
-                wish.queue.queue_id,
+                request.queue.queue_id,
                 at,
-                bytes_max=min(wish.bytes_max or 1 << 20, BYTES_MAX),
+                bytes_max=min(request.bytes_max or 1 << 20, BYTES_MAX),
                 wait_ms=wait_ms,
-                group=wish.group if wish.generation else "",
-                generation=wish.generation,
+                group=request.group if request.generation else "",
+                generation=request.generation,
             )
-            parts, at, expired = _chosen(fetched, at, wish, self.clock.now_ms())
+            parts, at, expired = _chosen(fetched, at, request, self.clock.now_ms())
             if expired:
-                self.traffic.expired(wish.queue.topic, wish.group, expired)
+                self.traffic.expired(request.queue.topic, request.group, expired)
             if parts:
                 return Pulled(topic.topic_id, at, fetched.end_offset, parts=tuple(parts))
-            passed_over = at - wish.offset
+            passed_over = at - request.offset
             if not fetched.batches or passed_over >= PASSED_OVER_MAX or wait_ms == 0:
                 return Pulled(topic.topic_id, at, fetched.end_offset, passed_over=passed_over > 0)
 
-    def _check_subscription(self, wish: PullWish) -> None:
-        if not wish.subscription_version:
+    def _check_subscription(self, request: PullRequest) -> None:
+        if not request.subscription_version:
             return
         versions = [
             one.version
-            for member in self.membership.members(wish.group).values()
+            for member in self.membership.members(request.group).values()
             for one in member.subscriptions
-            if one.topic == wish.queue.topic
+            if one.topic == request.queue.topic
         ]
         if not versions:
             raise NotFound(
-                f"group {wish.group} does not subscribe to {wish.queue.topic}: register first",
+                f"group {request.group} does not subscribe to {request.queue.topic}: register first",
                 field="subscription_version",
             )
-        if wish.subscription_version > max(versions):
+        if request.subscription_version > max(versions):
             raise Conflict(
-                f"group {wish.group} knows version {max(versions)} of the subscription to {wish.queue.topic}, not "
-                f"{wish.subscription_version}: register it first",
+                f"group {request.group} knows version {max(versions)} of the subscription to {request.queue.topic}, not "
+                f"{request.subscription_version}: register it first",
                 field="subscription_version",
             )
 
@@ -193,20 +193,20 @@ class Pulling:
         return found
 
 
-def _chosen(fetched: Fetched, at: int, wish: PullWish, now_ms: int) -> tuple[list[Selected], int, int]:
+def _chosen(fetched: Fetched, at: int, request: PullRequest, now_ms: int) -> tuple[list[Selected], int, int]:
     """The parts that are meant, where to go on, and how many messages were left out because their time is over."""
-    left, expired = wish.messages_max or MESSAGES_DEFAULT, 0
+    left, expired = request.messages_max or MESSAGES_DEFAULT, 0
     parts: list[Selected] = []
     for stored in fetched.batches:
-        part = selected(stored, at, None if wish.wanted is not None else at + left, wish.wanted, now_ms=now_ms)
+        part = selected(stored, at, None if request.wanted is not None else at + left, request.wanted, now_ms=now_ms)
         if part.messages > left:
             last = int(np.frombuffer(part.rows, "<i4")[left - 1]) if part.rows else left - 1
-            part = selected(stored, at, part.first_offset + last + 1, wish.wanted, now_ms=now_ms)
+            part = selected(stored, at, part.first_offset + last + 1, request.wanted, now_ms=now_ms)
         at = part.next_offset
         expired += part.expired
         if part.batch is None:
             continue
-        if wish.wanted is None and part.rows and part.batch.count > part.messages:
+        if request.wanted is None and part.rows and part.batch.count > part.messages:
             batch, rows = narrowed(OpenedBatch(part.batch), np.frombuffer(part.rows, "<i4"))
             part = dataclasses.replace(part, batch=batch, rows=rows.tobytes())
         parts.append(part)

@@ -244,7 +244,7 @@ LIMIT_MAX = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class SearchRequest:
     """What is looked for: messages with a key, or the message with an id, stored in [begin_ms, end_ms)."""
 
     key: str
@@ -280,15 +280,17 @@ class MessageSearch:
         self._watch = watch
         self._links = links
 
-    async def find(self, topic_name: str, wish: Wish) -> Found:
-        """Messages that fit `wish`. Errors: NotFound (topic), Invalid; Unavailable when no enode can be asked."""
-        wish.check()
+    async def find(self, topic_name: str, request: SearchRequest) -> Found:
+        """Messages that fit `request`. Errors: NotFound (topic), Invalid; Unavailable when no enode can be asked."""
+        request.check()
         topic = await self._watch.topic(topic_name)
-        named = await self._named(topic, wish.message_id)
+        named = await self._named(topic, request.message_id)
         if named is not None:
             return Found([named], [])
         enodes = sorted(placement.enode for placement in topic.placements)
-        answers = await asyncio.gather(*(self._find_on(enode, topic, wish) for enode in enodes), return_exceptions=True)
+        answers = await asyncio.gather(
+            *(self._find_on(enode, topic, request) for enode in enodes), return_exceptions=True
+        )
         away: dict[str, OrtooError] = {}
         messages: list[PlacedMessage] = []
         for enode, answer in zip(enodes, answers, strict=True):
@@ -301,7 +303,7 @@ class MessageSearch:
         if away and len(away) == len(enodes):
             raise Unavailable(str(next(iter(away.values()))), retry_after_ms=500)
         messages.sort(key=lambda one: (one.stored_at_ms, one.queue, one.offset), reverse=True)
-        return Found(messages[: wish.limit or LIMIT], list(away))
+        return Found(messages[: request.limit or LIMIT], list(away))
 
     async def _named(self, topic: Topic, message_id: str) -> PlacedMessage | None:
         """The message whose id says where it lies, if it is there."""
@@ -313,14 +315,14 @@ class MessageSearch:
         found = await self._read(topic, Queue(topic.name, address.enode, address.queue_id), address.offset)
         return found if found is not None and found.message_id == message_id else None
 
-    async def _find_on(self, enode: str, topic: Topic, wish: Wish) -> list[PlacedMessage]:
+    async def _find_on(self, enode: str, topic: Topic, request: SearchRequest) -> list[PlacedMessage]:
         places = await self._links.to(enode).find_messages(
             topic.topic_id,
-            key=wish.key,
-            message_id=wish.message_id,
-            begin_ms=wish.begin_ms,
-            end_ms=wish.end_ms,
-            limit=wish.limit,
+            key=request.key,
+            message_id=request.message_id,
+            begin_ms=request.begin_ms,
+            end_ms=request.end_ms,
+            limit=request.limit,
         )
         found = [await self._read(topic, Queue(topic.name, enode, one.queue_id), one.offset) for one in places]
         return [message for message in found if message is not None]

@@ -10,7 +10,7 @@ from typing import Any
 from ortoo.common.errors import Fenced, OrtooError
 from ortoo.common.process.logs import get_logger
 from ortoo.snode.cluster.routes import UNACKNOWLEDGED_BYTES_MAX, Queue
-from ortoo.snode.enodes.link import FETCH_BYTES_MAX, LockWish
+from ortoo.snode.enodes.link import FETCH_BYTES_MAX, LockRequest
 from ortoo.snode.filters.selection import MessageFilter
 from ortoo.snode.membership.members import CloseReason, Member
 from ortoo.snode.pull.offsets import StartRule
@@ -47,7 +47,7 @@ class _Line:
 
     feeder: Feeder
     task: asyncio.Task[Any]
-    wish: LockWish
+    request: LockRequest
 
 
 class PushSession:
@@ -245,15 +245,15 @@ class PushSession:
             self._fetch_bytes,
             generation,
         )
-        wish = LockWish(self.group, topic.topic_id, queue.queue_id, self.client_id, self.session_id, resume)
-        task = self._parts.background.spawn(f"feed {queue}", self._feed(feeder, wish))
-        self._lines[queue] = _Line(feeder, task, wish)
+        request = LockRequest(self.group, topic.topic_id, queue.queue_id, self.client_id, self.session_id, resume)
+        task = self._parts.background.spawn(f"feed {queue}", self._feed(feeder, request))
+        self._lines[queue] = _Line(feeder, task, request)
 
-    async def _feed(self, feeder: Feeder, wish: LockWish) -> None:
+    async def _feed(self, feeder: Feeder, request: LockRequest) -> None:
         queue = feeder.cursor.queue
 
         async def acquire() -> int:
-            return await self._parts.locks.hold(queue.enode, wish)
+            return await self._parts.locks.hold(queue.enode, request)
 
         async def nothing() -> int:
             return 0
@@ -263,7 +263,7 @@ class PushSession:
                 await self._parts.groups.hold(self.group, queue, feeder)
             await feeder.run(nothing if self._plan.broadcast else acquire)
         except Fenced as error:
-            if wish.resume and not feeder.fence:
+            if request.resume and not feeder.fence:
                 self.replaced()
             else:
                 self._fenced(queue, str(error))
@@ -314,7 +314,7 @@ class PushSession:
                 batcher.forget(queue)
         finally:
             if not self._plan.broadcast and flush:
-                self._parts.locks.give_back(queue.enode, dataclasses.replace(line.wish, resume=False))
+                self._parts.locks.give_back(queue.enode, dataclasses.replace(line.request, resume=False))
             self._parts.groups.release(self.group, queue, line.feeder)
 
     def _batcher(self, enode: str, topic_id: int) -> AckBatcher:

@@ -12,7 +12,7 @@ from ortoo.snode.cluster.name_server import CALL_TIMEOUT_S, NameServer
 from ortoo.snode.cluster.wire import enode_to, message_to, queue_to, snode_to, topic_of, topic_to
 from ortoo.snode.filters.selection import compile_filter
 from ortoo.snode.pull.lag import Lag
-from ortoo.snode.pull.reading import MessageSearch, PlacedMessage, Reading, Wish
+from ortoo.snode.pull.reading import MessageSearch, PlacedMessage, Reading, SearchRequest
 from ortoo.snode.rpc.admin_groups import GroupAdmin, GroupParts
 from ortoo.snode.rpc.long_calls import LongCalls
 from ortoo.snode.send.delayed import Delayed
@@ -158,7 +158,7 @@ class AdminService(GroupAdmin):
         self, request: admin_pb2.AdminFindMessagesRequest, context: Context
     ) -> admin_pb2.AdminFindMessagesResponse:
         """Messages with a key or an id."""
-        wish = Wish(request.key, request.message_id, request.begin_ms, request.end_ms, request.limit)
+        wish = SearchRequest(request.key, request.message_id, request.begin_ms, request.end_ms, request.limit)
         found = await self._search.find(request.topic, wish)
         return admin_pb2.AdminFindMessagesResponse(messages=map(_tailed, found.messages), enodes_away=found.enodes_away)
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from ortoo.common.errors import Invalid
 from ortoo.common.groups.allocation import AllocationStrategy
-from ortoo.snode.clients.session import ConsumerWish, GroupMembers
+from ortoo.snode.clients.session import ConsumerRequest, GroupMembers
 from ortoo.snode.cluster.wire import queue_of
 from ortoo.snode.membership.members import Member, Subscription, sharing, strategy_of
 from ortoo.v1 import consumer_pb2, session_pb2
@@ -25,9 +25,9 @@ def subscriptions(items: Iterable[consumer_pb2.Subscription]) -> tuple[Subscript
     return tuple(Subscription(one.topic, one.tag_expression, one.sql_expression, one.version) for one in items)
 
 
-def consumer_wish(wish: session_pb2.RegisterConsumer) -> ConsumerWish:
+def consumer_wish(wish: session_pb2.RegisterConsumer) -> ConsumerRequest:
     """How a client wants to be a member. Errors: Invalid."""
-    return ConsumerWish(
+    return ConsumerRequest(
         wish.group,
         subscriptions(wish.subscriptions),
         pushed=wish.consume_type == session_pb2.CONSUME_TYPE_PUSH,

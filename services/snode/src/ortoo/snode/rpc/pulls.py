@@ -7,13 +7,13 @@ from ortoo.snode.clients.locks import LIFETIME_MS, LockedQueue
 from ortoo.snode.cluster.wire import batch_to, queue_of, queue_to
 from ortoo.snode.filters.selection import compile_filter
 from ortoo.snode.pull.offsets import GroupOffset
-from ortoo.snode.pull.pulling import Pulled, PullWish
+from ortoo.snode.pull.pulling import Pulled, PullRequest
 from ortoo.v1 import pull_pb2
 
 
-def pull_of(request: pull_pb2.PullRequest) -> PullWish:
+def pull_of(request: pull_pb2.PullRequest) -> PullRequest:
     """What a client asks for. Errors: Invalid for the filter."""
-    return PullWish(
+    return PullRequest(
         request.group,
         queue_of(request.queue),
         request.offset,

@@ -4,7 +4,7 @@ from ortoo.common.errors import Invalid, NotFound, OrtooError, Unsupported
 from ortoo.common.errors.status import failure_of
 from ortoo.common.records.message import Message
 from ortoo.snode.cluster.wire import message_of
-from ortoo.snode.pull.reading import MessageSearch, Wish
+from ortoo.snode.pull.reading import MessageSearch, SearchRequest
 from ortoo.snode.rocketmq.presence.commanding import Commanding
 from ortoo.snode.rocketmq.presence.results import WAIT_S
 from ortoo.snode.rocketmq.protocol.messages import Delivery
@@ -63,7 +63,7 @@ class RocketmqCommands:
         if wish.HasField("message"):
             place = Delivery(queue.topic, queue.enode, queue.queue_id, wish.offset, wish.stored_at_ms, wish.message_id)
             return message_of(wish.message), place
-        found = (await self._search.find(queue.topic, Wish("", wish.message_id, 0, 0, 1))).messages
+        found = (await self._search.find(queue.topic, SearchRequest("", wish.message_id, 0, 0, 1))).messages
         if not found:
             raise NotFound(f"topic {queue.topic} has no message {wish.message_id}", field="consume_message.message_id")
         [one] = found
