@@ -174,8 +174,8 @@ class Pulling:
             )
         if request.subscription_version > max(versions):
             raise Conflict(
-                f"group {request.group} knows version {max(versions)} of the subscription to {request.queue.topic}, not "
-                f"{request.subscription_version}: register it first",
+                f"group {request.group} knows version {max(versions)} of the subscription to {request.queue.topic}, "
+                f"not {request.subscription_version}: register it first",
                 field="subscription_version",
             )
 
