@@ -102,9 +102,9 @@ class ClientSessions:
             self._leave_producers(session)
         session.hello = hello
         for group, member in members.items():
-            hello_fields = ("client_id", "room", "language", "client_version")
-            who = {name: getattr(self.member(session), name) for name in hello_fields}
-            self._join_consumer(session, group, dataclasses.replace(member, **who))
+            now = self.member(session)
+            named = {name: getattr(now, name) for name in ("client_id", "room", "language", "client_version")}
+            self._join_consumer(session, group, dataclasses.replace(member, **named))
         for group in producers:
             self._join_producer(session, group)
         self._say_open(session)

@@ -121,6 +121,18 @@ def check_writable(topic: Topic, queue: Queue) -> None:
     _check_queue(topic, queue, "write", "that take messages")
 
 
+def queues_to_write(topic: Topic, queue: Queue | None) -> list[Queue]:
+    """The queue that a sender names, or all that producers are given. Errors: Invalid when nothing may be sent."""
+    if queue is not None:
+        queue = queue._replace(topic=topic.name)
+        check_writable(topic, queue)
+        return [queue]
+    queues = topic.write_queues()
+    if not topic.writable or not queues:
+        raise Invalid(f"topic {topic.name} takes no messages: {topic.permission.name}", field="topic")
+    return queues
+
+
 def check_readable(topic: Topic, queue: Queue) -> None:
     """Refuse a queue that cannot be read. Errors: Invalid."""
     if not topic.readable:

@@ -8,6 +8,8 @@ from ortoo.common.groups.retry_policy import RetryPolicy
 
 UNACKNOWLEDGED_BYTES_MAX = 64 << 20
 ATTEMPTS_MAX = 16
+RETRY_PREFIX, DEAD_LETTER_PREFIX = "%RETRY%", "%DLQ%"
+"""What the names of a group's own topics begin with."""
 
 
 class Permission(enum.IntEnum):

@@ -23,10 +23,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ortoo.common.errors import Forbidden, Invalid
+from ortoo.snode.cluster.routes import DEAD_LETTER_PREFIX, RETRY_PREFIX
 
 USERS_MAX = 10_000
 _KEYS = frozenset({"access_key", "admin", "topics", "groups"})
-_OF_A_GROUP = ("%RETRY%", "%DLQ%")
 _LITE = "%LMQ%|"
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -173,7 +173,7 @@ def _granted(grants: Mapping[str, Grant], name: str) -> Grant:
 def _owner(resource: Resource, name: str) -> tuple[Resource, str]:
     """Whose rules count: topics that belong to a group go by the group, lite topics by their parent."""
     if resource is Resource.TOPIC:
-        for prefix in _OF_A_GROUP:
+        for prefix in (RETRY_PREFIX, DEAD_LETTER_PREFIX):
             if name.startswith(prefix):
                 return Resource.GROUP, name.removeprefix(prefix)
         if name.startswith(_LITE):

@@ -10,12 +10,10 @@ from dataclasses import dataclass, field
 
 from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Conflict, Invalid, NotFound, OrtooError
-from ortoo.snode.cluster.routes import Queue, Topic
+from ortoo.snode.cluster.routes import RETRY_PREFIX, Queue, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.enodes.link import EnodeLinks, OffsetRow, QueueRange, explained
 from ortoo.snode.pull.reading import Reading
-
-RETRY_PREFIX = "%RETRY%"
 
 
 class StartFrom(enum.IntEnum):

@@ -19,7 +19,7 @@ from ortoo.common.records.batch import encode, encoded_bytes_bound
 from ortoo.common.records.message import Message
 from ortoo.common.records.message_id import message_id_text
 from ortoo.common.records.sealed_batch import MESSAGES_MAX, RECORDS_BYTES_MAX
-from ortoo.snode.cluster.directory import Directory, check_writable
+from ortoo.snode.cluster.directory import Directory, queues_to_write
 from ortoo.snode.cluster.routes import MessageType, Queue, Topic
 from ortoo.snode.enodes.link import EnodeLinks, explained
 from ortoo.snode.send.batcher import BATCH_BYTES, BatcherLimits, PublishBatcher
@@ -155,15 +155,11 @@ class Publisher:
 
     def _placed(self, topic: Topic, messages: Sequence[Message], queue: Queue | None) -> dict[Place, list[int]]:
         """Rows by the queue they go to and by whether they are delayed: those share no batch with others."""
+        if queue is not None and queue.topic not in ("", topic.name):
+            raise Invalid(f"the queue is of topic {queue.topic}, the request of {topic.name}", field="queue.topic")
+        queues = queues_to_write(topic, queue)
         if queue is not None:
-            if queue.topic not in ("", topic.name):
-                raise Invalid(f"the queue is of topic {queue.topic}, the request of {topic.name}", field="queue.topic")
-            queue = queue._replace(topic=topic.name)
-            check_writable(topic, queue)
-            return placed_by(messages, lambda _: queue)
-        queues = topic.write_queues()
-        if not topic.writable or not queues:
-            raise Invalid(f"topic {topic.name} takes no messages: {topic.permission.name}", field="topic")
+            return placed_by(messages, lambda _: queues[0])
         keyless = any(not message.message_group for message in messages)
         unkeyed = self._unkeyed(topic, queues) if keyless else queues[0]
         has_levels = topic.message_type is MessageType.PRIORITY

@@ -14,7 +14,7 @@ from ortoo.common.records.batch import encode
 from ortoo.common.records.message import Message
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.snode.cluster import Cluster
-from ortoo.snode.cluster.directory import check_writable
+from ortoo.snode.cluster.directory import queues_to_write
 from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.enodes.link import DueHalf, EnodeLinks, HalfVerdict, OpenHalf, VerdictSource
 from ortoo.snode.runtime import Runtime
@@ -158,13 +158,9 @@ class Transactions:
                 self.runtime.background.spawn(f"checks of {entry.name}", self._listen(entry.name))
 
     def _queue(self, topic: Topic, message: Message, queue: Queue | None) -> Queue:
+        queues = queues_to_write(topic, queue)
         if queue is not None:
-            queue = queue._replace(topic=topic.name)
-            check_writable(topic, queue)
-            return queue
-        queues = topic.write_queues()
-        if not topic.writable or not queues:
-            raise Invalid(f"topic {topic.name} takes no messages: {topic.permission.name}", field="topic")
+            return queues[0]
         if message.message_group:
             return queue_of_group(message.message_group, queues)
         alive = self.cluster.directory.alive(queues) or queues

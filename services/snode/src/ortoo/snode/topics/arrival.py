@@ -13,7 +13,7 @@ from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
 from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.cluster.name_server import NameServer
-from ortoo.snode.cluster.routes import Placement, Topic
+from ortoo.snode.cluster.routes import DEAD_LETTER_PREFIX, RETRY_PREFIX, Placement, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.enodes.link import EnodeLinks
 
@@ -117,8 +117,6 @@ class SendableTopics:
             making.set()
 
 
-RETRY_PREFIX = "%RETRY%"
-DEAD_LETTER_PREFIX = "%DLQ%"
 _groups_log = get_logger("groups")
 
 

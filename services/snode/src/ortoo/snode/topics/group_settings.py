@@ -10,11 +10,10 @@ from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
 from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.cluster.name_server import NameServer
-from ortoo.snode.cluster.routes import DeliveryMode, Group
+from ortoo.snode.cluster.routes import RETRY_PREFIX, DeliveryMode, Group
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.enodes.link import EnodeLinks, explained
 from ortoo.snode.membership.members import SlowRule
-from ortoo.snode.topics.arrival import RETRY_PREFIX
 
 _log = get_logger("groups")
 
