@@ -22,7 +22,7 @@ from ortoo.snode.enodes.queue_locks import ASK_AGAIN_S
 from ortoo.snode.policy.access import Access
 from ortoo.snode.policy.authentication import Authentication
 from ortoo.snode.policy.chain import Chain, load_interceptors
-from ortoo.snode.rocketmq.routes.route import endpoints_of
+from ortoo.snode.rocketmq.clients.routes import endpoints_of
 from ortoo.snode.rpc.around.access import AccessInterception
 from ortoo.snode.rpc.around.interception import Interception
 from ortoo.snode.rpc.around.tls_only import TlsOnly

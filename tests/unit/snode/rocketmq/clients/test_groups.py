@@ -3,7 +3,7 @@
 from ortoo.common.groups.delay_levels import DELAY_LEVELS_MS
 from ortoo.common.groups.retry_policy import RetryPolicy
 from ortoo.snode.cluster.routes import Group
-from ortoo.snode.rocketmq.clients.groups import rules_of
+from ortoo.snode.rocketmq.clients.settings_reply import rules_of
 
 
 def test_clients_are_told_the_groups_own_back_off() -> None:

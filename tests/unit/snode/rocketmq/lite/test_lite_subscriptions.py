@@ -5,7 +5,7 @@ import pytest
 from apache.rocketmq.v2.definition_pb2 import Code
 from ortoo.snode.rocketmq.lite.subscriptions import PER_CLIENT_MAX, SILENT_S, LiteSubscriptions
 from ortoo.snode.rocketmq.protocol.codes import Refused
-from ortoo.snode.rocketmq.protocol.lite_names import lite_topic_of, stored_topic
+from ortoo.snode.rocketmq.protocol.names import lite_topic_of, stored_topic
 
 
 def test_a_change_is_told_and_no_change_is_not() -> None:

@@ -51,7 +51,30 @@ class Services:
 def make_services(ground: Ground, parts: Parts) -> Services:
     """Put a service before each group of parts."""
     directory, watch, enodes, background = ground.directory, ground.watch, ground.enodes, ground.background
-    long_calls, search, gateway = LongCalls(), MessageSearch(watch, enodes), make_gateway(ground, parts)
+    long_calls, search, gateway = (
+        LongCalls(),
+        MessageSearch(watch, enodes),
+        make_gateway(
+            ground.settings,
+            ground.incarnation,
+            clock=ground.clock,
+            randomness=ground.randomness,
+            background=background,
+            name_server=ground.name_server,
+            directory=directory,
+            watch=watch,
+            enodes=enodes,
+            membership=ground.membership,
+            arrival=parts.arrival,
+            sendable=parts.sendable,
+            publisher=parts.publisher,
+            delayed=parts.delayed,
+            transactions=parts.transactions,
+            reading=parts.reading,
+            offsets=parts.offsets,
+            popping=parts.popping,
+        ),
+    )
     producing = producer.ProducerService(
         directory,
         watch,

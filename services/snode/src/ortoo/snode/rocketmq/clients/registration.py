@@ -22,58 +22,56 @@ class _Entry:
     groups: set[str] = field(default_factory=set)
 
 
+@dataclass(slots=True, eq=False)
 class Registration:
     """Who of this snode's clients is a member of what. A producer's group is the topic it sends to."""
 
-    def __init__(
-        self, membership: Membership, *, snode: str, incarnation: str, clock: Clock, randomness: Randomness
-    ) -> None:
-        self._membership = membership
-        self._snode = snode
-        self._incarnation = incarnation
-        self._clock = clock
-        self._randomness = randomness
-        self._entries: dict[str, _Entry] = {}
+    membership: Membership
+    clock: Clock
+    randomness: Randomness
+    snode: str
+    incarnation: str
+    """Of the snode: new at each start."""
+    _entries: dict[str, _Entry] = field(init=False, default_factory=dict)
 
     def register(self, client: Client) -> None:
         """Make a client a member of all its groups, and of no others; what has not changed is not said again."""
         entry = self._entries.get(client.client_id)
         if entry is None:
-            entry = self._entries[client.client_id] = _Entry(self._randomness.id_text(), self._clock.now_ms())
+            entry = self._entries[client.client_id] = _Entry(self.randomness.id_text(), self.clock.now_ms())
         wanted = {PRODUCERS + topic for topic in client.publishes} | ({client.group} if client.group else set())
         for group in entry.groups - wanted:
-            self._membership.leave(group, client.client_id, entry.session_id)
+            self.membership.leave(group, client.client_id, entry.session_id)
         for group in wanted:
             if self._is_elsewhere(group, client, entry):
                 continue
             consumes = group == client.group
-            self._membership.join(
-                group,
-                Member(
-                    client.client_id,
-                    entry.session_id,
-                    self._snode,
-                    self._incarnation,
-                    _subscriptions(client) if consumes else (),
-                    pushed=consumes and client.client_type in PUSHED,
-                    active=False,
-                    language=client.language,
-                    client_version=client.client_version,
-                    peer=client.peer,
-                    since_ms=entry.since_ms,
-                ),
+            member = Member(
+                client.client_id,
+                entry.session_id,
+                self.snode,
+                self.incarnation,
+                _subscriptions(client) if consumes else (),
+                pushed=consumes and client.client_type in PUSHED,
+                active=False,
+                language=client.language,
+                client_version=client.client_version,
+                peer=client.peer,
+                since_ms=entry.since_ms,
             )
+            self.membership.join(group, member)
         entry.groups = wanted
 
     def leave(self, client: Client) -> None:
         """A client is gone."""
         entry = self._entries.pop(client.client_id, None)
-        for group in entry.groups if entry is not None else ():
-            self._membership.leave(group, client.client_id, entry.session_id)  # type: ignore[union-attr]
+        if entry is not None:
+            for group in entry.groups:
+                self.membership.leave(group, client.client_id, entry.session_id)
 
     def _is_elsewhere(self, group: str, client: Client, entry: _Entry) -> bool:
         """Whether another snode has the client's stream: then commands must go there."""
-        known = self._membership.members(group).get(client.client_id)
+        known = self.membership.members(group).get(client.client_id)
         return client.stream is None and known is not None and known.session_id != entry.session_id
 
 

@@ -17,7 +17,10 @@ from apache.rocketmq.v2.definition_pb2 import (
     Settings,
 )
 from ortoo.common.groups.delay_levels import DELAY_LEVELS_MS
+from ortoo.common.groups.pop import PopRules
+from ortoo.common.groups.retry_policy import RetryKind
 from ortoo.common.records.message import BODY_BYTES_MAX
+from ortoo.snode.cluster.routes import Group
 from ortoo.snode.rocketmq.protocol.messages import duration
 
 NODE_JS = "HTTP"
@@ -51,6 +54,27 @@ class GroupRules:
     lite_topic_bytes_max: int = 64
 
 
+def rules_of(group: Group | None) -> GroupRules:
+    """The rules for a group's members; a group that does not exist yet has the defaults.
+
+    A group counts retries, the protocol deliveries: the first one is no retry.
+    """
+    if group is None:
+        return GroupRules()
+    is_classic = group.retry.kind is RetryKind.CLASSIC
+    delays_ms = RETRY_DELAYS_MS if is_classic else group.retry.delays_ms
+    return GroupRules(attempts_max=group.attempts_max + 1, retry_delays_ms=delays_ms)
+
+
+def pop_rules(group: Group | None, *, from_last: bool = False) -> PopRules:
+    """How a group pops; `from_last` says that it begins at the end of queues in which it has no offset.
+
+    Messages of one message group always come in order: the protocol's clients cannot tell, and a listener that wants
+    it need not ask for it.
+    """
+    return PopRules(rules_of(group).attempts_max, in_order=True, from_last=from_last)
+
+
 def settings_reply(sent: Settings, language: str, rules: GroupRules) -> Settings:
     """The settings a client shall follow; what the server does not decide is given back as it came."""
     reply = Settings()
@@ -67,9 +91,7 @@ def settings_reply(sent: Settings, language: str, rules: GroupRules) -> Settings
     else:
         reply.publishing.max_body_size = BODY_BYTES_MAX
         reply.publishing.validate_message_type = True
-        reply.backoff_policy.CopyFrom(
-            RetryPolicy(max_attempts=3, exponential_backoff=_exponential(10, 1000)),
-        )
+        reply.backoff_policy.CopyFrom(RetryPolicy(max_attempts=3, exponential_backoff=_exponential(10, 1000)))
     return reply
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from apache.rocketmq.v2.definition_pb2 import ClientType, Settings
 from apache.rocketmq.v2.service_pb2 import TelemetryCommand
 from ortoo.common.errors import Overloaded
+from ortoo.snode.rocketmq.protocol.caller import Caller
 
 EXPIRY_S = 120.0
 CLIENTS_MAX = 50_000
@@ -80,17 +81,17 @@ class Clients:
         self._producers: dict[str, dict[str, None]] = {}
         self._turn = 0
 
-    def seen(self, client_id: str, now_s: float, *, language: str = "", version: str = "", peer: str = "") -> Client:
+    def seen(self, caller: Caller, now_s: float) -> Client:
         """A client said something. Errors: Overloaded."""
-        client = self._clients.get(client_id)
+        client = self._clients.get(caller.client_id)
         if client is None:
             if len(self._clients) >= CLIENTS_MAX:
                 raise Overloaded(f"{CLIENTS_MAX} clients are connected to this snode; connect to another one")
-            client = self._clients[client_id] = Client(client_id)
+            client = self._clients[caller.client_id] = Client(caller.client_id)
         client.seen_at_s = now_s
-        client.language = language or client.language
-        client.client_version = version or client.client_version
-        client.peer = peer or client.peer
+        client.language = caller.language or client.language
+        client.client_version = caller.client_version or client.client_version
+        client.peer = caller.peer or client.peer
         return client
 
     def get(self, client_id: str) -> Client | None:

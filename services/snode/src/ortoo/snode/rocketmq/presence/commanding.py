@@ -1,5 +1,6 @@
-"""Commands of operators to RocketMQ's clients, over their telemetry streams."""
+"""Commands of operators to RocketMQ's clients, over their telemetry streams, and the answers by their nonces."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -12,10 +13,50 @@ from apache.rocketmq.v2.service_pb2 import (
 )
 from ortoo.common.errors import Conflict, Unavailable, Unsupported
 from ortoo.common.process.clock import Clock
+from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.message import Message
 from ortoo.snode.rocketmq.clients.table import Clients, CommandStream
-from ortoo.snode.rocketmq.presence.results import Results
 from ortoo.snode.rocketmq.protocol.messages import Delivery, delivered
+
+WAIT_S = 5.0
+"""How long a client may take to answer a command."""
+
+
+class Results:
+    """The commands whose answers are waited for."""
+
+    def __init__(self, randomness: Randomness) -> None:
+        self._randomness = randomness
+        self._waiting: dict[str, asyncio.Future[TelemetryCommand]] = {}
+
+    def nonce(self) -> str:
+        """A new number for a command."""
+        return self._randomness.id_text()
+
+    async def ask(self, say: Callable[[str], None], timeout_s: float) -> TelemetryCommand:
+        """Say a command with a new nonce; its answer.
+
+        Errors: those of `say`; Unavailable when the client does not answer, as some kinds of client never do.
+        """
+        nonce = self.nonce()
+        answer: asyncio.Future[TelemetryCommand] = asyncio.get_running_loop().create_future()
+        self._waiting[nonce] = answer
+        try:
+            say(nonce)
+            async with asyncio.timeout(timeout_s):
+                return await answer
+        except TimeoutError:
+            raise Unavailable(
+                f"the client did not answer the command within {timeout_s:g} s; some kinds of client never do"
+            ) from None
+        finally:
+            del self._waiting[nonce]
+
+    def arrived(self, nonce: str, answer: TelemetryCommand) -> None:
+        """An answer came; one that nobody waits for is forgotten."""
+        future = self._waiting.get(nonce)
+        if future is not None and not future.done():
+            future.set_result(answer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,25 +68,26 @@ class Verified:
     error: str = ""
 
 
+@dataclass(frozen=True, slots=True)
 class Commanding:
     """Tells one client what to do, and waits for what it answers."""
 
-    def __init__(self, clients: Clients, results: Results, clock: Clock) -> None:
-        self._clients = clients
-        self._results = results
-        self._clock = clock
+    clients: Clients
+    results: Results
+    clock: Clock
 
     def knows(self, client_id: str) -> bool:
         """Whether this is one of RocketMQ's clients at this snode."""
-        return self._clients.get(client_id) is not None
+        return self.clients.get(client_id) is not None
 
     async def stack(self, client_id: str, timeout_s: float) -> str:
         """What the threads of a client do. Errors: Unavailable, Unsupported, Conflict."""
-        answer = await self._ask(
-            client_id,
-            timeout_s,
-            lambda nonce: TelemetryCommand(print_thread_stack_trace_command=PrintThreadStackTraceCommand(nonce=nonce)),
-        )
+        stream = self._stream(client_id)
+
+        def say(nonce: str) -> None:
+            stream.say(TelemetryCommand(print_thread_stack_trace_command=PrintThreadStackTraceCommand(nonce=nonce)))
+
+        answer = await self.results.ask(say, timeout_s)
         # The C++ client gives no status with its text.
         if answer.HasField("status"):
             _check(client_id, answer.status)
@@ -53,15 +95,15 @@ class Commanding:
 
     async def verify(self, client_id: str, message: Message, to: Delivery, timeout_s: float) -> Verified:
         """Run a client's listener on one message. Errors: Unavailable, Unsupported, Conflict."""
-        began_s = self._clock.monotonic_s()
-        answer = await self._ask(
-            client_id,
-            timeout_s,
-            lambda nonce: TelemetryCommand(
-                verify_message_command=VerifyMessageCommand(nonce=nonce, message=delivered(message, to))
-            ),
-        )
-        took_ms = int((self._clock.monotonic_s() - began_s) * 1000)
+        began_s = self.clock.monotonic_s()
+        stream = self._stream(client_id)
+
+        def say(nonce: str) -> None:
+            command = VerifyMessageCommand(nonce=nonce, message=delivered(message, to))
+            stream.say(TelemetryCommand(verify_message_command=command))
+
+        answer = await self.results.ask(say, timeout_s)
+        took_ms = int((self.clock.monotonic_s() - began_s) * 1000)
         if answer.status.code == Code.FAILED_TO_CONSUME_MESSAGE:
             return Verified(False, took_ms, answer.status.message or "the listener failed")
         _check(client_id, answer.status)
@@ -69,15 +111,11 @@ class Commanding:
 
     def reconnect(self, client_id: str) -> None:
         """Tell a client to connect anew; it answers nothing. Errors: Unavailable, Overloaded."""
-        command = ReconnectEndpointsCommand(nonce=self._results.number())
+        command = ReconnectEndpointsCommand(nonce=self.results.nonce())
         self._stream(client_id).say(TelemetryCommand(reconnect_endpoints_command=command))
 
-    async def _ask(self, client_id: str, timeout_s: float, made: Callable[[str], TelemetryCommand]) -> TelemetryCommand:
-        stream = self._stream(client_id)
-        return await self._results.ask(lambda nonce: stream.say(made(nonce)), timeout_s)
-
     def _stream(self, client_id: str) -> CommandStream:
-        client = self._clients.get(client_id)
+        client = self.clients.get(client_id)
         if client is None or client.stream is None:
             raise Unavailable(
                 f"client {client_id} has no telemetry stream to this snode now, so it hears no commands; try again",

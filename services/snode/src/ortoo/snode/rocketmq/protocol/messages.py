@@ -12,7 +12,7 @@ from ortoo.common.errors import Invalid
 from ortoo.common.records.message import BODY_AS_IS, BODY_BYTES_MAX, BODY_GZIP, Message
 from ortoo.common.records.text_rules import PROPERTIES_MAX, TEXT_BYTES_MAX
 from ortoo.snode.rocketmq.protocol.codes import Refused
-from ortoo.snode.rocketmq.protocol.lite_names import check_lite_topic
+from ortoo.snode.rocketmq.protocol.names import check_lite_topic
 from ortoo.snode.rocketmq.protocol.reserved import RESERVED_PROPERTIES
 
 DELAY_MS_MAX = 366 * 86_400_000
@@ -88,7 +88,8 @@ def sent_of(sent: definition_pb2.Message, at: int, now_ms: int, peer: str) -> Se
 
 def delivered(message: Message, to: Delivery, namespace: str = "") -> definition_pb2.Message:
     """Write a message for a consumer, with every field that some client cannot do without."""
-    gone_by = definition_pb2.SystemProperties(
+    system = definition_pb2.SystemProperties(
+        tag=message.tag,
         keys=message.keys,
         message_id=message.message_id or to.message_id,
         body_digest=Digest(type=DigestType.MD5, checksum=md5_text(message.body)),
@@ -97,31 +98,22 @@ def delivered(message: Message, to: Delivery, namespace: str = "") -> definition
         born_timestamp=timestamp(message.born_at_ms or to.stored_at_ms),
         born_host=message.born_host or "",
         store_timestamp=timestamp(to.stored_at_ms),
+        delivery_timestamp=timestamp(message.deliver_at_ms) if message.deliver_at_ms is not None else None,
         store_host=to.enode,
         queue_id=to.queue_id,
         queue_offset=to.offset,
         delivery_attempt=max(1, to.attempt),
+        lite_topic=to.lite_topic or None,
+        message_group=message.message_group if not to.lite_topic else None,
+        priority=message.priority,
+        trace_context=message.trace_context,
+        receipt_handle=to.receipt_handle or None,
+        invisible_duration=duration(to.invisible_ms) if to.invisible_ms else None,
     )
-    if message.tag is not None:
-        gone_by.tag = message.tag
-    if to.lite_topic:
-        gone_by.lite_topic = to.lite_topic
-    elif message.message_group is not None:
-        gone_by.message_group = message.message_group
-    if message.deliver_at_ms is not None:
-        gone_by.delivery_timestamp.CopyFrom(timestamp(message.deliver_at_ms))
-    if message.priority is not None:
-        gone_by.priority = message.priority
-    if message.trace_context is not None:
-        gone_by.trace_context = message.trace_context
-    if to.receipt_handle:
-        gone_by.receipt_handle = to.receipt_handle
-    if to.invisible_ms:
-        gone_by.invisible_duration.CopyFrom(duration(to.invisible_ms))
     return definition_pb2.Message(
         topic=definition_pb2.Resource(resource_namespace=namespace, name=to.topic),
         user_properties=dict(message.properties),
-        system_properties=gone_by,
+        system_properties=system,
         body=message.body,
     )
 

@@ -1,7 +1,9 @@
-"""Which topics and groups the protocol lets clients name."""
+"""Which topics, groups and lite topics the protocol lets clients name, and in which topic a lite topic lies."""
+
+import re
 
 from apache.rocketmq.v2.definition_pb2 import Code, Resource
-from ortoo.common.cluster.names import check_group_name, check_topic_name
+from ortoo.common.cluster.names import TOPIC_NAME_LENGTH_MAX, check_group_name, check_topic_name
 from ortoo.common.errors import Invalid
 from ortoo.snode.rocketmq.protocol.codes import Refused
 
@@ -22,6 +24,10 @@ SYSTEM_TOPICS = frozenset(
 """Names that RocketMQ keeps for itself."""
 SYSTEM_TOPIC_PREFIX = "rmq_sys_"
 SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
+LITE_PREFIX = "%LMQ%|"
+"""How the names of the topics begin in which lite topics' messages lie."""
+LITE_LENGTH_MAX = 64
+_LITE_NAME = re.compile(r"[a-zA-Z0-9_-]+\Z")
 
 
 def topic_name(topic: Resource) -> str:
@@ -46,3 +52,30 @@ def group_name(group: Resource) -> str:
     if name.startswith(SYSTEM_GROUP_PREFIX):
         raise Refused(Code.ILLEGAL_CONSUMER_GROUP, f"group {name!r} is a system group; choose another name")
     return name
+
+
+def check_lite_topic(name: str) -> str:
+    """A lite topic's name that may be used. Errors: Refused with ILLEGAL_LITE_TOPIC."""
+    if len(name) > LITE_LENGTH_MAX or not _LITE_NAME.match(name):
+        raise Refused(
+            Code.ILLEGAL_LITE_TOPIC,
+            f"{name[:80]!r} cannot be a lite topic; expected 1 to {LITE_LENGTH_MAX} letters, digits, _ and -",
+        )
+    return name
+
+
+def stored_topic(parent: str, lite_topic: str) -> str:
+    """The topic that holds a lite topic's messages. Errors: Refused when both names together are too long."""
+    name = f"{LITE_PREFIX}{parent}|{check_lite_topic(lite_topic)}"
+    if len(name) > TOPIC_NAME_LENGTH_MAX:
+        room = TOPIC_NAME_LENGTH_MAX - len(LITE_PREFIX) - 1 - len(parent)
+        raise Refused(
+            Code.ILLEGAL_LITE_TOPIC,
+            f"lite topic {lite_topic!r} has {len(lite_topic)} characters; below topic {parent} at most {room} fit",
+        )
+    return name
+
+
+def lite_topic_of(stored: str) -> str:
+    """The short name of the lite topic in a stored one's name; empty when the topic is no lite topic's."""
+    return stored.rpartition("|")[2] if stored.startswith(LITE_PREFIX) else ""

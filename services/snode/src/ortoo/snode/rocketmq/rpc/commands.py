@@ -1,26 +1,27 @@
 """Commands of AdminService/CallClient for clients of RocketMQ's protocol."""
 
+from dataclasses import dataclass
+
 from ortoo.common.errors import Invalid, NotFound, OrtooError, Unsupported
 from ortoo.common.errors.status import failure_of
 from ortoo.common.records.message import Message
 from ortoo.snode.cluster.wire import message_of
 from ortoo.snode.pull.search import MessageSearch, Wish
-from ortoo.snode.rocketmq.presence.commanding import Commanding
-from ortoo.snode.rocketmq.presence.results import WAIT_S
+from ortoo.snode.rocketmq.presence.commanding import WAIT_S, Commanding
 from ortoo.snode.rocketmq.protocol.messages import Delivery
 from ortoo.v1 import session_pb2
 
 
+@dataclass(frozen=True, slots=True)
 class RocketmqCommands:
     """Translates a command and what became of it."""
 
-    def __init__(self, commanding: Commanding, search: MessageSearch) -> None:
-        self._commanding = commanding
-        self._search = search
+    commanding: Commanding
+    search: MessageSearch
 
     def knows(self, client_id: str) -> bool:
         """Whether this is one of RocketMQ's clients at this snode."""
-        return self._commanding.knows(client_id)
+        return self.commanding.knows(client_id)
 
     async def call(self, client_id: str, command: session_pb2.Command) -> session_pb2.CommandResult:
         """Make a client do something; what it refuses is in the result.
@@ -31,11 +32,11 @@ class RocketmqCommands:
         try:
             match command.WhichOneof("command"):
                 case "print_stack":
-                    return session_pb2.CommandResult(stack=await self._commanding.stack(client_id, timeout_s))
+                    return session_pb2.CommandResult(stack=await self.commanding.stack(client_id, timeout_s))
                 case "consume_message":
                     return await self._consume(client_id, command.consume_message, timeout_s)
                 case "reconnect":
-                    self._commanding.reconnect(client_id)
+                    self.commanding.reconnect(client_id)
                     return session_pb2.CommandResult()
                 case kind:
                     raise Unsupported(
@@ -51,7 +52,7 @@ class RocketmqCommands:
         self, client_id: str, wish: session_pb2.ConsumeMessage, timeout_s: float
     ) -> session_pb2.CommandResult:
         message, place = await self._found(wish)
-        done = await self._commanding.verify(client_id, message, place, timeout_s)
+        done = await self.commanding.verify(client_id, message, place, timeout_s)
         consumed = session_pb2.ConsumeResult(succeeded=done.succeeded, duration_ms=done.duration_ms, error=done.error)
         return session_pb2.CommandResult(consumed=consumed)
 
@@ -63,7 +64,7 @@ class RocketmqCommands:
         if wish.HasField("message"):
             place = Delivery(queue.topic, queue.enode, queue.queue_id, wish.offset, wish.stored_at_ms, wish.message_id)
             return message_of(wish.message), place
-        found = (await self._search.find(queue.topic, Wish("", wish.message_id, 0, 0, 1))).messages
+        found = (await self.search.find(queue.topic, Wish("", wish.message_id, 0, 0, 1))).messages
         if not found:
             raise NotFound(f"topic {queue.topic} has no message {wish.message_id}", field="consume_message.message_id")
         [one] = found

@@ -13,6 +13,7 @@ from ortoo.common.errors import Overloaded
 from ortoo.common.records.batch import open_batch
 from ortoo.snode.enodes.link import HalfVerdict, VerdictSource
 from ortoo.snode.rocketmq.clients.table import Clients
+from ortoo.snode.rocketmq.protocol.caller import Caller
 from ortoo.snode.rocketmq.protocol.codes import ok
 from ortoo.snode.rocketmq.protocol.messages import Delivery, Sent, delivered
 from ortoo.snode.rocketmq.protocol.names import topic_name
@@ -37,7 +38,7 @@ class Transacting:
         check_after_ms = (sent.recovery_s or 0) * 1000
         return await self._transactions.begin(topic, [sent.message], topic, check_after_ms=check_after_ms)
 
-    async def end(self, request: EndTransactionRequest) -> EndTransactionResponse:
+    async def end(self, caller: Caller, request: EndTransactionRequest) -> EndTransactionResponse:
         """Take a verdict; durable when answered. A producer that still does not know changes nothing.
 
         Errors: Refused, Invalid and NotFound for a transaction that is not there.

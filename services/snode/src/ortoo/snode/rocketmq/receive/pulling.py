@@ -1,6 +1,7 @@
 """Reading from an offset, and the offsets of groups and queues."""
 
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -30,16 +31,16 @@ from ortoo.snode.rocketmq.protocol.codes import Refused, ok, status_of
 from ortoo.snode.rocketmq.protocol.filters import compile_filter
 from ortoo.snode.rocketmq.protocol.messages import Delivery, delivered, duration_ms, timestamp_ms
 from ortoo.snode.rocketmq.protocol.names import group_name, topic_name
-from ortoo.snode.rocketmq.receive.polling import BATCH_MAX, wait_ms
+from ortoo.snode.rocketmq.receive.receiving import BATCH_MAX
 
 
+@dataclass(frozen=True, slots=True)
 class QueueOffsets:
     """PullMessage, UpdateOffset, GetOffset and QueryOffset; here a queue's broker and id are meant literally."""
 
-    def __init__(self, watch: DirectoryWatch, links: EnodeLinks, offsets: Offsets) -> None:
-        self._watch = watch
-        self._links = links
-        self._offsets = offsets
+    watch: DirectoryWatch
+    links: EnodeLinks
+    offsets: Offsets
 
     async def pull(self, caller: Caller, request: PullMessageRequest) -> AsyncIterator[PullMessageResponse]:
         """Messages of one queue from an offset on, then where to go on. Errors: Refused, NotFound, Invalid."""
@@ -47,11 +48,10 @@ class QueueOffsets:
         topic, queue = await self._queue(request.message_queue)
         wanted = compile_filter(request.filter_expression)
         count_max = min(max(request.batch_size, 1), BATCH_MAX)
-        wait = wait_ms(caller, duration_ms(request.long_polling_timeout))
+        wait_ms = caller.wait_ms(duration_ms(request.long_polling_timeout))
+        link = self.links.to(queue.enode)
         try:
-            fetched = await self._links.to(queue.enode).fetch(
-                topic.topic_id, queue.queue_id, request.offset, wait_ms=wait
-            )
+            fetched = await link.fetch(topic.topic_id, queue.queue_id, request.offset, wait_ms=wait_ms)
         except OutOfRange as error:
             yield PullMessageResponse(status=status_of(error))
             yield PullMessageResponse(next_offset=min(max(request.offset, error.begin_offset), error.end_offset))
@@ -83,7 +83,7 @@ class QueueOffsets:
             yield PullMessageResponse(status=status_of(Refused(Code.MESSAGE_NOT_FOUND, "no new message")))
         yield PullMessageResponse(next_offset=next_offset)
 
-    async def update(self, request: UpdateOffsetRequest) -> UpdateOffsetResponse:
+    async def update(self, caller: Caller, request: UpdateOffsetRequest) -> UpdateOffsetResponse:
         """Commit a group's offset; durable when answered."""
         group = group_name(request.group)
         topic, queue = await self._queue(request.message_queue)
@@ -95,19 +95,19 @@ class QueueOffsets:
                 end_offset=held.end_offset,
                 field="offset",
             )
-        await self._offsets.commit(queue.enode, topic.topic_id, group, {queue.queue_id: request.offset})
+        await self.offsets.commit(queue.enode, topic.topic_id, group, {queue.queue_id: request.offset})
         return UpdateOffsetResponse(status=ok())
 
-    async def get(self, request: GetOffsetRequest) -> GetOffsetResponse:
+    async def get(self, caller: Caller, request: GetOffsetRequest) -> GetOffsetResponse:
         """The group's committed offset. Errors: Refused with OFFSET_NOT_FOUND."""
         group = group_name(request.group)
         topic, queue = await self._queue(request.message_queue)
-        offset = await self._offsets.query(queue, topic.topic_id, group)
+        offset = await self.offsets.query(queue, topic.topic_id, group)
         if offset is None:
             raise Refused(Code.OFFSET_NOT_FOUND, f"group {group} has no offset in {queue}")
         return GetOffsetResponse(status=ok(), offset=offset)
 
-    async def query(self, request: QueryOffsetRequest) -> QueryOffsetResponse:
+    async def query(self, caller: Caller, request: QueryOffsetRequest) -> QueryOffsetResponse:
         """An offset of a queue, at one of its ends or by time. Errors: Refused with BAD_REQUEST."""
         topic, queue = await self._queue(request.message_queue)
         match request.query_offset_policy:
@@ -117,7 +117,7 @@ class QueueOffsets:
                 offset = (await self._range(topic, queue)).end_offset
             case QueryOffsetPolicy.TIMESTAMP if request.HasField("timestamp"):
                 stored_at_ms = timestamp_ms(request.timestamp)
-                offset = await self._links.to(queue.enode).find_offset(topic.topic_id, queue.queue_id, stored_at_ms)
+                offset = await self.links.to(queue.enode).find_offset(topic.topic_id, queue.queue_id, stored_at_ms)
             case QueryOffsetPolicy.TIMESTAMP:
                 raise Refused(Code.BAD_REQUEST, "the policy is TIMESTAMP and there is no timestamp; give one")
             case unknown:
@@ -125,7 +125,7 @@ class QueueOffsets:
         return QueryOffsetResponse(status=ok(), offset=offset)
 
     async def _queue(self, queue: MessageQueue) -> tuple[Topic, Queue]:
-        topic = await self._watch.topic(topic_name(queue.topic))
+        topic = await self.watch.topic(topic_name(queue.topic))
         if queue.id < 0:
             raise Refused(Code.BAD_REQUEST, f"queue id {queue.id}; here it must be one of the route's, 0 or more")
         found = Queue(topic.name, queue.broker.name, queue.id)
@@ -133,5 +133,5 @@ class QueueOffsets:
         return topic, found
 
     async def _range(self, topic: Topic, queue: Queue) -> QueueRange:
-        ranges = await self._links.to(queue.enode).describe_queues(topic.topic_id)
+        ranges = await self.links.to(queue.enode).describe_queues(topic.topic_id)
         return next((r for r in ranges if r.queue_id == queue.queue_id), QueueRange(queue.queue_id, 0, 0))
