@@ -26,12 +26,13 @@ from ortoo.snode.rocketmq.clients.routes import endpoints_of
 from ortoo.snode.rpc.around.access import AccessInterception
 from ortoo.snode.rpc.around.interception import Interception
 from ortoo.snode.rpc.around.tls_only import TlsOnly
+from ortoo.snode.rpc.services import Services
 from ortoo.snode.settings import Settings
 from ortoo.snode.topics.sendable import SendableTopics
 from ortoo.snode.wiring.ground import Ground, open_ground
 from ortoo.snode.wiring.metrics import register, register_access, register_clients, register_trace_topic
 from ortoo.snode.wiring.parts import Parts, make_parts
-from ortoo.snode.wiring.services import Services, make_services
+from ortoo.snode.wiring.services import make_services
 
 PRESENCE_SWEEP_S = 10.0
 LEASES_INTERVAL_S = 5.0
