@@ -24,8 +24,7 @@ from ortoo.snode.policy.authentication import Authentication
 from ortoo.snode.policy.chain import Chain, load_interceptors
 from ortoo.snode.rocketmq.clients.routes import endpoints_of
 from ortoo.snode.rpc.around.access import AccessInterception
-from ortoo.snode.rpc.around.interception import Interception
-from ortoo.snode.rpc.around.tls_only import TlsOnly
+from ortoo.snode.rpc.around.interception import Interception, TlsOnly
 from ortoo.snode.rpc.services import Services
 from ortoo.snode.settings import Settings
 from ortoo.snode.topics.sendable import SendableTopics

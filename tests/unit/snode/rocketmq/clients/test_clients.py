@@ -38,15 +38,6 @@ def test_a_transaction_is_asked_of_a_producer_that_listens_and_of_another_one_ea
     assert clients.listening_topics() == set()
 
 
-def test_members_of_a_group_are_sorted_by_client_id() -> None:
-    """The order does not depend on who came first."""
-    clients = Clients()
-    for name in "cab":
-        clients.seen(Caller(name), 0.0).group = "g"
-    assert [client.client_id for client in clients.members("g")] == ["a", "b", "c"]
-    assert clients.members("") == []
-
-
 async def test_a_stream_says_everything_in_order_and_then_ends() -> None:
     """What was said before the end is heard; a client that does not read is refused more."""
     stream = CommandStream()

@@ -3,7 +3,7 @@
 Membership only shows them: queues are never shared out to them, since they pop.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from apache.rocketmq.v2.definition_pb2 import ClientType, FilterType, SubscriptionEntry
 from ortoo.common.process.clock import Clock
@@ -15,14 +15,7 @@ from ortoo.snode.rocketmq.clients.table import Client
 PUSHED = frozenset({ClientType.PUSH_CONSUMER, ClientType.LITE_PUSH_CONSUMER})
 
 
-@dataclass(slots=True)
-class _Entry:
-    session_id: str
-    since_ms: int
-    groups: set[str] = field(default_factory=set)
-
-
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Registration:
     """Who of this snode's clients is a member of what. A producer's group is the topic it sends to."""
 
@@ -32,47 +25,43 @@ class Registration:
     snode: str
     incarnation: str
     """Of the snode: new at each start."""
-    _entries: dict[str, _Entry] = field(init=False, default_factory=dict)
 
     def register(self, client: Client) -> None:
         """Make a client a member of all its groups, and of no others; what has not changed is not said again."""
-        entry = self._entries.get(client.client_id)
-        if entry is None:
-            entry = self._entries[client.client_id] = _Entry(self.randomness.id_text(), self.clock.now_ms())
+        if not client.session_id:
+            client.session_id, client.member_since_ms = self.randomness.id_text(), self.clock.now_ms()
         wanted = {PRODUCERS + topic for topic in client.publishes} | ({client.group} if client.group else set())
-        for group in entry.groups - wanted:
-            self.membership.leave(group, client.client_id, entry.session_id)
+        for group in client.member_of - wanted:
+            self.membership.leave(group, client.client_id, client.session_id)
         for group in wanted:
-            if self._is_elsewhere(group, client, entry):
-                continue
-            consumes = group == client.group
-            member = Member(
-                client.client_id,
-                entry.session_id,
-                self.snode,
-                self.incarnation,
-                _subscriptions(client) if consumes else (),
-                pushed=consumes and client.client_type in PUSHED,
-                active=False,
-                language=client.language,
-                client_version=client.client_version,
-                peer=client.peer,
-                since_ms=entry.since_ms,
-            )
-            self.membership.join(group, member)
-        entry.groups = wanted
+            if not self._is_elsewhere(group, client):
+                self.membership.join(group, self._member(client, consumes=group == client.group))
+        client.member_of = wanted
 
     def leave(self, client: Client) -> None:
         """A client is gone."""
-        entry = self._entries.pop(client.client_id, None)
-        if entry is not None:
-            for group in entry.groups:
-                self.membership.leave(group, client.client_id, entry.session_id)
+        for group in client.member_of:
+            self.membership.leave(group, client.client_id, client.session_id)
 
-    def _is_elsewhere(self, group: str, client: Client, entry: _Entry) -> bool:
+    def _is_elsewhere(self, group: str, client: Client) -> bool:
         """Whether another snode has the client's stream: then commands must go there."""
         known = self.membership.members(group).get(client.client_id)
-        return client.stream is None and known is not None and known.session_id != entry.session_id
+        return client.stream is None and known is not None and known.session_id != client.session_id
+
+    def _member(self, client: Client, *, consumes: bool) -> Member:
+        return Member(
+            client.client_id,
+            client.session_id,
+            self.snode,
+            self.incarnation,
+            _subscriptions(client) if consumes else (),
+            pushed=consumes and client.client_type in PUSHED,
+            active=False,
+            language=client.language,
+            client_version=client.client_version,
+            peer=client.peer,
+            since_ms=client.member_since_ms,
+        )
 
 
 def _subscriptions(client: Client) -> tuple[Subscription, ...]:

@@ -3,6 +3,7 @@
 import ipaddress
 from collections.abc import Iterable, Sequence
 
+from apache.rocketmq.v2 import service_pb2 as pb
 from apache.rocketmq.v2.definition_pb2 import (
     Address,
     AddressScheme,
@@ -14,12 +15,6 @@ from apache.rocketmq.v2.definition_pb2 import (
     MessageType,
     Permission,
     Resource,
-)
-from apache.rocketmq.v2.service_pb2 import (
-    QueryAssignmentRequest,
-    QueryAssignmentResponse,
-    QueryRouteRequest,
-    QueryRouteResponse,
 )
 from ortoo.snode.cluster import routes
 from ortoo.snode.cluster.routes import Placement, Topic
@@ -50,18 +45,18 @@ class Routing:
         self.own = Endpoints()
         """Where this snode listens; for clients that do not say how they came."""
 
-    async def route(self, caller: Caller, request: QueryRouteRequest) -> QueryRouteResponse:
+    async def route(self, caller: Caller, request: pb.QueryRouteRequest) -> pb.QueryRouteResponse:
         """All queues of a topic; producers and consumers ask alike. Errors: Refused, NotFound."""
         topic = await self._sendable.topic(topic_name(request.topic))
         endpoints = answered_endpoints(request.endpoints, self._advertised, self.own)
-        return QueryRouteResponse(status=ok(), message_queues=route_queues(topic, request.topic, endpoints))
+        return pb.QueryRouteResponse(status=ok(), message_queues=route_queues(topic, request.topic, endpoints))
 
-    async def assign(self, caller: Caller, request: QueryAssignmentRequest) -> QueryAssignmentResponse:
+    async def assign(self, caller: Caller, request: pb.QueryAssignmentRequest) -> pb.QueryAssignmentResponse:
         """What every member of a group receives from. Errors: Refused, NotFound."""
         group_name(request.group)
         topic = await self._watch.topic(topic_name(request.topic))
         endpoints = answered_endpoints(request.endpoints, self._advertised, self.own)
-        return QueryAssignmentResponse(status=ok(), assignments=assignments(topic, request.topic, endpoints))
+        return pb.QueryAssignmentResponse(status=ok(), assignments=assignments(topic, request.topic, endpoints))
 
 
 def endpoints_of(address: str) -> Endpoints:

@@ -8,14 +8,7 @@ from dataclasses import dataclass
 
 from google.protobuf.duration_pb2 import Duration
 
-from apache.rocketmq.v2.definition_pb2 import (
-    ClientType,
-    CustomizedBackoff,
-    ExponentialBackoff,
-    Metric,
-    RetryPolicy,
-    Settings,
-)
+from apache.rocketmq.v2 import definition_pb2 as pb
 from ortoo.common.groups.delay_levels import DELAY_LEVELS_MS
 from ortoo.common.groups.pop import PopRules
 from ortoo.common.groups.retry_policy import RetryKind
@@ -29,15 +22,15 @@ RETRY_DELAYS_MS = DELAY_LEVELS_MS
 """What members of a group wait that has the classic policy: the protocol's own default begins with the first level."""
 CONSUMER_TYPES = frozenset(
     {
-        ClientType.PUSH_CONSUMER,
-        ClientType.SIMPLE_CONSUMER,
-        ClientType.PULL_CONSUMER,
-        ClientType.LITE_PUSH_CONSUMER,
-        ClientType.LITE_SIMPLE_CONSUMER,
+        pb.ClientType.PUSH_CONSUMER,
+        pb.ClientType.SIMPLE_CONSUMER,
+        pb.ClientType.PULL_CONSUMER,
+        pb.ClientType.LITE_PUSH_CONSUMER,
+        pb.ClientType.LITE_SIMPLE_CONSUMER,
     }
 )
 
-LITE_TYPES = frozenset({ClientType.LITE_PUSH_CONSUMER, ClientType.LITE_SIMPLE_CONSUMER})
+LITE_TYPES = frozenset({pb.ClientType.LITE_PUSH_CONSUMER, pb.ClientType.LITE_SIMPLE_CONSUMER})
 """Those that receive the messages of each lite topic one after another."""
 
 
@@ -75,11 +68,11 @@ def pop_rules(group: Group | None, *, from_last: bool = False) -> PopRules:
     return PopRules(rules_of(group).attempts_max, in_order=True, from_last=from_last)
 
 
-def settings_reply(sent: Settings, language: str, rules: GroupRules) -> Settings:
+def settings_reply(sent: pb.Settings, language: str, rules: GroupRules) -> pb.Settings:
     """The settings a client shall follow; what the server does not decide is given back as it came."""
-    reply = Settings()
+    reply = pb.Settings()
     reply.CopyFrom(sent)
-    reply.metric.CopyFrom(Metric(on=False))
+    reply.metric.CopyFrom(pb.Metric(on=False))
     if sent.HasField("subscription"):
         part = reply.subscription
         part.fifo = rules.fifo or sent.client_type in LITE_TYPES
@@ -91,17 +84,17 @@ def settings_reply(sent: Settings, language: str, rules: GroupRules) -> Settings
     else:
         reply.publishing.max_body_size = BODY_BYTES_MAX
         reply.publishing.validate_message_type = True
-        reply.backoff_policy.CopyFrom(RetryPolicy(max_attempts=3, exponential_backoff=_exponential(10, 1000)))
+        reply.backoff_policy.CopyFrom(pb.RetryPolicy(max_attempts=3, exponential_backoff=_exponential(10, 1000)))
     return reply
 
 
-def _consumer_backoff(language: str, rules: GroupRules) -> RetryPolicy:
+def _consumer_backoff(language: str, rules: GroupRules) -> pb.RetryPolicy:
     if language == NODE_JS:
         first_ms, last_ms = rules.retry_delays_ms[0], rules.retry_delays_ms[-1]
-        return RetryPolicy(max_attempts=rules.attempts_max, exponential_backoff=_exponential(first_ms, last_ms))
+        return pb.RetryPolicy(max_attempts=rules.attempts_max, exponential_backoff=_exponential(first_ms, last_ms))
     delays = list(map(duration, rules.retry_delays_ms))
-    return RetryPolicy(max_attempts=rules.attempts_max, customized_backoff=CustomizedBackoff(next=delays))
+    return pb.RetryPolicy(max_attempts=rules.attempts_max, customized_backoff=pb.CustomizedBackoff(next=delays))
 
 
-def _exponential(first_ms: int, last_ms: int) -> ExponentialBackoff:
-    return ExponentialBackoff(initial=duration(first_ms), max=duration(last_ms), multiplier=2.0)
+def _exponential(first_ms: int, last_ms: int) -> pb.ExponentialBackoff:
+    return pb.ExponentialBackoff(initial=duration(first_ms), max=duration(last_ms), multiplier=2.0)

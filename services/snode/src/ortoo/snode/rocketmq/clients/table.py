@@ -71,6 +71,10 @@ class Client:
     seen_at_s: float = 0.0
     stream: CommandStream | None = None
     """The newest telemetry stream: where commands go."""
+    session_id: str = ""
+    """As a member of its groups; empty until it is one."""
+    member_since_ms: int = 0
+    member_of: set[str] = field(default_factory=set)
 
 
 class Clients:
@@ -123,11 +127,6 @@ class Clients:
             for topic, producers in self._producers.items()
             if any(self._clients[client_id].stream is not None for client_id in producers)
         }
-
-    def members(self, group: str) -> list[Client]:
-        """The consumers of a group, by client id."""
-        found = [client for client in self._clients.values() if group and client.group == group]
-        return sorted(found, key=lambda client: client.client_id)
 
     def leave(self, client_id: str) -> Client | None:
         """The client is gone; None if it was not there."""

@@ -4,13 +4,8 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from apache.rocketmq.v2 import service_pb2 as pb
 from apache.rocketmq.v2.definition_pb2 import Code, Status
-from apache.rocketmq.v2.service_pb2 import (
-    PrintThreadStackTraceCommand,
-    ReconnectEndpointsCommand,
-    TelemetryCommand,
-    VerifyMessageCommand,
-)
 from ortoo.common.errors import Conflict, Unavailable, Unsupported
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.randomness import Randomness
@@ -27,19 +22,19 @@ class Results:
 
     def __init__(self, randomness: Randomness) -> None:
         self._randomness = randomness
-        self._waiting: dict[str, asyncio.Future[TelemetryCommand]] = {}
+        self._waiting: dict[str, asyncio.Future[pb.TelemetryCommand]] = {}
 
     def nonce(self) -> str:
         """A new number for a command."""
         return self._randomness.id_text()
 
-    async def ask(self, say: Callable[[str], None], timeout_s: float) -> TelemetryCommand:
+    async def ask(self, say: Callable[[str], None], timeout_s: float) -> pb.TelemetryCommand:
         """Say a command with a new nonce; its answer.
 
         Errors: those of `say`; Unavailable when the client does not answer, as some kinds of client never do.
         """
         nonce = self.nonce()
-        answer: asyncio.Future[TelemetryCommand] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[pb.TelemetryCommand] = asyncio.get_running_loop().create_future()
         self._waiting[nonce] = answer
         try:
             say(nonce)
@@ -52,7 +47,7 @@ class Results:
         finally:
             del self._waiting[nonce]
 
-    def arrived(self, nonce: str, answer: TelemetryCommand) -> None:
+    def arrived(self, nonce: str, answer: pb.TelemetryCommand) -> None:
         """An answer came; one that nobody waits for is forgotten."""
         future = self._waiting.get(nonce)
         if future is not None and not future.done():
@@ -85,7 +80,9 @@ class Commanding:
         stream = self._stream(client_id)
 
         def say(nonce: str) -> None:
-            stream.say(TelemetryCommand(print_thread_stack_trace_command=PrintThreadStackTraceCommand(nonce=nonce)))
+            stream.say(
+                pb.TelemetryCommand(print_thread_stack_trace_command=pb.PrintThreadStackTraceCommand(nonce=nonce))
+            )
 
         answer = await self.results.ask(say, timeout_s)
         # The C++ client gives no status with its text.
@@ -99,8 +96,8 @@ class Commanding:
         stream = self._stream(client_id)
 
         def say(nonce: str) -> None:
-            command = VerifyMessageCommand(nonce=nonce, message=delivered(message, to))
-            stream.say(TelemetryCommand(verify_message_command=command))
+            command = pb.VerifyMessageCommand(nonce=nonce, message=delivered(message, to))
+            stream.say(pb.TelemetryCommand(verify_message_command=command))
 
         answer = await self.results.ask(say, timeout_s)
         took_ms = int((self.clock.monotonic_s() - began_s) * 1000)
@@ -111,8 +108,8 @@ class Commanding:
 
     def reconnect(self, client_id: str) -> None:
         """Tell a client to connect anew; it answers nothing. Errors: Unavailable, Overloaded."""
-        command = ReconnectEndpointsCommand(nonce=self.results.nonce())
-        self._stream(client_id).say(TelemetryCommand(reconnect_endpoints_command=command))
+        command = pb.ReconnectEndpointsCommand(nonce=self.results.nonce())
+        self._stream(client_id).say(pb.TelemetryCommand(reconnect_endpoints_command=command))
 
     def _stream(self, client_id: str) -> CommandStream:
         client = self.clients.get(client_id)

@@ -2,12 +2,7 @@
 
 from dataclasses import dataclass
 
-from apache.rocketmq.v2.service_pb2 import (
-    HeartbeatRequest,
-    HeartbeatResponse,
-    NotifyClientTerminationRequest,
-    NotifyClientTerminationResponse,
-)
+from apache.rocketmq.v2 import service_pb2 as pb
 from ortoo.common.process.clock import Clock
 from ortoo.snode.rocketmq.clients.registration import Registration
 from ortoo.snode.rocketmq.clients.settings_reply import CONSUMER_TYPES
@@ -31,7 +26,7 @@ class Presence:
     lite_subscriptions: LiteSubscriptions
     clock: Clock
 
-    async def heartbeat(self, caller: Caller, request: HeartbeatRequest) -> HeartbeatResponse:
+    async def heartbeat(self, caller: Caller, request: pb.HeartbeatRequest) -> pb.HeartbeatResponse:
         """A client lives; after a restart of the server this is how it is known again. Errors: Refused."""
         is_consumer = request.client_type in CONSUMER_TYPES
         group = group_name(request.group) if is_consumer else ""
@@ -39,9 +34,11 @@ class Presence:
         client.client_type = request.client_type
         client.group = group or client.group
         self.registration.register(client)
-        return HeartbeatResponse(status=ok())
+        return pb.HeartbeatResponse(status=ok())
 
-    async def leave(self, caller: Caller, request: NotifyClientTerminationRequest) -> NotifyClientTerminationResponse:
+    async def leave(
+        self, caller: Caller, request: pb.NotifyClientTerminationRequest
+    ) -> pb.NotifyClientTerminationResponse:
         """A client goes; one that is not known may go as well. Errors: Refused."""
         if request.HasField("group") and request.group.name:
             group_name(request.group)
@@ -51,7 +48,7 @@ class Presence:
         self.lite_subscriptions.drop(caller.client_id)
         self.transacting.producers_changed()
         await self.leases.client_left(caller.client_id, counts=False)
-        return NotifyClientTerminationResponse(status=ok())
+        return pb.NotifyClientTerminationResponse(status=ok())
 
     async def sweep(self) -> None:
         """Let those go that have been silent for too long."""

@@ -12,12 +12,17 @@ from ortoo.common.errors import Invalid
 from ortoo.common.records.message import BODY_AS_IS, BODY_BYTES_MAX, BODY_GZIP, Message
 from ortoo.common.records.text_rules import PROPERTIES_MAX, TEXT_BYTES_MAX
 from ortoo.snode.rocketmq.protocol.codes import Refused
-from ortoo.snode.rocketmq.protocol.names import check_lite_topic
-from ortoo.snode.rocketmq.protocol.reserved import RESERVED_PROPERTIES
+from ortoo.snode.rocketmq.protocol.names import RESERVED_PROPERTIES, check_lite_topic
 
 DELAY_MS_MAX = 366 * 86_400_000
 RECOVERY_S_MAX = 3600
 LITE_GROUP_LENGTH = 63
+_TYPE_OF_FIELD = {
+    "delivery_timestamp": MessageType.DELAY,
+    "message_group": MessageType.FIFO,
+    "priority": MessageType.PRIORITY,
+    "lite_topic": MessageType.LITE,
+}
 _BODY_ENCODINGS = {Encoding.ENCODING_UNSPECIFIED: BODY_AS_IS, Encoding.IDENTITY: BODY_AS_IS, Encoding.GZIP: BODY_GZIP}
 
 
@@ -53,7 +58,6 @@ def sent_of(sent: definition_pb2.Message, at: int, now_ms: int, peer: str) -> Se
     """Read and check the `at`-th message of a request. Errors: Refused; Invalid, naming the field."""
     system = sent.system_properties
     _check_sizes(sent, at)
-    _check_reserved(sent, at)
     kind = _type_of(sent, at)
     deliver_at_ms = timestamp_ms(system.delivery_timestamp) if system.HasField("delivery_timestamp") else None
     if deliver_at_ms is not None and deliver_at_ms > now_ms + DELAY_MS_MAX:
@@ -148,20 +152,10 @@ def _type_of(sent: definition_pb2.Message, at: int) -> MessageType.ValueType:
     system = sent.system_properties
     if system.message_type == MessageType.TRANSACTION:
         return MessageType.TRANSACTION
-    asked = [
-        kind
-        for field, kind in (
-            ("delivery_timestamp", MessageType.DELAY),
-            ("message_group", MessageType.FIFO),
-            ("priority", MessageType.PRIORITY),
-            ("lite_topic", MessageType.LITE),
-        )
-        if system.HasField(field)  # type: ignore[arg-type]
-    ]
+    asked = [kind for field, kind in _TYPE_OF_FIELD.items() if system.HasField(field)]  # type: ignore[arg-type]
     if MessageType.LITE in asked and len(asked) > 1:
-        raise Refused(
-            Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, f"messages[{at}] is for a lite topic and more than that"
-        )
+        words = f"messages[{at}] is for a lite topic and more than that"
+        raise Refused(Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, words)
     return asked[0] if asked else MessageType.NORMAL
 
 
@@ -186,29 +180,20 @@ def _message_group(system: definition_pb2.SystemProperties, kind: MessageType.Va
 
 
 def _check_sizes(sent: definition_pb2.Message, at: int) -> None:
+    """Errors: Refused, for what is missing or too large; Invalid, for a property with a name of RocketMQ's."""
     if not sent.body:
         raise Refused(Code.MESSAGE_BODY_EMPTY, f"messages[{at}] has no body; a message needs at least 1 byte")
-    if len(sent.body) > BODY_BYTES_MAX:
-        raise Refused(
-            Code.MESSAGE_BODY_TOO_LARGE,
-            f"messages[{at}]: the body has {len(sent.body)} bytes; at most {BODY_BYTES_MAX} fit",
-        )
-    if len(sent.user_properties) > PROPERTIES_MAX:
-        raise Refused(
-            Code.MESSAGE_PROPERTIES_TOO_LARGE,
-            f"messages[{at}] has {len(sent.user_properties)} properties; at most {PROPERTIES_MAX} fit",
-        )
-    system = sent.system_properties
-    texts = (system.tag, *system.keys, *sent.user_properties, *sent.user_properties.values())
-    size = sum(len(text.encode()) for text in texts)
+    system, properties, body_bytes = sent.system_properties, sent.user_properties, len(sent.body)
+    if body_bytes > BODY_BYTES_MAX:
+        words = f"messages[{at}]: the body has {body_bytes} bytes; at most {BODY_BYTES_MAX} fit"
+        raise Refused(Code.MESSAGE_BODY_TOO_LARGE, words)
+    if len(properties) > PROPERTIES_MAX:
+        words = f"messages[{at}] has {len(properties)} properties; at most {PROPERTIES_MAX} fit"
+        raise Refused(Code.MESSAGE_PROPERTIES_TOO_LARGE, words)
+    size = sum(len(text.encode()) for text in (system.tag, *system.keys, *properties, *properties.values()))
     if size > TEXT_BYTES_MAX:
-        raise Refused(
-            Code.MESSAGE_PROPERTIES_TOO_LARGE,
-            f"messages[{at}]: tag, keys and properties have {size} bytes; at most {TEXT_BYTES_MAX} fit",
-        )
-
-
-def _check_reserved(sent: definition_pb2.Message, at: int) -> None:
-    for name in sent.user_properties:
+        words = f"messages[{at}]: tag, keys and properties have {size} bytes; at most {TEXT_BYTES_MAX} fit"
+        raise Refused(Code.MESSAGE_PROPERTIES_TOO_LARGE, words)
+    for name in properties:
         if name in RESERVED_PROPERTIES:
             raise Invalid(f"{name!r} is RocketMQ's own; choose another name", field=f"messages[{at}].properties")

@@ -5,17 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from apache.rocketmq.v2 import service_pb2 as pb
 from apache.rocketmq.v2.definition_pb2 import Code, MessageQueue, QueryOffsetPolicy
-from apache.rocketmq.v2.service_pb2 import (
-    GetOffsetRequest,
-    GetOffsetResponse,
-    PullMessageRequest,
-    PullMessageResponse,
-    QueryOffsetRequest,
-    QueryOffsetResponse,
-    UpdateOffsetRequest,
-    UpdateOffsetResponse,
-)
 from ortoo.common.errors import OutOfRange
 from ortoo.common.records.batch import open_batch
 from ortoo.common.records.message_id import message_id_text
@@ -42,7 +33,7 @@ class QueueOffsets:
     links: EnodeLinks
     offsets: Offsets
 
-    async def pull(self, caller: Caller, request: PullMessageRequest) -> AsyncIterator[PullMessageResponse]:
+    async def pull(self, caller: Caller, request: pb.PullMessageRequest) -> AsyncIterator[pb.PullMessageResponse]:
         """Messages of one queue from an offset on, then where to go on. Errors: Refused, NotFound, Invalid."""
         group_name(request.group)
         topic, queue = await self._queue(request.message_queue)
@@ -53,8 +44,8 @@ class QueueOffsets:
         try:
             fetched = await link.fetch(topic.topic_id, queue.queue_id, request.offset, wait_ms=wait_ms)
         except OutOfRange as error:
-            yield PullMessageResponse(status=status_of(error))
-            yield PullMessageResponse(next_offset=min(max(request.offset, error.begin_offset), error.end_offset))
+            yield pb.PullMessageResponse(status=status_of(error))
+            yield pb.PullMessageResponse(next_offset=min(max(request.offset, error.begin_offset), error.end_offset))
             return
         next_offset, found = request.offset, 0
         for stored in fetched.batches:
@@ -70,20 +61,22 @@ class QueueOffsets:
             view = open_batch(part.batch)
             for at, row in enumerate(rows):
                 if not found:
-                    yield PullMessageResponse(status=ok())
+                    yield pb.PullMessageResponse(status=ok())
                 found += 1
                 offset = part.first_offset + row
                 made = message_id_text(topic.topic_id, queue.enode, queue.queue_id, offset)
                 place = Delivery(topic.name, queue.enode, queue.queue_id, offset, part.stored_at_ms, made)
                 namespace = request.message_queue.topic.resource_namespace
-                yield PullMessageResponse(message=delivered(view.message(at if is_gathered else row), place, namespace))
+                yield pb.PullMessageResponse(
+                    message=delivered(view.message(at if is_gathered else row), place, namespace)
+                )
             if found >= count_max:
                 break
         if not found:
-            yield PullMessageResponse(status=status_of(Refused(Code.MESSAGE_NOT_FOUND, "no new message")))
-        yield PullMessageResponse(next_offset=next_offset)
+            yield pb.PullMessageResponse(status=status_of(Refused(Code.MESSAGE_NOT_FOUND, "no new message")))
+        yield pb.PullMessageResponse(next_offset=next_offset)
 
-    async def update(self, caller: Caller, request: UpdateOffsetRequest) -> UpdateOffsetResponse:
+    async def update(self, caller: Caller, request: pb.UpdateOffsetRequest) -> pb.UpdateOffsetResponse:
         """Commit a group's offset; durable when answered."""
         group = group_name(request.group)
         topic, queue = await self._queue(request.message_queue)
@@ -96,18 +89,18 @@ class QueueOffsets:
                 field="offset",
             )
         await self.offsets.commit(queue.enode, topic.topic_id, group, {queue.queue_id: request.offset})
-        return UpdateOffsetResponse(status=ok())
+        return pb.UpdateOffsetResponse(status=ok())
 
-    async def get(self, caller: Caller, request: GetOffsetRequest) -> GetOffsetResponse:
+    async def get(self, caller: Caller, request: pb.GetOffsetRequest) -> pb.GetOffsetResponse:
         """The group's committed offset. Errors: Refused with OFFSET_NOT_FOUND."""
         group = group_name(request.group)
         topic, queue = await self._queue(request.message_queue)
         offset = await self.offsets.query(queue, topic.topic_id, group)
         if offset is None:
             raise Refused(Code.OFFSET_NOT_FOUND, f"group {group} has no offset in {queue}")
-        return GetOffsetResponse(status=ok(), offset=offset)
+        return pb.GetOffsetResponse(status=ok(), offset=offset)
 
-    async def query(self, caller: Caller, request: QueryOffsetRequest) -> QueryOffsetResponse:
+    async def query(self, caller: Caller, request: pb.QueryOffsetRequest) -> pb.QueryOffsetResponse:
         """An offset of a queue, at one of its ends or by time. Errors: Refused with BAD_REQUEST."""
         topic, queue = await self._queue(request.message_queue)
         match request.query_offset_policy:
@@ -122,7 +115,7 @@ class QueueOffsets:
                 raise Refused(Code.BAD_REQUEST, "the policy is TIMESTAMP and there is no timestamp; give one")
             case unknown:
                 raise Refused(Code.BAD_REQUEST, f"policy {unknown} is unknown; use BEGINNING, END or TIMESTAMP")
-        return QueryOffsetResponse(status=ok(), offset=offset)
+        return pb.QueryOffsetResponse(status=ok(), offset=offset)
 
     async def _queue(self, queue: MessageQueue) -> tuple[Topic, Queue]:
         topic = await self.watch.topic(topic_name(queue.topic))

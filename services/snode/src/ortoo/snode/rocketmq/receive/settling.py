@@ -3,17 +3,8 @@
 import asyncio
 from dataclasses import dataclass
 
+from apache.rocketmq.v2 import service_pb2 as pb
 from apache.rocketmq.v2.definition_pb2 import Code
-from apache.rocketmq.v2.service_pb2 import (
-    AckMessageEntry,
-    AckMessageRequest,
-    AckMessageResponse,
-    AckMessageResultEntry,
-    ChangeInvisibleDurationRequest,
-    ChangeInvisibleDurationResponse,
-    ForwardMessageToDeadLetterQueueRequest,
-    ForwardMessageToDeadLetterQueueResponse,
-)
 from ortoo.common.groups.pop import Finish, GiveBack, Renew, Verdict
 from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.pop.popping import Popping
@@ -37,15 +28,15 @@ class Settling:
     popping: Popping
     leases: Leases
 
-    async def ack(self, caller: Caller, request: AckMessageRequest) -> AckMessageResponse:
+    async def ack(self, caller: Caller, request: pb.AckMessageRequest) -> pb.AckMessageResponse:
         """Messages are done; each entry is answered by itself. Errors: Refused."""
         group, _ = group_name(request.group), topic_name(request.topic)
         if not 1 <= len(request.entries) <= ENTRIES_MAX:
             raise Refused(Code.BAD_REQUEST, f"{len(request.entries)} entries; give 1 to {ENTRIES_MAX}")
         entries = await asyncio.gather(*[self._acked(entry, group) for entry in request.entries])
-        return AckMessageResponse(status=common_status([entry.status.code for entry in entries]), entries=entries)
+        return pb.AckMessageResponse(status=common_status([entry.status.code for entry in entries]), entries=entries)
 
-    async def _acked(self, entry: AckMessageEntry, group: str) -> AckMessageResultEntry:
+    async def _acked(self, entry: pb.AckMessageEntry, group: str) -> pb.AckMessageResultEntry:
         try:
             handle = _handle(entry.receipt_handle, group)
             await self._settle(handle, Finish())
@@ -53,11 +44,11 @@ class Settling:
             status = ok()
         except Refused as refused:
             status = status_of(refused)
-        return AckMessageResultEntry(message_id=entry.message_id, receipt_handle=entry.receipt_handle, status=status)
+        return pb.AckMessageResultEntry(message_id=entry.message_id, receipt_handle=entry.receipt_handle, status=status)
 
     async def change_invisible(
-        self, caller: Caller, request: ChangeInvisibleDurationRequest
-    ) -> ChangeInvisibleDurationResponse:
+        self, caller: Caller, request: pb.ChangeInvisibleDurationRequest
+    ) -> pb.ChangeInvisibleDurationResponse:
         """A message comes back later or sooner. Errors: Refused.
 
         A push consumer says so when its listener failed: the lease ends now, and after the last attempt the message
@@ -77,24 +68,24 @@ class Settling:
             counts = not request.suspend
             verdict = GiveBack((invisible_ms,), counts, caller.client_id, "the consumer failed", rules=rules)
         await self._settle(handle, verdict)
-        return ChangeInvisibleDurationResponse(status=ok(), receipt_handle=request.receipt_handle)
+        return pb.ChangeInvisibleDurationResponse(status=ok(), receipt_handle=request.receipt_handle)
 
     async def park(
-        self, caller: Caller, request: ForwardMessageToDeadLetterQueueRequest
-    ) -> ForwardMessageToDeadLetterQueueResponse:
+        self, caller: Caller, request: pb.ForwardMessageToDeadLetterQueueRequest
+    ) -> pb.ForwardMessageToDeadLetterQueueResponse:
         """The group gives a message up. Errors: Refused, Unavailable."""
         group = group_name(request.group)
         topic_name(request.topic)
         if not request.receipt_handle:
             # The C++ client leaves it out and would ask for ever; its message comes again when its lease is over.
-            return ForwardMessageToDeadLetterQueueResponse(status=ok())
+            return pb.ForwardMessageToDeadLetterQueueResponse(status=ok())
         handle = _handle(request.receipt_handle, group)
         await self.popping.ensure_dead_letters([handle])
         rules = pop_rules(self.directory.group(group))
         words = f"given up after {request.delivery_attempt} of {request.max_delivery_attempts} attempts"
         await self._settle(handle, GiveBack((0,), True, caller.client_id, words, park=True, rules=rules))
         self.leases.drop(handle)
-        return ForwardMessageToDeadLetterQueueResponse(status=ok())
+        return pb.ForwardMessageToDeadLetterQueueResponse(status=ok())
 
     async def _settle(self, handle: ReceiptHandle, verdict: Verdict) -> None:
         [stale] = await self.popping.settle([(handle, (handle.first_offset,))], verdict)

@@ -18,8 +18,7 @@ from ortoo.snode.rocketmq.clients.registration import Registration
 from ortoo.snode.rocketmq.clients.routes import Routing
 from ortoo.snode.rocketmq.clients.table import Clients
 from ortoo.snode.rocketmq.lite.popping import LitePopping
-from ortoo.snode.rocketmq.lite.subscriptions import LiteSubscriptions
-from ortoo.snode.rocketmq.lite.sync import LiteSync
+from ortoo.snode.rocketmq.lite.subscriptions import LiteSubscriptions, LiteSync
 from ortoo.snode.rocketmq.lite.topics import LiteTopics
 from ortoo.snode.rocketmq.presence.commanding import Commanding, Results
 from ortoo.snode.rocketmq.presence.heartbeats import Presence

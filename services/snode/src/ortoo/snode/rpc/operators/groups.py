@@ -28,17 +28,8 @@ COMMAND_TIMEOUT_MS = 10_000
 COMMAND_TIMEOUT_MAX_MS = 60_000
 FORWARD_S = 2.0
 """What another snode gets on top of what its client gets."""
-CHANGES = (
-    "consume_enabled",
-    "broadcast_enabled",
-    "notify_members_changed",
-    "slow_consumer_threshold_messages",
-    "slow_consumer_grace_ms",
-    "unacknowledged_bytes_max",
-    "attempts_max",
-    "in_flight_max",
-    "park_expired",
-)
+CHANGES = frozenset(pb.UpdateGroupRequest.DESCRIPTOR.fields_by_name) - {"name", "retry"}
+"""Settings of a group that are changed as they are."""
 
 
 @dataclass(kw_only=True, eq=False)
