@@ -29,14 +29,15 @@ def test_a_producer_gets_exponential_backoff_and_a_maximal_body() -> None:
 
 
 def test_a_consumer_gets_its_groups_rules() -> None:
-    """Attempts, delays, batch, polling and order are the group's; what was sent comes back."""
+    """Attempts and delays are the group's, batch, polling and order the server's; what was sent comes back."""
     entry = SubscriptionEntry(topic=TOPIC, expression=FilterExpression(expression="*"))
     asked = Settings(
-        client_type=ClientType.PUSH_CONSUMER,
+        client_type=ClientType.LITE_PUSH_CONSUMER,
         subscription=Subscription(group=Resource(name="g"), subscriptions=[entry]),
     )
-    reply = settings_reply(asked, "JAVA", GroupRules(fifo=True, attempts_max=5))
+    reply = settings_reply(asked, "JAVA", GroupRules(attempts_max=5))
     assert reply.subscription.fifo
+    assert (reply.subscription.lite_subscription_quota, reply.subscription.max_lite_topic_size) == (2000, 64)
     assert reply.subscription.receive_batch_size == 32
     assert (reply.subscription.long_polling_timeout.seconds, reply.subscription.long_polling_timeout.nanos) == (20, 0)
     assert list(reply.subscription.subscriptions) == [entry]

@@ -2,14 +2,14 @@
 
 import dataclasses
 import functools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import Message as WireMessage
 
-from ortoo.common.errors import Invalid, OrtooError
-from ortoo.common.errors.status import failure_of
+from ortoo.common.errors import Invalid
+from ortoo.common.errors.status import TABLE, failure_of
 from ortoo.common.groups.allocation import AllocationStrategy
 from ortoo.common.records.message import Message
 from ortoo.common.records.sealed_batch import SealedBatch
@@ -18,6 +18,13 @@ from ortoo.snode.cluster.wire import batch_to, message_to, queue_of, queue_to
 from ortoo.snode.membership.members import Member, Subscription
 from ortoo.v1 import consumer_pb2, session_pb2, topic_pb2
 
+WRITERS: dict[type, Callable[[Any], WireMessage]] = {
+    Queue: queue_to,
+    Message: message_to,
+    SealedBatch: batch_to,
+    **{kind: failure_of for kind, _, _ in TABLE},
+}
+"""What writes a field's value that is no number or text."""
 M = TypeVar("M", bound=WireMessage)
 V = TypeVar("V")
 
@@ -28,8 +35,12 @@ def written(kind: type[M], value: object, **others: Any) -> M:
     Queues, messages, batches and errors become what stands for them on the wire; None leaves a field out. A field that
     neither has is a defect and raises AttributeError.
     """
-    names = _field_names(kind.DESCRIPTOR)
-    return kind(**{name: to_wire(others[name] if name in others else getattr(value, name)) for name in names})
+    fields: dict[str, Any] = {}
+    for name in _field_names(kind.DESCRIPTOR):
+        field = others[name] if name in others else getattr(value, name)
+        writer = WRITERS.get(type(field))
+        fields[name] = field if writer is None else writer(field)
+    return kind(**fields)
 
 
 def read(kind: type[V], message: WireMessage, **others: Any) -> V:
@@ -43,18 +54,6 @@ def read(kind: type[V], message: WireMessage, **others: Any) -> V:
             found = getattr(message, field.name)
             others[field.name] = queue_of(found) if isinstance(found, topic_pb2.Queue) else found
     return kind(**others)
-
-
-@functools.singledispatch
-def to_wire(value: Any) -> Any:
-    """A field's value as its message takes it."""
-    return value
-
-
-to_wire.register(Queue, queue_to)
-to_wire.register(Message, message_to)
-to_wire.register(SealedBatch, batch_to)
-to_wire.register(OrtooError, failure_of)
 
 
 def body_text(message: Message) -> str:

@@ -30,9 +30,7 @@ from ortoo.snode.pull.reading import Reading
 from ortoo.snode.pull.scaling import Scaling
 from ortoo.snode.pull.search import MessageSearch
 from ortoo.snode.push.sessions import Sessions
-from ortoo.snode.rocketmq.rpc import admin as rocketmq_admin
 from ortoo.snode.rocketmq.rpc import service as rocketmq
-from ortoo.snode.rocketmq.rpc.commands import RocketmqCommands
 from ortoo.snode.rocketmq.rpc.gateway import Gateway
 from ortoo.snode.rpc import consumer, producer, session
 from ortoo.snode.rpc.operators import admin, dead_letter, scaler
@@ -102,7 +100,7 @@ def make_services(
     flow_file: FlowControlFile,
 ) -> Services:
     """Put a service before each of the snode's rooms; `snode` is its name, `incarnation` is new at each start."""
-    long_calls, search, lag = LongCalls(), MessageSearch(watch, enodes), Lag(watch, enodes, reading)
+    long_calls, lag = LongCalls(), Lag(watch, enodes, reading)
     producing = producer.ProducerService(
         directory, watch, sendable, enodes, publisher, delayed, transactions, long_calls, background
     )
@@ -124,7 +122,7 @@ def make_services(
         name_server=name_server,
         arrival=arrival,
         reading=reading,
-        search=search,
+        search=MessageSearch(watch, enodes),
         lag=lag,
         delayed=delayed,
         transactions=transactions,
@@ -134,7 +132,7 @@ def make_services(
         flow=flow,
         flow_file=flow_file,
         channels=channels,
-        rocketmq=RocketmqCommands(gateway.commanding, search),
+        rocketmq=gateway.commands,
         long_calls=long_calls,
         clock=clock,
     )
@@ -150,7 +148,7 @@ def make_services(
         (dead_letter.NAME, lambda server: add_DeadLetterServiceServicer_to_server(looking_after, server)),
         (admin.NAME, lambda server: add_AdminServiceServicer_to_server(operating, server)),
         (scaler.NAME, lambda server: add_ExternalScalerServicer_to_server(scaling, server)),
-        (rocketmq_admin.NAME, lambda server: add_AdminServicer_to_server(rocketmq_admin.RocketmqAdmin(), server)),
+        (rocketmq.ADMIN_NAME, lambda server: add_AdminServicer_to_server(rocketmq.RocketmqAdmin(), server)),
         (rocketmq.NAME, lambda server: add_MessagingServiceServicer_to_server(messaging, server)),
     ]
     return Services(added, gateway, producing, long_calls, clients, sessions)

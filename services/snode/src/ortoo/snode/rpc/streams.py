@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterator
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import grpc
 
@@ -11,16 +11,7 @@ from ortoo.common.errors import Internal, Invalid, OrtooError, Unavailable
 from ortoo.common.process.logs import get_logger
 
 _log = get_logger("grpc")
-
-
-class Request(Protocol):
-    """A request of a stream: one of several events."""
-
-    def WhichOneof(self, oneof_group: Any, /) -> Any:  # as protobuf names it
-        """The name of the event."""
-
-
-Q = TypeVar("Q", bound=Request)
+Q = TypeVar("Q", bound=Any)
 
 
 class LongCalls:

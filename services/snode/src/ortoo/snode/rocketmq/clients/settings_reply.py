@@ -6,18 +6,22 @@ Python client only the customised list and whole seconds, and a producer without
 
 from dataclasses import dataclass
 
-from google.protobuf.duration_pb2 import Duration
-
 from apache.rocketmq.v2 import definition_pb2 as pb
 from ortoo.common.groups.delay_levels import DELAY_LEVELS_MS
 from ortoo.common.groups.pop import PopRules
 from ortoo.common.groups.retry_policy import RetryKind
 from ortoo.common.records.message import BODY_BYTES_MAX
 from ortoo.snode.cluster.routes import Group
+from ortoo.snode.rocketmq.protocol.caller import WAIT_MS_MAX
 from ortoo.snode.rocketmq.protocol.messages import duration
+from ortoo.snode.rocketmq.protocol.names import LITE_LENGTH_MAX
 
 NODE_JS = "HTTP"
 """What the Node.js client says its language is."""
+RECEIVE_BATCH_MAX = 32
+"""How many messages a client gets at once."""
+LITE_TOPICS_MAX = 2_000
+"""How many lite topics one client may subscribe to."""
 RETRY_DELAYS_MS = DELAY_LEVELS_MS
 """What members of a group wait that has the classic policy: the protocol's own default begins with the first level."""
 CONSUMER_TYPES = frozenset(
@@ -38,13 +42,8 @@ LITE_TYPES = frozenset({pb.ClientType.LITE_PUSH_CONSUMER, pb.ClientType.LITE_SIM
 class GroupRules:
     """What a consumer group decides for its members."""
 
-    fifo: bool = False
     attempts_max: int = 17
     retry_delays_ms: tuple[int, ...] = RETRY_DELAYS_MS
-    receive_batch_size: int = 32
-    long_polling_s: int = 20
-    lite_topics_max: int = 2000
-    lite_topic_bytes_max: int = 64
 
 
 def rules_of(group: Group | None) -> GroupRules:
@@ -75,11 +74,11 @@ def settings_reply(sent: pb.Settings, language: str, rules: GroupRules) -> pb.Se
     reply.metric.CopyFrom(pb.Metric(on=False))
     if sent.HasField("subscription"):
         part = reply.subscription
-        part.fifo = rules.fifo or sent.client_type in LITE_TYPES
-        part.receive_batch_size = rules.receive_batch_size
-        part.long_polling_timeout.CopyFrom(Duration(seconds=rules.long_polling_s))
-        part.lite_subscription_quota = rules.lite_topics_max
-        part.max_lite_topic_size = rules.lite_topic_bytes_max
+        part.fifo = sent.client_type in LITE_TYPES
+        part.receive_batch_size = RECEIVE_BATCH_MAX
+        part.long_polling_timeout.CopyFrom(duration(WAIT_MS_MAX))
+        part.lite_subscription_quota = LITE_TOPICS_MAX
+        part.max_lite_topic_size = LITE_LENGTH_MAX
         reply.backoff_policy.CopyFrom(_consumer_backoff(language, rules))
     else:
         reply.publishing.max_body_size = BODY_BYTES_MAX

@@ -10,12 +10,12 @@ from ortoo.common.errors import Overloaded
 from ortoo.common.process.clock import Clock
 from ortoo.snode.cluster.routes import MessageType
 from ortoo.snode.cluster.watch import DirectoryWatch
+from ortoo.snode.rocketmq.clients.settings_reply import LITE_TOPICS_MAX
 from ortoo.snode.rocketmq.lite.topics import LiteTopics
 from ortoo.snode.rocketmq.protocol.caller import Caller
 from ortoo.snode.rocketmq.protocol.codes import Refused, ok
 from ortoo.snode.rocketmq.protocol.names import group_name, stored_topic, topic_name
 
-PER_CLIENT_MAX = 2_000
 TOTAL_MAX = 100_000
 SILENT_S = 180.0
 """A client that has not said its lite topics for so long has none; it says them every 30 s."""
@@ -88,10 +88,10 @@ class LiteSubscriptions:
                 self.drop(client_id)
 
     def _set(self, known: LiteSubscription, names: frozenset[str], now_s: float) -> None:
-        if len(names) > PER_CLIENT_MAX:
+        if len(names) > LITE_TOPICS_MAX:
             raise Refused(
                 Code.LITE_SUBSCRIPTION_QUOTA_EXCEEDED,
-                f"{len(names)} lite topics for one client; at most {PER_CLIENT_MAX}",
+                f"{len(names)} lite topics for one client; at most {LITE_TOPICS_MAX}",
             )
         total = self._total + len(names) - len(known.lite_topics)
         if total > max(TOTAL_MAX, self._total):
@@ -117,8 +117,8 @@ class LiteSync:
         """Take a client's lite topics. Errors: Refused, NotFound, Overloaded, Unavailable; then nothing has changed."""
         group, parent_name = group_name(request.group), topic_name(request.topic)
         names = set(request.lite_topic_set)
-        if len(names) > PER_CLIENT_MAX:
-            what = f"{len(names)} lite topics at once; at most {PER_CLIENT_MAX} for one client"
+        if len(names) > LITE_TOPICS_MAX:
+            what = f"{len(names)} lite topics at once; at most {LITE_TOPICS_MAX} for one client"
             raise Refused(Code.LITE_SUBSCRIPTION_QUOTA_EXCEEDED, what)
         if request.HasField("offset_option") and not _is_last(request.offset_option):
             what = "only OffsetOption LAST is served: a group goes on where it was, or begins with the first message"

@@ -16,7 +16,7 @@ from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.rocketmq.clients.registration import Registration
 from ortoo.snode.rocketmq.clients.settings_reply import NODE_JS, rules_of, settings_reply
 from ortoo.snode.rocketmq.clients.table import Client, Clients, CommandStream
-from ortoo.snode.rocketmq.presence.commanding import Results
+from ortoo.snode.rocketmq.presence.results import Results
 from ortoo.snode.rocketmq.protocol.caller import Caller
 from ortoo.snode.rocketmq.protocol.codes import Refused, ok, status_of
 from ortoo.snode.rocketmq.protocol.filters import compile_filter

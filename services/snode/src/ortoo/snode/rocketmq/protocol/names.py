@@ -4,7 +4,6 @@ import re
 
 from apache.rocketmq.v2.definition_pb2 import Code, Resource
 from ortoo.common.cluster.names import TOPIC_NAME_LENGTH_MAX, check_group_name, check_topic_name
-from ortoo.common.errors import Invalid
 from ortoo.snode.rocketmq.protocol.codes import Refused
 
 SYSTEM_TOPICS = frozenset({
@@ -33,24 +32,18 @@ _LITE_NAME = re.compile(r"[a-zA-Z0-9_-]+\Z")
 
 
 def topic_name(topic: Resource) -> str:
-    """The name of a topic that a client may use. Errors: Refused with ILLEGAL_TOPIC."""
+    """The name of a topic that a client may use. Errors: Invalid or Refused, with ILLEGAL_TOPIC."""
     name = topic.name
-    try:
-        check_topic_name(name)
-    except Invalid as error:
-        raise Refused(Code.ILLEGAL_TOPIC, str(error)) from None
+    check_topic_name(name)
     if name in SYSTEM_TOPICS or name.startswith(SYSTEM_TOPIC_PREFIX):
         raise Refused(Code.ILLEGAL_TOPIC, f"topic {name!r} is a system topic; choose another name")
     return name
 
 
 def group_name(group: Resource) -> str:
-    """The name of a group that a client may use. Errors: Refused with ILLEGAL_CONSUMER_GROUP."""
+    """The name of a group that a client may use. Errors: Invalid or Refused, with ILLEGAL_CONSUMER_GROUP."""
     name = group.name
-    try:
-        check_group_name(name)
-    except Invalid as error:
-        raise Refused(Code.ILLEGAL_CONSUMER_GROUP, str(error)) from None
+    check_group_name(name)
     if name.startswith(SYSTEM_GROUP_PREFIX):
         raise Refused(Code.ILLEGAL_CONSUMER_GROUP, f"group {name!r} is a system group; choose another name")
     return name

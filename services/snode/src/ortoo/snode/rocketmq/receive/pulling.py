@@ -17,12 +17,12 @@ from ortoo.snode.enodes.link import QueueRange
 from ortoo.snode.enodes.pool import EnodeLinks
 from ortoo.snode.filters.selection import selected
 from ortoo.snode.pull.offsets import Offsets
+from ortoo.snode.rocketmq.clients.settings_reply import RECEIVE_BATCH_MAX
 from ortoo.snode.rocketmq.protocol.caller import Caller
 from ortoo.snode.rocketmq.protocol.codes import Refused, ok, status_of
 from ortoo.snode.rocketmq.protocol.filters import compile_filter
 from ortoo.snode.rocketmq.protocol.messages import Delivery, delivered, duration_ms, timestamp_ms
 from ortoo.snode.rocketmq.protocol.names import group_name, topic_name
-from ortoo.snode.rocketmq.receive.receiving import BATCH_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class QueueOffsets:
         group_name(request.group)
         topic, queue = await self._queue(request.message_queue)
         wanted = compile_filter(request.filter_expression)
-        count_max = min(max(request.batch_size, 1), BATCH_MAX)
+        count_max = min(max(request.batch_size, 1), RECEIVE_BATCH_MAX)
         wait_ms = caller.wait_ms(duration_ms(request.long_polling_timeout))
         link = self.links.to(queue.enode)
         try:

@@ -1,20 +1,22 @@
 """Receiving: a pop over all queues of a topic, told frame by frame."""
 
 from collections import OrderedDict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, replace
 
 from apache.rocketmq.v2.definition_pb2 import Code
 from apache.rocketmq.v2.service_pb2 import ReceiveMessageRequest, ReceiveMessageResponse
 from ortoo.common.process.clock import Clock
 from ortoo.common.records.batch import open_batch
+from ortoo.common.records.message import Message
 from ortoo.common.records.message_id import message_id_text
 from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.cluster.routes import MessageType
 from ortoo.snode.cluster.watch import DirectoryWatch
-from ortoo.snode.pop.popping import PopAnswer, PopCall, PoppedMessages, Popping
+from ortoo.snode.pop.popping import PopAnswer, PopCall, Popping
+from ortoo.snode.pop.receipt_handle import ReceiptHandle
 from ortoo.snode.pull.reading import Reading
-from ortoo.snode.rocketmq.clients.settings_reply import pop_rules
+from ortoo.snode.rocketmq.clients.settings_reply import RECEIVE_BATCH_MAX, pop_rules
 from ortoo.snode.rocketmq.clients.table import Clients
 from ortoo.snode.rocketmq.lite.popping import LitePopping
 from ortoo.snode.rocketmq.lite.subscriptions import LiteSubscription, LiteSubscriptions
@@ -25,7 +27,6 @@ from ortoo.snode.rocketmq.protocol.messages import Delivery, delivered, duration
 from ortoo.snode.rocketmq.protocol.names import group_name, lite_topic_of, topic_name
 from ortoo.snode.rocketmq.receive.leases import SLICE_MS, Lease, Leases
 
-BATCH_MAX = 32
 INVISIBLE_MS_MIN = 10_000
 INVISIBLE_MS_MAX = 12 * 3_600_000
 YOUNG_MESSAGES_MAX = 100_000
@@ -77,7 +78,7 @@ class Receiving:
         answer = await self._pop(caller, call)
         delivered_all = False
         try:
-            for frame in self._frames(caller, request, call, answer):
+            for frame in list(self._frames(caller, request, call, answer)):
                 yield frame
             delivered_all = True
         finally:
@@ -115,7 +116,7 @@ class Receiving:
         return PopCall(
             group,
             topic,
-            min(max(request.batch_size, 1), BATCH_MAX),
+            min(max(request.batch_size, 1), RECEIVE_BATCH_MAX),
             invisible_ms,
             caller.wait_ms(duration_ms(request.long_polling_timeout)),
             caller.client_id,
@@ -126,44 +127,36 @@ class Receiving:
 
     def _frames(
         self, caller: Caller, request: ReceiveMessageRequest, call: PopCall, answer: PopAnswer
-    ) -> list[ReceiveMessageResponse]:
+    ) -> Iterator[ReceiveMessageResponse]:
         now_ms = self.clock.now_ms()
-        if answer.batches:
-            frames = [ReceiveMessageResponse(status=ok())]
-        else:
-            words = f"no message: {answer.blocked}" if answer.blocked else "no new message"
-            frames = [ReceiveMessageResponse(status=status_of(Refused(Code.MESSAGE_NOT_FOUND, words)))]
-        for one in answer.batches:
-            frames += self._messages(caller, request, call, one)
-        frames.append(ReceiveMessageResponse(delivery_timestamp=timestamp(now_ms)))
-        return frames
-
-    def _messages(
-        self, caller: Caller, request: ReceiveMessageRequest, call: PopCall, one: PoppedMessages
-    ) -> list[ReceiveMessageResponse]:
+        words = f"no message: {answer.blocked}" if answer.blocked else "no new message"
+        status = ok() if answer.batches else status_of(Refused(Code.MESSAGE_NOT_FOUND, words))
+        yield ReceiveMessageResponse(status=status)
         namespace = request.message_queue.topic.resource_namespace
-        topic = self.directory.find_topic(call.topic)
-        lite_topic = lite_topic_of(one.queue.topic)
-        is_transaction = topic is not None and topic.message_type is MessageType.TRANSACTION
-        frames = []
-        places = zip(one.popped.offsets, one.popped.attempts, open_batch(one.popped.batch), strict=True)
-        for offset, attempt, message in places:
-            handle = replace(one.handle, first_offset=offset, count=1)
-            made = message_id_text(one.topic_id, one.queue.enode, one.queue.queue_id, offset)
-            place = Delivery(
-                call.topic,
-                one.queue.enode,
-                one.queue.queue_id,
-                offset,
-                one.popped.stored_at_ms,
-                made,
-                attempt,
-                handle.encoded(),
-                call.invisible_ms,
-                is_transaction,
-                lite_topic,
-            )
-            frames.append(ReceiveMessageResponse(message=delivered(message, place, namespace)))
+        for place, handle, message in self._delivered(call, answer):
+            yield ReceiveMessageResponse(message=delivered(message, place, namespace))
             if request.auto_renew:
                 self.leases.keep(Lease(caller.client_id, handle, self.clock.monotonic_s()))
-        return frames
+        yield ReceiveMessageResponse(delivery_timestamp=timestamp(now_ms))
+
+    def _delivered(self, call: PopCall, answer: PopAnswer) -> Iterator[tuple[Delivery, ReceiptHandle, Message]]:
+        topic = self.directory.find_topic(call.topic)
+        is_transaction = topic is not None and topic.message_type is MessageType.TRANSACTION
+        for one in answer.batches:
+            queue, popped = one.queue, one.popped
+            for offset, attempt, message in zip(popped.offsets, popped.attempts, open_batch(popped.batch), strict=True):
+                handle = replace(one.handle, first_offset=offset, count=1)
+                place = Delivery(
+                    call.topic,
+                    queue.enode,
+                    queue.queue_id,
+                    offset,
+                    popped.stored_at_ms,
+                    message_id_text(one.topic_id, queue.enode, queue.queue_id, offset),
+                    attempt,
+                    handle.encoded(),
+                    call.invisible_ms,
+                    is_transaction,
+                    lite_topic_of(queue.topic),
+                )
+                yield place, handle, message

@@ -14,20 +14,22 @@ from ortoo.snode.policy.authentication import Authentication
 from ortoo.snode.pop.popping import Popping
 from ortoo.snode.pull.offsets import Offsets
 from ortoo.snode.pull.reading import Reading
+from ortoo.snode.pull.search import MessageSearch
 from ortoo.snode.rocketmq.clients.registration import Registration
 from ortoo.snode.rocketmq.clients.routes import Routing
 from ortoo.snode.rocketmq.clients.table import Clients
 from ortoo.snode.rocketmq.lite.popping import LitePopping
 from ortoo.snode.rocketmq.lite.subscriptions import LiteSubscriptions, LiteSync
 from ortoo.snode.rocketmq.lite.topics import LiteTopics
-from ortoo.snode.rocketmq.presence.commanding import Commanding, Results
 from ortoo.snode.rocketmq.presence.heartbeats import Presence
+from ortoo.snode.rocketmq.presence.results import Results
 from ortoo.snode.rocketmq.presence.telemetry import Telemetry
 from ortoo.snode.rocketmq.protocol.caller import Caller, Context, caller_of, headers_of
 from ortoo.snode.rocketmq.receive.leases import Leases
 from ortoo.snode.rocketmq.receive.pulling import QueueOffsets
 from ortoo.snode.rocketmq.receive.receiving import Receiving, Starting
 from ortoo.snode.rocketmq.receive.settling import Settling
+from ortoo.snode.rocketmq.rpc.commands import RocketmqCommands
 from ortoo.snode.rocketmq.send.recalling import Recalling
 from ortoo.snode.rocketmq.send.sending import Sending
 from ortoo.snode.rocketmq.send.transacting import Transacting
@@ -56,7 +58,7 @@ class Gateway:
     offsets: QueueOffsets
     leases: Leases
     telemetry: Telemetry
-    commanding: Commanding
+    commands: RocketmqCommands
     lite: LiteSync
 
     async def admit(self, context: Context) -> Caller:
@@ -111,6 +113,6 @@ def make_gateway(
         QueueOffsets(watch, enodes, offsets),
         leases,
         Telemetry(clients, directory, results, transacting, registration, background, clock),
-        Commanding(clients, results, clock),
+        RocketmqCommands(clients, results, MessageSearch(watch, enodes), clock),
         LiteSync(watch, lite_subscriptions, lite_topics, clock),
     )

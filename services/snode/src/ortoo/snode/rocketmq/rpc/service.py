@@ -1,22 +1,29 @@
-"""apache.rocketmq.v2.MessagingService: each call read, passed to the gateway and answered in the protocol's words."""
+"""apache.rocketmq.v2: each call read, passed to the gateway and answered in the protocol's words."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Protocol, TypeVar
 
-import grpc
-
+from apache.rocketmq.v2 import admin_pb2
 from apache.rocketmq.v2 import service_pb2 as pb
+from apache.rocketmq.v2.admin_pb2_grpc import AdminServicer
 from apache.rocketmq.v2.definition_pb2 import Code, Status
 from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceServicer
 from ortoo.common.errors import Forbidden, Invalid, OrtooError
-from ortoo.common.process.logs import get_logger
-from ortoo.snode.rocketmq.protocol.caller import Caller
+from ortoo.common.process import logs
+from ortoo.snode.rocketmq.protocol.caller import Caller, Context
 from ortoo.snode.rocketmq.protocol.codes import Refused, status_of
 from ortoo.snode.rocketmq.rpc.gateway import Gateway
 
 NAME = pb.DESCRIPTOR.services_by_name["MessagingService"].full_name
-Context = grpc.aio.ServicerContext[Any, Any]
-_log = get_logger("rocketmq")
+ADMIN_NAME = admin_pb2.DESCRIPTOR.services_by_name["Admin"].full_name
+LOG_LEVELS = {
+    admin_pb2.ChangeLogLevelRequest.TRACE: "debug",
+    admin_pb2.ChangeLogLevelRequest.DEBUG: "debug",
+    admin_pb2.ChangeLogLevelRequest.INFO: "info",
+    admin_pb2.ChangeLogLevelRequest.WARN: "warning",
+    admin_pb2.ChangeLogLevelRequest.ERROR: "error",
+}
+_log = logs.get_logger("rocketmq")
 
 
 class Answer(Protocol):
@@ -113,6 +120,21 @@ class MessagingService(MessagingServiceServicer):
             raise Invalid(refused.message, field="x-mq-client-id") from None
         async for command in self.gateway.telemetry.converse(caller, request_iterator):
             yield command
+
+
+class RocketmqAdmin(AdminServicer):
+    """apache.rocketmq.v2.Admin, which RocketMQ's console calls."""
+
+    async def ChangeLogLevel(
+        self, request: admin_pb2.ChangeLogLevelRequest, context: Context
+    ) -> admin_pb2.ChangeLogLevelResponse:
+        """Change how much this process logs."""
+        level = LOG_LEVELS.get(request.level)
+        if level is None:
+            raise Invalid(f"{request.level} is no level; give TRACE, DEBUG, INFO, WARN or ERROR", field="level")
+        logs.configure(level=level)
+        words = f"this snode logs {level} and above until it is started again"
+        return admin_pb2.ChangeLogLevelResponse(remark=words)
 
 
 def _status(error: Exception) -> Status:
