@@ -1,6 +1,7 @@
 """Reading from an offset, and the offsets of groups and queues."""
 
-from collections.abc import AsyncIterator
+import itertools
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,13 +10,14 @@ from apache.rocketmq.v2 import service_pb2 as pb
 from apache.rocketmq.v2.definition_pb2 import Code, MessageQueue, QueryOffsetPolicy
 from ortoo.common.errors import OutOfRange
 from ortoo.common.records.batch import open_batch
+from ortoo.common.records.message import Message
 from ortoo.common.records.message_id import message_id_text
 from ortoo.snode.cluster.directory import check_readable
 from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.enodes.link import QueueRange
 from ortoo.snode.enodes.pool import EnodeLinks
-from ortoo.snode.filters.selection import selected
+from ortoo.snode.filters.selection import Selected, selected
 from ortoo.snode.pull.offsets import Offsets
 from ortoo.snode.rocketmq.clients.settings_reply import RECEIVE_BATCH_MAX
 from ortoo.snode.rocketmq.protocol.caller import Caller
@@ -47,33 +49,25 @@ class QueueOffsets:
             yield pb.PullMessageResponse(status=status_of(error))
             yield pb.PullMessageResponse(next_offset=min(max(request.offset, error.begin_offset), error.end_offset))
             return
-        next_offset, found = request.offset, 0
+        namespace, next_offset = request.message_queue.topic.resource_namespace, request.offset
+        frames: list[pb.PullMessageResponse] = []
         for stored in fetched.batches:
             part = selected(stored, next_offset, None, wanted)
-            next_offset = part.next_offset
-            if part.batch is None:
-                continue
-            rows = np.frombuffer(part.rows, "<i4").tolist() if part.rows else range(part.batch.count)
-            is_gathered = len(rows) == part.batch.count
-            if found + len(rows) > count_max:
-                rows = rows[: count_max - found]
-                next_offset = part.first_offset + rows[-1] + 1
-            view = open_batch(part.batch)
-            for at, row in enumerate(rows):
-                if not found:
-                    yield pb.PullMessageResponse(status=ok())
-                found += 1
-                offset = part.first_offset + row
+            next_offset, room = part.next_offset, count_max - len(frames)
+            found = list(itertools.islice(_messages(part), room + 1))
+            if len(found) > room:
+                found.pop()
+                next_offset = found[-1][0] + 1
+            for offset, message in found:
                 made = message_id_text(topic.topic_id, queue.enode, queue.queue_id, offset)
-                place = Delivery(topic.name, queue.enode, queue.queue_id, offset, part.stored_at_ms, made)
-                namespace = request.message_queue.topic.resource_namespace
-                yield pb.PullMessageResponse(
-                    message=delivered(view.message(at if is_gathered else row), place, namespace)
-                )
-            if found >= count_max:
+                place = Delivery(*queue, offset, part.stored_at_ms, made)
+                frames.append(pb.PullMessageResponse(message=delivered(message, place, namespace)))
+            if len(frames) >= count_max:
                 break
-        if not found:
-            yield pb.PullMessageResponse(status=status_of(Refused(Code.MESSAGE_NOT_FOUND, "no new message")))
+        refused = Refused(Code.MESSAGE_NOT_FOUND, "no new message")
+        yield pb.PullMessageResponse(status=ok() if frames else status_of(refused))
+        for frame in frames:
+            yield frame
         yield pb.PullMessageResponse(next_offset=next_offset)
 
     async def update(self, caller: Caller, request: pb.UpdateOffsetRequest) -> pb.UpdateOffsetResponse:
@@ -128,3 +122,13 @@ class QueueOffsets:
     async def _range(self, topic: Topic, queue: Queue) -> QueueRange:
         ranges = await self.links.to(queue.enode).describe_queues(topic.topic_id)
         return next((r for r in ranges if r.queue_id == queue.queue_id), QueueRange(queue.queue_id, 0, 0))
+
+
+def _messages(part: Selected) -> Iterator[tuple[int, Message]]:
+    """The messages of a part and their offsets."""
+    if part.batch is None:
+        return
+    rows = np.frombuffer(part.rows, "<i4").tolist() if part.rows else range(part.batch.count)
+    view, is_gathered = open_batch(part.batch), len(rows) == part.batch.count
+    for at, row in enumerate(rows):
+        yield part.first_offset + row, view.message(at if is_gathered else row)
