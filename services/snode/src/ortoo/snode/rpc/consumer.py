@@ -10,9 +10,10 @@ from ortoo.common.errors.status import failure_of
 from ortoo.common.grpc import bulk_calls
 from ortoo.common.grpc.bulk_field import Bulky
 from ortoo.common.grpc.errors import Context
+from ortoo.common.grpc.fields import write
 from ortoo.common.process.background import Background
 from ortoo.snode.cluster.watch import DirectoryWatch
-from ortoo.snode.cluster.wire import envelope_to, queue_of
+from ortoo.snode.cluster.wire import envelope_to, queue_of, queue_to
 from ortoo.snode.filters.message_filter import compile_filter
 from ortoo.snode.filters.selection import Selected
 from ortoo.snode.membership.close_reason import CloseReason
@@ -20,7 +21,6 @@ from ortoo.snode.membership.members import Member
 from ortoo.snode.pull.projection import Columns, columns_of, projected
 from ortoo.snode.pull.reading import Reading
 from ortoo.snode.push.sessions import Sessions
-from ortoo.snode.rpc.conversion import written
 from ortoo.snode.rpc.pop import PopCalls
 from ortoo.snode.rpc.pulls import PullCalls
 from ortoo.snode.rpc.push import PushCall
@@ -85,7 +85,7 @@ class ConsumerService(PopCalls, PullCalls):
         """First and next offset of each queue of a topic."""
         ranges = await self.reading.queue_ranges(await self.watch.topic(request.topic))
         return pb.QueryQueuesResponse(
-            queues=[written(pb.QueueState, held, queue=queue) for queue, held in ranges.items()]
+            queues=[write(pb.QueueState, held, queue=queue_to(queue)) for queue, held in ranges.items()]
         )
 
 
@@ -98,5 +98,5 @@ def add_to_server(service: ConsumerService, server: Any) -> None:
 def _fetched(topic_id: int, part: Selected, columns: Columns) -> Bulky:
     batch = projected(part.batch, columns) if part.batch is not None else None
     envelope = envelope_to(batch) if batch is not None else None
-    response = written(pb.FetchResponse, part, batch=envelope, topic_id=topic_id, failure=None)
+    response = write(pb.FetchResponse, part, batch=envelope, topic_id=topic_id)
     return Bulky(response, (batch.records,) if batch is not None else ())

@@ -8,12 +8,12 @@ from ortoo.common.errors import Invalid
 from ortoo.common.groups.pop import Finish, GiveBack, PopRules, Renew, Verdict
 from ortoo.common.groups.retry_policy import DELAY_MS_MAX
 from ortoo.common.grpc.errors import Context
+from ortoo.common.grpc.fields import read, write
 from ortoo.common.records.view import open_batch
-from ortoo.snode.cluster.wire import message_to
+from ortoo.snode.cluster.wire import message_to, queue_to
 from ortoo.snode.filters.message_filter import compile_filter
 from ortoo.snode.pop.popping import MESSAGES_MAX, PopCall, PoppedMessages, Popping
 from ortoo.snode.pop.receipt_handle import ReceiptHandle, decode_handle
-from ortoo.snode.rpc.conversion import read, written
 from ortoo.snode.rpc.streams import LongCalls
 from ortoo.v1 import pop_pb2 as pb
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceServicer
@@ -109,10 +109,10 @@ def _receipts(sent: Sequence[pb.LeaseReceipt]) -> Receipts:
 
 
 def _batch(one: PoppedMessages, *, readable: bool) -> pb.PoppedMessages:
-    return written(
+    return write(
         pb.PoppedMessages,
         one.popped,
-        queue=one.queue,
+        queue=queue_to(one.queue),
         receipt_handle=one.handle.encoded(),
         attempts=() if set(one.popped.attempts) == {1} else one.popped.attempts,
         topic_id=one.topic_id,

@@ -11,6 +11,7 @@ from ortoo.common.errors.status import failure_of
 from ortoo.common.grpc import bulk_calls
 from ortoo.common.grpc.bulk_field import Bulky
 from ortoo.common.grpc.errors import Context
+from ortoo.common.grpc.fields import write
 from ortoo.common.process.background import Background
 from ortoo.common.records.batch import open_batch
 from ortoo.snode.cluster.directory import Directory
@@ -18,7 +19,6 @@ from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.cluster.wire import batch_of, message_of, message_to, queue_of, queue_to, topic_to
 from ortoo.snode.enodes.link import FlushMode, HalfVerdict, VerdictSource
 from ortoo.snode.enodes.pool import EnodeLinks
-from ortoo.snode.rpc.conversion import written
 from ortoo.snode.rpc.streams import LongCalls, read_failed
 from ortoo.snode.send.batch_stream import ProduceAnswer, ProduceStream
 from ortoo.snode.send.delayed import Delayed
@@ -56,7 +56,7 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
         """Send a few messages; returns when they are durable."""
         queue = queue_of(request.queue) if request.HasField("queue") else None
         receipts = await self.publisher.publish(request.topic, list(map(message_of, request.messages)), queue)
-        return pb.PublishResponse(receipts=[written(pb.Receipt, one) for one in receipts])
+        return pb.PublishResponse(receipts=[write(pb.Receipt, one) for one in receipts])
 
     async def Produce(  # type: ignore[override]  # see bulk_calls
         self, request_iterator: AsyncIterator[Bulky], context: Context
@@ -142,7 +142,7 @@ async def _read(requests: AsyncIterator[Bulky], stream: ProduceStream) -> None:
 
 
 def _check(check: Check) -> pb.WatchTransactionChecksResponse:
-    return written(
+    return write(
         pb.WatchTransactionChecksResponse,
         check,
         messages=map(message_to, open_batch(check.batch)),
@@ -154,4 +154,4 @@ def _check(check: Check) -> pb.WatchTransactionChecksResponse:
 def _answer(answer: ProduceAnswer) -> pb.ProduceResponse:
     if answer.error is not None:
         return pb.ProduceResponse(request_id=answer.request_id, failure=failure_of(answer.error))
-    return written(pb.ProduceResponse, answer.appended, request_id=answer.request_id, failure=None)
+    return write(pb.ProduceResponse, answer.appended, request_id=answer.request_id)

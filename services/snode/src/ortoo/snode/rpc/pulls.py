@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Invalid
 from ortoo.common.grpc.errors import Context
+from ortoo.common.grpc.fields import read, write
 from ortoo.snode.clients.locks import LIFETIME_MS, ClientLocks
 from ortoo.snode.clients.session import ClientSession
 from ortoo.snode.clients.sessions import ClientSessions
@@ -15,7 +16,7 @@ from ortoo.snode.filters.message_filter import compile_filter
 from ortoo.snode.membership.members import sharing, strategy_of
 from ortoo.snode.pop.sending_back import PARK_LEVEL, SendingBack, SentBack
 from ortoo.snode.pull.pulling import GroupOffset, Pulled, Pulling, PullWish
-from ortoo.snode.rpc.conversion import member_to, read, written
+from ortoo.snode.rpc.conversion import failure_to, member_to
 from ortoo.snode.rpc.streams import LongCalls
 from ortoo.v1 import consumer_pb2
 from ortoo.v1 import pull_pb2 as pb
@@ -47,7 +48,7 @@ class PullCalls(ConsumerServiceServicer):
         """The members of a group now."""
         check_group_name(request.group, "group")
         found = self.clients.members(request.group)
-        return written(
+        return write(
             consumer_pb2.QueryMembersResponse,
             found,
             client_ids=sharing(found.members),
@@ -58,13 +59,14 @@ class PullCalls(ConsumerServiceServicer):
     async def LockQueues(self, request: pb.LockQueuesRequest, context: Context) -> pb.LockQueuesResponse:
         """Take or renew the right to consume queues."""
         answers = await self.locks.take(request.group, request.client_id, self._session(request), _queues(request))
-        granted = [one for one in answers if one.answer.generation]
-        refused = [one for one in answers if not one.answer.generation]
-        return pb.LockQueuesResponse(
-            granted=[written(pb.GrantedLock, one.answer, queue=one.queue) for one in granted],
-            refused=[written(pb.RefusedLock, one.answer, queue=one.queue, failure=one.error) for one in refused],
-            lifetime_ms=LIFETIME_MS,
-        )
+        response = pb.LockQueuesResponse(lifetime_ms=LIFETIME_MS)
+        for one in answers:
+            queue, failure = queue_to(one.queue), failure_to(one.error)
+            if one.answer.generation:
+                response.granted.append(write(pb.GrantedLock, one.answer, queue=queue))
+            else:
+                response.refused.append(write(pb.RefusedLock, one.answer, queue=queue, failure=failure))
+        return response
 
     async def UnlockQueues(self, request: pb.UnlockQueuesRequest, context: Context) -> pb.UnlockQueuesResponse:
         """Give queues back."""
@@ -86,7 +88,7 @@ class PullCalls(ConsumerServiceServicer):
         """How far a group has consumed."""
         found = await self.pulling.query(request.group, _queues(request), request.topic)
         return pb.QueryConsumerOffsetsResponse(
-            offsets=[written(pb.ConsumerOffset, one) for one in found if one.error is None],
+            offsets=[write(pb.ConsumerOffset, one) for one in found if one.error is None],
             refused=_refused(one for one in found if one.error is not None),
         )
 
@@ -118,7 +120,7 @@ def _queues(request: pb.LockQueuesRequest | pb.UnlockQueuesRequest | pb.QueryCon
 
 def _refused(offsets: Iterable[GroupOffset]) -> list[pb.RefusedOffset]:
     """Offsets that could not be stored or read, with the reason."""
-    return [written(pb.RefusedOffset, one, failure=one.error) for one in offsets]
+    return [write(pb.RefusedOffset, one, failure=failure_to(one.error)) for one in offsets]
 
 
 def _pulled(pulled: Pulled) -> pb.PullResponse:
@@ -128,10 +130,10 @@ def _pulled(pulled: Pulled) -> pb.PullResponse:
     elif not pulled.parts:
         status = pb.PULL_STATUS_NO_MATCH if pulled.passed_over else pb.PULL_STATUS_NO_NEW
     parts = [part for part in pulled.parts if part.batch is not None]
-    return written(
+    return write(
         pb.PullResponse,
         pulled,
         status=status,
         begin_offset=max(0, pulled.begin_offset),
-        batches=[written(pb.PulledBatch, part, topic_id=pulled.topic_id) for part in parts],
+        batches=[write(pb.PulledBatch, part, topic_id=pulled.topic_id) for part in parts],
     )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Conflict, Invalid, OrtooError
 from ortoo.common.grpc.bulk_field import Bulky
+from ortoo.common.grpc.fields import write
 from ortoo.snode.clients.sessions import TEXT_LENGTH_MAX, ClientSessions
 from ortoo.snode.cluster.wire import envelope_to, queue_of, queue_to
 from ortoo.snode.membership.close_reason import CloseReason
@@ -16,7 +17,7 @@ from ortoo.snode.pull.start_rule import StartFrom, StartRule
 from ortoo.snode.push.outbox import AcknowledgedOffsets, Assigned, Closed, Delivery, Event, Opened
 from ortoo.snode.push.session import PushPlan, PushSession
 from ortoo.snode.push.sessions import Sessions
-from ortoo.snode.rpc.conversion import how_consuming, subscriptions, written
+from ortoo.snode.rpc.conversion import failure_to, how_consuming, subscriptions
 from ortoo.snode.rpc.streams import first_request, read_failed
 from ortoo.v1 import consumer_pb2 as pb
 
@@ -145,7 +146,7 @@ def _response(event: Event) -> Bulky:
     match event:
         case Delivery(batch=batch):
             envelope = envelope_to(batch) if batch is not None else None
-            delivery = written(pb.Delivery, event, batch=envelope, failure=event.loss)
+            delivery = write(pb.Delivery, event, batch=envelope, failure=failure_to(event.loss))
             return Bulky(pb.PushResponse(delivery=delivery), (batch.records,) if batch is not None else ())
         case AcknowledgedOffsets():
             offsets = [
@@ -157,6 +158,6 @@ def _response(event: Event) -> Bulky:
             queues = map(queue_to, event.queues)
             return Bulky(pb.PushResponse(assignment=pb.Assignment(generation=event.generation, queues=queues)))
         case Opened():
-            return Bulky(pb.PushResponse(opened=written(pb.SessionOpened, event)))
+            return Bulky(pb.PushResponse(opened=write(pb.SessionOpened, event)))
         case Closed():
-            return Bulky(pb.PushResponse(closed=written(pb.SessionClosed, event)))
+            return Bulky(pb.PushResponse(closed=write(pb.SessionClosed, event)))

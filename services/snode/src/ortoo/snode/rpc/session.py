@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ortoo.common.errors import OrtooError
 from ortoo.common.grpc.errors import Context
+from ortoo.common.grpc.fields import read, write
 from ortoo.common.process.background import Background
 from ortoo.snode.clients.session import (
     ClientSession,
@@ -21,7 +22,7 @@ from ortoo.snode.clients.session import (
 from ortoo.snode.clients.sessions import ClientSessions, refused
 from ortoo.snode.membership.close_reason import CloseReason
 from ortoo.snode.membership.members import sharing, strategy_of
-from ortoo.snode.rpc.conversion import how_consuming, read, subscriptions, written
+from ortoo.snode.rpc.conversion import failure_to, how_consuming, subscriptions
 from ortoo.snode.rpc.streams import first_request, read_failed
 from ortoo.v1 import consumer_pb2, session_pb2_grpc
 from ortoo.v1 import session_pb2 as pb
@@ -130,23 +131,23 @@ class ConnectCall:
 def _response(event: SessionEvent) -> pb.ConnectResponse:
     match event:
         case SessionIsOpen():
-            return pb.ConnectResponse(opened=written(consumer_pb2.SessionOpened, event))
+            return pb.ConnectResponse(opened=write(consumer_pb2.SessionOpened, event))
         case RegistrationAnswer():
             members = _members(event.members) if event.members is not None else None
-            registered = written(pb.Registered, event, failure=event.error, members=members)
+            registered = write(pb.Registered, event, failure=failure_to(event.error), members=members)
             return pb.ConnectResponse(request_id=event.request_id, registered=registered)
         case GroupMembers():
             return pb.ConnectResponse(members_changed=_members(event))
         case CommandSent():
             return pb.ConnectResponse(command=event.command)
         case SessionIsClosed():
-            return pb.ConnectResponse(closed=written(consumer_pb2.SessionClosed, event))
+            return pb.ConnectResponse(closed=write(consumer_pb2.SessionClosed, event))
 
 
 def _members(event: GroupMembers) -> pb.MembersChanged:
     """The members of a group, written for those who share out queues."""
     client_ids = sharing(event.members)
-    return written(
+    return write(
         pb.MembersChanged,
         event,
         client_ids=client_ids,

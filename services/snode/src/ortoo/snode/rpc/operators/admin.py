@@ -4,12 +4,13 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from ortoo.common.grpc.errors import Context
+from ortoo.common.grpc.fields import read, write
 from ortoo.common.process.clock import Clock
-from ortoo.snode.cluster.wire import enode_to, snode_to, topic_to
+from ortoo.snode.cluster.wire import enode_to, queue_to, snode_to, topic_to
 from ortoo.snode.filters.message_filter import compile_filter
 from ortoo.snode.pull.reading import Reading, TailedMessage
 from ortoo.snode.pull.search import MessageSearch, Wish
-from ortoo.snode.rpc.conversion import body_text, read, written
+from ortoo.snode.rpc.conversion import body_text
 from ortoo.snode.rpc.operators.directory import DirectoryAdmin
 from ortoo.snode.rpc.operators.groups import GroupAdmin
 from ortoo.snode.rpc.streams import LongCalls
@@ -35,7 +36,7 @@ class AdminService(DirectoryAdmin, GroupAdmin):
         """One topic with what its queues hold."""
         topic = await self.arrival.topic(request.name)
         ranges = await self.reading.queue_ranges(topic)
-        queues = [written(pb.TopicQueue, held, enode=queue.enode) for queue, held in ranges.items()]
+        queues = [write(pb.TopicQueue, held, enode=queue.enode) for queue, held in ranges.items()]
         return pb.DescribeTopicResponse(topic=topic_to(topic), queues=queues)
 
     async def Tail(self, request: pb.TailRequest, context: Context) -> AsyncIterator[pb.TailResponse]:
@@ -55,13 +56,13 @@ class AdminService(DirectoryAdmin, GroupAdmin):
     ) -> pb.AdminFindMessagesResponse:
         """Messages with a key or an id."""
         found = await self.search.find(request.topic, read(Wish, request))
-        return written(pb.AdminFindMessagesResponse, found, messages=map(_tailed, found.messages))
+        return write(pb.AdminFindMessagesResponse, found, messages=map(_tailed, found.messages))
 
     async def DescribeLag(self, request: pb.DescribeLagRequest, context: Context) -> pb.DescribeLagResponse:
         """How far a group is behind."""
         queues = await self.lag.of(request.group, request.topic)
         return pb.DescribeLagResponse(
-            queues=[written(pb.QueueLag, one, lag_messages=one.messages) for one in queues],
+            queues=[write(pb.QueueLag, one, lag_messages=one.messages) for one in queues],
             lag_messages=sum(one.messages for one in queues),
         )
 
@@ -70,7 +71,7 @@ class AdminService(DirectoryAdmin, GroupAdmin):
     ) -> pb.ListDelayedMessagesResponse:
         """The delayed messages of a topic, by time."""
         listed = await self.delayed.listed(request.topic, request.from_ms, request.limit)
-        return pb.ListDelayedMessagesResponse(messages=[written(pb.DelayedMessage, one) for one in listed])
+        return pb.ListDelayedMessagesResponse(messages=[write(pb.DelayedMessage, one) for one in listed])
 
     async def ListTransactions(
         self, request: pb.ListTransactionsRequest, context: Context
@@ -102,9 +103,9 @@ class AdminService(DirectoryAdmin, GroupAdmin):
 
 
 def _transaction(one: OpenTransaction) -> pb.OpenTransaction:
-    where = {"transaction_id": one.transaction_id, "queue": one.queue}
-    return written(pb.OpenTransaction, one.half, **where, begun_at_ms=one.half.stored_at_ms)
+    where = {"transaction_id": one.transaction_id, "queue": queue_to(one.queue)}
+    return write(pb.OpenTransaction, one.half, **where, begun_at_ms=one.half.stored_at_ms)
 
 
 def _tailed(tailed: TailedMessage) -> pb.TailResponse:
-    return written(pb.TailResponse, tailed, body_text=body_text(tailed.message))
+    return write(pb.TailResponse, tailed, body_text=body_text(tailed.message))

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Invalid
 from ortoo.common.grpc.errors import Context
+from ortoo.common.grpc.fields import read, write
 from ortoo.snode.filters.message_filter import compile_filter
 from ortoo.snode.pop.dead_letters import DeadLetters, Letter, Peeked, Progress, Replay
-from ortoo.snode.rpc.conversion import body_text, read, written
+from ortoo.snode.rpc.conversion import body_text
 from ortoo.snode.rpc.streams import LongCalls
 from ortoo.v1 import dead_letter_pb2 as pb
-from ortoo.v1 import dead_letter_pb2_grpc, topic_pb2
+from ortoo.v1 import dead_letter_pb2_grpc, record_pb2, topic_pb2
 
 NAME = pb.DESCRIPTOR.services_by_name["DeadLetterService"].full_name
 PEEK_DEFAULT, PEEK_MAX = 10, 1_024
@@ -72,7 +73,7 @@ def _progress(progress: Progress, *, done: bool) -> pb.ReplayProgress:
 def _letter(letter: Letter) -> pb.DeadLetter:
     told = letter.message.properties
     kept = {name: value for name, value in told.items() if not name.startswith("DLQ_")}
-    return written(
+    return write(
         pb.DeadLetter,
         letter,
         reason=told.get("DLQ_REASON", ""),
@@ -86,14 +87,14 @@ def _letter(letter: Letter) -> pb.DeadLetter:
         ),
         origin_offset=_number(told.get("DLQ_ORIGIN_OFFSET", "")),
         parked_at_ms=_number(told.get("DLQ_PARKED_AT_MS", "")) or letter.stored_at_ms,
-        message=letter.message.replace(properties=kept),
+        message=write(record_pb2.Message, letter.message.replace(properties=kept)),
         body_text=body_text(letter.message),
         trace_context=letter.message.trace_context or "",
     )
 
 
 def _peeked(peeked: Peeked) -> pb.PeekedMessage:
-    return written(pb.PeekedMessage, peeked, body_text=body_text(peeked.message))
+    return write(pb.PeekedMessage, peeked, body_text=body_text(peeked.message))
 
 
 def _number(text: str) -> int:

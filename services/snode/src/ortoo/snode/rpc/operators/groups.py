@@ -9,6 +9,7 @@ from ortoo.common.errors import Invalid, NotFound, OrtooError
 from ortoo.common.errors.status import failure_of, rpc_errors
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.grpc.errors import Context
+from ortoo.common.grpc.fields import read, write
 from ortoo.snode.clients.directory import ClientDirectory, ClientEntry, OwnedQueue
 from ortoo.snode.cluster.name_server import NameServer
 from ortoo.snode.cluster.routes import DeliveryMode, Group
@@ -18,7 +19,7 @@ from ortoo.snode.policy.flow_control_file import FlowControlFile
 from ortoo.snode.pull.lag import Lag
 from ortoo.snode.pull.offset_moves import OffsetMoves, ResetTarget
 from ortoo.snode.rocketmq.rpc.commands import RocketmqCommands
-from ortoo.snode.rpc.conversion import member_to, read, written
+from ortoo.snode.rpc.conversion import member_to
 from ortoo.snode.topics.arrival import TopicArrival
 from ortoo.snode.topics.delivery_modes import DeliveryModes
 from ortoo.v1 import admin_pb2_grpc, flow_control_pb2, pull_pb2, session_pb2
@@ -77,7 +78,7 @@ class GroupAdmin(admin_pb2_grpc.AdminServiceServicer):
     async def ListClients(self, request: pb.ListClientsRequest, context: Context) -> pb.ListClientsResponse:
         """The clients that are connected, to whichever snode."""
         return pb.ListClientsResponse(
-            clients=[written(pb.ClientInfo, one) for one in self.clients.clients(request.group)]
+            clients=[write(pb.ClientInfo, one) for one in self.clients.clients(request.group)]
         )
 
     async def DescribeClient(self, request: pb.DescribeClientRequest, context: Context) -> pb.DescribeClientResponse:
@@ -87,7 +88,7 @@ class GroupAdmin(admin_pb2_grpc.AdminServiceServicer):
             with rpc_errors(f"snode {entry.snode}"):
                 return await other.DescribeClient(request, timeout=COMMAND_TIMEOUT_MS / 1000 + FORWARD_S)
         queues = map(_queue, self.clients.queues(request.client_id, request.group))
-        response = pb.DescribeClientResponse(client=written(pb.ClientInfo, entry), queues=queues)
+        response = pb.DescribeClientResponse(client=write(pb.ClientInfo, entry), queues=queues)
         if request.ask_client:
             describe = session_pb2.Command(describe_running=session_pb2.DescribeRunning(group=request.group))
             try:
@@ -129,17 +130,17 @@ class GroupAdmin(admin_pb2_grpc.AdminServiceServicer):
     ) -> pb.ListDeliveryModesResponse:
         """How a group consumes its topics."""
         listed = await self.modes.listed(request.group)
-        return pb.ListDeliveryModesResponse(modes=[written(pb.TopicMode, one) for one in listed])
+        return pb.ListDeliveryModesResponse(modes=[write(pb.TopicMode, one) for one in listed])
 
     async def ResetOffsets(self, request: pb.ResetOffsetsRequest, context: Context) -> pb.ResetOffsetsResponse:
         """Move the offsets of a group."""
         moved = await self.moves.reset(request.group, request.topic, _target(request), force=request.force)
-        return pb.ResetOffsetsResponse(offsets=[written(pull_pb2.ConsumerOffset, one) for one in moved])
+        return pb.ResetOffsetsResponse(offsets=[write(pull_pb2.ConsumerOffset, one) for one in moved])
 
     async def CloneOffsets(self, request: pb.CloneOffsetsRequest, context: Context) -> pb.CloneOffsetsResponse:
         """Copy the offsets of one group to another."""
         copied = await self.moves.clone(request.from_group, request.to_group, request.topic)
-        return pb.CloneOffsetsResponse(offsets=[written(pull_pb2.ConsumerOffset, one) for one in copied])
+        return pb.CloneOffsetsResponse(offsets=[write(pull_pb2.ConsumerOffset, one) for one in copied])
 
     async def DescribeFlowControl(
         self, request: flow_control_pb2.DescribeFlowControlRequest, context: Context
@@ -199,7 +200,7 @@ def mode_of(number: int) -> DeliveryMode:
 
 
 def _queue(owned: OwnedQueue) -> session_pb2.RunningQueue:
-    return written(session_pb2.RunningQueue, owned, offset=owned.acknowledged, next_offset=owned.sent_offset)
+    return write(session_pb2.RunningQueue, owned, offset=owned.acknowledged, next_offset=owned.sent_offset)
 
 
 def _target(request: pb.ResetOffsetsRequest) -> ResetTarget:
@@ -219,4 +220,4 @@ def _rule(rule: flow_control_pb2.FlowRule) -> FlowRule:
 
 
 def _rules(rules: Sequence[FlowRule]) -> list[flow_control_pb2.FlowRule]:
-    return [written(flow_control_pb2.FlowRule, rule) for rule in rules]
+    return [write(flow_control_pb2.FlowRule, rule) for rule in rules]
