@@ -9,7 +9,16 @@ from apache.rocketmq.v2.definition_pb2 import (
     Subscription,
     SubscriptionEntry,
 )
-from ortoo.snode.rocketmq.clients.settings_reply import NODE_JS, RETRY_DELAYS_MS, GroupRules, settings_reply
+from ortoo.common.groups.delay_levels import DELAY_LEVELS_MS
+from ortoo.common.groups.retry_policy import RetryPolicy
+from ortoo.snode.cluster.routes import Group
+from ortoo.snode.rocketmq.clients.settings_reply import (
+    NODE_JS,
+    RETRY_DELAYS_MS,
+    GroupRules,
+    rules_of,
+    settings_reply,
+)
 
 TOPIC = Resource(resource_namespace="n", name="t")
 
@@ -52,3 +61,12 @@ def test_the_node_client_gets_the_one_policy_it_knows() -> None:
     reply = settings_reply(asked, NODE_JS, GroupRules())
     assert reply.backoff_policy.WhichOneof("strategy") == "exponential_backoff"
     assert reply.backoff_policy.max_attempts == 17
+
+
+def test_clients_are_told_the_groups_own_back_off() -> None:
+    """The classic one is the protocol's; a list or growing delays are told as they are, with one attempt more."""
+    assert rules_of(None).retry_delays_ms == DELAY_LEVELS_MS
+    assert rules_of(Group("g")).retry_delays_ms == DELAY_LEVELS_MS
+    listed = rules_of(Group("g", retry=RetryPolicy.listed((0, 5_000)), attempts_max=3))
+    assert (listed.retry_delays_ms, listed.attempts_max) == ((0, 5_000), 4)
+    assert rules_of(Group("g", retry=RetryPolicy.exponential(100, 400))).retry_delays_ms == (100, 200, 400)

@@ -59,7 +59,7 @@ def sent_of(sent: definition_pb2.Message, at: int, now_ms: int, peer: str) -> Se
     system = sent.system_properties
     _check_sizes(sent, at)
     kind = _type_of(sent, at)
-    deliver_at_ms = timestamp_ms(system.delivery_timestamp) if system.HasField("delivery_timestamp") else None
+    deliver_at_ms = in_ms(system.delivery_timestamp) if system.HasField("delivery_timestamp") else None
     if deliver_at_ms is not None and deliver_at_ms > now_ms + DELAY_MS_MAX:
         ahead_ms = deliver_at_ms - now_ms
         raise Refused(Code.ILLEGAL_DELIVERY_TIME, f"messages[{at}] is due in {ahead_ms} ms; at most {DELAY_MS_MAX}")
@@ -74,7 +74,7 @@ def sent_of(sent: definition_pb2.Message, at: int, now_ms: int, peer: str) -> Se
         message_group=_message_group(system, kind),
         properties=dict(sent.user_properties),
         message_id=system.message_id,
-        born_at_ms=timestamp_ms(system.born_timestamp) if system.HasField("born_timestamp") else now_ms,
+        born_at_ms=in_ms(system.born_timestamp) if system.HasField("born_timestamp") else now_ms,
         deliver_at_ms=deliver_at_ms if kind == MessageType.DELAY else None,
         priority=system.priority if kind == MessageType.PRIORITY else None,
         body_encoding=_BODY_ENCODINGS[system.body_encoding],
@@ -137,13 +137,8 @@ def duration(ms: int) -> Duration:
     return Duration(seconds=ms // 1000, nanos=ms % 1000 * 1_000_000)
 
 
-def duration_ms(span: Duration) -> int:
-    """A span of time in whole milliseconds."""
-    return int(span.seconds) * 1000 + int(span.nanos) // 1_000_000
-
-
-def timestamp_ms(time: Timestamp) -> int:
-    """A time in whole milliseconds."""
+def in_ms(time: Duration | Timestamp) -> int:
+    """A time or a span of time in whole milliseconds."""
     return int(time.seconds) * 1000 + int(time.nanos) // 1_000_000
 
 

@@ -23,7 +23,7 @@ from ortoo.snode.rocketmq.clients.settings_reply import RECEIVE_BATCH_MAX
 from ortoo.snode.rocketmq.protocol.caller import Caller
 from ortoo.snode.rocketmq.protocol.codes import Refused, ok, status_of
 from ortoo.snode.rocketmq.protocol.filters import compile_filter
-from ortoo.snode.rocketmq.protocol.messages import Delivery, delivered, duration_ms, timestamp_ms
+from ortoo.snode.rocketmq.protocol.messages import Delivery, delivered, in_ms
 from ortoo.snode.rocketmq.protocol.names import group_name, topic_name
 
 
@@ -41,7 +41,7 @@ class QueueOffsets:
         topic, queue = await self._queue(request.message_queue)
         wanted = compile_filter(request.filter_expression)
         count_max = min(max(request.batch_size, 1), RECEIVE_BATCH_MAX)
-        wait_ms = caller.wait_ms(duration_ms(request.long_polling_timeout))
+        wait_ms = caller.wait_ms(in_ms(request.long_polling_timeout))
         link = self.links.to(queue.enode)
         try:
             fetched = await link.fetch(topic.topic_id, queue.queue_id, request.offset, wait_ms=wait_ms)
@@ -103,7 +103,7 @@ class QueueOffsets:
             case QueryOffsetPolicy.END:
                 offset = (await self._range(topic, queue)).end_offset
             case QueryOffsetPolicy.TIMESTAMP if request.HasField("timestamp"):
-                stored_at_ms = timestamp_ms(request.timestamp)
+                stored_at_ms = in_ms(request.timestamp)
                 offset = await self.links.to(queue.enode).find_offset(topic.topic_id, queue.queue_id, stored_at_ms)
             case QueryOffsetPolicy.TIMESTAMP:
                 raise Refused(Code.BAD_REQUEST, "the policy is TIMESTAMP and there is no timestamp; give one")

@@ -23,7 +23,7 @@ from ortoo.snode.rocketmq.lite.subscriptions import LiteSubscription, LiteSubscr
 from ortoo.snode.rocketmq.protocol.caller import Caller
 from ortoo.snode.rocketmq.protocol.codes import Refused, ok, status_of
 from ortoo.snode.rocketmq.protocol.filters import compile_filter
-from ortoo.snode.rocketmq.protocol.messages import Delivery, delivered, duration_ms, timestamp
+from ortoo.snode.rocketmq.protocol.messages import Delivery, delivered, in_ms, timestamp
 from ortoo.snode.rocketmq.protocol.names import group_name, lite_topic_of, topic_name
 from ortoo.snode.rocketmq.receive.leases import SLICE_MS, Lease, Leases
 
@@ -103,7 +103,7 @@ class Receiving:
         wanted = compile_filter(request.filter_expression)
         invisible_ms = SLICE_MS
         if not request.auto_renew:
-            invisible_ms = duration_ms(request.invisible_duration)
+            invisible_ms = in_ms(request.invisible_duration)
             if not INVISIBLE_MS_MIN <= invisible_ms <= INVISIBLE_MS_MAX:
                 raise Refused(
                     Code.ILLEGAL_INVISIBLE_TIME,
@@ -118,7 +118,7 @@ class Receiving:
             topic,
             min(max(request.batch_size, 1), RECEIVE_BATCH_MAX),
             invisible_ms,
-            caller.wait_ms(duration_ms(request.long_polling_timeout)),
+            caller.wait_ms(in_ms(request.long_polling_timeout)),
             caller.client_id,
             request.attempt_id,
             wanted,

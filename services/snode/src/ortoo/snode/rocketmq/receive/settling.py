@@ -12,7 +12,7 @@ from ortoo.snode.pop.receipt_handle import ReceiptHandle, decode_handle
 from ortoo.snode.rocketmq.clients.settings_reply import pop_rules
 from ortoo.snode.rocketmq.protocol.caller import Caller
 from ortoo.snode.rocketmq.protocol.codes import Refused, common_status, ok, status_of
-from ortoo.snode.rocketmq.protocol.messages import duration_ms
+from ortoo.snode.rocketmq.protocol.messages import in_ms
 from ortoo.snode.rocketmq.protocol.names import group_name, topic_name
 from ortoo.snode.rocketmq.receive.leases import Leases
 from ortoo.snode.rocketmq.receive.receiving import INVISIBLE_MS_MAX
@@ -56,7 +56,7 @@ class Settling:
         """
         group = group_name(request.group)
         topic_name(request.topic)
-        invisible_ms = duration_ms(request.invisible_duration)
+        invisible_ms = in_ms(request.invisible_duration)
         if not 0 <= invisible_ms <= INVISIBLE_MS_MAX:
             what = f"invisible for {invisible_ms} ms; expected 0 to {INVISIBLE_MS_MAX}"
             raise Refused(Code.ILLEGAL_INVISIBLE_TIME, what)
