@@ -46,7 +46,10 @@ class LongCalls:
 
 
 async def first_request(requests: AsyncIterator[Q], event: str, words: str) -> Q:
-    """The request that opens a stream in both directions. Errors: Invalid when the first one is another `event`."""
+    """The request that opens a stream in both directions, whose `words` say of which method what it must be.
+
+    Errors: Invalid when the first request is no `event`.
+    """
     async for request in requests:
         if request.WhichOneof("event") == event:
             return request

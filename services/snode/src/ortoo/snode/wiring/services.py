@@ -1,6 +1,6 @@
 """The services of a snode, made from its ground and its parts."""
 
-from ortoo.snode.rocketmq.rpc.gateway import make_gateway
+from ortoo.snode.rocketmq.rpc.gateway import open_gateway
 from ortoo.snode.rpc import services
 from ortoo.snode.rpc.services import Services
 from ortoo.snode.wiring.ground import Ground
@@ -9,7 +9,7 @@ from ortoo.snode.wiring.parts import Parts
 
 def make_services(ground: Ground, parts: Parts) -> Services:
     """Put a service before each group of parts."""
-    gateway = make_gateway(
+    gateway = open_gateway(
         ground.settings,
         ground.incarnation,
         clock=ground.clock,

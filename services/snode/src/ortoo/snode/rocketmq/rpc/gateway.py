@@ -73,7 +73,7 @@ class Gateway:
         self.clients.end_streams()
 
 
-def make_gateway(
+def open_gateway(
     settings: Settings,
     incarnation: str,
     *,

@@ -121,7 +121,7 @@ class GroupAdmin(admin_pb2_grpc.AdminServiceServicer):
 
     async def SetDeliveryMode(self, request: pb.SetDeliveryModeRequest, context: Context) -> pb.SetDeliveryModeResponse:
         """Change how a group consumes a topic."""
-        mode = mode_of(request.mode)
+        mode = _mode_of(request.mode)
         before = await self.modes.set(request.group, request.topic, mode, force=request.force)
         return pb.SetDeliveryModeResponse(before=before.value)  # type: ignore[arg-type]
 
@@ -191,7 +191,7 @@ class GroupAdmin(admin_pb2_grpc.AdminServiceServicer):
         return admin_pb2_grpc.AdminServiceStub(self.channels.to(self.clients.address_of(entry)))
 
 
-def mode_of(number: int) -> DeliveryMode:
+def _mode_of(number: int) -> DeliveryMode:
     """A delivery mode, read. Errors: Invalid for one that this version does not know."""
     try:
         return DeliveryMode(number)
