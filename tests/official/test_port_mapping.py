@@ -14,7 +14,7 @@ import pytest
 from apache.rocketmq.v2 import service_pb2
 from apache.rocketmq.v2.definition_pb2 import Resource
 from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
-from ortoo.snode.rocketmq.routes.route import endpoints_of
+from ortoo.snode.rocketmq.clients.routes import endpoints_of
 from ortoo.testing.servers.cluster import open_cluster
 from tests.official.client import LANGUAGES, official
 

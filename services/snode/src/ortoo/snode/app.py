@@ -27,7 +27,6 @@ from ortoo.snode.enodes.grpc_link import GrpcLinks
 from ortoo.snode.enodes.link import LinkFactory
 from ortoo.snode.enodes.queue_locks import ASK_AGAIN_S
 from ortoo.snode.membership import open_membership
-from ortoo.snode.membership.members import CloseReason
 from ortoo.snode.membership.store import redis_client
 from ortoo.snode.observe import open_observation
 from ortoo.snode.observe.trace_topic import TraceTopic
@@ -35,11 +34,10 @@ from ortoo.snode.policy import open_policy
 from ortoo.snode.pop import make_pop
 from ortoo.snode.pull import make_pull
 from ortoo.snode.push import make_push
-from ortoo.snode.rocketmq.routes.route import endpoints_of
+from ortoo.snode.rocketmq.clients.routes import endpoints_of
 from ortoo.snode.rocketmq.rpc.gateway import open_gateway
 from ortoo.snode.rpc.around.access import AccessInterception
-from ortoo.snode.rpc.around.interception import Interception
-from ortoo.snode.rpc.around.tls_only import TlsOnly
+from ortoo.snode.rpc.around.interception import Interception, TlsOnly
 from ortoo.snode.rpc.services import make_services
 from ortoo.snode.runtime import Runtime
 from ortoo.snode.send import make_sending
@@ -120,9 +118,7 @@ async def open_snode(
 
         async def drain() -> None:
             await server.draining.wait()
-            services.drain()
-            clients.sessions.close_all(CloseReason.SHUTDOWN, "this snode stops; connect to another one")
-            await pushes.close_all(CloseReason.SHUTDOWN, "this snode stops; open the session at another one")
+            await services.drain()
 
         background.spawn("drain", drain())
         background.spawn("directory", cluster.watch.run())

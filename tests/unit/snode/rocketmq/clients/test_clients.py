@@ -5,16 +5,15 @@ import pytest
 from apache.rocketmq.v2.service_pb2 import TelemetryCommand
 from ortoo.common.errors import Overloaded
 from ortoo.snode.rocketmq.clients.table import COMMANDS_MAX, EXPIRY_S, Clients, CommandStream
-from ortoo.snode.rocketmq.protocol.caller import Caller
-from ortoo.snode.rocketmq.receive.polling import WAIT_MS_MAX, wait_ms
+from ortoo.snode.rocketmq.protocol.caller import WAIT_MS_MAX, Caller
 
 
 def test_a_client_is_gone_after_a_silence_of_120_s_and_not_before() -> None:
     """Every word counts as a sign of life, whether or not the telemetry stream is up."""
     clients = Clients()
-    clients.seen("a", 0.0)
-    clients.seen("b", 0.0)
-    clients.seen("a", 60.0)
+    clients.seen(Caller("a"), 0.0)
+    clients.seen(Caller("b"), 0.0)
+    clients.seen(Caller("a"), 60.0)
     assert clients.expired(EXPIRY_S) == []
     assert [client.client_id for client in clients.expired(EXPIRY_S + 1)] == ["b"]
     assert [client.client_id for client in clients.expired(60.0 + EXPIRY_S + 1)] == ["a"]
@@ -24,7 +23,7 @@ def test_a_transaction_is_asked_of_a_producer_that_listens_and_of_another_one_ea
     """A producer whose stream is down cannot be asked; those that listen take turns."""
     clients = Clients()
     for name in "abc":
-        producer = clients.seen(name, 0.0)
+        producer = clients.seen(Caller(name), 0.0)
         clients.publishes(producer, {"t"})
         if name != "b":
             producer.stream = CommandStream()
@@ -37,15 +36,6 @@ def test_a_transaction_is_asked_of_a_producer_that_listens_and_of_another_one_ea
     assert clients.producer_of("t") is None
     clients.leave("b")
     assert clients.listening_topics() == set()
-
-
-def test_members_of_a_group_are_sorted_by_client_id() -> None:
-    """The order does not depend on who came first."""
-    clients = Clients()
-    for name in "cab":
-        clients.seen(name, 0.0).group = "g"
-    assert [client.client_id for client in clients.members("g")] == ["a", "b", "c"]
-    assert clients.members("") == []
 
 
 async def test_a_stream_says_everything_in_order_and_then_ends() -> None:
@@ -77,4 +67,4 @@ def test_an_empty_poll_is_answered_before_the_clients_deadline(
     remaining_s: float | None, wanted_ms: int, expected_ms: int
 ) -> None:
     """Half a second is left for the way back, and nobody waits longer than 20 s."""
-    assert wait_ms(Caller("c", remaining_s=remaining_s), wanted_ms) == expected_ms
+    assert Caller("c", remaining_s=remaining_s).wait_ms(wanted_ms) == expected_ms

@@ -9,7 +9,16 @@ from apache.rocketmq.v2.definition_pb2 import (
     Subscription,
     SubscriptionEntry,
 )
-from ortoo.snode.rocketmq.clients.settings_reply import NODE_JS, RETRY_DELAYS_MS, GroupRules, settings_reply
+from ortoo.common.groups.delay_levels import DELAY_LEVELS_MS
+from ortoo.common.groups.retry_policy import RetryPolicy
+from ortoo.snode.cluster.routes import Group
+from ortoo.snode.rocketmq.clients.settings_reply import (
+    NODE_JS,
+    RETRY_DELAYS_MS,
+    GroupRules,
+    rules_of,
+    settings_reply,
+)
 
 TOPIC = Resource(resource_namespace="n", name="t")
 
@@ -29,14 +38,15 @@ def test_a_producer_gets_exponential_backoff_and_a_maximal_body() -> None:
 
 
 def test_a_consumer_gets_its_groups_rules() -> None:
-    """Attempts, delays, batch, polling and order are the group's; what was sent comes back."""
+    """Attempts and delays are the group's, batch, polling and order the server's; what was sent comes back."""
     entry = SubscriptionEntry(topic=TOPIC, expression=FilterExpression(expression="*"))
     asked = Settings(
-        client_type=ClientType.PUSH_CONSUMER,
+        client_type=ClientType.LITE_PUSH_CONSUMER,
         subscription=Subscription(group=Resource(name="g"), subscriptions=[entry]),
     )
-    reply = settings_reply(asked, "JAVA", GroupRules(fifo=True, attempts_max=5))
+    reply = settings_reply(asked, "JAVA", GroupRules(attempts_max=5))
     assert reply.subscription.fifo
+    assert (reply.subscription.lite_subscription_quota, reply.subscription.max_lite_topic_size) == (2000, 64)
     assert reply.subscription.receive_batch_size == 32
     assert (reply.subscription.long_polling_timeout.seconds, reply.subscription.long_polling_timeout.nanos) == (20, 0)
     assert list(reply.subscription.subscriptions) == [entry]
@@ -51,3 +61,12 @@ def test_the_node_client_gets_the_one_policy_it_knows() -> None:
     reply = settings_reply(asked, NODE_JS, GroupRules())
     assert reply.backoff_policy.WhichOneof("strategy") == "exponential_backoff"
     assert reply.backoff_policy.max_attempts == 17
+
+
+def test_clients_are_told_the_groups_own_back_off() -> None:
+    """The classic one is the protocol's; a list or growing delays are told as they are, with one attempt more."""
+    assert rules_of(None).retry_delays_ms == DELAY_LEVELS_MS
+    assert rules_of(Group("g")).retry_delays_ms == DELAY_LEVELS_MS
+    listed = rules_of(Group("g", retry=RetryPolicy.listed((0, 5_000)), attempts_max=3))
+    assert (listed.retry_delays_ms, listed.attempts_max) == ((0, 5_000), 4)
+    assert rules_of(Group("g", retry=RetryPolicy.exponential(100, 400))).retry_delays_ms == (100, 200, 400)

@@ -3,9 +3,10 @@
 import pytest
 
 from apache.rocketmq.v2.definition_pb2 import Code
-from ortoo.snode.rocketmq.lite.subscriptions import PER_CLIENT_MAX, SILENT_S, LiteSubscriptions
+from ortoo.snode.rocketmq.clients.settings_reply import LITE_TOPICS_MAX
+from ortoo.snode.rocketmq.lite.subscriptions import SILENT_S, LiteSubscriptions
 from ortoo.snode.rocketmq.protocol.codes import Refused
-from ortoo.snode.rocketmq.protocol.lite_names import lite_topic_of, stored_topic
+from ortoo.snode.rocketmq.protocol.names import lite_topic_of, stored_topic
 
 
 def test_a_change_is_told_and_no_change_is_not() -> None:
@@ -43,7 +44,7 @@ def test_too_many_change_nothing() -> None:
     one = all_of_them.of("c", "g", "t", 0.0)
     all_of_them.add(one, ["a"], 0.0)
     with pytest.raises(Refused) as refused:
-        all_of_them.add(one, map(str, range(PER_CLIENT_MAX)), 0.0)
+        all_of_them.add(one, map(str, range(LITE_TOPICS_MAX)), 0.0)
     assert refused.value.code == Code.LITE_SUBSCRIPTION_QUOTA_EXCEEDED
     assert one.lite_topics == frozenset("a")
 

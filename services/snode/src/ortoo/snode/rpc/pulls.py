@@ -1,85 +1,140 @@
-"""Pulls, locks and offsets between plain values and the wire."""
+"""ConsumerService for consumers that fetch by themselves: pulls, locks, offsets, messages sent back."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
-from ortoo.common.errors.status import failure_of
-from ortoo.snode.clients.locks import LIFETIME_MS, LockedQueue
-from ortoo.snode.cluster.wire import batch_to, queue_of, queue_to
+from ortoo.common.cluster.names import check_group_name
+from ortoo.common.errors import Invalid
+from ortoo.common.grpc.errors import Context
+from ortoo.common.grpc.fields import read, write
+from ortoo.snode.clients.locks import LIFETIME_MS, ClientLocks
+from ortoo.snode.clients.session import ClientSession
+from ortoo.snode.clients.sessions import ClientSessions
+from ortoo.snode.cluster.routes import Queue
+from ortoo.snode.cluster.wire import queue_of, queue_to
 from ortoo.snode.filters.selection import compile_filter
+from ortoo.snode.membership.members import sharing, strategy_of
+from ortoo.snode.pop.dead_letters import PARK_LEVEL, SendingBack, SentBack
 from ortoo.snode.pull.offsets import GroupOffset
-from ortoo.snode.pull.pulling import Pulled, PullRequest
-from ortoo.v1 import pull_pb2
+from ortoo.snode.pull.pulling import Pulled, Pulling, PullRequest
+from ortoo.snode.rpc.conversion import failure_to, member_to
+from ortoo.snode.rpc.streams import LongCalls
+from ortoo.v1 import consumer_pb2
+from ortoo.v1 import pull_pb2 as pb
+from ortoo.v1.consumer_pb2_grpc import ConsumerServiceServicer
+
+OFFSETS_MAX = 1_024
+ATTEMPTS_MAX = 1_000
 
 
-def pull_of(request: pull_pb2.PullRequest) -> PullRequest:
-    """What a client asks for. Errors: Invalid for the filter."""
-    return PullRequest(
-        request.group,
-        queue_of(request.queue),
-        request.offset,
-        request.messages_max,
-        request.bytes_max,
-        request.wait_ms,
-        compile_filter(request.tag_expression, request.sql_expression),
-        request.subscription_version,
-        request.generation,
-    )
+@dataclass(kw_only=True, eq=False)
+class PullCalls(ConsumerServiceServicer):
+    """The part of ConsumerService that is about pulls."""
 
+    pulling: Pulling
+    clients: ClientSessions
+    locks: ClientLocks
+    sending_back: SendingBack
+    long_calls: LongCalls
 
-def pulled_to(pulled: Pulled) -> pull_pb2.PullResponse:
-    """What it gets."""
-    status = pull_pb2.PULL_STATUS_FOUND
-    if pulled.is_illegal:
-        status = pull_pb2.PULL_STATUS_OFFSET_ILLEGAL
-    elif not pulled.parts:
-        status = pull_pb2.PULL_STATUS_NO_MATCH if pulled.passed_over else pull_pb2.PULL_STATUS_NO_NEW
-    return pull_pb2.PullResponse(
-        status=status,
-        next_offset=pulled.next_offset,
-        begin_offset=max(0, pulled.begin_offset),
-        end_offset=pulled.end_offset,
-        batches=[
-            pull_pb2.PulledBatch(
-                first_offset=part.first_offset,
-                next_offset=part.next_offset,
-                stored_at_ms=part.stored_at_ms,
-                batch=batch_to(part.batch),
-                rows=part.rows,
-                topic_id=pulled.topic_id,
-            )
-            for part in pulled.parts
-            if part.batch is not None
-        ],
-    )
+    async def Pull(self, request: pb.PullRequest, context: Context) -> pb.PullResponse:
+        """Messages of one queue from an offset on."""
+        wanted = compile_filter(request.tag_expression, request.sql_expression)
+        with self.long_calls.running():
+            return _pulled(await self.pulling.pull(read(PullRequest, request, wanted=wanted)))
 
-
-def locks_to(answers: Iterable[LockedQueue]) -> pull_pb2.LockQueuesResponse:
-    """What became of a client's wishes for locks."""
-    response = pull_pb2.LockQueuesResponse(lifetime_ms=LIFETIME_MS)
-    for one in answers:
-        if one.answer.generation:
-            response.granted.add(queue=queue_to(one.queue), generation=one.answer.generation)
-            continue
-        response.refused.add(
-            queue=queue_to(one.queue),
-            owner=one.answer.owner,
-            remaining_ms=one.answer.remaining_ms,
-            failure=failure_of(one.error) if one.error is not None else None,
+    async def QueryMembers(
+        self, request: pb.QueryMembersRequest, context: Context
+    ) -> consumer_pb2.QueryMembersResponse:
+        """The members of a group now."""
+        check_group_name(request.group, "group")
+        found = self.clients.members(request.group)
+        return write(
+            consumer_pb2.QueryMembersResponse,
+            found,
+            client_ids=sharing(found.members),
+            members=[member_to(found.members[one]) for one in sorted(found.members)],
+            strategy=strategy_of(found.members),
         )
-    return response
+
+    async def LockQueues(self, request: pb.LockQueuesRequest, context: Context) -> pb.LockQueuesResponse:
+        """Take or renew the right to consume queues."""
+        answers = await self.locks.take(request.group, request.client_id, self._session(request), _queues(request))
+        response = pb.LockQueuesResponse(lifetime_ms=LIFETIME_MS)
+        for one in answers:
+            queue, failure = queue_to(one.queue), failure_to(one.error)
+            if one.answer.generation:
+                response.granted.append(write(pb.GrantedLock, one.answer, queue=queue))
+            else:
+                response.refused.append(write(pb.RefusedLock, one.answer, queue=queue, failure=failure))
+        return response
+
+    async def UnlockQueues(self, request: pb.UnlockQueuesRequest, context: Context) -> pb.UnlockQueuesResponse:
+        """Give queues back."""
+        session, queues = self._session(request), _queues(request)
+        released = await self.locks.release(request.group, request.client_id, session, queues)
+        return pb.UnlockQueuesResponse(released=map(queue_to, released))
+
+    async def CommitOffsets(
+        self, request: pb.CommitConsumerOffsetsRequest, context: Context
+    ) -> pb.CommitConsumerOffsetsResponse:
+        """Store how far a group has consumed."""
+        offsets = [read(GroupOffset, one) for one in request.offsets]
+        refused = await self.pulling.commit(request.group, offsets)
+        return pb.CommitConsumerOffsetsResponse(refused=_refused(refused))
+
+    async def QueryOffsets(
+        self, request: pb.QueryConsumerOffsetsRequest, context: Context
+    ) -> pb.QueryConsumerOffsetsResponse:
+        """How far a group has consumed."""
+        found = await self.pulling.query(request.group, _queues(request), request.topic)
+        return pb.QueryConsumerOffsetsResponse(
+            offsets=[write(pb.ConsumerOffset, one) for one in found if one.error is None],
+            refused=_refused(one for one in found if one.error is not None),
+        )
+
+    async def SearchOffset(self, request: pb.SearchOffsetRequest, context: Context) -> pb.SearchOffsetResponse:
+        """The first offset stored at or after a time."""
+        offset = await self.pulling.find_offset(queue_of(request.queue), request.time_ms)
+        return pb.SearchOffsetResponse(offset=offset)
+
+    async def SendBack(self, request: pb.SendBackRequest, context: Context) -> pb.SendBackResponse:
+        """Give messages back that could not be processed."""
+        check_group_name(request.group)
+        if not 1 <= len(request.offsets) <= OFFSETS_MAX or min(request.offsets) < 0:
+            raise Invalid(f"{len(request.offsets)} offsets; give 1 to {OFFSETS_MAX}, each 0 or more", field="offsets")
+        if request.delay_level < PARK_LEVEL:
+            raise Invalid(f"{request.delay_level}; give -1 to park, 0 or a level from 1 to 18", field="delay_level")
+        if request.attempts_max > ATTEMPTS_MAX:
+            raise Invalid(f"{request.attempts_max}; give at most {ATTEMPTS_MAX}", field="attempts_max")
+        sent = read(SentBack, request, offsets=list(request.offsets))
+        return pb.SendBackResponse(message_ids=await self.sending_back.send_back(sent))
+
+    def _session(self, request: pb.LockQueuesRequest | pb.UnlockQueuesRequest) -> ClientSession | None:
+        """The session for which locks are meant. Errors: NotFound."""
+        return self.clients.get(request.session_id) if request.session_id else None
 
 
-def offsets_of(offsets: Iterable[pull_pb2.ConsumerOffset]) -> list[GroupOffset]:
-    """Offsets, read."""
-    return [GroupOffset(queue_of(one.queue), one.offset, one.generation) for one in offsets]
+def _queues(request: pb.LockQueuesRequest | pb.UnlockQueuesRequest | pb.QueryConsumerOffsetsRequest) -> list[Queue]:
+    return list(map(queue_of, request.queues))
 
 
-def offset_to(found: GroupOffset) -> pull_pb2.ConsumerOffset:
-    """An offset, written."""
-    return pull_pb2.ConsumerOffset(queue=queue_to(found.queue), offset=found.offset, generation=found.generation)
+def _refused(offsets: Iterable[GroupOffset]) -> list[pb.RefusedOffset]:
+    """Offsets that could not be stored or read, with the reason."""
+    return [write(pb.RefusedOffset, one, failure=failure_to(one.error)) for one in offsets]
 
 
-def refused_to(refused: GroupOffset) -> pull_pb2.RefusedOffset:
-    """An offset that could not be stored or read, with the reason."""
-    assert refused.error is not None
-    return pull_pb2.RefusedOffset(queue=queue_to(refused.queue), failure=failure_of(refused.error))
+def _pulled(pulled: Pulled) -> pb.PullResponse:
+    status = pb.PULL_STATUS_FOUND
+    if pulled.is_illegal:
+        status = pb.PULL_STATUS_OFFSET_ILLEGAL
+    elif not pulled.parts:
+        status = pb.PULL_STATUS_NO_MATCH if pulled.passed_over else pb.PULL_STATUS_NO_NEW
+    parts = [part for part in pulled.parts if part.batch is not None]
+    return write(
+        pb.PullResponse,
+        pulled,
+        status=status,
+        begin_offset=max(0, pulled.begin_offset),
+        batches=[write(pb.PulledBatch, part, topic_id=pulled.topic_id) for part in parts],
+    )

@@ -7,20 +7,19 @@ from apache.rocketmq.v2.service_pb2_grpc import add_MessagingServiceServicer_to_
 from ortoo.common.grpc.server import AddServicer
 from ortoo.keda.externalscaler_pb2_grpc import add_ExternalScalerServicer_to_server
 from ortoo.snode.clients import Clients
+from ortoo.snode.clients.sessions import ClientSessions
 from ortoo.snode.cluster import Cluster
 from ortoo.snode.enodes.link import EnodeLinks
-from ortoo.snode.membership.members import Member
+from ortoo.snode.membership.members import CloseReason, Member
 from ortoo.snode.policy import Policy
 from ortoo.snode.pop import Pop
 from ortoo.snode.pull import Pull
 from ortoo.snode.push.sessions import Sessions
-from ortoo.snode.rocketmq.rpc import admin as rocketmq_admin
 from ortoo.snode.rocketmq.rpc import service as rocketmq
-from ortoo.snode.rocketmq.rpc.commands import RocketmqCommands
 from ortoo.snode.rocketmq.rpc.gateway import Gateway
-from ortoo.snode.rpc import admin, consumer, dead_letter, producer, scaler, session
-from ortoo.snode.rpc.admin_groups import GroupParts
-from ortoo.snode.rpc.long_calls import LongCalls
+from ortoo.snode.rpc import consumer, producer, session
+from ortoo.snode.rpc.operators import admin, dead_letter, scaler
+from ortoo.snode.rpc.streams import LongCalls
 from ortoo.snode.runtime import Runtime
 from ortoo.snode.send import Sending
 from ortoo.snode.topics import Topics
@@ -38,18 +37,23 @@ class Services:
     gateway: Gateway
     producing: producer.ProducerService
     long_calls: LongCalls
+    clients: ClientSessions
+    sessions: Sessions
 
-    def drain(self) -> None:
-        """End the calls that are open; their clients hear that they shall go to another snode."""
+    async def drain(self) -> None:
+        """End what is open; its clients hear that they shall go to another snode."""
         self.producing.drain()
         self.gateway.drain()
         self.long_calls.end()
+        self.clients.close_all(CloseReason.SHUTDOWN, "this snode stops; connect to another one")
+        words = "this snode stops; open the session at another one"
+        await self.sessions.close_all(CloseReason.SHUTDOWN, words)
 
 
 def make_services(
     runtime: Runtime,
     cluster: Cluster,
-    links: EnodeLinks,
+    enodes: EnodeLinks,
     topics: Topics,
     sending: Sending,
     pull: Pull,
@@ -59,13 +63,13 @@ def make_services(
     policy: Policy,
     gateway: Gateway,
 ) -> Services:
-    """Put a service before the rooms."""
+    """Put a service before each of the snode's rooms."""
     long_calls, background, clock = LongCalls(), runtime.background, runtime.clock
     producing = producer.ProducerService(
         cluster.directory,
         cluster.watch,
         topics.sendable,
-        links,
+        enodes,
         sending.publisher,
         sending.delayed,
         sending.transactions,
@@ -73,41 +77,36 @@ def make_services(
         background,
     )
     consuming = consumer.ConsumerService(
-        cluster.watch,
-        pushes,
-        clients.sessions,
-        pull.reading,
-        pull.pulling,
-        clients.locks,
-        background,
-        long_calls,
-        pop.popping,
-        pop.sending_back,
+        watch=cluster.watch,
+        sessions=pushes,
+        clients=clients.sessions,
+        reading=pull.reading,
+        pulling=pull.pulling,
+        popping=pop.popping,
+        locks=clients.locks,
+        sending_back=pop.sending_back,
+        background=background,
+        long_calls=long_calls,
         here=Member("", "", runtime.settings.name, runtime.incarnation),
     )
     operating = admin.AdminService(
-        cluster.directory,
-        cluster.name_server,
-        topics.arrival,
-        pull.reading,
-        pull.search,
-        pull.lag,
-        sending.delayed,
-        sending.transactions,
-        long_calls,
-        GroupParts(
-            cluster.name_server,
-            topics.arrival,
-            clients.directory,
-            pull.moves,
-            topics.modes,
-            pull.lag,
-            policy.flow,
-            policy.flow_file,
-            runtime.channels,
-            RocketmqCommands(gateway.commanding, pull.search),
-        ),
-        clock,
+        directory=cluster.directory,
+        name_server=cluster.name_server,
+        arrival=topics.arrival,
+        reading=pull.reading,
+        search=pull.search,
+        lag=pull.lag,
+        delayed=sending.delayed,
+        transactions=sending.transactions,
+        clients=clients.directory,
+        moves=pull.moves,
+        modes=topics.modes,
+        flow=policy.flow,
+        flow_file=policy.flow_file,
+        channels=runtime.channels,
+        rocketmq=gateway.commands,
+        long_calls=long_calls,
+        clock=clock,
     )
     connecting = session.SessionService(clients.sessions, background)
     looking_after = dead_letter.DeadLetterService(pop.dead_letters, long_calls)
@@ -120,7 +119,7 @@ def make_services(
         (dead_letter.NAME, lambda server: add_DeadLetterServiceServicer_to_server(looking_after, server)),
         (admin.NAME, lambda server: add_AdminServiceServicer_to_server(operating, server)),
         (scaler.NAME, lambda server: add_ExternalScalerServicer_to_server(scaling, server)),
-        (rocketmq_admin.NAME, lambda server: add_AdminServicer_to_server(rocketmq_admin.RocketmqAdmin(), server)),
+        (rocketmq.ADMIN_NAME, lambda server: add_AdminServicer_to_server(rocketmq.RocketmqAdmin(), server)),
         (rocketmq.NAME, lambda server: add_MessagingServiceServicer_to_server(messaging, server)),
     ]
-    return Services(added, gateway, producing, long_calls)
+    return Services(added, gateway, producing, long_calls, clients.sessions, pushes)

@@ -3,7 +3,7 @@
 Membership only shows them: queues are never shared out to them, since they pop.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from apache.rocketmq.v2.definition_pb2 import ClientType, FilterType, SubscriptionEntry
 from ortoo.common.process.clock import Clock
@@ -15,66 +15,53 @@ from ortoo.snode.rocketmq.clients.table import Client
 PUSHED = frozenset({ClientType.PUSH_CONSUMER, ClientType.LITE_PUSH_CONSUMER})
 
 
-@dataclass(slots=True)
-class _Entry:
-    session_id: str
-    since_ms: int
-    groups: set[str] = field(default_factory=set)
-
-
+@dataclass(frozen=True, slots=True)
 class Registration:
     """Who of this snode's clients is a member of what. A producer's group is the topic it sends to."""
 
-    def __init__(
-        self, membership: Membership, *, snode: str, incarnation: str, clock: Clock, randomness: Randomness
-    ) -> None:
-        self._membership = membership
-        self._snode = snode
-        self._incarnation = incarnation
-        self._clock = clock
-        self._randomness = randomness
-        self._entries: dict[str, _Entry] = {}
+    membership: Membership
+    clock: Clock
+    randomness: Randomness
+    snode: str
+    incarnation: str
+    """Of the snode: new at each start."""
 
     def register(self, client: Client) -> None:
         """Make a client a member of all its groups, and of no others; what has not changed is not said again."""
-        entry = self._entries.get(client.client_id)
-        if entry is None:
-            entry = self._entries[client.client_id] = _Entry(self._randomness.id_text(), self._clock.now_ms())
+        if not client.session_id:
+            client.session_id, client.member_since_ms = self.randomness.id_text(), self.clock.now_ms()
         wanted = {PRODUCERS + topic for topic in client.publishes} | ({client.group} if client.group else set())
-        for group in entry.groups - wanted:
-            self._membership.leave(group, client.client_id, entry.session_id)
+        for group in client.member_of - wanted:
+            self.membership.leave(group, client.client_id, client.session_id)
         for group in wanted:
-            if self._is_elsewhere(group, client, entry):
-                continue
-            consumes = group == client.group
-            self._membership.join(
-                group,
-                Member(
-                    client.client_id,
-                    entry.session_id,
-                    self._snode,
-                    self._incarnation,
-                    _subscriptions(client) if consumes else (),
-                    pushed=consumes and client.client_type in PUSHED,
-                    active=False,
-                    language=client.language,
-                    client_version=client.client_version,
-                    peer=client.peer,
-                    since_ms=entry.since_ms,
-                ),
-            )
-        entry.groups = wanted
+            if not self._is_elsewhere(group, client):
+                self.membership.join(group, self._member(client, consumes=group == client.group))
+        client.member_of = wanted
 
     def leave(self, client: Client) -> None:
         """A client is gone."""
-        entry = self._entries.pop(client.client_id, None)
-        for group in entry.groups if entry is not None else ():
-            self._membership.leave(group, client.client_id, entry.session_id)  # type: ignore[union-attr]
+        for group in client.member_of:
+            self.membership.leave(group, client.client_id, client.session_id)
 
-    def _is_elsewhere(self, group: str, client: Client, entry: _Entry) -> bool:
+    def _is_elsewhere(self, group: str, client: Client) -> bool:
         """Whether another snode has the client's stream: then commands must go there."""
-        known = self._membership.members(group).get(client.client_id)
-        return client.stream is None and known is not None and known.session_id != entry.session_id
+        known = self.membership.members(group).get(client.client_id)
+        return client.stream is None and known is not None and known.session_id != client.session_id
+
+    def _member(self, client: Client, *, consumes: bool) -> Member:
+        return Member(
+            client.client_id,
+            client.session_id,
+            self.snode,
+            self.incarnation,
+            _subscriptions(client) if consumes else (),
+            pushed=consumes and client.client_type in PUSHED,
+            active=False,
+            language=client.language,
+            client_version=client.client_version,
+            peer=client.peer,
+            since_ms=client.member_since_ms,
+        )
 
 
 def _subscriptions(client: Client) -> tuple[Subscription, ...]:

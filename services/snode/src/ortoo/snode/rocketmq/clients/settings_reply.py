@@ -6,35 +6,35 @@ Python client only the customised list and whole seconds, and a producer without
 
 from dataclasses import dataclass
 
-from google.protobuf.duration_pb2 import Duration
-
-from apache.rocketmq.v2.definition_pb2 import (
-    ClientType,
-    CustomizedBackoff,
-    ExponentialBackoff,
-    Metric,
-    RetryPolicy,
-    Settings,
-)
+from apache.rocketmq.v2 import definition_pb2 as pb
 from ortoo.common.groups.delay_levels import DELAY_LEVELS_MS
+from ortoo.common.groups.pop import PopRules
+from ortoo.common.groups.retry_policy import RetryKind
 from ortoo.common.records.message import BODY_BYTES_MAX
+from ortoo.snode.cluster.routes import Group
+from ortoo.snode.rocketmq.protocol.caller import WAIT_MS_MAX
 from ortoo.snode.rocketmq.protocol.messages import duration
+from ortoo.snode.rocketmq.protocol.names import LITE_LENGTH_MAX
 
 NODE_JS = "HTTP"
 """What the Node.js client says its language is."""
+RECEIVE_BATCH_MAX = 32
+"""How many messages a client gets at once."""
+LITE_TOPICS_MAX = 2_000
+"""How many lite topics one client may subscribe to."""
 RETRY_DELAYS_MS = DELAY_LEVELS_MS
 """What members of a group wait that has the classic policy: the protocol's own default begins with the first level."""
 CONSUMER_TYPES = frozenset(
     {
-        ClientType.PUSH_CONSUMER,
-        ClientType.SIMPLE_CONSUMER,
-        ClientType.PULL_CONSUMER,
-        ClientType.LITE_PUSH_CONSUMER,
-        ClientType.LITE_SIMPLE_CONSUMER,
+        pb.ClientType.PUSH_CONSUMER,
+        pb.ClientType.SIMPLE_CONSUMER,
+        pb.ClientType.PULL_CONSUMER,
+        pb.ClientType.LITE_PUSH_CONSUMER,
+        pb.ClientType.LITE_SIMPLE_CONSUMER,
     }
 )
 
-LITE_TYPES = frozenset({ClientType.LITE_PUSH_CONSUMER, ClientType.LITE_SIMPLE_CONSUMER})
+LITE_TYPES = frozenset({pb.ClientType.LITE_PUSH_CONSUMER, pb.ClientType.LITE_SIMPLE_CONSUMER})
 """Those that receive the messages of each lite topic one after another."""
 
 
@@ -42,44 +42,58 @@ LITE_TYPES = frozenset({ClientType.LITE_PUSH_CONSUMER, ClientType.LITE_SIMPLE_CO
 class GroupRules:
     """What a consumer group decides for its members."""
 
-    fifo: bool = False
     attempts_max: int = 17
     retry_delays_ms: tuple[int, ...] = RETRY_DELAYS_MS
-    receive_batch_size: int = 32
-    long_polling_s: int = 20
-    lite_topics_max: int = 2000
-    lite_topic_bytes_max: int = 64
 
 
-def settings_reply(sent: Settings, language: str, rules: GroupRules) -> Settings:
+def rules_of(group: Group | None) -> GroupRules:
+    """The rules for a group's members; a group that does not exist yet has the defaults.
+
+    A group counts retries, the protocol deliveries: the first one is no retry.
+    """
+    if group is None:
+        return GroupRules()
+    is_classic = group.retry.kind is RetryKind.CLASSIC
+    delays_ms = RETRY_DELAYS_MS if is_classic else group.retry.delays_ms
+    return GroupRules(attempts_max=group.attempts_max + 1, retry_delays_ms=delays_ms)
+
+
+def pop_rules(group: Group | None, *, from_last: bool = False) -> PopRules:
+    """How a group pops; `from_last` says that it begins at the end of queues in which it has no offset.
+
+    Messages of one message group always come in order: the protocol's clients cannot tell, and a listener that wants
+    it need not ask for it.
+    """
+    return PopRules(rules_of(group).attempts_max, in_order=True, from_last=from_last)
+
+
+def settings_reply(sent: pb.Settings, language: str, rules: GroupRules) -> pb.Settings:
     """The settings a client shall follow; what the server does not decide is given back as it came."""
-    reply = Settings()
+    reply = pb.Settings()
     reply.CopyFrom(sent)
-    reply.metric.CopyFrom(Metric(on=False))
+    reply.metric.CopyFrom(pb.Metric(on=False))
     if sent.HasField("subscription"):
         part = reply.subscription
-        part.fifo = rules.fifo or sent.client_type in LITE_TYPES
-        part.receive_batch_size = rules.receive_batch_size
-        part.long_polling_timeout.CopyFrom(Duration(seconds=rules.long_polling_s))
-        part.lite_subscription_quota = rules.lite_topics_max
-        part.max_lite_topic_size = rules.lite_topic_bytes_max
+        part.fifo = sent.client_type in LITE_TYPES
+        part.receive_batch_size = RECEIVE_BATCH_MAX
+        part.long_polling_timeout.CopyFrom(duration(WAIT_MS_MAX))
+        part.lite_subscription_quota = LITE_TOPICS_MAX
+        part.max_lite_topic_size = LITE_LENGTH_MAX
         reply.backoff_policy.CopyFrom(_consumer_backoff(language, rules))
     else:
         reply.publishing.max_body_size = BODY_BYTES_MAX
         reply.publishing.validate_message_type = True
-        reply.backoff_policy.CopyFrom(
-            RetryPolicy(max_attempts=3, exponential_backoff=_exponential(10, 1000)),
-        )
+        reply.backoff_policy.CopyFrom(pb.RetryPolicy(max_attempts=3, exponential_backoff=_exponential(10, 1000)))
     return reply
 
 
-def _consumer_backoff(language: str, rules: GroupRules) -> RetryPolicy:
+def _consumer_backoff(language: str, rules: GroupRules) -> pb.RetryPolicy:
     if language == NODE_JS:
         first_ms, last_ms = rules.retry_delays_ms[0], rules.retry_delays_ms[-1]
-        return RetryPolicy(max_attempts=rules.attempts_max, exponential_backoff=_exponential(first_ms, last_ms))
+        return pb.RetryPolicy(max_attempts=rules.attempts_max, exponential_backoff=_exponential(first_ms, last_ms))
     delays = list(map(duration, rules.retry_delays_ms))
-    return RetryPolicy(max_attempts=rules.attempts_max, customized_backoff=CustomizedBackoff(next=delays))
+    return pb.RetryPolicy(max_attempts=rules.attempts_max, customized_backoff=pb.CustomizedBackoff(next=delays))
 
 
-def _exponential(first_ms: int, last_ms: int) -> ExponentialBackoff:
-    return ExponentialBackoff(initial=duration(first_ms), max=duration(last_ms), multiplier=2.0)
+def _exponential(first_ms: int, last_ms: int) -> pb.ExponentialBackoff:
+    return pb.ExponentialBackoff(initial=duration(first_ms), max=duration(last_ms), multiplier=2.0)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from apache.rocketmq.v2.definition_pb2 import ClientType, Settings
 from apache.rocketmq.v2.service_pb2 import TelemetryCommand
 from ortoo.common.errors import Overloaded
+from ortoo.snode.rocketmq.protocol.caller import Caller
 
 EXPIRY_S = 120.0
 CLIENTS_MAX = 50_000
@@ -70,6 +71,10 @@ class Client:
     seen_at_s: float = 0.0
     stream: CommandStream | None = None
     """The newest telemetry stream: where commands go."""
+    session_id: str = ""
+    """As a member of its groups; empty until it is one."""
+    member_since_ms: int = 0
+    member_of: set[str] = field(default_factory=set)
 
 
 class Clients:
@@ -80,17 +85,17 @@ class Clients:
         self._producers: dict[str, dict[str, None]] = {}
         self._turn = 0
 
-    def seen(self, client_id: str, now_s: float, *, language: str = "", version: str = "", peer: str = "") -> Client:
+    def seen(self, caller: Caller, now_s: float) -> Client:
         """A client said something. Errors: Overloaded."""
-        client = self._clients.get(client_id)
+        client = self._clients.get(caller.client_id)
         if client is None:
             if len(self._clients) >= CLIENTS_MAX:
                 raise Overloaded(f"{CLIENTS_MAX} clients are connected to this snode; connect to another one")
-            client = self._clients[client_id] = Client(client_id)
+            client = self._clients[caller.client_id] = Client(caller.client_id)
         client.seen_at_s = now_s
-        client.language = language or client.language
-        client.client_version = version or client.client_version
-        client.peer = peer or client.peer
+        client.language = caller.language or client.language
+        client.client_version = caller.client_version or client.client_version
+        client.peer = caller.peer or client.peer
         return client
 
     def get(self, client_id: str) -> Client | None:
@@ -122,11 +127,6 @@ class Clients:
             for topic, producers in self._producers.items()
             if any(self._clients[client_id].stream is not None for client_id in producers)
         }
-
-    def members(self, group: str) -> list[Client]:
-        """The consumers of a group, by client id."""
-        found = [client for client in self._clients.values() if group and client.group == group]
-        return sorted(found, key=lambda client: client.client_id)
 
     def leave(self, client_id: str) -> Client | None:
         """The client is gone; None if it was not there."""

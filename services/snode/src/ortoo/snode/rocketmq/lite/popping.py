@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ortoo.common.errors import OrtooError
 from ortoo.common.process.background import Background
@@ -15,43 +15,36 @@ from ortoo.snode.rocketmq.lite.subscriptions import LiteSubscription
 from ortoo.snode.rocketmq.lite.topics import LiteTopics
 
 
+@dataclass(slots=True, eq=False)
 class LitePopping:
     """Looks into all of a client's lite topics in turn, then waits at all of them."""
 
-    def __init__(
-        self,
-        popping: Popping,
-        lite_topics: LiteTopics,
-        background: Background,
-        clock: Clock,
-        randomness: Randomness,
-    ) -> None:
-        self._popping = popping
-        self._lite_topics = lite_topics
-        self._background = background
-        self._clock = clock
-        self._randomness = randomness
-        self._turn = 0
+    popping: Popping
+    lite_topics: LiteTopics
+    background: Background
+    clock: Clock
+    randomness: Randomness
+    _turn: int = 0
 
     async def pop(self, call: PopCall, parent: Topic, subscribed: Callable[[], LiteSubscription]) -> PopAnswer:
         """Lease messages, waiting for the first. What is subscribed meanwhile counts at once. Errors: as `Popping`."""
-        deadline_s = self._clock.monotonic_s() + call.wait_ms / 1000
+        deadline_s = self.clock.monotonic_s() + call.wait_ms / 1000
         while True:
             subscription = subscribed()
             changed = subscription.changed
             queues = self._queues(parent, subscription)
             found = await self._look(queues, call)
-            wait_s = deadline_s - self._clock.monotonic_s()
+            wait_s = deadline_s - self.clock.monotonic_s()
             if not found and wait_s > 0:
                 found = await self._wait(queues, replace(call, wait_ms=int(wait_s * 1000) + 1), changed)
             if found and changed.is_set():
                 found = await self._still_wanted(found, self._queues(parent, subscribed()))
-            if found or self._clock.monotonic_s() >= deadline_s:
+            if found or self.clock.monotonic_s() >= deadline_s:
                 return await self._cut(found, call)
 
     def _queues(self, parent: Topic, subscription: LiteSubscription) -> list[Queue]:
         names = sorted(subscription.lite_topics)
-        queues = [queue for name in names if (queue := self._lite_topics.queue(parent, name)) is not None]
+        queues = [queue for name in names if (queue := self.lite_topics.queue(parent, name)) is not None]
         self._turn += 1
         at = self._turn % len(queues) if queues else 0
         return queues[at:] + queues[:at]
@@ -63,7 +56,7 @@ class LitePopping:
             if len(found) >= call.messages_max:
                 break
             try:
-                answer = await self._popping.pop(_one_of(queue, call, wait_ms=0))
+                answer = await self.popping.pop(_one_of(queue, call, wait_ms=0))
             except OrtooError as error:  # one enode that is away holds up only its own
                 failure = error
                 continue
@@ -75,12 +68,12 @@ class LitePopping:
     async def _wait(self, queues: Sequence[Queue], call: PopCall, changed: asyncio.Event) -> list[PopAnswer]:
         """What the first ones bring; nothing when the time is over or the subscription has changed."""
         calls = [
-            replace(_one_of(queue, call, wait_ms=call.wait_ms), attempt_id=self._randomness.id_text())
+            replace(_one_of(queue, call, wait_ms=call.wait_ms), attempt_id=self.randomness.id_text())
             for queue in queues
         ]
-        pops = [self._background.spawn("lite pop", tried(self._popping.pop(one))) for one in calls]
-        change = self._background.spawn("lite change", changed.wait())
-        clock = self._background.spawn("lite deadline", self._clock.sleep(call.wait_ms / 1000))
+        pops = [self.background.spawn("lite pop", tried(self.popping.pop(one))) for one in calls]
+        change = self.background.spawn("lite change", changed.wait())
+        clock = self.background.spawn("lite deadline", self.clock.sleep(call.wait_ms / 1000))
         try:
             waiting: set[asyncio.Task[object]] = {change, clock, *pops}
             while waiting:
@@ -93,15 +86,15 @@ class LitePopping:
             called_off = [one for one, pop in zip(calls, pops, strict=True) if not pop.done()]
             for task in (change, clock, *pops):
                 task.cancel()
-            self._background.spawn("lite call off", self._call_off(called_off))
+            self.background.spawn("lite call off", self._call_off(called_off))
 
     async def _call_off(self, calls: Sequence[PopCall]) -> None:
         """Give back what pops got while they were called off: asked again by their attempt ids, they say so."""
         for call in calls:
             with contextlib.suppress(OrtooError):
-                answer = await self._popping.pop(replace(call, wait_ms=0))
+                answer = await self.popping.pop(replace(call, wait_ms=0))
                 if answer.batches:
-                    await self._popping.release(answer)
+                    await self.popping.release(answer)
 
     async def _still_wanted(self, found: Sequence[PopAnswer], queues: Sequence[Queue]) -> list[PopAnswer]:
         """What lies in these queues; the rest was subscribed to when it was asked for, and goes back."""
@@ -110,14 +103,14 @@ class LitePopping:
             if all(batch.queue in queues for batch in answer.batches):
                 kept.append(answer)
             else:
-                await self._popping.release(answer)
+                await self.popping.release(answer)
         return kept
 
     async def _cut(self, found: Sequence[PopAnswer], call: PopCall) -> PopAnswer:
         """As many as are wanted; several may have come at once, and the rest goes back."""
         batches = [batch for answer in found for batch in answer.batches]
         if len(batches) > call.messages_max:
-            await self._popping.release(PopAnswer(batches[call.messages_max :]))
+            await self.popping.release(PopAnswer(batches[call.messages_max :]))
         return PopAnswer(batches[: call.messages_max])
 
 

@@ -9,7 +9,7 @@ from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.cluster.name_server import NameServer
 from ortoo.snode.cluster.routes import MessageType, Queue, Topic
 from ortoo.snode.rocketmq.protocol.codes import Refused
-from ortoo.snode.rocketmq.protocol.lite_names import PREFIX, stored_topic
+from ortoo.snode.rocketmq.protocol.names import LITE_PREFIX, stored_topic
 from ortoo.snode.topics.arrival import TopicArrival
 
 PER_PARENT_MAX = 10_000
@@ -60,7 +60,7 @@ class LiteTopics:
             return await self._name_server.get_topic(name)
 
     def _check_room(self, parent: Topic) -> None:
-        beginning = f"{PREFIX}{parent.name}|"
+        beginning = f"{LITE_PREFIX}{parent.name}|"
         count = sum(topic.name.startswith(beginning) for topic in self._directory.topics())
         if count >= PER_PARENT_MAX:
             raise Refused(

@@ -7,8 +7,6 @@ from apache.rocketmq.v2.service_pb2 import TelemetryCommand
 from ortoo.common.errors import Unavailable
 from ortoo.common.process.randomness import Randomness
 
-WAIT_S = 5.0
-
 
 class Results:
     """The commands whose answers are waited for."""
@@ -17,16 +15,16 @@ class Results:
         self._randomness = randomness
         self._waiting: dict[str, asyncio.Future[TelemetryCommand]] = {}
 
-    def number(self) -> str:
-        """A nonce for a command that nobody answers."""
+    def nonce(self) -> str:
+        """A new number for a command."""
         return self._randomness.id_text()
 
-    async def ask(self, say: Callable[[str], None], timeout_s: float = WAIT_S) -> TelemetryCommand:
+    async def ask(self, say: Callable[[str], None], timeout_s: float) -> TelemetryCommand:
         """Say a command with a new nonce; its answer.
 
         Errors: those of `say`; Unavailable when the client does not answer, as some kinds of client never do.
         """
-        nonce = self.number()
+        nonce = self.nonce()
         answer: asyncio.Future[TelemetryCommand] = asyncio.get_running_loop().create_future()
         self._waiting[nonce] = answer
         try:

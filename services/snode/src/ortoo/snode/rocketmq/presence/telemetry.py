@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 
 import grpc
 
@@ -12,9 +13,8 @@ from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
 from ortoo.snode.cluster.directory import Directory
-from ortoo.snode.rocketmq.clients.groups import rules_of
 from ortoo.snode.rocketmq.clients.registration import Registration
-from ortoo.snode.rocketmq.clients.settings_reply import NODE_JS, settings_reply
+from ortoo.snode.rocketmq.clients.settings_reply import NODE_JS, rules_of, settings_reply
 from ortoo.snode.rocketmq.clients.table import Client, Clients, CommandStream
 from ortoo.snode.rocketmq.presence.results import Results
 from ortoo.snode.rocketmq.protocol.caller import Caller
@@ -25,36 +25,29 @@ from ortoo.snode.rocketmq.send.transacting import Transacting
 
 REPEATS_S = (1.0, 2.0, 7.0)
 """When the settings are said again to a client that may have missed the first answer."""
+ANSWERS = ("thread_stack_trace", "verify_message_result", "verify_message_command")
+"""Words that answer a command. With the last the Node.js client says that it does not know the command."""
 _log = get_logger("rocketmq")
 
 
+@dataclass(frozen=True, slots=True)
 class Telemetry:
     """All telemetry streams of this snode."""
 
-    def __init__(
-        self,
-        clients: Clients,
-        directory: Directory,
-        results: Results,
-        transacting: Transacting,
-        registration: Registration,
-        background: Background,
-        clock: Clock,
-    ) -> None:
-        self._clients = clients
-        self._transacting = transacting
-        self._registration = registration
-        self._directory = directory
-        self._results = results
-        self._background = background
-        self._clock = clock
+    clients: Clients
+    directory: Directory
+    results: Results
+    transacting: Transacting
+    registration: Registration
+    background: Background
+    clock: Clock
 
     async def converse(
         self, caller: Caller, requests: AsyncIterator[TelemetryCommand]
     ) -> AsyncIterator[TelemetryCommand]:
         """Everything for the client until either side ends. Errors: what is wrong with the settings, said before."""
         stream = CommandStream()
-        listening = self._background.spawn("telemetry", self._listen(caller, requests, stream))
+        listening = self.background.spawn("telemetry", self._listen(caller, requests, stream))
         try:
             while (command := await stream.next()) is not None:
                 yield command
@@ -62,10 +55,10 @@ class Telemetry:
                 raise stream.error
         finally:
             listening.cancel()
-            client = self._clients.get(caller.client_id)
+            client = self.clients.get(caller.client_id)
             if client is not None and client.stream is stream:
                 client.stream = None
-                self._transacting.producers_changed()
+                self.transacting.producers_changed()
 
     async def _listen(self, caller: Caller, requests: AsyncIterator[TelemetryCommand], stream: CommandStream) -> None:
         try:
@@ -83,25 +76,12 @@ class Telemetry:
             stream.end(error)
 
     def _take(self, caller: Caller, request: TelemetryCommand, stream: CommandStream) -> None:
-        client = self._clients.seen(
-            caller.client_id,
-            self._clock.monotonic_s(),
-            language=caller.language,
-            version=caller.client_version,
-            peer=caller.peer,
-        )
-        match request.WhichOneof("command"):
-            case "settings":
-                self._settle(client, request.settings, stream)
-            case "thread_stack_trace":
-                self._results.arrived(request.thread_stack_trace.nonce, request)
-            case "verify_message_result":
-                self._results.arrived(request.verify_message_result.nonce, request)
-            case "verify_message_command":
-                # So the Node.js client says that it does not know the command.
-                self._results.arrived(request.verify_message_command.nonce, request)
-            case _:
-                pass  # a newer client's word that this server does not know
+        client = self.clients.seen(caller, self.clock.monotonic_s())
+        kind = request.WhichOneof("command")
+        if kind == "settings":
+            self._settle(client, request.settings, stream)
+        elif kind in ANSWERS:  # else a newer client's word that this server does not know
+            self.results.arrived(getattr(request, kind).nonce, request)
 
     def _settle(self, client: Client, settings: Settings, stream: CommandStream) -> None:
         """Learn who the client is, and answer. Errors: Refused, Invalid."""
@@ -112,25 +92,25 @@ class Telemetry:
                 topic_name(entry.topic)
                 compile_filter(entry.expression)
         elif settings.HasField("publishing"):
-            self._clients.publishes(client, {topic_name(topic) for topic in settings.publishing.topics})
+            self.clients.publishes(client, {topic_name(topic) for topic in settings.publishing.topics})
         else:
             raise Invalid("neither `publishing` nor `subscription` is set; a client is one of them", field="settings")
         client.client_type = settings.client_type
         client.settings = settings
         is_new = client.stream is not stream
         client.stream = stream
-        self._transacting.producers_changed()
-        self._registration.register(client)
-        reply = settings_reply(settings, client.language, rules_of(self._directory.group(client.group)))
+        self.transacting.producers_changed()
+        self.registration.register(client)
+        reply = settings_reply(settings, client.language, rules_of(self.directory.group(client.group)))
         command = TelemetryCommand(status=ok(), settings=reply)
         stream.say(command)
         if is_new and client.language == NODE_JS:
             # It may begin to listen for the answer only after it came; then it would wait for ever.
-            self._background.spawn("settings again", self._repeat(stream, command))
+            self.background.spawn("settings again", self._repeat(stream, command))
 
     async def _repeat(self, stream: CommandStream, command: TelemetryCommand) -> None:
         for wait_s in REPEATS_S:
-            await self._clock.sleep(wait_s)
+            await self.clock.sleep(wait_s)
             if stream.is_ended:
                 return
             stream.say(command)

@@ -1,1 +1,5 @@
-"""The protocol's words: callers, codes, names, filters and messages, to and from ours."""
+"""The protocol's words: callers, codes, names, filters and messages.
+
+In come the protocol's messages, out go plain values, and back. Every other room of the gateway may import this one;
+it imports none of them.
+"""

@@ -1,4 +1,4 @@
-"""Who calls: what a client says of itself with every call."""
+"""Who calls: what a client says of itself with every call, and how long it waits for the answer."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,6 +10,11 @@ from apache.rocketmq.v2.definition_pb2 import Code
 from ortoo.snode.rocketmq.protocol.codes import Refused
 
 CLIENT_ID_BYTES_MAX = 512
+WAIT_MS_MAX = 20_000
+MARGIN_MS = 500
+"""An empty answer must arrive before the client's deadline, or each empty poll is an error there."""
+SHORT_MS = 1_000
+"""With less than this left a poll looks once and answers."""
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
@@ -26,6 +31,13 @@ class Caller:
     """How long the client waits for the answer; None = for ever."""
     peer: str = ""
     """Where the call comes from, as host:port."""
+
+    def wait_ms(self, wanted_ms: int) -> int:
+        """How long a poll may wait; a client that says nothing (0) waits as long as its deadline allows."""
+        remaining_ms = WAIT_MS_MAX + MARGIN_MS if self.remaining_s is None else int(self.remaining_s * 1000)
+        if remaining_ms < SHORT_MS:
+            return 0
+        return max(0, min(wanted_ms or WAIT_MS_MAX, remaining_ms - MARGIN_MS, WAIT_MS_MAX))
 
 
 def headers_of(context: Context) -> dict[str, str]:

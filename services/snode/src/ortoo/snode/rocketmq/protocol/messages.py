@@ -12,12 +12,17 @@ from ortoo.common.errors import Invalid
 from ortoo.common.records.message import BODY_AS_IS, BODY_BYTES_MAX, BODY_GZIP, Message
 from ortoo.common.records.text_rules import PROPERTIES_MAX, TEXT_BYTES_MAX
 from ortoo.snode.rocketmq.protocol.codes import Refused
-from ortoo.snode.rocketmq.protocol.lite_names import check_lite_topic
-from ortoo.snode.rocketmq.protocol.reserved import RESERVED_PROPERTIES
+from ortoo.snode.rocketmq.protocol.names import RESERVED_PROPERTIES, check_lite_topic
 
 DELAY_MS_MAX = 366 * 86_400_000
 RECOVERY_S_MAX = 3600
 LITE_GROUP_LENGTH = 63
+_TYPE_OF_FIELD = {
+    "delivery_timestamp": MessageType.DELAY,
+    "message_group": MessageType.FIFO,
+    "priority": MessageType.PRIORITY,
+    "lite_topic": MessageType.LITE,
+}
 _BODY_ENCODINGS = {Encoding.ENCODING_UNSPECIFIED: BODY_AS_IS, Encoding.IDENTITY: BODY_AS_IS, Encoding.GZIP: BODY_GZIP}
 
 
@@ -53,9 +58,8 @@ def sent_of(sent: definition_pb2.Message, at: int, now_ms: int, peer: str) -> Se
     """Read and check the `at`-th message of a request. Errors: Refused; Invalid, naming the field."""
     system = sent.system_properties
     _check_sizes(sent, at)
-    _check_reserved(sent, at)
     kind = _type_of(sent, at)
-    deliver_at_ms = timestamp_ms(system.delivery_timestamp) if system.HasField("delivery_timestamp") else None
+    deliver_at_ms = in_ms(system.delivery_timestamp) if system.HasField("delivery_timestamp") else None
     if deliver_at_ms is not None and deliver_at_ms > now_ms + DELAY_MS_MAX:
         ahead_ms = deliver_at_ms - now_ms
         raise Refused(Code.ILLEGAL_DELIVERY_TIME, f"messages[{at}] is due in {ahead_ms} ms; at most {DELAY_MS_MAX}")
@@ -70,7 +74,7 @@ def sent_of(sent: definition_pb2.Message, at: int, now_ms: int, peer: str) -> Se
         message_group=_message_group(system, kind),
         properties=dict(sent.user_properties),
         message_id=system.message_id,
-        born_at_ms=timestamp_ms(system.born_timestamp) if system.HasField("born_timestamp") else now_ms,
+        born_at_ms=in_ms(system.born_timestamp) if system.HasField("born_timestamp") else now_ms,
         deliver_at_ms=deliver_at_ms if kind == MessageType.DELAY else None,
         priority=system.priority if kind == MessageType.PRIORITY else None,
         body_encoding=_BODY_ENCODINGS[system.body_encoding],
@@ -88,7 +92,8 @@ def sent_of(sent: definition_pb2.Message, at: int, now_ms: int, peer: str) -> Se
 
 def delivered(message: Message, to: Delivery, namespace: str = "") -> definition_pb2.Message:
     """Write a message for a consumer, with every field that some client cannot do without."""
-    gone_by = definition_pb2.SystemProperties(
+    system = definition_pb2.SystemProperties(
+        tag=message.tag,
         keys=message.keys,
         message_id=message.message_id or to.message_id,
         body_digest=Digest(type=DigestType.MD5, checksum=md5_text(message.body)),
@@ -97,31 +102,22 @@ def delivered(message: Message, to: Delivery, namespace: str = "") -> definition
         born_timestamp=timestamp(message.born_at_ms or to.stored_at_ms),
         born_host=message.born_host or "",
         store_timestamp=timestamp(to.stored_at_ms),
+        delivery_timestamp=timestamp(message.deliver_at_ms) if message.deliver_at_ms is not None else None,
         store_host=to.enode,
         queue_id=to.queue_id,
         queue_offset=to.offset,
         delivery_attempt=max(1, to.attempt),
+        lite_topic=to.lite_topic or None,
+        message_group=message.message_group if not to.lite_topic else None,
+        priority=message.priority,
+        trace_context=message.trace_context,
+        receipt_handle=to.receipt_handle or None,
+        invisible_duration=duration(to.invisible_ms) if to.invisible_ms else None,
     )
-    if message.tag is not None:
-        gone_by.tag = message.tag
-    if to.lite_topic:
-        gone_by.lite_topic = to.lite_topic
-    elif message.message_group is not None:
-        gone_by.message_group = message.message_group
-    if message.deliver_at_ms is not None:
-        gone_by.delivery_timestamp.CopyFrom(timestamp(message.deliver_at_ms))
-    if message.priority is not None:
-        gone_by.priority = message.priority
-    if message.trace_context is not None:
-        gone_by.trace_context = message.trace_context
-    if to.receipt_handle:
-        gone_by.receipt_handle = to.receipt_handle
-    if to.invisible_ms:
-        gone_by.invisible_duration.CopyFrom(duration(to.invisible_ms))
     return definition_pb2.Message(
         topic=definition_pb2.Resource(resource_namespace=namespace, name=to.topic),
         user_properties=dict(message.properties),
-        system_properties=gone_by,
+        system_properties=system,
         body=message.body,
     )
 
@@ -141,13 +137,8 @@ def duration(ms: int) -> Duration:
     return Duration(seconds=ms // 1000, nanos=ms % 1000 * 1_000_000)
 
 
-def duration_ms(span: Duration) -> int:
-    """A span of time in whole milliseconds."""
-    return int(span.seconds) * 1000 + int(span.nanos) // 1_000_000
-
-
-def timestamp_ms(time: Timestamp) -> int:
-    """A time in whole milliseconds."""
+def in_ms(time: Duration | Timestamp) -> int:
+    """A time or a span of time in whole milliseconds."""
     return int(time.seconds) * 1000 + int(time.nanos) // 1_000_000
 
 
@@ -156,20 +147,10 @@ def _type_of(sent: definition_pb2.Message, at: int) -> MessageType.ValueType:
     system = sent.system_properties
     if system.message_type == MessageType.TRANSACTION:
         return MessageType.TRANSACTION
-    asked = [
-        kind
-        for field, kind in (
-            ("delivery_timestamp", MessageType.DELAY),
-            ("message_group", MessageType.FIFO),
-            ("priority", MessageType.PRIORITY),
-            ("lite_topic", MessageType.LITE),
-        )
-        if system.HasField(field)  # type: ignore[arg-type]
-    ]
+    asked = [kind for field, kind in _TYPE_OF_FIELD.items() if system.HasField(field)]  # type: ignore[arg-type]
     if MessageType.LITE in asked and len(asked) > 1:
-        raise Refused(
-            Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, f"messages[{at}] is for a lite topic and more than that"
-        )
+        words = f"messages[{at}] is for a lite topic and more than that"
+        raise Refused(Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, words)
     return asked[0] if asked else MessageType.NORMAL
 
 
@@ -194,29 +175,20 @@ def _message_group(system: definition_pb2.SystemProperties, kind: MessageType.Va
 
 
 def _check_sizes(sent: definition_pb2.Message, at: int) -> None:
+    """Errors: Refused, for what is missing or too large; Invalid, for a property with a name of RocketMQ's."""
     if not sent.body:
         raise Refused(Code.MESSAGE_BODY_EMPTY, f"messages[{at}] has no body; a message needs at least 1 byte")
-    if len(sent.body) > BODY_BYTES_MAX:
-        raise Refused(
-            Code.MESSAGE_BODY_TOO_LARGE,
-            f"messages[{at}]: the body has {len(sent.body)} bytes; at most {BODY_BYTES_MAX} fit",
-        )
-    if len(sent.user_properties) > PROPERTIES_MAX:
-        raise Refused(
-            Code.MESSAGE_PROPERTIES_TOO_LARGE,
-            f"messages[{at}] has {len(sent.user_properties)} properties; at most {PROPERTIES_MAX} fit",
-        )
-    system = sent.system_properties
-    texts = (system.tag, *system.keys, *sent.user_properties, *sent.user_properties.values())
-    size = sum(len(text.encode()) for text in texts)
+    system, properties, body_bytes = sent.system_properties, sent.user_properties, len(sent.body)
+    if body_bytes > BODY_BYTES_MAX:
+        words = f"messages[{at}]: the body has {body_bytes} bytes; at most {BODY_BYTES_MAX} fit"
+        raise Refused(Code.MESSAGE_BODY_TOO_LARGE, words)
+    if len(properties) > PROPERTIES_MAX:
+        words = f"messages[{at}] has {len(properties)} properties; at most {PROPERTIES_MAX} fit"
+        raise Refused(Code.MESSAGE_PROPERTIES_TOO_LARGE, words)
+    size = sum(len(text.encode()) for text in (system.tag, *system.keys, *properties, *properties.values()))
     if size > TEXT_BYTES_MAX:
-        raise Refused(
-            Code.MESSAGE_PROPERTIES_TOO_LARGE,
-            f"messages[{at}]: tag, keys and properties have {size} bytes; at most {TEXT_BYTES_MAX} fit",
-        )
-
-
-def _check_reserved(sent: definition_pb2.Message, at: int) -> None:
-    for name in sent.user_properties:
+        words = f"messages[{at}]: tag, keys and properties have {size} bytes; at most {TEXT_BYTES_MAX} fit"
+        raise Refused(Code.MESSAGE_PROPERTIES_TOO_LARGE, words)
+    for name in properties:
         if name in RESERVED_PROPERTIES:
             raise Invalid(f"{name!r} is RocketMQ's own; choose another name", field=f"messages[{at}].properties")

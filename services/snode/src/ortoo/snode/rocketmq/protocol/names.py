@@ -1,48 +1,76 @@
-"""Which topics and groups the protocol lets clients name."""
+"""Which topics, groups and lite topics the protocol lets clients name, and in which topic a lite topic lies."""
+
+import re
 
 from apache.rocketmq.v2.definition_pb2 import Code, Resource
-from ortoo.common.cluster.names import check_group_name, check_topic_name
-from ortoo.common.errors import Invalid
+from ortoo.common.cluster.names import TOPIC_NAME_LENGTH_MAX, check_group_name, check_topic_name
 from ortoo.snode.rocketmq.protocol.codes import Refused
 
-SYSTEM_TOPICS = frozenset(
-    {
-        "TBW102",
-        "SCHEDULE_TOPIC_XXXX",
-        "BenchmarkTest",
-        "RMQ_SYS_TRANS_HALF_TOPIC",
-        "RMQ_SYS_TRACE_TOPIC",
-        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-        "TRANS_CHECK_MAX_TIME_TOPIC",
-        "SELF_TEST_TOPIC",
-        "OFFSET_MOVED_EVENT",
-        "CHECKPOINT_TOPIC",
-    }
-)
+SYSTEM_TOPICS = frozenset({
+    "TBW102", "SCHEDULE_TOPIC_XXXX", "BenchmarkTest", "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRACE_TOPIC",
+    "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC", "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT",
+    "CHECKPOINT_TOPIC",
+})  # fmt: skip
 """Names that RocketMQ keeps for itself."""
+RESERVED_PROPERTIES = frozenset({
+    "TRACE_ON", "MSG_REGION", "KEYS", "TAGS", "WAIT", "DELAY", "RETRY_TOPIC", "REAL_TOPIC", "REAL_QID", "TRAN_MSG",
+    "PGROUP", "MIN_OFFSET", "MAX_OFFSET", "BUYER_ID", "ORIGIN_MESSAGE_ID", "TRANSFER_FLAG", "CORRECTION_FLAG",
+    "MQ2_FLAG", "RECONSUME_TIME", "UNIQ_KEY", "MAX_RECONSUME_TIMES", "CONSUME_START_TIME", "POP_CK",
+    "POP_CK_OFFSET", "1ST_POP_TIME", "TRAN_PREPARED_QUEUE_OFFSET", "DUP_INFO", "EXTEND_UNIQ_INFO", "INSTANCE_ID",
+    "CORRELATION_ID", "REPLY_TO_CLIENT", "TTL", "ARRIVE_TIME", "PUSH_REPLY_TIME", "CLUSTER", "MSG_TYPE",
+    "INNER_MULTI_QUEUE_OFFSET", "TIMER_DELAY_MS", "TIMER_DELAY_SEC", "TIMER_DELIVER_MS", "TIMER_ENQUEUE_MS",
+    "TIMER_DEQUEUE_MS", "TIMER_ROLL_TIMES", "TIMER_OUT_MS", "TIMER_DEL_UNIQKEY", "TIMER_DELAY_LEVEL", "__BORNHOST",
+    "BORN_TIMESTAMP", "DLQ_ORIGIN_TOPIC", "DLQ_ORIGIN_MESSAGE_ID", "__CRC32#", "_SYS_MSG_PRIORITY_",
+})  # fmt: skip
+"""Names of properties that RocketMQ keeps for itself; a user's property with one of them is refused."""
 SYSTEM_TOPIC_PREFIX = "rmq_sys_"
 SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
+LITE_PREFIX = "%LMQ%|"
+"""How the names of the topics begin in which lite topics' messages lie."""
+LITE_LENGTH_MAX = 64
+_LITE_NAME = re.compile(r"[a-zA-Z0-9_-]+\Z")
 
 
 def topic_name(topic: Resource) -> str:
-    """The name of a topic that a client may use. Errors: Refused with ILLEGAL_TOPIC."""
+    """The name of a topic that a client may use. Errors: Invalid or Refused, with ILLEGAL_TOPIC."""
     name = topic.name
-    try:
-        check_topic_name(name)
-    except Invalid as error:
-        raise Refused(Code.ILLEGAL_TOPIC, str(error)) from None
+    check_topic_name(name)
     if name in SYSTEM_TOPICS or name.startswith(SYSTEM_TOPIC_PREFIX):
         raise Refused(Code.ILLEGAL_TOPIC, f"topic {name!r} is a system topic; choose another name")
     return name
 
 
 def group_name(group: Resource) -> str:
-    """The name of a group that a client may use. Errors: Refused with ILLEGAL_CONSUMER_GROUP."""
+    """The name of a group that a client may use. Errors: Invalid or Refused, with ILLEGAL_CONSUMER_GROUP."""
     name = group.name
-    try:
-        check_group_name(name)
-    except Invalid as error:
-        raise Refused(Code.ILLEGAL_CONSUMER_GROUP, str(error)) from None
+    check_group_name(name)
     if name.startswith(SYSTEM_GROUP_PREFIX):
         raise Refused(Code.ILLEGAL_CONSUMER_GROUP, f"group {name!r} is a system group; choose another name")
     return name
+
+
+def check_lite_topic(name: str) -> str:
+    """A lite topic's name that may be used. Errors: Refused with ILLEGAL_LITE_TOPIC."""
+    if len(name) > LITE_LENGTH_MAX or not _LITE_NAME.match(name):
+        raise Refused(
+            Code.ILLEGAL_LITE_TOPIC,
+            f"{name[:80]!r} cannot be a lite topic; expected 1 to {LITE_LENGTH_MAX} letters, digits, _ and -",
+        )
+    return name
+
+
+def stored_topic(parent: str, lite_topic: str) -> str:
+    """The topic that holds a lite topic's messages. Errors: Refused when both names together are too long."""
+    name = f"{LITE_PREFIX}{parent}|{check_lite_topic(lite_topic)}"
+    if len(name) > TOPIC_NAME_LENGTH_MAX:
+        room = TOPIC_NAME_LENGTH_MAX - len(LITE_PREFIX) - 1 - len(parent)
+        raise Refused(
+            Code.ILLEGAL_LITE_TOPIC,
+            f"lite topic {lite_topic!r} has {len(lite_topic)} characters; below topic {parent} at most {room} fit",
+        )
+    return name
+
+
+def lite_topic_of(stored: str) -> str:
+    """The short name of the lite topic in a stored one's name; empty when the topic is no lite topic's."""
+    return stored.rpartition("|")[2] if stored.startswith(LITE_PREFIX) else ""

@@ -1,26 +1,18 @@
 """What becomes of received messages: done, later, sooner, or given up."""
 
 import asyncio
+from dataclasses import dataclass
 
+from apache.rocketmq.v2 import service_pb2 as pb
 from apache.rocketmq.v2.definition_pb2 import Code
-from apache.rocketmq.v2.service_pb2 import (
-    AckMessageEntry,
-    AckMessageRequest,
-    AckMessageResponse,
-    AckMessageResultEntry,
-    ChangeInvisibleDurationRequest,
-    ChangeInvisibleDurationResponse,
-    ForwardMessageToDeadLetterQueueRequest,
-    ForwardMessageToDeadLetterQueueResponse,
-)
 from ortoo.common.groups.pop import Finish, GiveBack, Renew, Verdict
 from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.pop.popping import Popping
 from ortoo.snode.pop.receipt_handle import ReceiptHandle, decode_handle
-from ortoo.snode.rocketmq.clients.groups import pop_rules
+from ortoo.snode.rocketmq.clients.settings_reply import pop_rules
 from ortoo.snode.rocketmq.protocol.caller import Caller
 from ortoo.snode.rocketmq.protocol.codes import Refused, common_status, ok, status_of
-from ortoo.snode.rocketmq.protocol.messages import duration_ms
+from ortoo.snode.rocketmq.protocol.messages import in_ms
 from ortoo.snode.rocketmq.protocol.names import group_name, topic_name
 from ortoo.snode.rocketmq.receive.leases import Leases
 from ortoo.snode.rocketmq.receive.receiving import INVISIBLE_MS_MAX
@@ -28,36 +20,35 @@ from ortoo.snode.rocketmq.receive.receiving import INVISIBLE_MS_MAX
 ENTRIES_MAX = 1_024
 
 
+@dataclass(frozen=True, slots=True)
 class Settling:
     """AckMessage, ChangeInvisibleDuration and ForwardMessageToDeadLetterQueue."""
 
-    def __init__(self, directory: Directory, popping: Popping, leases: Leases) -> None:
-        self._directory = directory
-        self._popping = popping
-        self._leases = leases
+    directory: Directory
+    popping: Popping
+    leases: Leases
 
-    async def ack(self, caller: Caller, request: AckMessageRequest) -> AckMessageResponse:
+    async def ack(self, caller: Caller, request: pb.AckMessageRequest) -> pb.AckMessageResponse:
         """Messages are done; each entry is answered by itself. Errors: Refused."""
         group, _ = group_name(request.group), topic_name(request.topic)
         if not 1 <= len(request.entries) <= ENTRIES_MAX:
             raise Refused(Code.BAD_REQUEST, f"{len(request.entries)} entries; give 1 to {ENTRIES_MAX}")
         entries = await asyncio.gather(*[self._acked(entry, group) for entry in request.entries])
-        return AckMessageResponse(status=common_status([entry.status.code for entry in entries]), entries=entries)
+        return pb.AckMessageResponse(status=common_status([entry.status.code for entry in entries]), entries=entries)
 
-    async def _acked(self, entry: AckMessageEntry, group: str) -> AckMessageResultEntry:
-        result = AckMessageResultEntry(message_id=entry.message_id, receipt_handle=entry.receipt_handle)
+    async def _acked(self, entry: pb.AckMessageEntry, group: str) -> pb.AckMessageResultEntry:
         try:
             handle = _handle(entry.receipt_handle, group)
             await self._settle(handle, Finish())
-            self._leases.drop(handle)
-            result.status.CopyFrom(ok())
+            self.leases.drop(handle)
+            status = ok()
         except Refused as refused:
-            result.status.CopyFrom(status_of(refused))
-        return result
+            status = status_of(refused)
+        return pb.AckMessageResultEntry(message_id=entry.message_id, receipt_handle=entry.receipt_handle, status=status)
 
     async def change_invisible(
-        self, caller: Caller, request: ChangeInvisibleDurationRequest
-    ) -> ChangeInvisibleDurationResponse:
+        self, caller: Caller, request: pb.ChangeInvisibleDurationRequest
+    ) -> pb.ChangeInvisibleDurationResponse:
         """A message comes back later or sooner. Errors: Refused.
 
         A push consumer says so when its listener failed: the lease ends now, and after the last attempt the message
@@ -65,39 +56,39 @@ class Settling:
         """
         group = group_name(request.group)
         topic_name(request.topic)
-        invisible_ms = duration_ms(request.invisible_duration)
+        invisible_ms = in_ms(request.invisible_duration)
         if not 0 <= invisible_ms <= INVISIBLE_MS_MAX:
             what = f"invisible for {invisible_ms} ms; expected 0 to {INVISIBLE_MS_MAX}"
             raise Refused(Code.ILLEGAL_INVISIBLE_TIME, what)
         handle = _handle(request.receipt_handle, group)
-        is_failure = self._leases.drop(handle)
+        is_failure = self.leases.drop(handle)
         verdict: Verdict = Renew(invisible_ms)
         if is_failure or request.suspend or not invisible_ms:
-            rules = pop_rules(self._directory.group(group))
+            rules = pop_rules(self.directory.group(group))
             counts = not request.suspend
             verdict = GiveBack((invisible_ms,), counts, caller.client_id, "the consumer failed", rules=rules)
         await self._settle(handle, verdict)
-        return ChangeInvisibleDurationResponse(status=ok(), receipt_handle=request.receipt_handle)
+        return pb.ChangeInvisibleDurationResponse(status=ok(), receipt_handle=request.receipt_handle)
 
     async def park(
-        self, caller: Caller, request: ForwardMessageToDeadLetterQueueRequest
-    ) -> ForwardMessageToDeadLetterQueueResponse:
+        self, caller: Caller, request: pb.ForwardMessageToDeadLetterQueueRequest
+    ) -> pb.ForwardMessageToDeadLetterQueueResponse:
         """The group gives a message up. Errors: Refused, Unavailable."""
         group = group_name(request.group)
         topic_name(request.topic)
         if not request.receipt_handle:
             # The C++ client leaves it out and would ask for ever; its message comes again when its lease is over.
-            return ForwardMessageToDeadLetterQueueResponse(status=ok())
+            return pb.ForwardMessageToDeadLetterQueueResponse(status=ok())
         handle = _handle(request.receipt_handle, group)
-        await self._popping.ensure_dead_letters([handle])
-        rules = pop_rules(self._directory.group(group))
+        await self.popping.ensure_dead_letters([handle])
+        rules = pop_rules(self.directory.group(group))
         words = f"given up after {request.delivery_attempt} of {request.max_delivery_attempts} attempts"
         await self._settle(handle, GiveBack((0,), True, caller.client_id, words, park=True, rules=rules))
-        self._leases.drop(handle)
-        return ForwardMessageToDeadLetterQueueResponse(status=ok())
+        self.leases.drop(handle)
+        return pb.ForwardMessageToDeadLetterQueueResponse(status=ok())
 
     async def _settle(self, handle: ReceiptHandle, verdict: Verdict) -> None:
-        [stale] = await self._popping.settle([(handle, (handle.first_offset,))], verdict)
+        [stale] = await self.popping.settle([(handle, (handle.first_offset,))], verdict)
         if stale:
             raise Refused(Code.INVALID_RECEIPT_HANDLE, "the lease is over: the message came again, or is done")
 

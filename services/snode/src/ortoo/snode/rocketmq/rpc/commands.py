@@ -1,28 +1,38 @@
-"""Commands of AdminService/CallClient for clients of RocketMQ's protocol."""
+"""Commands of AdminService/CallClient for clients of RocketMQ's protocol, over their telemetry streams."""
 
-from ortoo.common.errors import Invalid, NotFound, OrtooError, Unsupported
+from dataclasses import dataclass
+
+from apache.rocketmq.v2 import service_pb2 as pb
+from apache.rocketmq.v2.definition_pb2 import Code, Status
+from ortoo.common.errors import Conflict, Invalid, NotFound, OrtooError, Unavailable, Unsupported
 from ortoo.common.errors.status import failure_of
+from ortoo.common.process.clock import Clock
 from ortoo.common.records.message import Message
 from ortoo.snode.cluster.wire import message_of
 from ortoo.snode.pull.reading import MessageSearch, SearchRequest
-from ortoo.snode.rocketmq.presence.commanding import Commanding
-from ortoo.snode.rocketmq.presence.results import WAIT_S
-from ortoo.snode.rocketmq.protocol.messages import Delivery
-from ortoo.v1 import session_pb2
+from ortoo.snode.rocketmq.clients.table import Clients, CommandStream
+from ortoo.snode.rocketmq.presence.results import Results
+from ortoo.snode.rocketmq.protocol.messages import Delivery, delivered
+from ortoo.v1.session_pb2 import Command, CommandResult, ConsumeMessage, ConsumeResult
+
+WAIT_S = 5.0
+"""How long a client may take to answer a command."""
 
 
+@dataclass(frozen=True, slots=True)
 class RocketmqCommands:
-    """Translates a command and what became of it."""
+    """Tells one client what to do, and what became of it."""
 
-    def __init__(self, commanding: Commanding, search: MessageSearch) -> None:
-        self._commanding = commanding
-        self._search = search
+    clients: Clients
+    results: Results
+    search: MessageSearch
+    clock: Clock
 
     def knows(self, client_id: str) -> bool:
         """Whether this is one of RocketMQ's clients at this snode."""
-        return self._commanding.knows(client_id)
+        return self.clients.get(client_id) is not None
 
-    async def call(self, client_id: str, command: session_pb2.Command) -> session_pb2.CommandResult:
+    async def call(self, client_id: str, command: Command) -> CommandResult:
         """Make a client do something; what it refuses is in the result.
 
         Errors: Unavailable when it does not answer; Invalid and NotFound for a message that is not there.
@@ -31,12 +41,13 @@ class RocketmqCommands:
         try:
             match command.WhichOneof("command"):
                 case "print_stack":
-                    return session_pb2.CommandResult(stack=await self._commanding.stack(client_id, timeout_s))
+                    return await self._print_stack(client_id, timeout_s)
                 case "consume_message":
                     return await self._consume(client_id, command.consume_message, timeout_s)
                 case "reconnect":
-                    self._commanding.reconnect(client_id)
-                    return session_pb2.CommandResult()
+                    reconnect = pb.ReconnectEndpointsCommand(nonce=self.results.nonce())
+                    self._stream(client_id).say(pb.TelemetryCommand(reconnect_endpoints_command=reconnect))
+                    return CommandResult()
                 case kind:
                     raise Unsupported(
                         f"RocketMQ's clients cannot be told to {kind or 'do nothing'}; they know print_stack, "
@@ -45,27 +56,68 @@ class RocketmqCommands:
         except OrtooError as error:
             if error.retriable or isinstance(error, Invalid | NotFound):
                 raise
-            return session_pb2.CommandResult(failure=failure_of(error))
+            return CommandResult(failure=failure_of(error))
 
-    async def _consume(
-        self, client_id: str, wish: session_pb2.ConsumeMessage, timeout_s: float
-    ) -> session_pb2.CommandResult:
-        message, place = await self._found(wish)
-        done = await self._commanding.verify(client_id, message, place, timeout_s)
-        consumed = session_pb2.ConsumeResult(succeeded=done.succeeded, duration_ms=done.duration_ms, error=done.error)
-        return session_pb2.CommandResult(consumed=consumed)
+    async def _print_stack(self, client_id: str, timeout_s: float) -> CommandResult:
+        stream = self._stream(client_id)
 
-    async def _found(self, wish: session_pb2.ConsumeMessage) -> tuple[Message, Delivery]:
+        def say(nonce: str) -> None:
+            command = pb.PrintThreadStackTraceCommand(nonce=nonce)
+            stream.say(pb.TelemetryCommand(print_thread_stack_trace_command=command))
+
+        answer = await self.results.ask(say, timeout_s)
+        # The C++ client gives no status with its text.
+        if answer.HasField("status"):
+            _check(client_id, answer.status)
+        return CommandResult(stack=answer.thread_stack_trace.thread_stack_trace)
+
+    async def _consume(self, client_id: str, wanted: ConsumeMessage, timeout_s: float) -> CommandResult:
+        """Run a client's listener on one message."""
+        message, place = await self._found(wanted)
+        began_s = self.clock.monotonic_s()
+        stream = self._stream(client_id)
+
+        def say(nonce: str) -> None:
+            command = pb.VerifyMessageCommand(nonce=nonce, message=delivered(message, place))
+            stream.say(pb.TelemetryCommand(verify_message_command=command))
+
+        answer = await self.results.ask(say, timeout_s)
+        consumed = ConsumeResult(succeeded=True, duration_ms=int((self.clock.monotonic_s() - began_s) * 1000))
+        if answer.status.code == Code.FAILED_TO_CONSUME_MESSAGE:
+            consumed.succeeded, consumed.error = False, answer.status.message or "the listener failed"
+        else:
+            _check(client_id, answer.status)
+        return CommandResult(consumed=consumed)
+
+    async def _found(self, wanted: ConsumeMessage) -> tuple[Message, Delivery]:
         """The message that came with the command, or the stored one with its id."""
-        queue = wish.queue
+        queue = wanted.queue
         if not queue.topic:
             raise Invalid("say where the message lies: at least the topic", field="consume_message.queue.topic")
-        if wish.HasField("message"):
-            place = Delivery(queue.topic, queue.enode, queue.queue_id, wish.offset, wish.stored_at_ms, wish.message_id)
-            return message_of(wish.message), place
-        found = (await self._search.find(queue.topic, SearchRequest("", wish.message_id, 0, 0, 1))).messages
+        if wanted.HasField("message"):
+            where = (wanted.offset, wanted.stored_at_ms, wanted.message_id)
+            return message_of(wanted.message), Delivery(queue.topic, queue.enode, queue.queue_id, *where)
+        found = (await self.search.find(queue.topic, SearchRequest("", wanted.message_id, 0, 0, 1))).messages
         if not found:
-            raise NotFound(f"topic {queue.topic} has no message {wish.message_id}", field="consume_message.message_id")
+            raise NotFound(
+                f"topic {queue.topic} has no message {wanted.message_id}", field="consume_message.message_id"
+            )
         [one] = found
-        at = one.queue
-        return one.message, Delivery(at.topic, at.enode, at.queue_id, one.offset, one.stored_at_ms, one.message_id)
+        return one.message, Delivery(*one.queue, one.offset, one.stored_at_ms, one.message_id)
+
+    def _stream(self, client_id: str) -> CommandStream:
+        client = self.clients.get(client_id)
+        if client is None or client.stream is None:
+            raise Unavailable(
+                f"client {client_id} has no telemetry stream to this snode now, so it hears no commands; try again",
+                field="client_id",
+            )
+        return client.stream
+
+
+def _check(client_id: str, status: Status) -> None:
+    words = status.message or Code.Name(status.code)
+    if status.code in (Code.NOT_IMPLEMENTED, Code.UNSUPPORTED, Code.VERIFY_FIFO_MESSAGE_UNSUPPORTED):
+        raise Unsupported(f"client {client_id} does not know the command: {words}")
+    if status.code != Code.OK:
+        raise Conflict(f"client {client_id} did not do it: {words}")

@@ -10,22 +10,20 @@ from ortoo.snode.policy.access import Authentication
 from ortoo.snode.pop.popping import Popping
 from ortoo.snode.pull import Pull
 from ortoo.snode.rocketmq.clients.registration import Registration
+from ortoo.snode.rocketmq.clients.routes import Routing
 from ortoo.snode.rocketmq.clients.table import Clients
 from ortoo.snode.rocketmq.lite.popping import LitePopping
-from ortoo.snode.rocketmq.lite.subscriptions import LiteSubscriptions
-from ortoo.snode.rocketmq.lite.sync import LiteSync
+from ortoo.snode.rocketmq.lite.subscriptions import LiteSubscriptions, LiteSync
 from ortoo.snode.rocketmq.lite.topics import LiteTopics
-from ortoo.snode.rocketmq.presence.commanding import Commanding
 from ortoo.snode.rocketmq.presence.heartbeats import Presence
 from ortoo.snode.rocketmq.presence.results import Results
 from ortoo.snode.rocketmq.presence.telemetry import Telemetry
 from ortoo.snode.rocketmq.protocol.caller import Caller, Context, caller_of, headers_of
 from ortoo.snode.rocketmq.receive.leases import Leases
-from ortoo.snode.rocketmq.receive.receiving import Receiving
+from ortoo.snode.rocketmq.receive.pulling import QueueOffsets
+from ortoo.snode.rocketmq.receive.receiving import Receiving, Starting
 from ortoo.snode.rocketmq.receive.settling import Settling
-from ortoo.snode.rocketmq.receive.starting import Starting
-from ortoo.snode.rocketmq.routes.offsets import QueueOffsets
-from ortoo.snode.rocketmq.routes.routing import Routing
+from ortoo.snode.rocketmq.rpc.commands import RocketmqCommands
 from ortoo.snode.rocketmq.send.recalling import Recalling
 from ortoo.snode.rocketmq.send.sending import Sending
 from ortoo.snode.rocketmq.send.transacting import Transacting
@@ -50,7 +48,7 @@ class Gateway:
     offsets: QueueOffsets
     leases: Leases
     telemetry: Telemetry
-    commanding: Commanding
+    commands: RocketmqCommands
     lite: LiteSync
 
     async def admit(self, context: Context) -> Caller:
@@ -68,28 +66,27 @@ class Gateway:
 def open_gateway(
     runtime: Runtime,
     cluster: Cluster,
-    links: EnodeLinks,
+    enodes: EnodeLinks,
     topics: Topics,
     membership: Membership,
     sending: send.Sending,
     pull: Pull,
     popping: Popping,
 ) -> Gateway:
-    """Put a translator before each room."""
+    """Put a translator before each room; nothing runs yet."""
     settings, background, clock, randomness = runtime.settings, runtime.background, runtime.clock, runtime.randomness
-    directory, watch = cluster.directory, cluster.watch
-    clients, results = Clients(), Results(randomness)
-    leases = Leases(popping, clock)
+    directory, watch, name_server = cluster.directory, cluster.watch, cluster.name_server
+    clients, results, leases = Clients(), Results(randomness), Leases(popping, clock)
     transacting = Transacting(sending.transactions, clients)
-    starting = Starting(watch, pull.reading)
-    registration = Registration(
-        membership, snode=settings.name, incarnation=runtime.incarnation, clock=clock, randomness=randomness
+    registration = Registration(membership, clock, randomness, settings.name, runtime.incarnation)
+    lite_topics, lite_subscriptions = LiteTopics(directory, name_server, topics.arrival), LiteSubscriptions()
+    lite_popping, starting = (
+        LitePopping(popping, lite_topics, background, clock, randomness),
+        Starting(watch, pull.reading),
     )
-    lite_topics, lite_subscriptions = LiteTopics(directory, cluster.name_server, topics.arrival), LiteSubscriptions()
-    lite_popping = LitePopping(popping, lite_topics, background, clock, randomness)
     return Gateway(
         clients,
-        Authentication(cluster.name_server, clock) if settings.rocketmq_signatures_required else None,
+        Authentication(name_server, clock) if settings.rocketmq_signatures_required else None,
         Routing(watch, topics.sendable, settings.rocketmq_advertised_address),
         Presence(clients, leases, transacting, registration, lite_subscriptions, clock),
         Sending(topics.sendable, sending.publisher, transacting, lite_topics, clients, clock),
@@ -97,9 +94,9 @@ def open_gateway(
         Receiving(directory, popping, clients, leases, starting, lite_popping, lite_subscriptions, clock),
         Settling(directory, popping, leases),
         Recalling(watch, sending.delayed),
-        QueueOffsets(watch, links, pull.offsets),
+        QueueOffsets(watch, enodes, pull.offsets),
         leases,
         Telemetry(clients, directory, results, transacting, registration, background, clock),
-        Commanding(clients, results, clock),
+        RocketmqCommands(clients, results, pull.search, clock),
         LiteSync(watch, lite_subscriptions, lite_topics, clock),
     )

@@ -2,12 +2,14 @@
 
 import base64
 import binascii
+from dataclasses import dataclass
 
 from apache.rocketmq.v2.definition_pb2 import Code
 from apache.rocketmq.v2.service_pb2 import RecallMessageRequest, RecallMessageResponse
 from ortoo.common.errors import Conflict, NotFound
 from ortoo.snode.cluster.routes import MessageType
 from ortoo.snode.cluster.watch import DirectoryWatch
+from ortoo.snode.rocketmq.protocol.caller import Caller
 from ortoo.snode.rocketmq.protocol.codes import Refused, ok
 from ortoo.snode.rocketmq.protocol.names import topic_name
 from ortoo.snode.send.delayed import Delayed
@@ -15,22 +17,22 @@ from ortoo.snode.send.delayed import Delayed
 SEPARATOR = "."
 
 
+@dataclass(frozen=True, slots=True)
 class Recalling:
     """RecallMessage."""
 
-    def __init__(self, watch: DirectoryWatch, delayed: Delayed) -> None:
-        self._watch = watch
-        self._delayed = delayed
+    watch: DirectoryWatch
+    delayed: Delayed
 
-    async def recall(self, request: RecallMessageRequest) -> RecallMessageResponse:
+    async def recall(self, caller: Caller, request: RecallMessageRequest) -> RecallMessageResponse:
         """Forget a delayed message. Errors: Refused, Invalid for a wrong handle."""
-        topic = await self._watch.topic(topic_name(request.topic))
+        topic = await self.watch.topic(topic_name(request.topic))
         if topic.message_type not in (MessageType.UNSPECIFIED, MessageType.DELAY):
             what = f"topic {topic.name} takes {topic.message_type.name} messages, which cannot be recalled"
             raise Refused(Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, what)
         handle, message_id = split_handle(request.recall_handle)
         try:
-            await self._delayed.recall(handle)
+            await self.delayed.recall(handle)
         except (NotFound, Conflict) as gone:
             raise Refused(Code.PRECONDITION_FAILED, str(gone)) from None
         return RecallMessageResponse(status=ok(), message_id=message_id)

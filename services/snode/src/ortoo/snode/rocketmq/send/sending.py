@@ -1,6 +1,7 @@
 """Sends: each message checked and typed, stored durably, answered with an entry of its own."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from apache.rocketmq.v2 import definition_pb2
 from apache.rocketmq.v2.definition_pb2 import Code, MessageType
@@ -9,46 +10,38 @@ from ortoo.common.process.clock import Clock
 from ortoo.common.records.sealed_batch import MESSAGES_MAX
 from ortoo.snode.cluster.routes import MessageType as MessageKind
 from ortoo.snode.cluster.routes import Topic
+from ortoo.snode.rocketmq.clients.routes import ACCEPTED
 from ortoo.snode.rocketmq.clients.table import Clients
 from ortoo.snode.rocketmq.lite.topics import LiteTopics
 from ortoo.snode.rocketmq.protocol.caller import Caller
 from ortoo.snode.rocketmq.protocol.codes import Refused, ok
 from ortoo.snode.rocketmq.protocol.messages import Sent, sent_of
 from ortoo.snode.rocketmq.protocol.names import topic_name
-from ortoo.snode.rocketmq.routes.route import ACCEPTED
 from ortoo.snode.rocketmq.send.recalling import joined_handle
 from ortoo.snode.rocketmq.send.transacting import Transacting
 from ortoo.snode.send.publisher import Publisher, Receipt
 from ortoo.snode.topics.arrival import TopicSource
 
 
+@dataclass(frozen=True, slots=True)
 class Sending:
     """SendMessage."""
 
-    def __init__(
-        self,
-        topics: TopicSource,
-        publisher: Publisher,
-        transacting: Transacting,
-        lite_topics: LiteTopics,
-        clients: Clients,
-        clock: Clock,
-    ) -> None:
-        self._lite_topics = lite_topics
-        self._topics = topics
-        self._transacting = transacting
-        self._publisher = publisher
-        self._clients = clients
-        self._clock = clock
+    topics: TopicSource
+    publisher: Publisher
+    transacting: Transacting
+    lite_topics: LiteTopics
+    clients: Clients
+    clock: Clock
 
     async def send(self, caller: Caller, request: SendMessageRequest) -> SendMessageResponse:
         """Store all messages or none of them. Errors: Refused; those of the publisher."""
-        topic = await self._topics.topic(_one_topic(request.messages))
-        now_ms = self._clock.now_ms()
+        topic = await self.topics.topic(_one_topic(request.messages))
+        now_ms = self.clock.now_ms()
         sent = [sent_of(message, at, now_ms, caller.peer) for at, message in enumerate(request.messages)]
         _check_types(topic, sent)
-        client = self._clients.seen(caller.client_id, self._clock.monotonic_s(), language=caller.language)
-        self._clients.publishes(client, {topic.name})
+        client = self.clients.seen(caller, self.clock.monotonic_s())
+        self.clients.publishes(client, {topic.name})
         if any(one.message_type == MessageType.TRANSACTION for one in sent):
             return await self._begin(topic.name, sent)
         receipts = await self._publish(topic, sent)
@@ -65,12 +58,12 @@ class Sending:
 
     async def _publish(self, topic: Topic, sent: Sequence[Sent]) -> list[Receipt]:
         if topic.message_type is not MessageKind.LITE:
-            return await self._publisher.publish(topic.name, [one.message for one in sent], None)
+            return await self.publisher.publish(topic.name, [one.message for one in sent], None)
         receipts: dict[int, Receipt] = {}
         for lite_topic in sorted({one.lite_topic for one in sent}):
-            queue = await self._lite_topics.ensure(topic, lite_topic)
+            queue = await self.lite_topics.ensure(topic, lite_topic)
             rows = [row for row, one in enumerate(sent) if one.lite_topic == lite_topic]
-            stored = await self._publisher.publish(queue.topic, [sent[row].message for row in rows], queue)
+            stored = await self.publisher.publish(queue.topic, [sent[row].message for row in rows], queue)
             receipts.update(zip(rows, stored, strict=True))
         return [receipts[row] for row in range(len(sent))]
 
@@ -78,10 +71,10 @@ class Sending:
         """One transaction for each message. Errors: Refused for those that are none."""
         if any(one.message_type != MessageType.TRANSACTION for one in sent):
             raise Refused(Code.MESSAGE_CORRUPTED, "some messages are of transactions and some are not; send them apart")
-        self._transacting.producers_changed()
+        self.transacting.producers_changed()
         entries = []
         for one in sent:
-            begun = await self._transacting.begin(topic, one)
+            begun = await self.transacting.begin(topic, one)
             [message_id] = begun.message_ids
             entries.append(SendResultEntry(status=ok(), message_id=message_id, transaction_id=begun.transaction_id))
         return SendMessageResponse(status=ok(), entries=entries)

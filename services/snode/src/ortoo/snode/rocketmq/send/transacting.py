@@ -2,17 +2,13 @@
 
 from collections.abc import Callable
 
+from apache.rocketmq.v2 import service_pb2 as pb
 from apache.rocketmq.v2.definition_pb2 import TransactionResolution, TransactionSource
-from apache.rocketmq.v2.service_pb2 import (
-    EndTransactionRequest,
-    EndTransactionResponse,
-    RecoverOrphanedTransactionCommand,
-    TelemetryCommand,
-)
 from ortoo.common.errors import Overloaded
 from ortoo.common.records.batch import open_batch
 from ortoo.snode.enodes.link import HalfVerdict, VerdictSource
 from ortoo.snode.rocketmq.clients.table import Clients
+from ortoo.snode.rocketmq.protocol.caller import Caller
 from ortoo.snode.rocketmq.protocol.codes import ok
 from ortoo.snode.rocketmq.protocol.messages import Delivery, Sent, delivered
 from ortoo.snode.rocketmq.protocol.names import topic_name
@@ -37,7 +33,7 @@ class Transacting:
         check_after_ms = (sent.recovery_s or 0) * 1000
         return await self._transactions.begin(topic, [sent.message], topic, check_after_ms=check_after_ms)
 
-    async def end(self, request: EndTransactionRequest) -> EndTransactionResponse:
+    async def end(self, caller: Caller, request: pb.EndTransactionRequest) -> pb.EndTransactionResponse:
         """Take a verdict; durable when answered. A producer that still does not know changes nothing.
 
         Errors: Refused, Invalid and NotFound for a transaction that is not there.
@@ -48,7 +44,7 @@ class Transacting:
             is_check = request.source == TransactionSource.SOURCE_SERVER_CHECK
             source = VerdictSource.CHECK if is_check else VerdictSource.PRODUCER
             await self._transactions.end(request.transaction_id, verdict, source)
-        return EndTransactionResponse(status=ok())
+        return pb.EndTransactionResponse(status=ok())
 
     def producers_changed(self) -> None:
         """Listen for the checks of just those topics for which a producer can be asked here."""
@@ -64,10 +60,10 @@ class Transacting:
             return
         for message in open_batch(check.batch).messages():
             place = Delivery(check.topic, "", check.half.queue_id, 0, check.half.stored_at_ms, "", is_transaction=True)
-            command = RecoverOrphanedTransactionCommand(
+            command = pb.RecoverOrphanedTransactionCommand(
                 message=delivered(message, place), transaction_id=check.transaction_id
             )
             try:
-                client.stream.say(TelemetryCommand(recover_orphaned_transaction_command=command))
+                client.stream.say(pb.TelemetryCommand(recover_orphaned_transaction_command=command))
             except Overloaded:
                 return  # the next check asks again

@@ -1,10 +1,13 @@
 """What interceptors of a server's calls have in common: which handlers are wrapped, and by which form."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import grpc
+
+from ortoo.common.grpc.errors import Context
 
 OWN = ("/ortoo.v1.", "/apache.rocketmq.v2.")
 """Services whose calls are intercepted; health and reflection are not."""
@@ -42,3 +45,38 @@ class HandlerWrapping(grpc.aio.ServerInterceptor, ABC):
     @abstractmethod
     def _both(self, handle: Any, method: str) -> Any:
         """Wrap a handler of many requests and many answers."""
+
+
+class CallWrapping(HandlerWrapping):
+    """Puts the same around each call, whatever its form."""
+
+    @abstractmethod
+    def _around(self, method: str, request: Any, context: Context) -> AbstractAsyncContextManager[None]:
+        """What stands around one call; `request` is None where there are many."""
+
+    def _requests(self, requests: AsyncIterator[Any], method: str, context: Context) -> AsyncIterator[Any]:
+        """The requests of a call of many, as its handler gets them."""
+        return requests
+
+    def _unary(self, handle: Any, method: str) -> Any:
+        async def wrapped(request: Any, context: Context) -> Any:
+            async with self._around(method, request, context):
+                return await handle(request, context)
+
+        return wrapped
+
+    def _stream(self, handle: Any, method: str) -> Any:
+        async def wrapped(request: Any, context: Context) -> AsyncIterator[Any]:
+            async with self._around(method, request, context):
+                async for response in handle(request, context):
+                    yield response
+
+        return wrapped
+
+    def _both(self, handle: Any, method: str) -> Any:
+        async def wrapped(requests: AsyncIterator[Any], context: Context) -> AsyncIterator[Any]:
+            async with self._around(method, None, context):
+                async for response in handle(self._requests(requests, method, context), context):
+                    yield response
+
+        return wrapped

@@ -4,8 +4,7 @@ import pytest
 
 from apache.rocketmq.v2.definition_pb2 import Address, AddressScheme, Endpoints, MessageType, Permission, Resource
 from ortoo.snode.cluster import routes
-from ortoo.snode.rocketmq.protocol.codes import Refused
-from ortoo.snode.rocketmq.routes.route import (
+from ortoo.snode.rocketmq.clients.routes import (
     ACCEPTED,
     ANY_QUEUE,
     answered_endpoints,
@@ -13,6 +12,7 @@ from ortoo.snode.rocketmq.routes.route import (
     endpoints_of,
     route_queues,
 )
+from ortoo.snode.rocketmq.protocol.codes import Refused
 
 OWN = endpoints_of("10.0.0.1:8081")
 

@@ -1,44 +1,42 @@
 """KEDA's ExternalScaler: decode, ask Scaling, encode."""
 
 from collections.abc import AsyncIterator
-from typing import Any
-
-import grpc
+from dataclasses import dataclass
 
 from ortoo.common.errors import Invalid
+from ortoo.common.grpc.errors import Context
 from ortoo.common.process.clock import Clock
 from ortoo.keda import externalscaler_pb2 as pb
 from ortoo.keda.externalscaler_pb2_grpc import ExternalScalerServicer
 from ortoo.snode.pull.lag import AGE, LAG, Scaling, Trigger
-from ortoo.snode.rpc.long_calls import LongCalls
+from ortoo.snode.rpc.streams import LongCalls
 
 NAME = pb.DESCRIPTOR.services_by_name["ExternalScaler"].full_name
 LOOK_INTERVAL_S = 2.0
-Context = grpc.aio.ServicerContext[Any, Any]
 
 
+@dataclass(eq=False)
 class ExternalScaler(ExternalScalerServicer):
     """How much work waits, for KEDA."""
 
-    def __init__(self, scaling: Scaling, long_calls: LongCalls, clock: Clock) -> None:
-        self._scaling = scaling
-        self._long_calls = long_calls
-        self._clock = clock
+    scaling: Scaling
+    long_calls: LongCalls
+    clock: Clock
 
     async def IsActive(self, request: pb.ScaledObjectRef, context: Context) -> pb.IsActiveResponse:
         """Whether anything must run."""
-        return pb.IsActiveResponse(result=await self._scaling.is_active(Trigger.of(request.scalerMetadata)))
+        return pb.IsActiveResponse(result=await self.scaling.is_active(Trigger.of(request.scalerMetadata)))
 
     async def StreamIsActive(self, request: pb.ScaledObjectRef, context: Context) -> AsyncIterator[pb.IsActiveResponse]:
         """Whether anything must run: at once, and at every change."""
         trigger, told = Trigger.of(request.scalerMetadata), None
-        with self._long_calls.running():
+        with self.long_calls.running():
             while True:
-                active = await self._scaling.is_active(trigger)
+                active = await self.scaling.is_active(trigger)
                 if active is not told:
                     yield pb.IsActiveResponse(result=active)
                     told = active
-                await self._clock.sleep(LOOK_INTERVAL_S)
+                await self.clock.sleep(LOOK_INTERVAL_S)
 
     async def GetMetricSpec(self, request: pb.ScaledObjectRef, context: Context) -> pb.GetMetricSpecResponse:
         """The metrics, and how much of each one replica is good for."""
@@ -52,5 +50,5 @@ class ExternalScaler(ExternalScalerServicer):
         trigger, name = Trigger.of(request.scaledObjectRef.scalerMetadata), request.metricName
         if name not in (LAG, AGE):
             raise Invalid(f"{name!r}; expected {LAG} or {AGE}", field="metricName")
-        read = self._scaling.lag_messages if name == LAG else self._scaling.oldest_age_s
+        read = self.scaling.lag_messages if name == LAG else self.scaling.oldest_age_s
         return pb.GetMetricsResponse(metricValues=[pb.MetricValue(metricName=name, metricValue=await read(trigger))])

@@ -1,88 +1,75 @@
 """Reading from an offset, and the offsets of groups and queues."""
 
-from collections.abc import AsyncIterator
+import itertools
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
+from apache.rocketmq.v2 import service_pb2 as pb
 from apache.rocketmq.v2.definition_pb2 import Code, MessageQueue, QueryOffsetPolicy
-from apache.rocketmq.v2.service_pb2 import (
-    GetOffsetRequest,
-    GetOffsetResponse,
-    PullMessageRequest,
-    PullMessageResponse,
-    QueryOffsetRequest,
-    QueryOffsetResponse,
-    UpdateOffsetRequest,
-    UpdateOffsetResponse,
-)
 from ortoo.common.errors import OutOfRange
 from ortoo.common.records.batch import open_batch
+from ortoo.common.records.message import Message
 from ortoo.common.records.message_id import message_id_text
 from ortoo.snode.cluster.directory import check_readable
 from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.enodes.link import EnodeLinks, QueueRange
-from ortoo.snode.filters.selection import selected
+from ortoo.snode.filters.selection import Selected, selected
 from ortoo.snode.pull.offsets import Offsets
+from ortoo.snode.rocketmq.clients.settings_reply import RECEIVE_BATCH_MAX
 from ortoo.snode.rocketmq.protocol.caller import Caller
 from ortoo.snode.rocketmq.protocol.codes import Refused, ok, status_of
 from ortoo.snode.rocketmq.protocol.filters import compile_filter
-from ortoo.snode.rocketmq.protocol.messages import Delivery, delivered, duration_ms, timestamp_ms
+from ortoo.snode.rocketmq.protocol.messages import Delivery, delivered, in_ms
 from ortoo.snode.rocketmq.protocol.names import group_name, topic_name
-from ortoo.snode.rocketmq.receive.polling import BATCH_MAX, wait_ms
 
 
+@dataclass(frozen=True, slots=True)
 class QueueOffsets:
     """PullMessage, UpdateOffset, GetOffset and QueryOffset; here a queue's broker and id are meant literally."""
 
-    def __init__(self, watch: DirectoryWatch, links: EnodeLinks, offsets: Offsets) -> None:
-        self._watch = watch
-        self._links = links
-        self._offsets = offsets
+    watch: DirectoryWatch
+    links: EnodeLinks
+    offsets: Offsets
 
-    async def pull(self, caller: Caller, request: PullMessageRequest) -> AsyncIterator[PullMessageResponse]:
+    async def pull(self, caller: Caller, request: pb.PullMessageRequest) -> AsyncIterator[pb.PullMessageResponse]:
         """Messages of one queue from an offset on, then where to go on. Errors: Refused, NotFound, Invalid."""
         group_name(request.group)
         topic, queue = await self._queue(request.message_queue)
         wanted = compile_filter(request.filter_expression)
-        count_max = min(max(request.batch_size, 1), BATCH_MAX)
-        wait = wait_ms(caller, duration_ms(request.long_polling_timeout))
+        count_max = min(max(request.batch_size, 1), RECEIVE_BATCH_MAX)
+        wait_ms = caller.wait_ms(in_ms(request.long_polling_timeout))
+        link = self.links.to(queue.enode)
         try:
-            fetched = await self._links.to(queue.enode).fetch(
-                topic.topic_id, queue.queue_id, request.offset, wait_ms=wait
-            )
+            fetched = await link.fetch(topic.topic_id, queue.queue_id, request.offset, wait_ms=wait_ms)
         except OutOfRange as error:
-            yield PullMessageResponse(status=status_of(error))
-            yield PullMessageResponse(next_offset=min(max(request.offset, error.begin_offset), error.end_offset))
+            yield pb.PullMessageResponse(status=status_of(error))
+            yield pb.PullMessageResponse(next_offset=min(max(request.offset, error.begin_offset), error.end_offset))
             return
-        next_offset, found = request.offset, 0
+        namespace, next_offset = request.message_queue.topic.resource_namespace, request.offset
+        frames: list[pb.PullMessageResponse] = []
         for stored in fetched.batches:
             part = selected(stored, next_offset, None, wanted)
-            next_offset = part.next_offset
-            if part.batch is None:
-                continue
-            rows = np.frombuffer(part.rows, "<i4").tolist() if part.rows else range(part.batch.count)
-            is_gathered = len(rows) == part.batch.count
-            if found + len(rows) > count_max:
-                rows = rows[: count_max - found]
-                next_offset = part.first_offset + rows[-1] + 1
-            view = open_batch(part.batch)
-            for at, row in enumerate(rows):
-                if not found:
-                    yield PullMessageResponse(status=ok())
-                found += 1
-                offset = part.first_offset + row
+            next_offset, room = part.next_offset, count_max - len(frames)
+            found = list(itertools.islice(_messages(part), room + 1))
+            if len(found) > room:
+                found.pop()
+                next_offset = found[-1][0] + 1
+            for offset, message in found:
                 made = message_id_text(topic.topic_id, queue.enode, queue.queue_id, offset)
-                place = Delivery(topic.name, queue.enode, queue.queue_id, offset, part.stored_at_ms, made)
-                namespace = request.message_queue.topic.resource_namespace
-                yield PullMessageResponse(message=delivered(view.message(at if is_gathered else row), place, namespace))
-            if found >= count_max:
+                place = Delivery(*queue, offset, part.stored_at_ms, made)
+                frames.append(pb.PullMessageResponse(message=delivered(message, place, namespace)))
+            if len(frames) >= count_max:
                 break
-        if not found:
-            yield PullMessageResponse(status=status_of(Refused(Code.MESSAGE_NOT_FOUND, "no new message")))
-        yield PullMessageResponse(next_offset=next_offset)
+        refused = Refused(Code.MESSAGE_NOT_FOUND, "no new message")
+        yield pb.PullMessageResponse(status=ok() if frames else status_of(refused))
+        for frame in frames:
+            yield frame
+        yield pb.PullMessageResponse(next_offset=next_offset)
 
-    async def update(self, request: UpdateOffsetRequest) -> UpdateOffsetResponse:
+    async def update(self, caller: Caller, request: pb.UpdateOffsetRequest) -> pb.UpdateOffsetResponse:
         """Commit a group's offset; durable when answered."""
         group = group_name(request.group)
         topic, queue = await self._queue(request.message_queue)
@@ -94,19 +81,19 @@ class QueueOffsets:
                 end_offset=held.end_offset,
                 field="offset",
             )
-        await self._offsets.commit(queue.enode, topic.topic_id, group, {queue.queue_id: request.offset})
-        return UpdateOffsetResponse(status=ok())
+        await self.offsets.commit(queue.enode, topic.topic_id, group, {queue.queue_id: request.offset})
+        return pb.UpdateOffsetResponse(status=ok())
 
-    async def get(self, request: GetOffsetRequest) -> GetOffsetResponse:
+    async def get(self, caller: Caller, request: pb.GetOffsetRequest) -> pb.GetOffsetResponse:
         """The group's committed offset. Errors: Refused with OFFSET_NOT_FOUND."""
         group = group_name(request.group)
         topic, queue = await self._queue(request.message_queue)
-        offset = await self._offsets.query(queue, topic.topic_id, group)
+        offset = await self.offsets.query(queue, topic.topic_id, group)
         if offset is None:
             raise Refused(Code.OFFSET_NOT_FOUND, f"group {group} has no offset in {queue}")
-        return GetOffsetResponse(status=ok(), offset=offset)
+        return pb.GetOffsetResponse(status=ok(), offset=offset)
 
-    async def query(self, request: QueryOffsetRequest) -> QueryOffsetResponse:
+    async def query(self, caller: Caller, request: pb.QueryOffsetRequest) -> pb.QueryOffsetResponse:
         """An offset of a queue, at one of its ends or by time. Errors: Refused with BAD_REQUEST."""
         topic, queue = await self._queue(request.message_queue)
         match request.query_offset_policy:
@@ -115,16 +102,16 @@ class QueueOffsets:
             case QueryOffsetPolicy.END:
                 offset = (await self._range(topic, queue)).end_offset
             case QueryOffsetPolicy.TIMESTAMP if request.HasField("timestamp"):
-                stored_at_ms = timestamp_ms(request.timestamp)
-                offset = await self._links.to(queue.enode).find_offset(topic.topic_id, queue.queue_id, stored_at_ms)
+                stored_at_ms = in_ms(request.timestamp)
+                offset = await self.links.to(queue.enode).find_offset(topic.topic_id, queue.queue_id, stored_at_ms)
             case QueryOffsetPolicy.TIMESTAMP:
                 raise Refused(Code.BAD_REQUEST, "the policy is TIMESTAMP and there is no timestamp; give one")
             case unknown:
                 raise Refused(Code.BAD_REQUEST, f"policy {unknown} is unknown; use BEGINNING, END or TIMESTAMP")
-        return QueryOffsetResponse(status=ok(), offset=offset)
+        return pb.QueryOffsetResponse(status=ok(), offset=offset)
 
     async def _queue(self, queue: MessageQueue) -> tuple[Topic, Queue]:
-        topic = await self._watch.topic(topic_name(queue.topic))
+        topic = await self.watch.topic(topic_name(queue.topic))
         if queue.id < 0:
             raise Refused(Code.BAD_REQUEST, f"queue id {queue.id}; here it must be one of the route's, 0 or more")
         found = Queue(topic.name, queue.broker.name, queue.id)
@@ -132,5 +119,15 @@ class QueueOffsets:
         return topic, found
 
     async def _range(self, topic: Topic, queue: Queue) -> QueueRange:
-        ranges = await self._links.to(queue.enode).describe_queues(topic.topic_id)
+        ranges = await self.links.to(queue.enode).describe_queues(topic.topic_id)
         return next((r for r in ranges if r.queue_id == queue.queue_id), QueueRange(queue.queue_id, 0, 0))
+
+
+def _messages(part: Selected) -> Iterator[tuple[int, Message]]:
+    """The messages of a part and their offsets."""
+    if part.batch is None:
+        return
+    rows = np.frombuffer(part.rows, "<i4").tolist() if part.rows else range(part.batch.count)
+    view, is_gathered = open_batch(part.batch), len(rows) == part.batch.count
+    for at, row in enumerate(rows):
+        yield part.first_offset + row, view.message(at if is_gathered else row)

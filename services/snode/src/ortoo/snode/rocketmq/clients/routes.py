@@ -3,6 +3,7 @@
 import ipaddress
 from collections.abc import Iterable, Sequence
 
+from apache.rocketmq.v2 import service_pb2 as pb
 from apache.rocketmq.v2.definition_pb2 import (
     Address,
     AddressScheme,
@@ -17,24 +18,45 @@ from apache.rocketmq.v2.definition_pb2 import (
 )
 from ortoo.snode.cluster import routes
 from ortoo.snode.cluster.routes import Placement, Topic
-from ortoo.snode.rocketmq.protocol.codes import Refused
+from ortoo.snode.cluster.watch import DirectoryWatch
+from ortoo.snode.rocketmq.protocol.caller import Caller
+from ortoo.snode.rocketmq.protocol.codes import Refused, ok
+from ortoo.snode.rocketmq.protocol.names import group_name, topic_name
+from ortoo.snode.topics.arrival import TopicSource
 
 ANY_QUEUE = -1
 """The queue id of an assignment that means all queues of a broker."""
 MIXED = (MessageType.NORMAL, MessageType.FIFO, MessageType.DELAY, MessageType.TRANSACTION, MessageType.PRIORITY)
 """What a topic accepts that was created without a type; never an unspecified one, which the Java client cannot read."""
-
-
-ACCEPTED = {
-    routes.MessageType.UNSPECIFIED: MIXED,
-    routes.MessageType.NORMAL: (MessageType.NORMAL,),
-    routes.MessageType.FIFO: (MessageType.FIFO,),
-    routes.MessageType.DELAY: (MessageType.DELAY,),
-    routes.MessageType.TRANSACTION: (MessageType.TRANSACTION,),
-    routes.MessageType.PRIORITY: (MessageType.PRIORITY,),
-    routes.MessageType.LITE: (MessageType.LITE,),
+ACCEPTED = {kind: (MessageType.Value(kind.name),) for kind in routes.MessageType if kind} | {
+    routes.MessageType.UNSPECIFIED: MIXED
 }
-"""What a topic of each kind accepts."""
+"""What a topic of each kind accepts: its own kind, or several."""
+
+
+class Routing:
+    """QueryRoute and QueryAssignment."""
+
+    def __init__(self, watch: DirectoryWatch, sendable: TopicSource, advertised_address: str) -> None:
+        """`advertised_address` is told to every client; empty = each client is told the way it came."""
+        self._watch = watch
+        self._sendable = sendable
+        self._advertised = endpoints_of(advertised_address) if advertised_address else None
+        self.own = Endpoints()
+        """Where this snode listens; for clients that do not say how they came."""
+
+    async def route(self, caller: Caller, request: pb.QueryRouteRequest) -> pb.QueryRouteResponse:
+        """All queues of a topic; producers and consumers ask alike. Errors: Refused, NotFound."""
+        topic = await self._sendable.topic(topic_name(request.topic))
+        endpoints = answered_endpoints(request.endpoints, self._advertised, self.own)
+        return pb.QueryRouteResponse(status=ok(), message_queues=route_queues(topic, request.topic, endpoints))
+
+    async def assign(self, caller: Caller, request: pb.QueryAssignmentRequest) -> pb.QueryAssignmentResponse:
+        """What every member of a group receives from. Errors: Refused, NotFound."""
+        group_name(request.group)
+        topic = await self._watch.topic(topic_name(request.topic))
+        endpoints = answered_endpoints(request.endpoints, self._advertised, self.own)
+        return pb.QueryAssignmentResponse(status=ok(), assignments=assignments(topic, request.topic, endpoints))
 
 
 def endpoints_of(address: str) -> Endpoints:

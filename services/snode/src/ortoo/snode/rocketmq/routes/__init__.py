@@ -1,1 +1,0 @@
-"""Routes, assignments and offsets, as RocketMQ's clients expect them."""

@@ -1,0 +1,50 @@
+"""Consumers between the messages of ortoo.v1 and plain values: what is not called the same on both sides."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from ortoo.common.errors import Invalid, OrtooError
+from ortoo.common.errors.status import failure_of
+from ortoo.common.groups.allocation import AllocationStrategy
+from ortoo.common.grpc.fields import read, write
+from ortoo.common.records.message import Message
+from ortoo.snode.cluster.wire import queue_of
+from ortoo.snode.membership.members import Member, Subscription
+from ortoo.v1 import consumer_pb2, failure_pb2, session_pb2
+
+
+def body_text(message: Message) -> str:
+    """A message's body as text for people; empty when it is none."""
+    try:
+        return message.body.decode()
+    except UnicodeDecodeError:
+        return ""
+
+
+def failure_to(error: OrtooError | None) -> failure_pb2.Failure | None:
+    """An error as it travels, if there is one; it counts as told."""
+    return failure_of(error) if error is not None else None
+
+
+def how_consuming(wanted: consumer_pb2.OpenSession | session_pb2.RegisterConsumer) -> dict[str, Any]:
+    """How a client wants to be a consumer: the fields of a member of these names. Errors: Invalid."""
+    number = wanted.strategy or AllocationStrategy.AVERAGELY
+    if number not in list(AllocationStrategy):
+        raise Invalid(f"{number} is no strategy; give one of 1 to {len(AllocationStrategy)}", field="strategy")
+    return {
+        "broadcast": wanted.message_model == consumer_pb2.MESSAGE_MODEL_BROADCAST,
+        "strategy": AllocationStrategy(number),
+        "configured": tuple(map(queue_of, wanted.configured_queues)),
+        "rooms": tuple(wanted.rooms),
+    }
+
+
+def subscriptions(items: Iterable[consumer_pb2.Subscription]) -> tuple[Subscription, ...]:
+    """Subscriptions, read."""
+    return tuple(read(Subscription, one) for one in items)
+
+
+def member_to(member: Member) -> consumer_pb2.Member:
+    """One member, written."""
+    model = consumer_pb2.MESSAGE_MODEL_BROADCAST if member.broadcast else consumer_pb2.MESSAGE_MODEL_CLUSTERING
+    return write(consumer_pb2.Member, member, message_model=model)

@@ -1,0 +1,110 @@
+"""AdminService: what lies in queues and what the cluster is; its other parts are in files of their own."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from ortoo.common.grpc.errors import Context
+from ortoo.common.grpc.fields import read, write
+from ortoo.common.process.clock import Clock
+from ortoo.snode.cluster.wire import enode_to, queue_to, snode_to, topic_to
+from ortoo.snode.filters.selection import compile_filter
+from ortoo.snode.pull.reading import MessageSearch, PlacedMessage, Reading, SearchRequest
+from ortoo.snode.rpc.conversion import body_text
+from ortoo.snode.rpc.operators.directory import DirectoryAdmin
+from ortoo.snode.rpc.operators.groups import GroupAdmin
+from ortoo.snode.rpc.streams import LongCalls
+from ortoo.snode.send.delayed import Delayed
+from ortoo.snode.send.transactions import OpenTransaction, Transactions
+from ortoo.v1 import admin_pb2 as pb
+
+NAME = pb.DESCRIPTOR.services_by_name["AdminService"].full_name
+
+
+@dataclass(kw_only=True, eq=False)
+class AdminService(DirectoryAdmin, GroupAdmin):
+    """What operators do."""
+
+    reading: Reading
+    search: MessageSearch
+    delayed: Delayed
+    transactions: Transactions
+    long_calls: LongCalls
+    clock: Clock
+
+    async def DescribeTopic(self, request: pb.DescribeTopicRequest, context: Context) -> pb.DescribeTopicResponse:
+        """One topic with what its queues hold."""
+        topic = await self.arrival.topic(request.name)
+        ranges = await self.reading.queue_ranges(topic)
+        queues = [write(pb.TopicQueue, held, enode=queue.enode) for queue, held in ranges.items()]
+        return pb.DescribeTopicResponse(topic=topic_to(topic), queues=queues)
+
+    async def Tail(self, request: pb.TailRequest, context: Context) -> AsyncIterator[pb.TailResponse]:
+        """Messages of a topic as text-friendly records."""
+        given = 0
+        wanted = compile_filter(request.tag_expression, request.sql_expression)
+        messages = self.reading.tail(request.topic, from_first=request.from_first, follow=request.follow, wanted=wanted)
+        with self.long_calls.running():
+            async for message in messages:
+                yield _tailed(message)
+                given += 1
+                if given == request.messages_max:
+                    return
+
+    async def FindMessages(
+        self, request: pb.AdminFindMessagesRequest, context: Context
+    ) -> pb.AdminFindMessagesResponse:
+        """Messages with a key or an id."""
+        found = await self.search.find(request.topic, read(SearchRequest, request))
+        return write(pb.AdminFindMessagesResponse, found, messages=map(_tailed, found.messages))
+
+    async def DescribeLag(self, request: pb.DescribeLagRequest, context: Context) -> pb.DescribeLagResponse:
+        """How far a group is behind."""
+        queues = await self.lag.of(request.group, request.topic)
+        return pb.DescribeLagResponse(
+            queues=[write(pb.QueueLag, one, lag_messages=one.messages) for one in queues],
+            lag_messages=sum(one.messages for one in queues),
+        )
+
+    async def ListDelayedMessages(
+        self, request: pb.ListDelayedMessagesRequest, context: Context
+    ) -> pb.ListDelayedMessagesResponse:
+        """The delayed messages of a topic, by time."""
+        listed = await self.delayed.listed(request.topic, request.from_ms, request.limit)
+        return pb.ListDelayedMessagesResponse(messages=[write(pb.DelayedMessage, one) for one in listed])
+
+    async def ListTransactions(
+        self, request: pb.ListTransactionsRequest, context: Context
+    ) -> pb.ListTransactionsResponse:
+        """Open transactions, the oldest first."""
+        listed = await self.transactions.listed(
+            topic_name=request.topic,
+            producer_group=request.producer_group,
+            parked_only=request.parked_only,
+            limit=request.limit,
+        )
+        return pb.ListTransactionsResponse(transactions=map(_transaction, listed))
+
+    async def ResumeTransaction(
+        self, request: pb.ResumeTransactionRequest, context: Context
+    ) -> pb.ResumeTransactionResponse:
+        """Check a parked transaction again."""
+        await self.transactions.resume(request.transaction_id)
+        return pb.ResumeTransactionResponse()
+
+    async def DescribeCluster(self, request: pb.DescribeClusterRequest, context: Context) -> pb.DescribeClusterResponse:
+        """The processes of the cluster."""
+        return pb.DescribeClusterResponse(
+            enodes=map(enode_to, self.directory.enodes()),
+            snodes=map(snode_to, self.directory.snodes()),
+            version=self.directory.version,
+            now_ms=self.clock.now_ms(),
+        )
+
+
+def _transaction(one: OpenTransaction) -> pb.OpenTransaction:
+    where = {"transaction_id": one.transaction_id, "queue": queue_to(one.queue)}
+    return write(pb.OpenTransaction, one.half, **where, begun_at_ms=one.half.stored_at_ms)
+
+
+def _tailed(tailed: PlacedMessage) -> pb.TailResponse:
+    return write(pb.TailResponse, tailed, body_text=body_text(tailed.message))

@@ -1,0 +1,59 @@
+"""AdminService about topics, groups and users: what the name server decides is passed on to it."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ortoo.common.errors.status import rpc_errors
+from ortoo.common.grpc.errors import Context
+from ortoo.snode.cluster.directory import Directory
+from ortoo.snode.cluster.name_server import CALL_TIMEOUT_S, NameServer
+from ortoo.snode.cluster.wire import topic_of, topic_to
+from ortoo.snode.topics.arrival import TopicArrival
+from ortoo.v1 import namesrv_pb2 as pb
+from ortoo.v1.admin_pb2_grpc import AdminServiceServicer
+
+
+def _passed_on(method: str, then: Callable[[TopicArrival, Any, Any], Awaitable[object]] | None = None) -> Any:
+    """A handler that has the name server answer, and waits with `then` until its answer counts here."""
+
+    async def handler(service: "DirectoryAdmin", request: Any, context: Context) -> Any:
+        with rpc_errors(service.name_server.peer):
+            answer = await getattr(service.name_server.stub, method)(request, timeout=CALL_TIMEOUT_S)
+        if then is not None:
+            await then(service.arrival, request, answer)
+        return answer
+
+    return handler
+
+
+@dataclass(kw_only=True, eq=False)
+class DirectoryAdmin(AdminServiceServicer):
+    """The part of AdminService that is about what the name server keeps."""
+
+    directory: Directory
+    name_server: NameServer
+    arrival: TopicArrival
+
+    CreateTopic = _passed_on("CreateTopic", lambda arrival, _, answer: arrival.of(topic_of(answer.topic)))
+    """Create a topic; it can be used when this returns."""
+    UpdateTopic = _passed_on("UpdateTopic", lambda arrival, _, answer: arrival.of(topic_of(answer.topic)))
+    """Change a topic; the change is in force when this returns."""
+    DeleteTopic = _passed_on("DeleteTopic", lambda arrival, request, _: arrival.gone(request.name))
+    """Delete a topic and its messages."""
+    PutGroup = _passed_on("PutGroup", lambda arrival, _, answer: arrival.version(answer.group.version))
+    """Create a group or change it."""
+    DeleteGroup = _passed_on("DeleteGroup")
+    """Delete a group."""
+    ListGroups = _passed_on("ListGroups")
+    """All groups, by name."""
+    PutUser = _passed_on("PutUser")
+    """Create or change a user."""
+    DeleteUser = _passed_on("DeleteUser")
+    """Delete a user."""
+    ListUsers = _passed_on("ListUsers")
+    """All users, without their secrets."""
+
+    async def ListTopics(self, request: pb.ListTopicsRequest, context: Context) -> pb.ListTopicsResponse:
+        """All topics, by name."""
+        return pb.ListTopicsResponse(topics=map(topic_to, self.directory.topics()))

@@ -1,0 +1,223 @@
+"""AdminService about clients, groups, their offsets, and limits on requests."""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ortoo.common.cluster.names import check_group_name
+from ortoo.common.errors import Invalid, NotFound, OrtooError
+from ortoo.common.errors.status import failure_of, rpc_errors
+from ortoo.common.grpc.channels import Channels
+from ortoo.common.grpc.errors import Context
+from ortoo.common.grpc.fields import read, write
+from ortoo.snode.clients.directory import ClientDirectory, ClientEntry, OwnedQueue
+from ortoo.snode.cluster.name_server import NameServer
+from ortoo.snode.cluster.routes import DeliveryMode, Group
+from ortoo.snode.cluster.wire import group_to, queue_of, queue_to, retry_of
+from ortoo.snode.policy.flow_control import FlowControl, FlowRule, FlowUnit
+from ortoo.snode.policy.watched_file import WatchedFile
+from ortoo.snode.pull.lag import Lag
+from ortoo.snode.pull.offsets import OffsetMoves, ResetTarget
+from ortoo.snode.rocketmq.rpc.commands import RocketmqCommands
+from ortoo.snode.rpc.conversion import member_to
+from ortoo.snode.topics.arrival import TopicArrival
+from ortoo.snode.topics.group_settings import DeliveryModes
+from ortoo.v1 import admin_pb2_grpc, flow_control_pb2, pull_pb2, session_pb2
+from ortoo.v1 import client_pb2 as pb
+
+COMMAND_TIMEOUT_MS = 10_000
+COMMAND_TIMEOUT_MAX_MS = 60_000
+FORWARD_S = 2.0
+"""What another snode gets on top of what its client gets."""
+CHANGES = frozenset(pb.UpdateGroupRequest.DESCRIPTOR.fields_by_name) - {"name", "retry"}
+"""Settings of a group that are changed as they are."""
+
+
+@dataclass(kw_only=True, eq=False)
+class GroupAdmin(admin_pb2_grpc.AdminServiceServicer):
+    """The part of AdminService that is about groups and clients."""
+
+    name_server: NameServer
+    arrival: TopicArrival
+    clients: ClientDirectory
+    moves: OffsetMoves
+    modes: DeliveryModes
+    lag: Lag
+    flow: FlowControl
+    flow_file: WatchedFile
+    channels: Channels
+    rocketmq: RocketmqCommands
+
+    async def UpdateGroup(self, request: pb.UpdateGroupRequest, context: Context) -> pb.UpdateGroupResponse:
+        """Change some settings of a group, or create it; the change is in force when this returns."""
+        check_group_name(request.name, "name")
+        try:
+            group = await self.name_server.get_group(request.name)
+        except NotFound:
+            group = Group(request.name)
+        changes = {name: getattr(request, name) for name in CHANGES if request.HasField(name)}  # type: ignore[arg-type]
+        if request.HasField("retry"):
+            changes["retry"] = retry_of(request.retry)
+        group = await self.name_server.put_group(dataclasses.replace(group, **changes))
+        await self.arrival.version(group.version)
+        return pb.UpdateGroupResponse(group=group_to(group))
+
+    async def DescribeGroup(self, request: pb.DescribeGroupRequest, context: Context) -> pb.DescribeGroupResponse:
+        """One group: settings, members, progress."""
+        check_group_name(request.name, "name")
+        group = await self.name_server.get_group(request.name)
+        members = self.clients.consumers(request.name)
+        topics = sorted({topic for member in members for topic in member.topics})
+        return pb.DescribeGroupResponse(
+            group=group_to(group),
+            members=map(member_to, members),
+            topics=topics,
+            progress=[await self._progress(request.name, topic) for topic in topics],
+        )
+
+    async def ListClients(self, request: pb.ListClientsRequest, context: Context) -> pb.ListClientsResponse:
+        """The clients that are connected, to whichever snode."""
+        return pb.ListClientsResponse(
+            clients=[write(pb.ClientInfo, one) for one in self.clients.clients(request.group)]
+        )
+
+    async def DescribeClient(self, request: pb.DescribeClientRequest, context: Context) -> pb.DescribeClientResponse:
+        """One client: who it is, its queues, and what it says about itself."""
+        entry = self.clients.find(request.client_id)
+        if (other := self._other(entry, request)) is not None:
+            with rpc_errors(f"snode {entry.snode}"):
+                return await other.DescribeClient(request, timeout=COMMAND_TIMEOUT_MS / 1000 + FORWARD_S)
+        queues = map(_queue, self.clients.queues(request.client_id, request.group))
+        response = pb.DescribeClientResponse(client=write(pb.ClientInfo, entry), queues=queues)
+        if request.ask_client:
+            describe = session_pb2.Command(describe_running=session_pb2.DescribeRunning(group=request.group))
+            try:
+                result = await self._call(request.client_id, describe)
+                response.running.CopyFrom(result.running)
+            except OrtooError as error:
+                response.failure.CopyFrom(failure_of(error))
+        return response
+
+    async def CallClient(self, request: pb.CallClientRequest, context: Context) -> pb.CallClientResponse:
+        """Make a client do something and answer what it said."""
+        entry = self.clients.find(request.client_id)
+        if (other := self._other(entry, request)) is not None:
+            with rpc_errors(f"snode {entry.snode}"):
+                return await other.CallClient(request, timeout=COMMAND_TIMEOUT_MAX_MS / 1000 + FORWARD_S)
+        return pb.CallClientResponse(result=await self._call(request.client_id, request.command))
+
+    async def ListConsumers(self, request: pb.ListConsumersRequest, context: Context) -> pb.ListConsumersResponse:
+        """The consumers of a group."""
+        check_group_name(request.group, "group")
+        consumers = self.clients.consumers(request.group)
+        if not consumers:
+            raise NotFound(f"group {request.group} has no consumer now", field="group")
+        return pb.ListConsumersResponse(consumers=map(member_to, consumers))
+
+    async def ListTopicGroups(self, request: pb.ListTopicGroupsRequest, context: Context) -> pb.ListTopicGroupsResponse:
+        """The groups that want a topic, and those that have offsets in it."""
+        with_offsets = await self.moves.groups(request.topic)
+        return pb.ListTopicGroupsResponse(groups=self.clients.wanting(request.topic), with_offsets=with_offsets)
+
+    async def SetDeliveryMode(self, request: pb.SetDeliveryModeRequest, context: Context) -> pb.SetDeliveryModeResponse:
+        """Change how a group consumes a topic."""
+        mode = _mode_of(request.mode)
+        before = await self.modes.set(request.group, request.topic, mode, force=request.force)
+        return pb.SetDeliveryModeResponse(before=before.value)  # type: ignore[arg-type]
+
+    async def ListDeliveryModes(
+        self, request: pb.ListDeliveryModesRequest, context: Context
+    ) -> pb.ListDeliveryModesResponse:
+        """How a group consumes its topics."""
+        listed = await self.modes.listed(request.group)
+        return pb.ListDeliveryModesResponse(modes=[write(pb.TopicMode, one) for one in listed])
+
+    async def ResetOffsets(self, request: pb.ResetOffsetsRequest, context: Context) -> pb.ResetOffsetsResponse:
+        """Move the offsets of a group."""
+        moved = await self.moves.reset(request.group, request.topic, _target(request), force=request.force)
+        return pb.ResetOffsetsResponse(offsets=[write(pull_pb2.ConsumerOffset, one) for one in moved])
+
+    async def CloneOffsets(self, request: pb.CloneOffsetsRequest, context: Context) -> pb.CloneOffsetsResponse:
+        """Copy the offsets of one group to another."""
+        copied = await self.moves.clone(request.from_group, request.to_group, request.topic)
+        return pb.CloneOffsetsResponse(offsets=[write(pull_pb2.ConsumerOffset, one) for one in copied])
+
+    async def DescribeFlowControl(
+        self, request: flow_control_pb2.DescribeFlowControlRequest, context: Context
+    ) -> flow_control_pb2.DescribeFlowControlResponse:
+        """The limits on requests of this snode."""
+        flow = self.flow
+        return flow_control_pb2.DescribeFlowControlResponse(
+            rules=_rules(flow.rules), file=self.flow_file.path, refused=flow.refused
+        )
+
+    async def UpdateFlowControl(
+        self, request: flow_control_pb2.UpdateFlowControlRequest, context: Context
+    ) -> flow_control_pb2.UpdateFlowControlResponse:
+        """Change them, until the snode restarts or its file changes."""
+        self.flow.replace([_rule(rule) for rule in request.rules])
+        return flow_control_pb2.UpdateFlowControlResponse(rules=_rules(self.flow.rules))
+
+    async def _progress(self, group: str, topic: str) -> pb.TopicProgress:
+        lags = await self.lag.of(group, topic)
+        return pb.TopicProgress(
+            topic=topic,
+            offsets=[pull_pb2.ConsumerOffset(queue=queue_to(one.queue), offset=one.committed_offset) for one in lags],
+            lag_messages=sum(one.messages for one in lags),
+        )
+
+    async def _call(self, client_id: str, command: session_pb2.Command) -> session_pb2.CommandResult:
+        if self.rocketmq.knows(client_id):
+            return await self.rocketmq.call(client_id, command)
+        timeout_ms = min(command.timeout_ms or COMMAND_TIMEOUT_MS, COMMAND_TIMEOUT_MAX_MS)
+
+        def made(command_id: str) -> session_pb2.Command:
+            numbered = session_pb2.Command()
+            numbered.CopyFrom(command)
+            numbered.command_id, numbered.timeout_ms = command_id, timeout_ms
+            return numbered
+
+        result = await self.clients.call(client_id, made, timeout_ms / 1000)
+        assert isinstance(result, session_pb2.CommandResult)
+        return result
+
+    def _other(
+        self, entry: ClientEntry, request: pb.DescribeClientRequest | pb.CallClientRequest
+    ) -> admin_pb2_grpc.AdminServiceStub | None:
+        """The snode that has the client, if it is another one; the request tells it to ask no third one."""
+        if self.clients.is_here(entry) or request.local_only:
+            return None
+        request.local_only = True
+        return admin_pb2_grpc.AdminServiceStub(self.channels.to(self.clients.address_of(entry)))
+
+
+def _mode_of(number: int) -> DeliveryMode:
+    """A delivery mode, read. Errors: Invalid for one that this version does not know."""
+    try:
+        return DeliveryMode(number)
+    except ValueError:
+        raise Invalid(f"{number} is no delivery mode that this version knows", field="mode") from None
+
+
+def _queue(owned: OwnedQueue) -> session_pb2.RunningQueue:
+    return write(session_pb2.RunningQueue, owned, offset=owned.acknowledged, next_offset=owned.sent_offset)
+
+
+def _target(request: pb.ResetOffsetsRequest) -> ResetTarget:
+    match request.WhichOneof("target"):
+        case "time_ms":
+            return ResetTarget(time_ms=request.time_ms)
+        case "offset":
+            return ResetTarget(offset=request.offset)
+        case "offsets":
+            return ResetTarget(offsets={queue_of(one.queue): one.offset for one in request.offsets.starts})
+    raise Invalid("no target; give time_ms, offset or offsets", field="target")
+
+
+def _rule(rule: flow_control_pb2.FlowRule) -> FlowRule:
+    unit = FlowUnit.BYTES if rule.unit == flow_control_pb2.FLOW_UNIT_BYTES else FlowUnit.REQUESTS
+    return read(FlowRule, rule, unit=unit)
+
+
+def _rules(rules: Sequence[FlowRule]) -> list[flow_control_pb2.FlowRule]:
+    return [write(flow_control_pb2.FlowRule, rule) for rule in rules]

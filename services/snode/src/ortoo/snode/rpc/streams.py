@@ -1,0 +1,67 @@
+"""Calls that go on: those that a stop must end, and how streams of requests begin and break off."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, TypeVar
+
+import grpc
+
+from ortoo.common.errors import Internal, Invalid, OrtooError, Unavailable
+from ortoo.common.process.logs import get_logger
+
+_log = get_logger("grpc")
+Q = TypeVar("Q", bound=Any)
+
+
+class LongCalls:
+    """The tasks of calls that follow something."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._ended = False
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """Count the current call among those that a stop ends."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            yield
+        except asyncio.CancelledError:
+            if not self._ended:
+                raise
+            # A cancelled handler sends no status at all; the client shall know where it stands.
+            task.uncancel()
+            raise Unavailable("this snode stops; go on at another one") from None
+        finally:
+            self._tasks.discard(task)
+
+    def end(self) -> None:
+        """End them all; their clients hear it and go elsewhere."""
+        self._ended = True
+        for task in self._tasks:
+            task.cancel()
+
+
+async def first_request(requests: AsyncIterator[Q], event: str, words: str) -> Q:
+    """The request that opens a stream in both directions, whose `words` say of which method what it must be.
+
+    Errors: Invalid when the first request is no `event`.
+    """
+    async for request in requests:
+        if request.WhichOneof("event") == event:
+            return request
+        break
+    raise Invalid(f"the first request of {words}", field=event)
+
+
+def read_failed(failure: Exception, method: str) -> OrtooError:
+    """The error with which a stream ends whose requests cannot be read any further."""
+    if isinstance(failure, OrtooError):
+        return failure
+    if isinstance(failure, grpc.aio.AioRpcError | grpc.aio.UsageError | grpc.aio.BaseError):
+        return Unavailable(f"{method}: the client's stream broke")
+    _log.error("reading a stream met a defect", method=method, exc_info=failure)
+    return Internal(f"{method} met a defect ({type(failure).__name__}); the snode's log has the details")
