@@ -135,7 +135,18 @@ class Connection:
         finally:
             call.cancel()
 
-    async def call(self, stub: Callable[[grpc.aio.Channel], Stub], method: str, request: Any) -> Any:
+    async def pause(self, attempt: int) -> None:
+        """Wait before the next try, the longer the more failed: `attempt` counts from 0."""
+        await self.clock.sleep(self.backoff.delay_s(attempt, self.randomness))
+
+    async def call(
+        self,
+        stub: Callable[[grpc.aio.Channel], Stub],
+        method: str,
+        request: Any,
+        *,
+        timeout_s: float = CALL_TIMEOUT_S,
+    ) -> Any:
         """One unary call that may be repeated without harm; tried at several snodes while it is Unavailable.
 
         Errors: what the server answered; Unavailable when nobody did, naming the addresses.
@@ -144,7 +155,7 @@ class Connection:
         while True:
             address = self.address
             try:
-                return await self.call_at(address, stub, method, request)
+                return await self.call_at(address, stub, method, request, timeout_s=timeout_s)
             except OrtooError as failure:
                 error = failure
             attempt += 1

@@ -11,8 +11,8 @@ from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter, expressions
 from ortoo.client.core.retry_later import RetryLater
 from ortoo.client.pop.pop_calls import PopCalls
-from ortoo.client.pop.popped import PopLease, PoppedMessage, lease_of
-from ortoo.client.pop.shared_pops import SharedPops
+from ortoo.client.pop.popped import PopLease, PoppedMessage, lease_of, share
+from ortoo.client.pop.request_batcher import RequestBatcher
 from ortoo.common.errors import Conflict, Fenced, Invalid, OrtooError, Unavailable
 from ortoo.common.groups.delay_levels import delay_ms_of_level
 from ortoo.common.process.background import Background
@@ -21,6 +21,10 @@ from ortoo.v1 import pop_pb2
 
 PopHandler = Callable[[PoppedMessage], Awaitable[None]]
 PARK_LEVEL = -1
+SHARED_POPS_MAX = 2
+"""So many pops that several tasks share are under way at once; what is asked for meanwhile waits for the next."""
+SHARED_MESSAGES_MAX = 1_024
+"""So many messages one such pop may bring."""
 _log = get_logger("consumer")
 
 
@@ -85,7 +89,14 @@ class PopConsumer:
         self._calls = PopCalls(connection, self._background, patience_s=settings.invisible_ms / 1000)
         self._unanswered: list[str] = []
         """Attempt ids of pops that nobody answered: an enode may have leased messages for them all the same."""
-        self._shared = SharedPops(self._ask, self._return, self._background)
+        self._pops: RequestBatcher[int, list[PopLease]] = RequestBatcher(
+            self._ask_together,
+            self._background,
+            size_max=SHARED_MESSAGES_MAX,
+            size_of=lambda count: count,
+            under_way_max=SHARED_POPS_MAX,
+            unclaimed=self._return,
+        )
         self._leases: set[PopLease] = set()
         self._is_open = self._is_busy = False
         """Busy: the last pop brought all that was asked for, so there is more."""
@@ -101,8 +112,8 @@ class PopConsumer:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._is_open = False
-        self._shared.close()
-        await self._calls.settled()
+        self._pops.close()
+        await self._calls.settle()
         await self._background.__aexit__(kind, error, traceback)
         await self._return(list(self._leases))
 
@@ -118,7 +129,7 @@ class PopConsumer:
         wait_ms = self._settings.wait_ms if wait_ms is None else wait_ms
         leases: list[PopLease] = []
         if was_busy := self._is_busy:
-            leases = await self._shared.take(count)
+            leases = await self._pops.ask(count)
         if not leases and (wait_ms or not was_busy):
             leases = await self._ask(count, int(wait_ms))
         self._is_busy = sum(map(len, leases)) >= count
@@ -138,6 +149,14 @@ class PopConsumer:
             raise
         now_s = self._clock.monotonic_s()
         return [lease_of(popped, now_s) for popped in answer.batches]
+
+    async def _ask_together(self, counts: Sequence[int]) -> list[list[PopLease]]:
+        """Pop for several tasks at once, without waiting for messages, so that nobody waits behind it for long."""
+        leases = deque(await self._ask(sum(counts)))
+        shares = [share(leases, count) for count in counts]
+        if leases:
+            self._background.spawn("give back", self._return(leases))
+        return shares
 
     async def _return(self, leases: Iterable[PopLease]) -> None:
         """Nobody looked at these messages: they come again at once, as the same attempt."""
@@ -255,8 +274,8 @@ class PopConsumer:
 async def _outcome(handler: PopHandler, message: PoppedMessage) -> Exception | None:
     try:
         await handler(message)
-    except RetryLater as wish:
-        return wish
+    except RetryLater as request:
+        return request
     except Exception as error:
         _log.exception("a handler failed; the message will come again", offset=message.offset)
         return error

@@ -355,7 +355,7 @@ class Producer:
             attempt = 0 if call.has_heard else attempt + 1
             for batcher in self._batchers.values():
                 batcher.in_flight.connection_lost()
-            await self._clock.sleep(self._connection.backoff.delay_s(attempt, self._connection.randomness))
+            await self._connection.pause(attempt)
             for batcher in self._batchers.values():
                 if batcher.in_flight.is_waiting_to_resend:
                     batcher.in_flight.resume()

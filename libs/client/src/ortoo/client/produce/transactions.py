@@ -178,7 +178,7 @@ class TransactionalProducer:
             _log.info("asking elsewhere for transactions to check", reason=str(error))
             connection.failed(address)
             attempt += 1
-            await connection.clock.sleep(connection.backoff.delay_s(attempt, connection.randomness))
+            await connection.pause(attempt)
 
     async def _check(self, check: producer_pb2.WatchTransactionChecksResponse) -> None:
         try:

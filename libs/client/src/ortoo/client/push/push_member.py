@@ -151,7 +151,7 @@ class PushMember:
             address = connection.address
             if self._broadcast is not None and not await self._is_placed(self._broadcast):
                 attempt += 1
-                await connection.clock.sleep(connection.backoff.delay_s(attempt, connection.randomness))
+                await connection.pause(attempt)
                 continue
             self._session_number += 1
             call = self._call = PushCall(connection.channel(), address, self, clock=connection.clock)
@@ -176,7 +176,7 @@ class PushMember:
                 break
             connection.failed(address)
             attempt = 0 if call.is_opened else attempt + 1
-            await connection.clock.sleep(connection.backoff.delay_s(attempt, connection.randomness))
+            await connection.pause(attempt)
         self._left.set()
 
     async def leave(self) -> None:

@@ -56,7 +56,7 @@ async def fetch(
             if not follow and at >= to_offset > from_offset:
                 return
             connection.failed(address)
-        await connection.clock.sleep(connection.backoff.delay_s(breaks, connection.randomness))
+        await connection.pause(breaks)
 
 
 async def _batches(

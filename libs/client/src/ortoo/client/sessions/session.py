@@ -133,7 +133,7 @@ class Session:
                 break
             connection.failed(self.address)
             attempt = 0 if was_opened else attempt + 1
-            await connection.clock.sleep(connection.backoff.delay_s(attempt, connection.randomness))
+            await connection.pause(attempt)
         self._left.set()
 
     def _refuse(self, error: OrtooError) -> None:
