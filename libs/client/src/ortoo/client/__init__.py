@@ -13,6 +13,7 @@ from ortoo.client.admin.descriptions import (
     ClientInfo,
     ClientQueue,
     ClusterInfo,
+    DeadLetter,
     DelayedMessage,
     DirectResult,
     FoundMessages,
@@ -21,10 +22,12 @@ from ortoo.client.admin.descriptions import (
     GroupLag,
     MemberInfo,
     OpenTransaction,
+    PeekedMessage,
     ProcessInfo,
     QueueInfo,
     QueueLag,
     QueueOffset,
+    ReplayProgress,
     TopicDescription,
     TopicInfo,
     TopicMode,
@@ -45,12 +48,10 @@ from ortoo.client.produce.producer_batch import Sending, Sendings
 from ortoo.client.produce.transactions import Transaction, TransactionalProducer, TransactionCheck, Verdict
 from ortoo.client.pull.consumer import PullConsumer
 from ortoo.client.pull.flow_control import FlowLimits
-from ortoo.client.pull.handling import Handling
 from ortoo.client.pull.handling_in_order import CommitVerdict
 from ortoo.client.pull.pulling import Pulled, PullStatus
-from ortoo.client.pull.settings import PullSettings
+from ortoo.client.pull.settings import Handling, PullSettings
 from ortoo.client.push.consumer import Consumer, ConsumerSettings
-from ortoo.client.read.dead_letters import DeadLetter, PeekedMessage, ReplayProgress
 from ortoo.client.read.tailing import StoredMessage
 from ortoo.common.errors import (
     AlreadyExists,

@@ -342,23 +342,22 @@ class Producer:
 
     async def _converse(self) -> None:
         """Keep a stream open while there is something to send; after a break, send again what has no answer."""
-        attempt = 0
-        while True:
-            await self._wanted.wait()
-            address = self._connection.address
-            call = self._call = ProduceCall(self._connection.channel(), address, self._answered, clock=self._clock)
-            for batcher in self._batchers.values():
-                self._pump(batcher)
-            await call.run()
-            self._call = None
-            self._connection.failed(address)
-            attempt = 0 if call.has_heard else attempt + 1
-            for batcher in self._batchers.values():
-                batcher.in_flight.connection_lost()
-            await self._connection.pause(attempt)
-            for batcher in self._batchers.values():
-                if batcher.in_flight.is_waiting_to_resend:
-                    batcher.in_flight.resume()
+        await self._wanted.wait()
+        await self._connection.keep(self._send_to)
+
+    async def _send_to(self, address: str) -> bool:
+        """Send over one stream until it breaks; whether its snode has answered anything."""
+        for batcher in self._batchers.values():
+            if batcher.in_flight.is_waiting_to_resend:
+                batcher.in_flight.resume()
+        call = self._call = ProduceCall(self._connection.channel(), address, self._answered, clock=self._clock)
+        for batcher in self._batchers.values():
+            self._pump(batcher)
+        await call.run()
+        self._call = None
+        for batcher in self._batchers.values():
+            batcher.in_flight.connection_lost()
+        return call.has_heard
 
     async def _give_up_late(self) -> None:
         now_s = self._clock.monotonic_s()

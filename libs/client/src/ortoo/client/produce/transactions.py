@@ -11,8 +11,6 @@ async with mq.transactional_producer("orders", "billing", checker) as producer:
 import asyncio
 import contextlib
 import enum
-import os
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -98,7 +96,7 @@ class TransactionalProducer:
         self._topic = topic
         self._group = group
         self._checker = checker
-        self._client_id = f"{socket.gethostname()}-{os.getpid()}-{connection.randomness.id_text()[:6]}"
+        self._client_id = connection.new_client_id()
         self._background = Background(f"transactions {topic}")
         self._route: Route
         self._number = connection.randomness.below(1 << 16)
@@ -157,28 +155,28 @@ class TransactionalProducer:
 
     async def _answer_checks(self) -> None:
         """Be known to a snode as long as this producer lives; after a break to the next one."""
-        connection, attempt = self._connection, 0
+        await self._connection.keep(self._answer_checks_of)
+
+    async def _answer_checks_of(self, address: str) -> bool:
+        """Answer what one snode asks until the call breaks; whether it asked or said that it knows this producer."""
         request = producer_pb2.WatchTransactionChecksRequest(producer_group=self._group, client_id=self._client_id)
-        while True:
-            address = connection.address
-            call = ProducerServiceStub(connection.channel()).WatchTransactionChecks(request)
-            error: OrtooError = Unavailable(f"{address} ended the call")
-            try:
-                with rpc_errors(address):
-                    async for check in call:
-                        attempt = 0
-                        self.known.set()
-                        if check.transaction_id:
-                            self._background.spawn("check", self._check(check))
-            except OrtooError as failure:
-                error = failure
-            finally:
-                call.cancel()
-                self.known.clear()
-            _log.info("asking elsewhere for transactions to check", reason=str(error))
-            connection.failed(address)
-            attempt += 1
-            await connection.pause(attempt)
+        has_heard = False
+        call = ProducerServiceStub(self._connection.channel()).WatchTransactionChecks(request)
+        error: OrtooError = Unavailable(f"{address} ended the call")
+        try:
+            with rpc_errors(address):
+                async for check in call:
+                    has_heard = True
+                    self.known.set()
+                    if check.transaction_id:
+                        self._background.spawn("check", self._check(check))
+        except OrtooError as failure:
+            error = failure
+        finally:
+            call.cancel()
+            self.known.clear()
+        _log.info("asking elsewhere for transactions to check", reason=str(error))
+        return has_heard
 
     async def _check(self, check: producer_pb2.WatchTransactionChecksResponse) -> None:
         try:

@@ -4,17 +4,19 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter
 from ortoo.client.core.place import Queue
 from ortoo.client.core.received import ReceivedMessage
+from ortoo.client.core.suspension import Suspension
 from ortoo.client.offsets.file import OffsetFile, offset_path
 from ortoo.client.offsets.queue_starts import start_offsets
 from ortoo.client.offsets.store import LocalOffsets, OffsetStore, RemoteOffsets
 from ortoo.client.pull.flow_control import HoldCounts
 from ortoo.client.pull.handover import Handover
-from ortoo.client.pull.process_queue import ProcessQueue
+from ortoo.client.pull.process_queue import ProcessQueue, in_order
 from ortoo.client.pull.queue_locks import QueueLocks
 from ortoo.client.pull.queue_puller import QueuePuller
 from ortoo.client.pull.settings import PullSettings
@@ -27,6 +29,7 @@ from ortoo.common.process.background import Background
 from ortoo.common.process.logs import get_logger
 
 LEAVE_TIMEOUT_S = 10.0
+T = TypeVar("T")
 _log = get_logger("consumer")
 
 
@@ -77,8 +80,9 @@ class GroupMember:
         self._handover: Handover
         self._locked_by = ""
         """The session that asked for the locks last; they end with it unless another one renews them."""
-        self._suspended: set[Queue] = set()
-        self._all_suspended = False
+        self._suspension = Suspension()
+        self._served: Queue | None = None
+        """The queue that gave something last."""
 
     # joining and leaving
 
@@ -155,22 +159,15 @@ class GroupMember:
 
     def suspend(self, queues: Collection[Queue]) -> None:
         """Neither pull nor give out messages of these queues, or of any when none is named."""
-        if queues:
-            self._suspended.update(queues)
-        else:
-            self._all_suspended = True
-        for owned in self._owned.values():
-            owned.queue.is_suspended = self._is_suspended(owned.queue.queue)
+        self._suspension.suspend(queues)
+        for queue, owned in self._owned.items():
+            owned.queue.is_suspended = queue in self._suspension
 
     def resume(self, queues: Collection[Queue]) -> None:
         """Go on with these queues, or with everything when none is named."""
-        if queues:
-            self._suspended.difference_update(queues)
-        else:
-            self._suspended.clear()
-            self._all_suspended = False
-        for owned in self._owned.values():
-            owned.queue.is_suspended = self._is_suspended(owned.queue.queue)
+        self._suspension.resume(queues)
+        for queue, owned in self._owned.items():
+            owned.queue.is_suspended = queue in self._suspension
             if not owned.queue.is_suspended:
                 owned.puller.wake()
         self.arrived.set()
@@ -188,14 +185,33 @@ class GroupMember:
         self.limits = replace(self.settings.limits, span_max=None) if ordered else self.settings.limits
         self._shares.changed.set()
 
-    def arrive_later(self, seconds: float) -> "asyncio.Task[None]":
-        """Wake whoever waits for messages after a while."""
+    async def next(self, take: Callable[[ProcessQueue], T | None], timeout_s: float | None = None) -> T | None:
+        """What `take` gives of the queues in turn, waiting until it gives something; None when that takes too long.
 
-        async def wake() -> None:
-            await self._clock.sleep(seconds)
-            self.arrived.set()
+        Errors: why this member is refused.
+        """
+        wake: asyncio.Task[None] | None = None
+        deadline_s = None if timeout_s is None else self._clock.monotonic_s() + timeout_s
+        try:
+            while self.failure is None:
+                self.arrived.clear()
+                for queue in in_order(self.queues, self._served):
+                    if self.may_process(queue) and (taken := take(queue)) is not None:
+                        self._served = queue.queue
+                        return taken
+                if deadline_s is not None and self._clock.monotonic_s() >= deadline_s:
+                    return None
+                if timeout_s is not None and wake is None:
+                    wake = self._background.spawn("wake", self._wake_after(timeout_s))
+                await self.arrived.wait()
+            raise self.failure
+        finally:
+            if wake is not None:
+                wake.cancel()
 
-        return self._background.spawn("wake", wake())
+    async def _wake_after(self, seconds: float) -> None:
+        await self._clock.sleep(seconds)
+        self.arrived.set()
 
     async def commit(self) -> None:
         """Store how far every queue is. Errors: Unavailable when a file of offsets cannot be written."""
@@ -303,13 +319,13 @@ class GroupMember:
     def _start(self, queue: Queue, offset: int) -> None:
         generation = self._locks.generation(queue) if self._locks is not None else 0
         held = ProcessQueue(queue, offset, generation)
-        held.is_suspended = self._is_suspended(queue)
+        held.is_suspended = queue in self._suspension
         locks = self._locks
         puller = QueuePuller(
-            self._connection,
-            self.group,
-            held,
-            self.settings,
+            connection=self._connection,
+            group=self.group,
+            queue=held,
+            settings=self.settings,
             wanted=self._shares.filter_of(queue.topic),
             may_pull=lambda: locks is None or locks.is_trusted(queue),
             arrived=self.arrived.set,
@@ -320,9 +336,6 @@ class GroupMember:
         task = self._background.spawn(f"pull {queue.queue_id}", puller.run())
         self._owned[queue] = _Owned(held, puller, task)
         self._store.table.update(queue, offset)
-
-    def _is_suspended(self, queue: Queue) -> bool:
-        return self._all_suspended or queue in self._suspended
 
     def _begin_to_drop(self, queue: Queue) -> None:
         """Neither pull nor give out any more; it is given back when handlers are done with it."""

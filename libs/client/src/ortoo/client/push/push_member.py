@@ -4,17 +4,20 @@ import asyncio
 from collections import deque
 from collections.abc import Collection, Sequence
 from functools import partial
+from typing import Any
 
 from ortoo.client.core.connection import Connection
+from ortoo.client.core.conversation import Conversation
 from ortoo.client.core.losses import Losses, LostMessages
 from ortoo.client.core.place import Queue
 from ortoo.client.core.progress import BatchProgress, QueueProgress
 from ortoo.client.core.received import ReceivedBatch
-from ortoo.client.core.wire import received_batch, wire_queue
+from ortoo.client.core.suspension import Suspension
+from ortoo.client.core.wire import queue_of, received_batch, wire_queue
 from ortoo.client.push.broadcast_offsets import BroadcastOffsets
-from ortoo.client.push.push_call import Acknowledgement, PushCall
-from ortoo.client.push.suspension import Suspension
 from ortoo.common.errors import OrtooError
+from ortoo.common.grpc import bulk_calls
+from ortoo.common.grpc.bulk_field import Bulky
 from ortoo.common.process.logs import get_logger
 from ortoo.v1 import consumer_pb2
 
@@ -46,7 +49,9 @@ class PushMember:
         self._broadcast = broadcast
         self._messages_max = messages_max
         self._bytes_max = bytes_max
-        self._call: PushCall | None = None
+        self._conversation: Conversation[consumer_pb2.PushRequest, Bulky] | None = None
+        self._is_opened = False
+        """Whether the snode has opened the session: then it works, and a break is no sign of one that does not."""
         self._generation = 0
         self._progress: dict[Queue, QueueProgress] = {}
         self._buffer: deque[ReceivedBatch] = deque()
@@ -102,8 +107,7 @@ class PushMember:
             await self._arrived.wait()
 
     def _suspension_changed(self) -> None:
-        if self._call is not None:
-            self._call.suspend(self._suspension.queues, everything=self._suspension.everything)
+        self._say_suspended()
         for batch in self._buffer:
             self._lend(batch)
 
@@ -121,70 +125,71 @@ class PushMember:
         """Want something else from now on, in this session and those after it."""
         del self._opening.subscriptions[:]
         self._opening.subscriptions.extend(subscriptions)
-        if self._call is not None:
-            self._call.subscribe(subscriptions)
+        self._say(subscribe=consumer_pb2.Subscribe(subscriptions=subscriptions))
 
     def report(self) -> None:
         """Acknowledge what is new, and give the credit of finished messages back."""
-        call = self._call
-        if call is None:
+        if self._conversation is None:
             return
-        news = [
-            Acknowledgement(queue, offset, self._generation)
+        news = {
+            queue: offset
             for queue, progress in self._progress.items()
             if (offset := progress.to_acknowledge()) is not None
-        ]
+        }
         if news:
-            call.acknowledge(news)
+            offsets = [
+                consumer_pb2.AcknowledgedOffset(queue=wire_queue(queue), offset=offset, generation=self._generation)
+                for queue, offset in news.items()
+            ]
+            self._say(acknowledge=consumer_pb2.Acknowledge(offsets=offsets))
             if self._broadcast is not None:
-                for item in news:
-                    self._broadcast.done(item.queue, item.offset)
+                for queue, offset in news.items():
+                    self._broadcast.done(queue, offset)
         if self._freed_messages >= 0 and self._freed_bytes >= 0 and (self._freed_messages or self._freed_bytes):
-            call.grant(self._freed_messages, self._freed_bytes)
-            self._freed_messages = self._freed_bytes = 0
+            self._grant(self._freed_messages, self._freed_bytes)
 
     async def keep_session(self) -> None:
         """Have a session until `leave`; after a break another one, at the next snode."""
-        connection = self._connection
-        attempt = 0
-        while not self.leaving:
-            address = connection.address
-            if self._broadcast is not None and not await self._is_placed(self._broadcast):
-                attempt += 1
-                await connection.pause(attempt)
-                continue
-            self._session_number += 1
-            call = self._call = PushCall(connection.channel(), address, self, clock=connection.clock)
-            self._freed_messages = self._freed_bytes = 0
-            call.open(self._opening)
-            if self._suspension:
-                call.suspend(self._suspension.queues, everything=self._suspension.everything)
-            call.grant(self._messages_max, self._bytes_max)
-            try:
-                closed = await call.run()
-                _log.info("the session is closed", reason=closed.message)
-            except OrtooError as error:
-                if not error.retriable:
-                    self.failure = error
-                    self._arrived.set()
-                    break
-                _log.warning("the session broke; opening another", reason=str(error))
-            finally:
-                self._call = None
-                self._forget_session()
-            if self.leaving:
-                break
-            connection.failed(address)
-            attempt = 0 if call.is_opened else attempt + 1
-            await connection.pause(attempt)
+        await self._connection.keep(self._converse)
         self._left.set()
+
+    async def _converse(self, address: str) -> bool | None:
+        """Have one session; whether it was opened, None when there shall be no further one."""
+        if self.leaving:
+            return None
+        if self._broadcast is not None and not await self._is_placed(self._broadcast):
+            return False
+        self._session_number += 1
+        self._is_opened = False
+        conversation = self._conversation = Conversation(
+            address,
+            self._hear,
+            lambda: consumer_pb2.PushRequest(heartbeat=consumer_pb2.Heartbeat()),
+            clock=self._connection.clock,
+        )
+        self._say(open=self._opening)
+        if self._suspension:
+            self._say_suspended()
+        self._grant(self._messages_max, self._bytes_max)
+        try:
+            await conversation.run(bulk_calls.push(self._connection.channel()))
+        except OrtooError as error:
+            if not error.retriable:
+                self.failure = error
+                self._arrived.set()
+                return None
+            _log.warning("the session broke; opening another", reason=str(error))
+        finally:
+            self._conversation = None
+            self._forget_session()
+        return None if self.leaving else self._is_opened
 
     async def leave(self) -> None:
         """Acknowledge what is done and leave the group, in good order if the snode answers soon."""
         self.leaving = True
-        if self._call is not None and not self._left.is_set():
+        if self._conversation is not None and not self._left.is_set():
             self.report()
-            self._call.leave()
+            self._say(close=consumer_pb2.CloseSession())
             try:
                 async with asyncio.timeout(LEAVE_TIMEOUT_S):
                     await self._left.wait()
@@ -208,9 +213,40 @@ class PushMember:
         )
         return True
 
+    # what the member says
+
+    def _say(self, **event: Any) -> None:
+        if self._conversation is not None:
+            self._conversation.say(consumer_pb2.PushRequest(**event))
+
+    def _grant(self, messages: int, size_bytes: int) -> None:
+        """Let the server send so much more; what was freed until now is in it."""
+        self._say(credit=consumer_pb2.Credit(messages=messages, bytes=size_bytes))
+        self._freed_messages = self._freed_bytes = 0
+
+    def _say_suspended(self) -> None:
+        """Take nothing of these queues, or of any; what was said before counts no more."""
+        queues = map(wire_queue, self._suspension.queues)
+        self._say(suspend=consumer_pb2.Suspend(everything=self._suspension.everything, queues=queues))
+
     # what the server says
 
-    def assigned(self, generation: int, queues: Sequence[Queue]) -> None:
+    def _hear(self, bulky: Bulky) -> bool:
+        response, (records,) = bulky
+        kind = response.WhichOneof("event")
+        if kind == "delivery":
+            self._delivered(response.delivery, records, queue_of(response.delivery.queue))
+        elif kind == "assignment":
+            self._assigned(response.assignment.generation, list(map(queue_of, response.assignment.queues)))
+        elif kind == "opened":
+            self._is_opened = True
+            if self._conversation is not None:
+                self._conversation.heartbeat_s = max(0.1, response.opened.heartbeat_interval_ms / 1000)
+        elif kind == "closed":
+            _log.info("the session is closed", reason=response.closed.message)
+        return bool(kind == "closed")
+
+    def _assigned(self, generation: int, queues: Sequence[Queue]) -> None:
         """These are the session's queues now; what was buffered of others is dropped, its new owner gets it."""
         self._generation = generation
         self.queues = tuple(queues)
@@ -226,7 +262,7 @@ class PushMember:
                 else:
                     self._free(len(batch), batch.size_bytes)
 
-    def delivered(self, delivery: consumer_pb2.Delivery, records: bytes, queue: Queue) -> None:
+    def _delivered(self, delivery: consumer_pb2.Delivery, records: bytes, queue: Queue) -> None:
         """A batch with these bytes came, or an offset moved on."""
         progress = self._progress.setdefault(queue, QueueProgress())
         if not delivery.HasField("batch"):

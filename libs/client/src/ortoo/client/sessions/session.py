@@ -104,37 +104,35 @@ class Session:
             self._conversation.say(session_pb2.ConnectRequest(**event))
 
     async def _keep(self) -> None:
-        connection = self._connection
-        attempt = 0
         await self._wanted.wait()
-        while not self._leaving:
-            self.address = connection.address
-            talk = self._conversation = Conversation(
-                self.address,
-                self._hear,
-                lambda: session_pb2.ConnectRequest(heartbeat=consumer_pb2.Heartbeat()),
-                clock=connection.clock,
-            )
-            self._say(hello=self._hello())
-            for joined in self._groups.values():
-                self._register(joined)
-            was_opened = False
-            try:
-                await talk.run(SessionServiceStub(connection.channel()).Connect())
-            except OrtooError as error:
-                _log.warning("the session broke; opening another", reason=str(error))
-                if not error.retriable:
-                    self._refuse(error)
-            finally:
-                was_opened = bool(self.session_id)
-                self._conversation = None
-                self.session_id = ""
-            if self._leaving:
-                break
-            connection.failed(self.address)
-            attempt = 0 if was_opened else attempt + 1
-            await connection.pause(attempt)
+        await self._connection.keep(self._converse)
         self._left.set()
+
+    async def _converse(self, address: str) -> bool | None:
+        """Have one session; whether it was opened, None when the client is left."""
+        if self._leaving:
+            return None
+        self.address = address
+        conversation = self._conversation = Conversation(
+            address,
+            self._hear,
+            lambda: session_pb2.ConnectRequest(heartbeat=consumer_pb2.Heartbeat()),
+            clock=self._connection.clock,
+        )
+        self._say(hello=self._hello())
+        for joined in self._groups.values():
+            self._register(joined)
+        try:
+            await conversation.run(SessionServiceStub(self._connection.channel()).Connect())
+        except OrtooError as error:
+            _log.warning("the session broke; opening another", reason=str(error))
+            if not error.retriable:
+                self._refuse(error)
+        finally:
+            was_opened = bool(self.session_id)
+            self._conversation = None
+            self.session_id = ""
+        return None if self._leaving else was_opened
 
     def _refuse(self, error: OrtooError) -> None:
         """The server will not have this client; whoever waits is told, members hear it."""
