@@ -37,7 +37,6 @@ from ortoo.client.admin.descriptions import (
 from ortoo.client.admin.groups import GroupAdmin
 from ortoo.client.app import Client, connect
 from ortoo.client.core.filters import Filter, Sql
-from ortoo.client.core.losses import LostMessages
 from ortoo.client.core.place import Queue, Receipt
 from ortoo.client.core.received import ReceivedBatch, ReceivedMessage
 from ortoo.client.core.retry_later import RetryLater
@@ -52,6 +51,7 @@ from ortoo.client.pull.handling_in_order import CommitVerdict
 from ortoo.client.pull.pulling import Pulled, PullStatus
 from ortoo.client.pull.settings import Handling, PullSettings
 from ortoo.client.push.consumer import Consumer, ConsumerSettings
+from ortoo.client.push.losses import LostMessages
 from ortoo.client.read.tailing import StoredMessage
 from ortoo.common.errors import (
     AlreadyExists,

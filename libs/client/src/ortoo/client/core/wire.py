@@ -34,19 +34,18 @@ def wire_queue(queue: Queue) -> topic_pb2.Queue:
     return topic_pb2.Queue(topic=queue.topic, enode=queue.enode, queue_id=queue.queue_id)
 
 
+_OPTIONAL = ("tag", "message_group", "message_id", "born_at_ms", "deliver_at_ms", "expire_at_ms")
+"""Fields of a message that are empty or 0 on the wire where it has none."""
+
+
 def wire_message(message: Message) -> record_pb2.Message:
     """A single message, written."""
     return record_pb2.Message(
         body=message.body,
-        tag=message.tag or "",
         keys=message.keys,
-        message_group=message.message_group or "",
         properties=dict(message.properties),
-        message_id=message.message_id or "",
-        born_at_ms=message.born_at_ms or 0,
-        deliver_at_ms=message.deliver_at_ms or 0,
-        expire_at_ms=message.expire_at_ms or 0,
         priority=message.priority,
+        **{name: getattr(message, name) for name in _OPTIONAL},
     )
 
 
@@ -78,17 +77,13 @@ def queue_of(queue: topic_pb2.Queue) -> Queue:
 
 def message_of(message: record_pb2.Message) -> Message:
     """A single message, read."""
+    optional: dict[str, Any] = {name: getattr(message, name) or None for name in _OPTIONAL}
     return Message(
         message.body,
-        message.tag or None,
-        tuple(message.keys),
-        message_group=message.message_group or None,
+        keys=tuple(message.keys),
         properties=dict(message.properties),
-        message_id=message.message_id or None,
-        born_at_ms=message.born_at_ms or None,
-        deliver_at_ms=message.deliver_at_ms or None,
-        expire_at_ms=message.expire_at_ms or None,
         priority=message.priority if message.HasField("priority") else None,
+        **optional,
     )
 
 

@@ -1,6 +1,5 @@
 """The pop consumer: one of any number of workers that share the messages of a topic, one by one."""
 
-import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -9,6 +8,7 @@ from typing import Self
 
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter, expressions
+from ortoo.client.core.handlers import run_handlers
 from ortoo.client.core.retry_later import RetryLater
 from ortoo.client.pop.pop_calls import PopCalls
 from ortoo.client.pop.popped import PopLease, PoppedMessage, lease_of, share
@@ -178,26 +178,21 @@ class PopConsumer:
         A handler that raises gives its message back: `RetryLater` says when, anything else means by the group's
         back-off, with the error kept for the dead letter. Runs until cancelled, or until the group is refused.
         """
-        waiting: deque[PoppedMessage] = deque()
-        slots = asyncio.Semaphore(concurrency)
-        async with Background("handlers") as background:
-            while True:
-                await slots.acquire()
-                if not waiting:
-                    slots.release()
-                    waiting += await self.pop(min(self._settings.messages_max, concurrency))
-                    continue
-                background.spawn("handle", self._handle(handler, waiting.popleft(), slots))
 
-    async def _handle(self, handler: PopHandler, message: PoppedMessage, slots: asyncio.Semaphore) -> None:
-        try:
-            await self._settle(message, await _outcome(handler, message))
-        except Fenced as late:
-            _log.warning("a handler took longer than its lease; the message was delivered again", reason=str(late))
-        except OrtooError as failure:
-            _log.warning("a message could not be settled; it will come again", reason=str(failure))
-        finally:
-            slots.release()
+        async def messages() -> AsyncIterator[PoppedMessage]:
+            while True:
+                for message in await self.pop(min(self._settings.messages_max, concurrency)):
+                    yield message
+
+        async def handle(message: PoppedMessage) -> None:
+            try:
+                await self._settle(message, await _outcome(handler, message))
+            except Fenced as late:
+                _log.warning("a handler took longer than its lease; the message was delivered again", reason=str(late))
+            except OrtooError as failure:
+                _log.warning("a message could not be settled; it will come again", reason=str(failure))
+
+        await run_handlers(messages(), handle, concurrency=concurrency)
 
     async def _settle(self, message: PoppedMessage, failure: Exception | None) -> None:
         if failure is None:
@@ -274,8 +269,8 @@ class PopConsumer:
 async def _outcome(handler: PopHandler, message: PoppedMessage) -> Exception | None:
     try:
         await handler(message)
-    except RetryLater as request:
-        return request
+    except RetryLater as later:
+        return later
     except Exception as error:
         _log.exception("a handler failed; the message will come again", offset=message.offset)
         return error

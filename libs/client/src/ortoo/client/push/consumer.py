@@ -1,6 +1,5 @@
 """The push consumer: a member of a group that gets whole batches and says what it has processed."""
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,13 +8,14 @@ from typing import Self
 
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter, Topics, wanted_topics
-from ortoo.client.core.losses import Losses, LostMessages
+from ortoo.client.core.handlers import run_handlers
 from ortoo.client.core.place import Queue
 from ortoo.client.core.received import ReceivedBatch, ReceivedMessage
 from ortoo.client.core.wire import LANGUAGE, client_version, message_model, start_from, subscription, wire_queue
 from ortoo.client.offsets.file import OffsetFile, offset_path
 from ortoo.client.offsets.start_point import StartRule
 from ortoo.client.push.broadcast_offsets import BroadcastOffsets
+from ortoo.client.push.losses import Losses, LostMessages
 from ortoo.client.push.push_member import PushMember
 from ortoo.common.groups.allocation import AllocationStrategy
 from ortoo.common.process.background import Background
@@ -151,25 +151,18 @@ class Consumer:
         A message whose handler raises is given to it again after `retry_delay_ms`; until then it is not acknowledged.
         Runs until cancelled, or until the session is refused.
         """
-        slots = asyncio.Semaphore(concurrency)
 
         async def handle(message: ReceivedMessage) -> None:
-            try:
-                while True:
-                    try:
-                        await handler(message)
-                        break
-                    except Exception:
-                        _log.exception("a handler failed; the message will be given to it again", offset=message.offset)
-                        await self._clock.sleep(self._settings.retry_delay_ms / 1000)
-                message.ack()
-            finally:
-                slots.release()
+            while True:
+                try:
+                    await handler(message)
+                    break
+                except Exception:
+                    _log.exception("a handler failed; the message will be given to it again", offset=message.offset)
+                    await self._clock.sleep(self._settings.retry_delay_ms / 1000)
+            message.ack()
 
-        async with Background("handlers") as background:
-            async for message in self:
-                await slots.acquire()
-                background.spawn("handle", handle(message))
+        await run_handlers(aiter(self), handle, concurrency=concurrency)
 
     async def _say_progress(self) -> None:
         self._member.report()

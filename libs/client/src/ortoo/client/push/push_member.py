@@ -8,13 +8,13 @@ from typing import Any
 
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.conversation import Conversation
-from ortoo.client.core.losses import Losses, LostMessages
 from ortoo.client.core.place import Queue
 from ortoo.client.core.progress import BatchProgress, QueueProgress
 from ortoo.client.core.received import ReceivedBatch
 from ortoo.client.core.suspension import Suspension
 from ortoo.client.core.wire import queue_of, received_batch, wire_queue
 from ortoo.client.push.broadcast_offsets import BroadcastOffsets
+from ortoo.client.push.losses import Losses, LostMessages
 from ortoo.common.errors import OrtooError
 from ortoo.common.grpc import bulk_calls
 from ortoo.common.grpc.bulk_field import Bulky
