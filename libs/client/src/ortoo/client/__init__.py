@@ -37,9 +37,9 @@ from ortoo.client.admin.descriptions import (
 from ortoo.client.admin.groups import GroupAdmin
 from ortoo.client.app import Client, connect
 from ortoo.client.core.filters import Filter, Sql
+from ortoo.client.core.handlers import RetryLater
 from ortoo.client.core.place import Queue, Receipt
 from ortoo.client.core.received import ReceivedBatch, ReceivedMessage
-from ortoo.client.core.retry_later import RetryLater
 from ortoo.client.pop.consumer import PopConsumer, PopSettings
 from ortoo.client.pop.popped import PoppedMessage
 from ortoo.client.produce.producer import Producer, ProducerSettings

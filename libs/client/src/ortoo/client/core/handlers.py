@@ -1,4 +1,4 @@
-"""Handlers for messages that come one by one, so many at a time."""
+"""Handlers for messages that come one by one: how they run, and how they say that a message shall come again."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -7,6 +7,21 @@ from typing import TypeVar
 from ortoo.common.process.background import Background
 
 M = TypeVar("M")
+
+
+class RetryLater(Exception):
+    """Raised by a handler: the message is not processed and shall come again."""
+
+    def __init__(self, delay_level: int = 0, delay_ms: float | None = None, *, counts: bool = True) -> None:
+        """Outside an order: at a delay level, 1 to 18; 0 = as the attempts say, -1 = never, park it.
+
+        In order: after `delay_ms`, between 10 ms and 30 s. For a pop consumer `delay_ms` may be anything up to a week,
+        and unless it `counts` the delivery is no attempt: what the handler needs is away, the message is not at fault.
+        """
+        super().__init__(f"again at level {delay_level}" if delay_ms is None else f"again in {delay_ms} ms")
+        self.delay_level = delay_level
+        self.delay_ms = delay_ms
+        self.counts = counts
 
 
 async def run_handlers(messages: AsyncIterator[M], handle: Callable[[M], Awaitable[None]], *, concurrency: int) -> None:

@@ -8,8 +8,7 @@ from typing import Self
 
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter, expressions
-from ortoo.client.core.handlers import run_handlers
-from ortoo.client.core.retry_later import RetryLater
+from ortoo.client.core.handlers import RetryLater, run_handlers
 from ortoo.client.pop.pop_calls import PopCalls
 from ortoo.client.pop.popped import PopLease, PoppedMessage, lease_of, share
 from ortoo.client.pop.request_batcher import RequestBatcher

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from ortoo.client.core.connection import Connection
+from ortoo.client.core.handlers import RetryLater
 from ortoo.client.core.received import ReceivedMessage
-from ortoo.client.core.retry_later import RetryLater
 from ortoo.client.core.wire import wire_queue
 from ortoo.client.pull.group_member import GroupMember
 from ortoo.client.pull.handling_in_order import OrderedHandling, Processed, acknowledge

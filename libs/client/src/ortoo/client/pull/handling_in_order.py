@@ -5,8 +5,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
+from ortoo.client.core.handlers import RetryLater
 from ortoo.client.core.received import ReceivedMessage
-from ortoo.client.core.retry_later import RetryLater
 from ortoo.client.pull.group_member import GroupMember
 from ortoo.client.pull.process_queue import ProcessQueue
 from ortoo.client.pull.settings import Handling

@@ -4,10 +4,9 @@ import asyncio
 from collections import deque
 from collections.abc import Collection, Sequence
 from functools import partial
-from typing import Any
 
 from ortoo.client.core.connection import Connection
-from ortoo.client.core.conversation import Conversation
+from ortoo.client.core.kept_session import KeptSession
 from ortoo.client.core.place import Queue
 from ortoo.client.core.progress import BatchProgress, QueueProgress
 from ortoo.client.core.received import ReceivedBatch
@@ -21,11 +20,10 @@ from ortoo.common.grpc.bulk_field import Bulky
 from ortoo.common.process.logs import get_logger
 from ortoo.v1 import consumer_pb2
 
-LEAVE_TIMEOUT_S = 5.0
 _log = get_logger("consumer")
 
 
-class PushMember:
+class PushMember(KeptSession[consumer_pb2.PushRequest, Bulky]):
     """Hears a session's events, keeps what was delivered until it is taken, and gives credit back for what is done."""
 
     def __init__(
@@ -39,26 +37,21 @@ class PushMember:
         broadcast: BroadcastOffsets | None = None,
     ) -> None:
         """Join as `opening` says; at most so many delivered messages and bytes wait to be acknowledged."""
+        super().__init__(connection, bulk_calls.push, consumer_pb2.PushRequest)
         self.queues: tuple[Queue, ...] = ()
         self.failure: OrtooError | None = None
         """Why there will be no further session."""
-        self.leaving = False
         self.losses = losses
-        self._connection = connection
         self._opening = opening
         self._broadcast = broadcast
         self._messages_max = messages_max
         self._bytes_max = bytes_max
-        self._conversation: Conversation[consumer_pb2.PushRequest, Bulky] | None = None
-        self._is_opened = False
-        """Whether the snode has opened the session: then it works, and a break is no sign of one that does not."""
         self._generation = 0
         self._progress: dict[Queue, QueueProgress] = {}
         self._buffer: deque[ReceivedBatch] = deque()
         self._arrived = asyncio.Event()
         self._freed_messages = 0
         self._freed_bytes = 0
-        self._left = asyncio.Event()
         self._session_number = 0
         self._suspension = Suspension()
         self._lent: set[int] = set()
@@ -69,7 +62,7 @@ class PushMember:
         while (batch := self._take()) is None:
             if self.failure is not None:
                 raise self.failure
-            if self.leaving:
+            if self._is_leaving:
                 return None
             self._arrived.clear()
             await self._arrived.wait()
@@ -102,7 +95,7 @@ class PushMember:
 
     async def until_resumed(self) -> None:
         """Wait while everything is suspended and the member has not left."""
-        while self._suspension.everything and self.failure is None and not self.leaving:
+        while self._suspension.everything and self.failure is None and not self._is_leaving:
             self._arrived.clear()
             await self._arrived.wait()
 
@@ -148,54 +141,35 @@ class PushMember:
         if self._freed_messages >= 0 and self._freed_bytes >= 0 and (self._freed_messages or self._freed_bytes):
             self._grant(self._freed_messages, self._freed_bytes)
 
-    async def keep_session(self) -> None:
-        """Have a session until `leave`; after a break another one, at the next snode."""
-        await self._connection.keep(self._converse)
-        self._left.set()
+    async def leave(self) -> None:
+        """Acknowledge what is done and leave the group, in good order if the snode answers soon."""
+        self.report()
+        await self._leave()
+        self._arrived.set()
 
-    async def _converse(self, address: str) -> bool | None:
-        """Have one session; whether it was opened, None when there shall be no further one."""
-        if self.leaving:
-            return None
-        if self._broadcast is not None and not await self._is_placed(self._broadcast):
-            return False
+    # the session
+
+    async def _prepare(self) -> bool:
+        return self._broadcast is None or await self._is_placed(self._broadcast)
+
+    def _begin(self) -> None:
         self._session_number += 1
-        self._is_opened = False
-        conversation = self._conversation = Conversation(
-            address,
-            self._hear,
-            lambda: consumer_pb2.PushRequest(heartbeat=consumer_pb2.Heartbeat()),
-            clock=self._connection.clock,
-        )
         self._say(open=self._opening)
         if self._suspension:
             self._say_suspended()
         self._grant(self._messages_max, self._bytes_max)
-        try:
-            await conversation.run(bulk_calls.push(self._connection.channel()))
-        except OrtooError as error:
-            if not error.retriable:
-                self.failure = error
-                self._arrived.set()
-                return None
-            _log.warning("the session broke; opening another", reason=str(error))
-        finally:
-            self._conversation = None
-            self._forget_session()
-        return None if self.leaving else self._is_opened
 
-    async def leave(self) -> None:
-        """Acknowledge what is done and leave the group, in good order if the snode answers soon."""
-        self.leaving = True
-        if self._conversation is not None and not self._left.is_set():
-            self.report()
-            self._say(close=consumer_pb2.CloseSession())
-            try:
-                async with asyncio.timeout(LEAVE_TIMEOUT_S):
-                    await self._left.wait()
-            except TimeoutError:
-                _log.warning("the snode did not say goodbye", address=self._connection.address)
+    def _refused(self, error: OrtooError) -> bool:
+        self.failure = error
         self._arrived.set()
+        return True
+
+    def _forget(self) -> None:
+        """What was delivered and not acknowledged comes again."""
+        self.queues = ()
+        self._progress.clear()
+        self._buffer.clear()
+        self._lent.clear()
 
     async def _is_placed(self, offsets: BroadcastOffsets) -> bool:
         """Whether it is known where each queue goes on; otherwise look again, unless it is over."""
@@ -203,8 +177,7 @@ class PushMember:
             starts = await offsets.starts([it.topic for it in self._opening.subscriptions])
         except OrtooError as error:
             if not error.retriable:
-                self.failure, self.leaving = error, True
-                self._arrived.set()
+                self._is_leaving = self._refused(error)
             _log.warning("it is not known where a broadcast goes on", reason=str(error))
             return False
         del self._opening.start_offsets[:]
@@ -212,12 +185,6 @@ class PushMember:
             consumer_pb2.QueueStart(queue=wire_queue(queue), offset=offset) for queue, offset in starts.items()
         )
         return True
-
-    # what the member says
-
-    def _say(self, **event: Any) -> None:
-        if self._conversation is not None:
-            self._conversation.say(consumer_pb2.PushRequest(**event))
 
     def _grant(self, messages: int, size_bytes: int) -> None:
         """Let the server send so much more; what was freed until now is in it."""
@@ -238,13 +205,7 @@ class PushMember:
             self._delivered(response.delivery, records, queue_of(response.delivery.queue))
         elif kind == "assignment":
             self._assigned(response.assignment.generation, list(map(queue_of, response.assignment.queues)))
-        elif kind == "opened":
-            self._is_opened = True
-            if self._conversation is not None:
-                self._conversation.heartbeat_s = max(0.1, response.opened.heartbeat_interval_ms / 1000)
-        elif kind == "closed":
-            _log.info("the session is closed", reason=response.closed.message)
-        return bool(kind == "closed")
+        return self._heard(response)
 
     def _assigned(self, generation: int, queues: Sequence[Queue]) -> None:
         """These are the session's queues now; what was buffered of others is dropped, its new owner gets it."""
@@ -290,10 +251,3 @@ class PushMember:
         self._freed_bytes += size_bytes
         if self._freed_messages * 4 >= self._messages_max or self._freed_bytes * 4 >= self._bytes_max:
             self.report()
-
-    def _forget_session(self) -> None:
-        """Drop what a lost session delivered: what was not acknowledged comes again."""
-        self.queues = ()
-        self._progress.clear()
-        self._buffer.clear()
-        self._lent.clear()
