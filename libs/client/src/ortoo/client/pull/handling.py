@@ -8,7 +8,7 @@ from ortoo.client.core.handlers import RetryLater
 from ortoo.client.core.received import ReceivedMessage
 from ortoo.client.core.wire import wire_queue
 from ortoo.client.pull.group_member import GroupMember
-from ortoo.client.pull.handling_in_order import OrderedHandling, Processed, acknowledge
+from ortoo.client.pull.handling_in_order import OrderedHandling, Processed, acknowledge, processed_count
 from ortoo.client.pull.process_queue import ProcessQueue
 from ortoo.client.pull.settings import Handling
 from ortoo.common.errors import OrtooError
@@ -98,7 +98,7 @@ class Handlers:
         except Exception:
             _log.exception("a handler failed; the message will come again", offset=messages[0].offset)
             return 0, 0
-        return max(0, min(done, len(messages))) if isinstance(done, int) else len(messages), 0
+        return processed_count(done, messages), 0
 
     async def _send_back(self, queue: ProcessQueue, messages: Sequence[ReceivedMessage], level: int) -> bool:
         """Whether they are somebody else's business now."""
@@ -131,10 +131,7 @@ class Handlers:
 
     async def _handle_in_order(self, queue: ProcessQueue, messages: Sequence[ReceivedMessage]) -> None:
         try:
-            if self._handling.manual_commit:
-                await self._ordered.handle_by_hand(queue, messages)
-            else:
-                await self._ordered.handle(queue, messages)
+            await self._ordered.handle(queue, messages)
         finally:
             self._done(queue)
 

@@ -1,7 +1,6 @@
 """Handlers that get the messages of each queue one after another."""
 
 import enum
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -46,56 +45,49 @@ class OrderedHandling:
     """Processed and not committed, by queue."""
 
     async def handle(self, queue: ProcessQueue, messages: Sequence[ReceivedMessage]) -> None:
-        """Process messages before anything else of the queue, however often it takes; each is committed when done."""
-        attempts = 0
-        while messages and not queue.is_dropped:
-            if not self.member.may_process(queue):
-                await self._pause(self.handling.suspend_ms)
-                continue
-            try:
-                done = await self.handler(messages)
-            except Exception as error:
-                attempts += 1
-                if await self._is_parked(queue, messages, attempts):
-                    return
-                await self._pause_after(error)
-                continue
-            count = max(0, min(done, len(messages))) if isinstance(done, int) else len(messages)
-            acknowledge(messages[:count])
-            messages = messages[count:]
-            if messages:
-                await self._pause(self.handling.suspend_ms)
+        """Process messages before anything else of the queue, however often it takes; each is committed when done.
 
-    async def handle_by_hand(self, queue: ProcessQueue, messages: Sequence[ReceivedMessage]) -> None:
-        """The same, one at a time; the handler says when what is processed is committed, or comes again."""
-        waiting, attempts = deque(messages), 0
-        kept = self._kept.setdefault(queue, [])
+        With `manual_commit` one at a time; the handler says when what is processed is committed, or comes again.
+        """
+        manual = self.handling.manual_commit
+        waiting, attempts = list(messages), 0
         while waiting and not queue.is_dropped:
             if not self.member.may_process(queue):
                 await self._pause(self.handling.suspend_ms)
                 continue
-            message = waiting[0]
+            given = waiting[:1] if manual else waiting
             try:
-                verdict = await self.handler([message])
+                outcome = await self.handler(given)
             except Exception as error:
                 attempts += 1
-                if await self._is_parked(queue, [message], attempts):
-                    waiting.popleft()
-                    attempts = 0
+                if await self._is_parked(queue, given, attempts):
+                    waiting, attempts = waiting[len(given) :], 0
                 else:
                     await self._pause_after(error)
                 continue
-            attempts = 0
-            kept.append(waiting.popleft())
-            if verdict is CommitVerdict.COMMIT:
-                acknowledge(kept)
-                kept.clear()
-            elif verdict is CommitVerdict.ROLL_BACK:
-                waiting.extendleft(reversed(kept))
-                kept.clear()
+            if manual:
+                attempts = 0
+                waiting = self._obey(outcome, queue, waiting)
+            else:
+                count = processed_count(outcome, given)
+                acknowledge(given[:count])
+                waiting = given[count:]
+            if waiting and (outcome is CommitVerdict.ROLL_BACK or not manual):
                 await self._pause(self.handling.suspend_ms)
         for dropped in [one for one in self._kept if one.is_dropped]:
             del self._kept[dropped]
+
+    def _obey(self, verdict: object, queue: ProcessQueue, waiting: list[ReceivedMessage]) -> list[ReceivedMessage]:
+        """The first waiting message was processed; what waits after the handler's verdict."""
+        kept = self._kept.setdefault(queue, [])
+        kept.append(waiting[0])
+        if verdict not in (CommitVerdict.COMMIT, CommitVerdict.ROLL_BACK):
+            return waiting[1:]
+        del self._kept[queue]
+        if verdict is CommitVerdict.COMMIT:
+            acknowledge(kept)
+            return waiting[1:]
+        return kept + waiting[1:]
 
     async def _is_parked(self, queue: ProcessQueue, messages: Sequence[ReceivedMessage], attempts: int) -> bool:
         if not 0 < self.handling.attempts_max <= attempts:
@@ -112,6 +104,11 @@ class OrderedHandling:
 
     async def _pause(self, wait_ms: float) -> None:
         await self.clock.sleep(wait_ms / 1000)
+
+
+def processed_count(outcome: object, messages: Sequence[ReceivedMessage]) -> int:
+    """How many messages from the front a handler says are processed; all unless it gives a number."""
+    return max(0, min(outcome, len(messages))) if isinstance(outcome, int) else len(messages)
 
 
 def acknowledge(messages: Sequence[ReceivedMessage]) -> None:
