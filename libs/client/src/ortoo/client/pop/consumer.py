@@ -14,6 +14,7 @@ from ortoo.client.pop.popped import PopLease, PoppedMessage, lease_of, share
 from ortoo.client.pop.request_batcher import RequestBatcher
 from ortoo.common.errors import Conflict, Fenced, Invalid, OrtooError, Unavailable
 from ortoo.common.groups.delay_levels import delay_ms_of_level
+from ortoo.common.grpc.fields import write
 from ortoo.common.process.background import Background
 from ortoo.common.process.logs import get_logger
 from ortoo.v1 import pop_pb2
@@ -68,13 +69,8 @@ class PopConsumer:
         self._clock = connection.clock
         self._settings = settings
         self._client_id = settings.client_id or connection.client_id
-        self._options = pop_pb2.PopOptions(
-            in_order=settings.in_order,
-            by_priority=settings.by_priority,
-            start_from=pop_pb2.POP_START_LAST if settings.from_last else pop_pb2.POP_START_FIRST,
-            attempts_max=settings.attempts_max,
-            in_flight_max=settings.in_flight_max,
-        )
+        start_from = pop_pb2.POP_START_LAST if settings.from_last else pop_pb2.POP_START_FIRST
+        self._options = write(pop_pb2.PopOptions, settings, start_from=start_from)
         self._request = pop_pb2.PopRequest(
             group=group,
             topic=topic,

@@ -18,14 +18,15 @@ from typing import Self
 
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.place import Queue
-from ortoo.client.core.wire import plain, wire_message, wire_queue
+from ortoo.client.core.wire import wire_queue
 from ortoo.client.produce.routes import Route, query_route
 from ortoo.common.errors import OrtooError, Unavailable
 from ortoo.common.errors.status import rpc_errors
+from ortoo.common.grpc.fields import read, write
 from ortoo.common.process.background import Background
 from ortoo.common.process.logs import get_logger
 from ortoo.common.records.message import Message
-from ortoo.v1 import enode_deferred_pb2, producer_pb2
+from ortoo.v1 import enode_deferred_pb2, producer_pb2, record_pb2
 from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
 
 _log = get_logger("transactions")
@@ -122,7 +123,7 @@ class TransactionalProducer:
         queue = self._queue(messages)
         request = producer_pb2.BeginTransactionRequest(
             topic=self._topic,
-            messages=map(wire_message, messages),
+            messages=[write(record_pb2.Message, message) for message in messages],
             producer_group=self._group,
             check_after_ms=check_after_ms,
             queue=wire_queue(queue),
@@ -180,7 +181,7 @@ class TransactionalProducer:
 
     async def _check(self, check: producer_pb2.WatchTransactionChecksResponse) -> None:
         try:
-            verdict = await self._checker(plain(TransactionCheck, check))
+            verdict = await self._checker(read(TransactionCheck, check))
             if verdict is not Verdict.UNKNOWN:
                 await end_transaction(
                     self._connection, check.transaction_id, verdict, enode_deferred_pb2.VERDICT_SOURCE_CHECK

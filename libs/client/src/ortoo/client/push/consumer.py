@@ -11,13 +11,14 @@ from ortoo.client.core.filters import Filter, Topics, wanted_topics
 from ortoo.client.core.handlers import run_handlers
 from ortoo.client.core.place import Queue
 from ortoo.client.core.received import ReceivedBatch, ReceivedMessage
-from ortoo.client.core.wire import LANGUAGE, client_version, message_model, start_from, subscription, wire_queue
+from ortoo.client.core.wire import LANGUAGE, client_version, message_model, start_from, subscription
 from ortoo.client.offsets.file import OffsetFile, offset_path
 from ortoo.client.offsets.start_point import StartRule
 from ortoo.client.push.broadcast_offsets import BroadcastOffsets
 from ortoo.client.push.losses import Losses, LostMessages
 from ortoo.client.push.push_member import PushMember
 from ortoo.common.groups.allocation import AllocationStrategy
+from ortoo.common.grpc.fields import write
 from ortoo.common.process.background import Background
 from ortoo.common.process.logs import get_logger
 from ortoo.v1 import consumer_pb2
@@ -172,16 +173,15 @@ def _opening(
     group: str, topics: Mapping[str, Filter], settings: ConsumerSettings, *, client_id: str, room: str
 ) -> consumer_pb2.OpenSession:
     """The first request of a session."""
-    return consumer_pb2.OpenSession(
+    return write(
+        consumer_pb2.OpenSession,
+        settings,
         group=group,
         client_id=client_id,
         room=room,
         subscriptions=[subscription(topic, topics[topic]) for topic in sorted(topics)],
         start_from=start_from(settings.from_first, settings.from_time_ms),
         start_time_ms=settings.from_time_ms or 0,
-        strategy=settings.strategy.value,  # type: ignore[arg-type]
-        configured_queues=map(wire_queue, settings.configured_queues),
-        rooms=settings.rooms,
         message_model=message_model(broadcast=settings.broadcast),
         client_version=client_version(),
         language=LANGUAGE,

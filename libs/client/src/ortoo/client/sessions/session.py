@@ -7,13 +7,14 @@ from typing import Self
 
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.kept_session import KeptSession
-from ortoo.client.core.wire import LANGUAGE, client_version, message_model, start_from, subscription, wire_queue
+from ortoo.client.core.wire import LANGUAGE, client_version, message_model, start_from, subscription
 from ortoo.client.sessions.commands import answer_to
 from ortoo.client.sessions.group_view import GroupView
 from ortoo.client.sessions.membership import GroupMembership, Registration
 from ortoo.common.errors import Conflict, NotFound, OrtooError
 from ortoo.common.errors.status import error_of
 from ortoo.common.groups.allocation import AllocationStrategy
+from ortoo.common.grpc.fields import write
 from ortoo.common.process.background import Background
 from ortoo.common.process.logs import get_logger
 from ortoo.v1 import pull_pb2, session_pb2
@@ -182,14 +183,12 @@ async def query_view(connection: Connection, group: str) -> GroupView:
 
 
 def _register_consumer(wanted: Registration) -> session_pb2.RegisterConsumer:
-    return session_pb2.RegisterConsumer(
-        group=wanted.group,
+    return write(
+        session_pb2.RegisterConsumer,
+        wanted,
         subscriptions=[subscription(topic, wanted.topics[topic], wanted.version) for topic in sorted(wanted.topics)],
         consume_type=session_pb2.CONSUME_TYPE_PULL,
         message_model=message_model(broadcast=wanted.broadcast),
-        strategy=wanted.strategy.value,  # type: ignore[arg-type]
-        configured_queues=map(wire_queue, wanted.configured_queues),
-        rooms=wanted.rooms,
         start_from=start_from(wanted.start.from_first, wanted.start.from_time_ms),
     )
 
