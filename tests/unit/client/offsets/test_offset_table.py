@@ -1,7 +1,7 @@
 """Offsets in memory on their way to a store."""
 
 from ortoo.client import Queue
-from ortoo.client.offsets.table import OffsetTable
+from ortoo.client.offsets.store import OffsetTable
 
 QUEUE, OTHER = Queue("t", "enode-0", 0), Queue("t", "enode-1", 0)
 
@@ -33,7 +33,7 @@ def test_queues_that_are_not_owned_are_forgotten() -> None:
     table = OffsetTable()
     table.update(QUEUE, 5)
     table.update(OTHER, 6)
-    table.keep_only([OTHER])
+    table.forget(QUEUE)
     assert table[QUEUE] is None
     assert table.unstored([QUEUE, OTHER]) == {OTHER: 6}
     assert table.known() == {OTHER: 6}

@@ -1,26 +1,46 @@
 """Which queue locks a client believes to hold."""
 
+import pytest
+
 from ortoo.client import Queue
-from ortoo.client.pull.lock_trust import LockTrust
+from ortoo.client.pull.queue_locks import LockTable
+from ortoo.common.process.clock import SystemClock
 
 QUEUE, OTHER = Queue("t", "enode-0", 0), Queue("t", "enode-0", 1)
 
 
-def test_a_lock_is_trusted_for_half_its_life() -> None:
+class SetClock(SystemClock):
+    """A monotonic clock that stands where it was set."""
+
+    now_s = 0.0
+
+    def monotonic_s(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def clock() -> SetClock:
+    return SetClock()
+
+
+def test_a_lock_is_trusted_for_half_its_life(clock: SetClock) -> None:
     """E-128: 30 s from the moment it was asked for, renewed by each grant."""
-    trust = LockTrust()
-    trust.granted(QUEUE, 3, 100.0)
-    assert trust.is_trusted(QUEUE, 130.0)
-    assert not trust.is_trusted(QUEUE, 130.1)
-    trust.granted(QUEUE, 3, 120.0)
-    assert trust.is_trusted(QUEUE, 150.0)
-    assert (trust.generation(QUEUE), trust.generation(OTHER)) == (3, 0)
+    locks = LockTable(clock)
+    locks.granted(QUEUE, 3, 100.0)
+    clock.now_s = 130.0
+    assert locks.is_trusted(QUEUE)
+    clock.now_s = 130.1
+    assert not locks.is_trusted(QUEUE)
+    locks.granted(QUEUE, 3, 120.0)
+    clock.now_s = 150.0
+    assert locks.is_trusted(QUEUE)
+    assert (locks.generation(QUEUE), locks.generation(OTHER)) == (3, 0)
 
 
-def test_a_lost_lock_is_not_trusted() -> None:
+def test_a_lost_lock_is_not_trusted(clock: SetClock) -> None:
     """E-127: neither one that was refused nor one that never was granted."""
-    trust = LockTrust()
-    trust.granted(QUEUE, 3, 0.0)
-    trust.lost([QUEUE, OTHER])
-    assert not trust.is_trusted(QUEUE, 0.0)
-    assert (trust.generation(QUEUE), trust.queues) == (0, [])
+    locks = LockTable(clock)
+    locks.granted(QUEUE, 3, 0.0)
+    locks.lost(QUEUE, OTHER)
+    assert not locks.is_trusted(QUEUE)
+    assert (locks.generation(QUEUE), locks.held) == (0, [])

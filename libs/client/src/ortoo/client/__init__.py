@@ -13,6 +13,7 @@ from ortoo.client.admin.descriptions import (
     ClientInfo,
     ClientQueue,
     ClusterInfo,
+    DeadLetter,
     DelayedMessage,
     DirectResult,
     FoundMessages,
@@ -21,10 +22,12 @@ from ortoo.client.admin.descriptions import (
     GroupLag,
     MemberInfo,
     OpenTransaction,
+    PeekedMessage,
     ProcessInfo,
     QueueInfo,
     QueueLag,
     QueueOffset,
+    ReplayProgress,
     TopicDescription,
     TopicInfo,
     TopicMode,
@@ -34,10 +37,9 @@ from ortoo.client.admin.descriptions import (
 from ortoo.client.admin.groups import GroupAdmin
 from ortoo.client.app import Client, connect
 from ortoo.client.core.filters import Filter, Sql
-from ortoo.client.core.losses import LostMessages
+from ortoo.client.core.handlers import RetryLater
 from ortoo.client.core.place import Queue, Receipt
 from ortoo.client.core.received import ReceivedBatch, ReceivedMessage
-from ortoo.client.core.retry_later import RetryLater
 from ortoo.client.pop.consumer import PopConsumer, PopSettings
 from ortoo.client.pop.popped import PoppedMessage
 from ortoo.client.produce.producer import Producer, ProducerSettings
@@ -45,12 +47,11 @@ from ortoo.client.produce.producer_batch import Sending, Sendings
 from ortoo.client.produce.transactions import Transaction, TransactionalProducer, TransactionCheck, Verdict
 from ortoo.client.pull.consumer import PullConsumer
 from ortoo.client.pull.flow_control import FlowLimits
-from ortoo.client.pull.handling import Handling
 from ortoo.client.pull.handling_in_order import CommitVerdict
 from ortoo.client.pull.pulling import Pulled, PullStatus
-from ortoo.client.pull.settings import PullSettings
+from ortoo.client.pull.settings import Handling, PullSettings
 from ortoo.client.push.consumer import Consumer, ConsumerSettings
-from ortoo.client.read.dead_letters import DeadLetter, PeekedMessage, ReplayProgress
+from ortoo.client.push.losses import LostMessages
 from ortoo.client.read.tailing import StoredMessage
 from ortoo.common.errors import (
     AlreadyExists,

@@ -1,1 +1,4 @@
-"""What operators do, as calls; what they are told, as plain values."""
+"""What operators do, as calls; what comes of it, as plain values that turn into JSON by themselves.
+
+For `app` and `blocking`; the command reaches it through them. It imports `read`, `produce` and `core`.
+"""

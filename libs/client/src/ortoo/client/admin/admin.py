@@ -2,17 +2,20 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
-from typing import Any
+from typing import Any, TypeVar
 
 from ortoo.client.admin.descriptions import (
     ClusterInfo,
+    DeadLetter,
     DelayedMessage,
     FoundMessages,
     GroupInfo,
     GroupLag,
     OpenTransaction,
+    PeekedMessage,
     ProcessInfo,
     QueueInfo,
+    ReplayProgress,
     TopicDescription,
     TopicInfo,
 )
@@ -20,14 +23,16 @@ from ortoo.client.admin.groups import GroupAdmin, group_info
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter, Sql, expressions
 from ortoo.client.core.place import Queue
-from ortoo.client.core.wire import EnumNames, plain
+from ortoo.client.core.wire import EnumNames
 from ortoo.client.produce.transactions import Verdict, end_transaction
-from ortoo.client.read.dead_letters import DeadLetter, PeekedMessage, ReplayProgress, dead_letters, peek, replay
 from ortoo.client.read.tailing import StoredMessage, coming, newest
 from ortoo.common.errors import AlreadyExists, Invalid, NotFound
-from ortoo.v1 import admin_pb2, client_pb2, enode_deferred_pb2, namesrv_pb2, topic_pb2
+from ortoo.common.grpc.fields import read
+from ortoo.v1 import admin_pb2, client_pb2, dead_letter_pb2, enode_deferred_pb2, namesrv_pb2, topic_pb2
 from ortoo.v1.admin_pb2_grpc import AdminServiceStub
+from ortoo.v1.dead_letter_pb2_grpc import DeadLetterServiceStub
 
+T = TypeVar("T")
 UINT32_MAX = (1 << 32) - 1
 _MESSAGE_TYPES = EnumNames("message_type", topic_pb2.MessageType, unspecified="any")
 _PERMISSIONS = EnumNames("permission", topic_pb2.Permission)
@@ -81,7 +86,7 @@ class Admin:
     async def describe_topic(self, name: str) -> TopicDescription:
         """One topic with what its queues hold. Errors: NotFound."""
         answer = await self._call("DescribeTopic", admin_pb2.DescribeTopicRequest(name=name))
-        queues = (plain(QueueInfo, it, queue=Queue(name, it.enode, it.queue_id)) for it in answer.queues)
+        queues = (read(QueueInfo, it, queue=Queue(name, it.enode, it.queue_id)) for it in answer.queues)
         return TopicDescription(_topic(answer.topic), tuple(queues))
 
     async def update_topic(
@@ -151,19 +156,19 @@ class Admin:
         answer = await self._call("DescribeLag", admin_pb2.DescribeLagRequest(group=group, topic=topic))
         if all(item.committed_offset < 0 for item in answer.queues):
             await self.describe_group(group)  # a group that was never there has no lag, it has a typing error
-        return plain(GroupLag, answer)
+        return read(GroupLag, answer)
 
     async def describe_cluster(self) -> ClusterInfo:
         """The processes of the cluster."""
         answer = await self._call("DescribeCluster", admin_pb2.DescribeClusterRequest())
-        return plain(
+        return read(
             ClusterInfo,
             answer,
             enodes=tuple(
-                plain(ProcessInfo, it, replicas=tuple((one.replica_id, one.address) for one in it.replicas))
+                read(ProcessInfo, it, replicas=tuple((one.replica_id, one.address) for one in it.replicas))
                 for it in answer.enodes
             ),
-            snodes=tuple(plain(ProcessInfo, it, role="", replicas=()) for it in answer.snodes),
+            snodes=tuple(read(ProcessInfo, it, role="", replicas=()) for it in answer.snodes),
         )
 
     async def consumer_count(self, group: str) -> int:
@@ -190,13 +195,13 @@ class Admin:
             limit=_count(limit, "limit"),
         )
         answer = await self._call("FindMessages", request)
-        return plain(FoundMessages, answer)
+        return read(FoundMessages, answer)
 
     async def list_delayed(self, topic: str, *, from_ms: int = 0, limit: int = 100) -> list[DelayedMessage]:
         """The delayed messages of a topic that are due at `from_ms` or later, by time."""
         request = admin_pb2.ListDelayedMessagesRequest(topic=topic, from_ms=from_ms, limit=_count(limit, "limit"))
         answer = await self._call("ListDelayedMessages", request)
-        return [plain(DelayedMessage, one) for one in answer.messages]
+        return [read(DelayedMessage, one) for one in answer.messages]
 
     async def list_transactions(
         self, *, topic: str = "", producer_group: str = "", parked_only: bool = False, limit: int = 100
@@ -206,7 +211,7 @@ class Admin:
             topic=topic, producer_group=producer_group, parked_only=parked_only, limit=_count(limit, "limit")
         )
         answer = await self._call("ListTransactions", request)
-        return [plain(OpenTransaction, one) for one in answer.transactions]
+        return [read(OpenTransaction, one) for one in answer.transactions]
 
     async def end_transaction(self, transaction_id: str, verdict: Verdict) -> None:
         """Commit or roll back in the producer's stead. Errors: NotFound; Conflict when it ended otherwise."""
@@ -218,7 +223,7 @@ class Admin:
         """Ask the producers about a parked transaction again. Errors: NotFound, Conflict when it is not parked."""
         await self._call("ResumeTransaction", admin_pb2.ResumeTransactionRequest(transaction_id=transaction_id))
 
-    async def tail(
+    def tail(
         self, topic: str, *, from_first: bool = False, follow: bool = True, messages_max: int = 0, wanted: Filter = "*"
     ) -> AsyncIterator[StoredMessage]:
         """Messages of all queues of a topic: from the oldest or from now on; without `from_first` it always follows.
@@ -234,9 +239,7 @@ class Admin:
             tag_expression=tags,
             sql_expression=sql,
         )
-        async with aclosing(self._connection.stream(AdminServiceStub, "Tail", request)) as answers:
-            async for answer in answers:
-                yield plain(StoredMessage, answer)
+        return self._stream(StoredMessage, AdminServiceStub, "Tail", request)
 
     async def tail_last(
         self, topic: str, count: int, *, follow: bool = True, wanted: Filter = "*"
@@ -255,8 +258,13 @@ class Admin:
         self, group: str, where: Sql | None = None, *, letters_max: int = 0, with_replayed: bool = False
     ) -> AsyncIterator[DeadLetter]:
         """The dead letters of a group, by enode, oldest first; `where` looks at their properties. 0 = all."""
-        count = _count(letters_max, "letters_max")
-        return dead_letters(self._connection, group, where, letters_max=count, with_replayed=with_replayed)
+        request = dead_letter_pb2.ListDeadLettersRequest(
+            group=group,
+            where=_condition(where),
+            letters_max=_count(letters_max, "letters_max"),
+            with_replayed=with_replayed,
+        )
+        return self._stream(DeadLetter, DeadLetterServiceStub, "ListDeadLetters", request)
 
     def replay_dead_letters(
         self,
@@ -273,22 +281,34 @@ class Admin:
         They go to the group's own retry topic unless `to_topic` names another. Each item says how far it has come.
         Errors: Invalid, NotFound, Conflict (`to_topic` has no queue where letters lie), Unavailable.
         """
-        return replay(
-            self._connection,
-            group,
-            where,
+        request = dead_letter_pb2.ReplayDeadLettersRequest(
+            group=group,
+            where=_condition(where),
             to_topic=to_topic,
             messages_per_s=_count(messages_per_s, "messages_per_s"),
             messages_max=_count(messages_max, "messages_max"),
             dry_run=dry_run,
         )
+        return self._stream(ReplayProgress, DeadLetterServiceStub, "ReplayDeadLetters", request)
 
     async def peek(self, topic: str, group: str = "", *, messages_max: int = 10) -> list[PeekedMessage]:
         """The next messages of a topic for a group that pops; without a group the oldest. Nobody notices."""
-        return await peek(self._connection, topic, group, _count(messages_max, "messages_max"))
+        count = _count(messages_max, "messages_max")
+        request = dead_letter_pb2.PeekRequest(topic=topic, group=group, messages_max=count)
+        answer = await self._connection.call(DeadLetterServiceStub, "Peek", request)
+        return [read(PeekedMessage, one) for one in answer.messages]
 
     async def _call(self, method: str, request: Any) -> Any:
         return await self._connection.call(AdminServiceStub, method, request)
+
+    async def _stream(self, kind: type[T], stub: Any, method: str, request: Any) -> AsyncIterator[T]:
+        async with aclosing(self._connection.stream(stub, method, request)) as answers:
+            async for answer in answers:
+                yield read(kind, answer)
+
+
+def _condition(where: Sql | None) -> str:
+    return where.expression if where is not None else ""
 
 
 def _count(value: int, field: str) -> int:
@@ -298,7 +318,7 @@ def _count(value: int, field: str) -> int:
 
 
 def _topic(topic: topic_pb2.Topic) -> TopicInfo:
-    return plain(
+    return read(
         TopicInfo,
         topic,
         permission=_PERMISSIONS.name(topic.permission),

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from ortoo.client.core.place import Queue
 from ortoo.client.read.tailing import StoredMessage
+from ortoo.common.records.message import Message
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,3 +247,52 @@ class DirectResult:
     duration_ms: int
     error: str
     orderly: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A message that a group could not process."""
+
+    message_id: str
+    queue: Queue
+    """Where the dead letter lies."""
+    offset: int
+    reason: str
+    """"attempts": all were used; "asked": a consumer asked for it."""
+    attempts: int
+    error: str
+    """What the last consumer said."""
+    consumer: str
+    origin_queue: Queue
+    """Where the message lay."""
+    origin_offset: int
+    parked_at_ms: int
+    replayed: bool
+    """Whether it was sent again."""
+    message: Message
+    """As its producer sent it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayProgress:
+    """How far a replay has come."""
+
+    replayed_messages: int
+    """Sent again so far; in a dry run: to be sent."""
+    seen_messages: int
+    skipped_messages: int
+    """Seen, and sent again before."""
+    done: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PeekedMessage:
+    """A message that is next for a group."""
+
+    message_id: str
+    queue: Queue
+    offset: int
+    stored_at_ms: int
+    attempts: int
+    """How often the group had it."""
+    message: Message

@@ -1,7 +1,6 @@
 """What operators do with groups and their clients. Everything goes through AdminService, so grpcurl can do it too."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
 from ortoo.client.admin.descriptions import (
@@ -17,10 +16,11 @@ from ortoo.client.admin.descriptions import (
 )
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.place import Queue
-from ortoo.client.core.wire import EnumNames, plain, wire_queue
+from ortoo.client.core.wire import EnumNames, wire_queue
 from ortoo.common.errors import Invalid
 from ortoo.common.errors.status import error_of
-from ortoo.common.groups.retry_policy import RetryKind, RetryPolicy
+from ortoo.common.groups.retry_policy import RetryPolicy
+from ortoo.common.grpc.fields import read, write
 from ortoo.v1 import client_pb2, consumer_pb2, record_pb2, session_pb2, topic_pb2
 from ortoo.v1.admin_pb2_grpc import AdminServiceStub
 
@@ -38,7 +38,7 @@ class GroupAdmin:
         """A group's settings, its members, and how far it is in the topics they want. Errors: NotFound."""
         answer = await self._call("DescribeGroup", client_pb2.DescribeGroupRequest(name=name))
         members = tuple(map(_member, answer.members))
-        return plain(GroupDescription, answer, group=group_info(answer.group), members=members)
+        return read(GroupDescription, answer, group=group_info(answer.group), members=members)
 
     async def update(
         self,
@@ -96,7 +96,7 @@ class GroupAdmin:
     async def modes(self, group: str) -> list[TopicMode]:
         """How a group consumes its topics, by topic and enode."""
         answer = await self._call("ListDeliveryModes", client_pb2.ListDeliveryModesRequest(group=group))
-        return [plain(TopicMode, one, mode=_MODES.name(one.mode)) for one in answer.modes]
+        return [read(TopicMode, one, mode=_MODES.name(one.mode)) for one in answer.modes]
 
     async def reset_offsets(
         self,
@@ -133,17 +133,17 @@ class GroupAdmin:
     async def clients(self, group: str = "") -> list[ClientInfo]:
         """The clients that are connected, at whichever snode; with `group` only its producers and consumers."""
         answer = await self._call("ListClients", client_pb2.ListClientsRequest(group=group))
-        return [plain(ClientInfo, one) for one in answer.clients]
+        return [read(ClientInfo, one) for one in answer.clients]
 
     async def describe_client(self, client_id: str, group: str = "", *, ask_client: bool = True) -> ClientDescription:
         """One client and its queues; with `ask_client` as it sees them itself. Errors: NotFound."""
         request = client_pb2.DescribeClientRequest(client_id=client_id, group=group, ask_client=ask_client)
         answer = await self._call("DescribeClient", request)
         queues = answer.running.queues if answer.HasField("running") else answer.queues
-        return plain(
+        return read(
             ClientDescription,
             answer,
-            queues=tuple(plain(ClientQueue, one) for one in queues),
+            queues=tuple(read(ClientQueue, one) for one in queues),
             properties=dict(answer.running.properties),
             failure=answer.failure.message,
         )
@@ -167,7 +167,7 @@ class GroupAdmin:
             message=record_pb2.Message(body=body, tag=tag),
         )
         result = await self._command(client_id, session_pb2.Command(consume_message=consumption))
-        return plain(DirectResult, result.consumed)
+        return read(DirectResult, result.consumed)
 
     async def _command(self, client_id: str, command: session_pb2.Command) -> session_pb2.CommandResult:
         request = client_pb2.CallClientRequest(client_id=client_id, command=command)
@@ -182,19 +182,19 @@ class GroupAdmin:
 
 def group_info(group: topic_pb2.Group) -> GroupInfo:
     """A group, read."""
-    return plain(GroupInfo, group, retry=_retry_text(group.retry))
+    return read(GroupInfo, group, retry=_retry_text(group.retry))
 
 
 def _wire_retry(text: str) -> topic_pb2.RetryPolicy:
-    return topic_pb2.RetryPolicy(**asdict(RetryPolicy.read(text)))
+    return write(topic_pb2.RetryPolicy, RetryPolicy.read(text))
 
 
 def _retry_text(retry: topic_pb2.RetryPolicy) -> str:
-    return plain(RetryPolicy, retry, kind=RetryKind(retry.kind)).text()
+    return read(RetryPolicy, retry).text()
 
 
 def _member(member: consumer_pb2.Member) -> MemberInfo:
-    return plain(
+    return read(
         MemberInfo,
         member,
         topics=tuple(it.topic for it in member.subscriptions),
@@ -203,4 +203,4 @@ def _member(member: consumer_pb2.Member) -> MemberInfo:
 
 
 def _offsets(answer: Any) -> list[QueueOffset]:
-    return [plain(QueueOffset, it) for it in answer.offsets]
+    return [read(QueueOffset, it) for it in answer.offsets]

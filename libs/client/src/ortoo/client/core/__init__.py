@@ -1,1 +1,5 @@
-"""What every part of the client stands on: the connection, conversations, queues, filters, what was received."""
+"""What every room of the client stands on.
+
+In come addresses and what servers answer; out go calls, kept sessions, and plain values: queues, filters, batches. All
+other rooms may import it, and it imports none of them. Protobuf is read and written by `wire`.
+"""

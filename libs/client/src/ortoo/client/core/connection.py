@@ -3,7 +3,7 @@
 import os
 import shlex
 import socket
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, Self, TypeVar, cast
@@ -135,7 +135,30 @@ class Connection:
         finally:
             call.cancel()
 
-    async def call(self, stub: Callable[[grpc.aio.Channel], Stub], method: str, request: Any) -> Any:
+    async def pause(self, attempt: int) -> None:
+        """Wait before the next try, the longer the more failed: `attempt` counts from 0."""
+        await self.clock.sleep(self.backoff.delay_s(attempt, self.randomness))
+
+    async def keep(self, converse: Callable[[str], Awaitable[bool | None]]) -> None:
+        """Converse with one snode after another, with a pause between, until it is all over.
+
+        `converse` gets an address and says whether that snode worked until it broke; None = it is all over.
+        """
+        attempt, address = 0, self.address
+        while (worked := await converse(address)) is not None:
+            self.failed(address)
+            attempt = 0 if worked else attempt + 1
+            await self.pause(attempt)
+            address = self.address
+
+    async def call(
+        self,
+        stub: Callable[[grpc.aio.Channel], Stub],
+        method: str,
+        request: Any,
+        *,
+        timeout_s: float = CALL_TIMEOUT_S,
+    ) -> Any:
         """One unary call that may be repeated without harm; tried at several snodes while it is Unavailable.
 
         Errors: what the server answered; Unavailable when nobody did, naming the addresses.
@@ -144,7 +167,7 @@ class Connection:
         while True:
             address = self.address
             try:
-                return await self.call_at(address, stub, method, request)
+                return await self.call_at(address, stub, method, request, timeout_s=timeout_s)
             except OrtooError as failure:
                 error = failure
             attempt += 1

@@ -43,21 +43,10 @@ class SignedChannel:
         self._credentials = credentials
         self._clock = clock
 
-    def unary_unary(self, *how: Any, **options: Any) -> Any:
-        """A method with one request and one response."""
-        return self._signing(self._channel.unary_unary(*how, **options))
-
-    def unary_stream(self, *how: Any, **options: Any) -> Any:
-        """A method with one request and many responses."""
-        return self._signing(self._channel.unary_stream(*how, **options))
-
-    def stream_unary(self, *how: Any, **options: Any) -> Any:
-        """A method with many requests and one response."""
-        return self._signing(self._channel.stream_unary(*how, **options))
-
-    def stream_stream(self, *how: Any, **options: Any) -> Any:
-        """A method with many requests and many responses."""
-        return self._signing(self._channel.stream_stream(*how, **options))
+    def __getattr__(self, kind: str) -> Callable[..., Any]:
+        """What makes methods of a kind: unary_unary, unary_stream, stream_unary or stream_stream."""
+        make = getattr(self._channel, kind)
+        return lambda *how, **options: self._signing(make(*how, **options))
 
     def _signing(self, method: Any) -> Callable[..., Any]:
         def call(*request: Any, **options: Any) -> Any:

@@ -1,21 +1,16 @@
-"""Between the client's plain values and their form on the wire."""
+"""Between the client's plain values and their form on the wire, where names differ or many are made."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass
-from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any
 
 from ortoo.client.core.filters import Filter, expressions
 from ortoo.client.core.place import Queue
 from ortoo.client.core.received import Finished, ReceivedBatch
 from ortoo.common.errors import Invalid
-from ortoo.common.records.message import Message
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.v1 import consumer_pb2, pull_pb2, record_pb2, topic_pb2
 
 LANGUAGE = "python"
-T = TypeVar("T")
 
 
 def client_version() -> str:
@@ -32,22 +27,6 @@ def client_version() -> str:
 def wire_queue(queue: Queue) -> topic_pb2.Queue:
     """A queue, written."""
     return topic_pb2.Queue(topic=queue.topic, enode=queue.enode, queue_id=queue.queue_id)
-
-
-def wire_message(message: Message) -> record_pb2.Message:
-    """A single message, written."""
-    return record_pb2.Message(
-        body=message.body,
-        tag=message.tag or "",
-        keys=message.keys,
-        message_group=message.message_group or "",
-        properties=dict(message.properties),
-        message_id=message.message_id or "",
-        born_at_ms=message.born_at_ms or 0,
-        deliver_at_ms=message.deliver_at_ms or 0,
-        expire_at_ms=message.expire_at_ms or 0,
-        priority=message.priority,
-    )
 
 
 def subscription(topic: str, wanted: Filter, version: int = 0) -> consumer_pb2.Subscription:
@@ -76,22 +55,6 @@ def queue_of(queue: topic_pb2.Queue) -> Queue:
     return Queue(queue.topic, queue.enode, queue.queue_id)
 
 
-def message_of(message: record_pb2.Message) -> Message:
-    """A single message, read."""
-    return Message(
-        message.body,
-        message.tag or None,
-        tuple(message.keys),
-        message_group=message.message_group or None,
-        properties=dict(message.properties),
-        message_id=message.message_id or None,
-        born_at_ms=message.born_at_ms or None,
-        deliver_at_ms=message.deliver_at_ms or None,
-        expire_at_ms=message.expire_at_ms or None,
-        priority=message.priority if message.HasField("priority") else None,
-    )
-
-
 def received_batch(
     answer: "consumer_pb2.Delivery | consumer_pb2.FetchResponse | pull_pb2.PulledBatch",
     queue: Queue,
@@ -118,31 +81,6 @@ def sealed_batch(batch: record_pb2.SealedBatch, records: bytes | None = None) ->
     """A sealed batch, read; `records` are its bytes if they came beside it."""
     records = batch.records if records is None else records
     return SealedBatch(records, batch.records_crc32c, batch.count, batch.body_inflated_bytes)
-
-
-def plain(kind: type[T], answer: Any, /, **given: Any) -> T:
-    """The dataclass `kind`, each field read from the field of that name in `answer`, except those that are `given`."""
-    readers = _readers(kind)  # type: ignore[arg-type]
-    read = {name: of(getattr(answer, name)) for name, of in readers.items() if name not in given}
-    return kind(**read, **given)
-
-
-@cache
-def _readers(kind: Any) -> Mapping[str, Callable[[Any], Any]]:
-    """How each field of a dataclass is read, by its type."""
-    hints = get_type_hints(kind)
-    return {field.name: _reader(hints[field.name]) for field in fields(kind)}
-
-
-def _reader(hint: Any) -> Callable[[Any], Any]:
-    if hint is Message:
-        return message_of
-    if is_dataclass(hint):
-        return lambda value: plain(hint, value)  # type: ignore[arg-type]
-    if get_origin(hint) is tuple:
-        item = _reader(get_args(hint)[0])
-        return lambda values: tuple(map(item, values))
-    return lambda value: value
 
 
 class EnumNames:

@@ -1,14 +1,13 @@
 """Where a consumer keeps how far it is: at the group's enodes, or in a file of its own when each gets everything."""
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.place import Queue
 from ortoo.client.core.wire import queue_of, wire_queue
 from ortoo.client.offsets.file import OffsetFile
-from ortoo.client.offsets.table import OffsetTable
 from ortoo.common.errors import Fenced, OrtooError, Unavailable
 from ortoo.common.errors.status import error_of
 from ortoo.common.process.logs import get_logger
@@ -16,6 +15,49 @@ from ortoo.v1 import pull_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
 
 _log = get_logger("consumer")
+
+
+class OffsetTable:
+    """The next offset to consume, queue by queue, in memory, and which of them the store does not know yet: pure."""
+
+    def __init__(self) -> None:
+        """Start with nothing."""
+        self._offsets: dict[Queue, int] = {}
+        self._stored: dict[Queue, int] = {}
+
+    def __getitem__(self, queue: Queue) -> int | None:
+        """The offset of a queue; None if it is not known."""
+        return self._offsets.get(queue)
+
+    def update(self, queue: Queue, offset: int, *, increase_only: bool = False) -> None:
+        """Note an offset. With `increase_only` a smaller one than known changes nothing."""
+        if not increase_only or offset > self._offsets.get(queue, -1):
+            self._offsets[queue] = offset
+
+    def loaded(self, queue: Queue, offset: int) -> None:
+        """The store has this offset."""
+        self._offsets[queue] = self._stored[queue] = offset
+
+    def unstored(self, queues: Collection[Queue]) -> dict[Queue, int]:
+        """Of these queues the offsets that the store does not have."""
+        return {
+            queue: offset
+            for queue in queues
+            if (offset := self._offsets.get(queue, -1)) >= 0 and self._stored.get(queue) != offset
+        }
+
+    def stored(self, offsets: Mapping[Queue, int]) -> None:
+        """The store has these now."""
+        self._stored.update(offsets)
+
+    def forget(self, queue: Queue) -> None:
+        """The queue is not owned any more."""
+        self._offsets.pop(queue, None)
+        self._stored.pop(queue, None)
+
+    def known(self) -> dict[Queue, int]:
+        """All offsets."""
+        return dict(self._offsets)
 
 
 class OffsetStore(Protocol):

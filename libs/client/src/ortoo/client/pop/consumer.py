@@ -1,6 +1,5 @@
 """The pop consumer: one of any number of workers that share the messages of a topic, one by one."""
 
-import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -9,18 +8,23 @@ from typing import Self
 
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter, expressions
-from ortoo.client.core.retry_later import RetryLater
+from ortoo.client.core.handlers import RetryLater, run_handlers
 from ortoo.client.pop.pop_calls import PopCalls
-from ortoo.client.pop.popped import PopLease, PoppedMessage, lease_of
-from ortoo.client.pop.shared_pops import SharedPops
+from ortoo.client.pop.popped import PopLease, PoppedMessage, lease_of, share
+from ortoo.client.pop.request_batcher import RequestBatcher
 from ortoo.common.errors import Conflict, Fenced, Invalid, OrtooError, Unavailable
 from ortoo.common.groups.delay_levels import delay_ms_of_level
+from ortoo.common.grpc.fields import write
 from ortoo.common.process.background import Background
 from ortoo.common.process.logs import get_logger
 from ortoo.v1 import pop_pb2
 
 PopHandler = Callable[[PoppedMessage], Awaitable[None]]
 PARK_LEVEL = -1
+SHARED_POPS_MAX = 2
+"""So many pops that several tasks share are under way at once; what is asked for meanwhile waits for the next."""
+SHARED_MESSAGES_MAX = 1_024
+"""So many messages one such pop may bring."""
 _log = get_logger("consumer")
 
 
@@ -65,13 +69,8 @@ class PopConsumer:
         self._clock = connection.clock
         self._settings = settings
         self._client_id = settings.client_id or connection.client_id
-        self._options = pop_pb2.PopOptions(
-            in_order=settings.in_order,
-            by_priority=settings.by_priority,
-            start_from=pop_pb2.POP_START_LAST if settings.from_last else pop_pb2.POP_START_FIRST,
-            attempts_max=settings.attempts_max,
-            in_flight_max=settings.in_flight_max,
-        )
+        start_from = pop_pb2.POP_START_LAST if settings.from_last else pop_pb2.POP_START_FIRST
+        self._options = write(pop_pb2.PopOptions, settings, start_from=start_from)
         self._request = pop_pb2.PopRequest(
             group=group,
             topic=topic,
@@ -85,7 +84,14 @@ class PopConsumer:
         self._calls = PopCalls(connection, self._background, patience_s=settings.invisible_ms / 1000)
         self._unanswered: list[str] = []
         """Attempt ids of pops that nobody answered: an enode may have leased messages for them all the same."""
-        self._shared = SharedPops(self._ask, self._return, self._background)
+        self._pops: RequestBatcher[int, list[PopLease]] = RequestBatcher(
+            self._ask_together,
+            self._background,
+            size_max=SHARED_MESSAGES_MAX,
+            size_of=lambda count: count,
+            under_way_max=SHARED_POPS_MAX,
+            unclaimed=self._return,
+        )
         self._leases: set[PopLease] = set()
         self._is_open = self._is_busy = False
         """Busy: the last pop brought all that was asked for, so there is more."""
@@ -101,8 +107,8 @@ class PopConsumer:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._is_open = False
-        self._shared.close()
-        await self._calls.settled()
+        self._pops.close()
+        await self._calls.settle()
         await self._background.__aexit__(kind, error, traceback)
         await self._return(list(self._leases))
 
@@ -118,7 +124,7 @@ class PopConsumer:
         wait_ms = self._settings.wait_ms if wait_ms is None else wait_ms
         leases: list[PopLease] = []
         if was_busy := self._is_busy:
-            leases = await self._shared.take(count)
+            leases = await self._pops.ask(count)
         if not leases and (wait_ms or not was_busy):
             leases = await self._ask(count, int(wait_ms))
         self._is_busy = sum(map(len, leases)) >= count
@@ -138,6 +144,14 @@ class PopConsumer:
             raise
         now_s = self._clock.monotonic_s()
         return [lease_of(popped, now_s) for popped in answer.batches]
+
+    async def _ask_together(self, counts: Sequence[int]) -> list[list[PopLease]]:
+        """Pop for several tasks at once, without waiting for messages, so that nobody waits behind it for long."""
+        leases = deque(await self._ask(sum(counts)))
+        shares = [share(leases, count) for count in counts]
+        if leases:
+            self._background.spawn("give back", self._return(leases))
+        return shares
 
     async def _return(self, leases: Iterable[PopLease]) -> None:
         """Nobody looked at these messages: they come again at once, as the same attempt."""
@@ -159,26 +173,21 @@ class PopConsumer:
         A handler that raises gives its message back: `RetryLater` says when, anything else means by the group's
         back-off, with the error kept for the dead letter. Runs until cancelled, or until the group is refused.
         """
-        waiting: deque[PoppedMessage] = deque()
-        slots = asyncio.Semaphore(concurrency)
-        async with Background("handlers") as background:
-            while True:
-                await slots.acquire()
-                if not waiting:
-                    slots.release()
-                    waiting += await self.pop(min(self._settings.messages_max, concurrency))
-                    continue
-                background.spawn("handle", self._handle(handler, waiting.popleft(), slots))
 
-    async def _handle(self, handler: PopHandler, message: PoppedMessage, slots: asyncio.Semaphore) -> None:
-        try:
-            await self._settle(message, await _outcome(handler, message))
-        except Fenced as late:
-            _log.warning("a handler took longer than its lease; the message was delivered again", reason=str(late))
-        except OrtooError as failure:
-            _log.warning("a message could not be settled; it will come again", reason=str(failure))
-        finally:
-            slots.release()
+        async def messages() -> AsyncIterator[PoppedMessage]:
+            while True:
+                for message in await self.pop(min(self._settings.messages_max, concurrency)):
+                    yield message
+
+        async def handle(message: PoppedMessage) -> None:
+            try:
+                await self._settle(message, await _outcome(handler, message))
+            except Fenced as late:
+                _log.warning("a handler took longer than its lease; the message was delivered again", reason=str(late))
+            except OrtooError as failure:
+                _log.warning("a message could not be settled; it will come again", reason=str(failure))
+
+        await run_handlers(messages(), handle, concurrency=concurrency)
 
     async def _settle(self, message: PoppedMessage, failure: Exception | None) -> None:
         if failure is None:
@@ -255,8 +264,8 @@ class PopConsumer:
 async def _outcome(handler: PopHandler, message: PoppedMessage) -> Exception | None:
     try:
         await handler(message)
-    except RetryLater as wish:
-        return wish
+    except RetryLater as later:
+        return later
     except Exception as error:
         _log.exception("a handler failed; the message will come again", offset=message.offset)
         return error

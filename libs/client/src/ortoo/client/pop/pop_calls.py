@@ -1,19 +1,22 @@
 """The calls of a pop consumer: repeated at the next snode when one is away, without harm."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ortoo.client.core.connection import Connection
-from ortoo.client.pop.shared_acks import SharedAcks
-from ortoo.common.errors import OrtooError, Unavailable
-from ortoo.common.errors.status import rpc_errors
+from ortoo.client.pop.request_batcher import RequestBatcher
+from ortoo.common.errors import Unavailable
 from ortoo.common.process.background import Background
 from ortoo.v1 import pop_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
 
 MARGIN_S = 10.0
 """How much longer than its wait a pop may take."""
-TRIES_MAX = 5
+ACKS_MAX = 1_000
+"""So many acknowledgements one request may bring."""
+
+Receipt = tuple[str, Sequence[int]]
+"""A receipt handle and offsets of messages of its lease."""
 
 
 class PopCalls:
@@ -25,40 +28,39 @@ class PopCalls:
         While an enode is away, what settles its messages is repeated for `patience_s`.
         """
         self._connection = connection
+        self._background = background
         self._patience_s = patience_s
-        self._acks = SharedAcks(self._ack, background)
+        self._acks: dict[str, RequestBatcher[Receipt, list[int]]] = {}
+        """By enode: one that is away holds up only its own."""
 
     async def pop(self, request: pop_pb2.PopRequest) -> pop_pb2.PopResponse:
         """Pop; asked again, with its attempt id, it gets the same messages. Errors: as the server says."""
-        connection = self._connection
-        attempt = 0
-        while True:
-            address = connection.address
-            try:
-                stub = ConsumerServiceStub(connection.channel())
-                with rpc_errors(address):
-                    return await stub.Pop(request, timeout=request.wait_ms / 1000 + MARGIN_S)
-            except OrtooError as failure:
-                error = failure
-            attempt += 1
-            if not error.retriable or attempt >= TRIES_MAX:
-                raise error
-            connection.failed(address)
-            delay_s = connection.backoff.delay_s(attempt, connection.randomness)
-            await connection.clock.sleep(max(error.retry_after_ms / 1000, delay_s))
+        timeout_s = request.wait_ms / 1000 + MARGIN_S
+        answer: pop_pb2.PopResponse = await self._connection.call(
+            ConsumerServiceStub, "Pop", request, timeout_s=timeout_s
+        )
+        return answer
 
     async def ack(self, enode: str, receipt_handle: str, offsets: Sequence[int]) -> list[int]:
         """Acknowledge; what is asked for while an answer is on its way goes together. Returns the stale offsets."""
-        return await self._acks.ack(enode, receipt_handle, offsets)
+        if enode not in self._acks:
+            self._acks[enode] = RequestBatcher(self._ack, self._background, size_max=ACKS_MAX)
+        return await self._acks[enode].ask((receipt_handle, offsets))
 
-    async def settled(self) -> None:
-        """Wait until no acknowledgement is on its way; from now on each is tried at every snode, and that is all."""
+    async def settle(self) -> None:
+        """Wait until no acknowledgement is on its way; each is tried at every snode from now on, and that is all."""
         self._patience_s = 0.0
-        await self._acks.settled()
+        for batcher in list(self._acks.values()):
+            await batcher.settled()
+            batcher.close()
 
-    async def _ack(self, receipts: Sequence[tuple[str, Sequence[int]]]) -> set[tuple[str, int]]:
-        answer = await self._settle("Ack", pop_pb2.AckRequest(receipts=_receipts(receipts)))
-        return {(one.receipt_handle, one.offset) for one in answer.stale}
+    async def _ack(self, asked: Sequence[Receipt]) -> list[list[int]]:
+        by_handle: dict[str, list[int]] = {}
+        for handle, offsets in asked:
+            by_handle.setdefault(handle, []).extend(offsets)
+        answer = await self._settle("Ack", pop_pb2.AckRequest(receipts=_receipts(by_handle.items())))
+        stale = {(one.receipt_handle, one.offset) for one in answer.stale}
+        return [[offset for offset in offsets if (handle, offset) in stale] for handle, offsets in asked]
 
     async def nack(self, request: pop_pb2.NackRequest) -> list[int]:
         """Give back or park. Returns the stale offsets."""
@@ -75,14 +77,14 @@ class PopCalls:
             except Unavailable:
                 if connection.clock.monotonic_s() - begun_s >= self._patience_s:
                     raise
-            await connection.clock.sleep(connection.backoff.delay_s(attempt, connection.randomness))
+            await connection.pause(attempt)
             attempt += 1
 
-    async def renew(self, receipts: Sequence[tuple[str, Sequence[int]]], invisible_ms: int) -> None:
+    async def renew(self, receipts: Sequence[Receipt], invisible_ms: int) -> None:
         """Ask for more time."""
         request = pop_pb2.ChangeInvisibleRequest(receipts=_receipts(receipts), invisible_ms=invisible_ms)
         await self._connection.call(ConsumerServiceStub, "ChangeInvisible", request)
 
 
-def _receipts(receipts: Sequence[tuple[str, Sequence[int]]]) -> list[pop_pb2.LeaseReceipt]:
+def _receipts(receipts: Iterable[Receipt]) -> list[pop_pb2.LeaseReceipt]:
     return [pop_pb2.LeaseReceipt(receipt_handle=handle, offsets=offsets) for handle, offsets in receipts]

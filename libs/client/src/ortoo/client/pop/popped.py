@@ -1,6 +1,7 @@
 """Messages that were popped: each is this consumer's until a time, and is settled by itself."""
 
 import struct
+from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
@@ -77,6 +78,19 @@ def lease_of(answer: pop_pb2.PoppedMessages, popped_at_s: float) -> PopLease:
         rows=struct.pack(f"<{len(offsets)}i", *(offset - first for offset in offsets)),
     )
     return PopLease(answer.receipt_handle, batch, attempts, range(len(offsets)), popped_at_s)
+
+
+def share(leases: deque[PopLease], count: int) -> list[PopLease]:
+    """Take up to `count` messages off the front."""
+    taken: list[PopLease] = []
+    while leases and count:
+        first = leases.popleft()
+        if len(first) > count:
+            first, rest = first.split(count)
+            leases.appendleft(rest)
+        taken.append(first)
+        count -= len(first)
+    return taken
 
 
 class PoppedMessage(MessageFields):

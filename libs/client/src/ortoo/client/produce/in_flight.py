@@ -15,7 +15,7 @@ it. The rules that keep a retry from storing twice and an order from turning rou
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from enum import Enum
 
 from ortoo.client.produce.producer_batch import ProducerBatch
@@ -119,20 +119,13 @@ class InFlight:
     def take_movable(self) -> list[ProducerBatch]:
         """Take out what was never sent and may go to another queue."""
         taken = [batch for batch in self._ready if batch.may_move and not batch.is_numbered]
-        if taken:
-            gone = set(map(id, taken))
-            self._ready = deque(self._kept(self._ready, gone))
+        self._take_out(taken)
         return taken
 
     def give_up(self, now_s: float) -> list[ProducerBatch]:
         """Take out the batches whose time is over; those that were sent have an unknown outcome."""
-        late = [p for p in (*self._in_flight, *self._returned, *self._ready) if p.deadline_s <= now_s]
-        if not late:
-            return late
-        gone = set(map(id, late))
-        self._in_flight = deque(self._kept(self._in_flight, gone))
-        self._returned = self._kept(self._returned, gone)
-        self._ready = deque(self._kept(self._ready, gone))
+        late = [p for p in self.everything() if p.deadline_s <= now_s]
+        self._take_out(late)
         if any(batch.is_numbered for batch in late):
             self._start_anew()
         return late
@@ -165,6 +158,9 @@ class InFlight:
         self._producer_id = self._new_producer_id()
         self._next_sequence = 0
 
-    @staticmethod
-    def _kept(batches: Iterable[ProducerBatch], gone: set[int]) -> list[ProducerBatch]:
-        return [batch for batch in batches if id(batch) not in gone]
+    def _take_out(self, batches: Collection[ProducerBatch]) -> None:
+        if batches:
+            gone = set(batches)
+            self._in_flight = deque(batch for batch in self._in_flight if batch not in gone)
+            self._returned = [batch for batch in self._returned if batch not in gone]
+            self._ready = deque(batch for batch in self._ready if batch not in gone)

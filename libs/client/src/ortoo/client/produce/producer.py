@@ -9,13 +9,13 @@ from typing import Self
 
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.place import Queue, Receipt
-from ortoo.client.core.wire import queue_of, wire_message
 from ortoo.client.produce.batcher import Batcher
 from ortoo.client.produce.in_flight import Fate, InFlight
 from ortoo.client.produce.produce_call import ProduceCall
 from ortoo.client.produce.producer_batch import ProducerBatch, Sending, Sendings
 from ortoo.client.produce.routes import Route, query_route
 from ortoo.common.errors import Invalid, NotFound, OrtooError, Overloaded, Unavailable
+from ortoo.common.grpc.fields import read, write
 from ortoo.common.process.background import Background
 from ortoo.common.process.logs import get_logger
 from ortoo.common.records.batch import encode
@@ -23,7 +23,7 @@ from ortoo.common.records.builder import BatchBuilder
 from ortoo.common.records.compression import Codec
 from ortoo.common.records.message import NO_RARE_FIELDS, Message, RareFields
 from ortoo.common.records.sealed_batch import RECORDS_BYTES_MAX, SealedBatch
-from ortoo.v1 import producer_pb2
+from ortoo.v1 import producer_pb2, record_pb2
 from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
 
 _log = get_logger("producer")
@@ -117,10 +117,9 @@ class Producer:
         given = message if isinstance(message, Message) else Message(message)
         given = given.replace(properties={**given.properties, DEDUP_ID: dedup_id})
         given.check()
-        request = producer_pb2.PublishRequest(topic=self._topic, messages=[wire_message(given)])
+        request = producer_pb2.PublishRequest(topic=self._topic, messages=[write(record_pb2.Message, given)])
         [receipt] = (await self._connection.call(ProducerServiceStub, "Publish", request)).receipts
-        place = queue_of(receipt.queue), receipt.offset
-        return Receipt(receipt.message_id, *place, 0, receipt.recall_handle, receipt.duplicate)
+        return read(Receipt, receipt, stored_at_ms=0)
 
     def send_soon(self, message: Message | bytes) -> Sending:
         """Take a message now and send it with others; await the answer for the receipt, or `flush` for all.
@@ -342,23 +341,22 @@ class Producer:
 
     async def _converse(self) -> None:
         """Keep a stream open while there is something to send; after a break, send again what has no answer."""
-        attempt = 0
-        while True:
-            await self._wanted.wait()
-            address = self._connection.address
-            call = self._call = ProduceCall(self._connection.channel(), address, self._answered, clock=self._clock)
-            for batcher in self._batchers.values():
-                self._pump(batcher)
-            await call.run()
-            self._call = None
-            self._connection.failed(address)
-            attempt = 0 if call.has_heard else attempt + 1
-            for batcher in self._batchers.values():
-                batcher.in_flight.connection_lost()
-            await self._clock.sleep(self._connection.backoff.delay_s(attempt, self._connection.randomness))
-            for batcher in self._batchers.values():
-                if batcher.in_flight.is_waiting_to_resend:
-                    batcher.in_flight.resume()
+        await self._wanted.wait()
+        await self._connection.keep(self._send_to)
+
+    async def _send_to(self, address: str) -> bool:
+        """Send over one stream until it breaks; whether its snode has answered anything."""
+        for batcher in self._batchers.values():
+            if batcher.in_flight.is_waiting_to_resend:
+                batcher.in_flight.resume()
+        call = self._call = ProduceCall(self._connection.channel(), address, self._answered, clock=self._clock)
+        for batcher in self._batchers.values():
+            self._pump(batcher)
+        await call.run()
+        self._call = None
+        for batcher in self._batchers.values():
+            batcher.in_flight.connection_lost()
+        return call.has_heard
 
     async def _give_up_late(self) -> None:
         now_s = self._clock.monotonic_s()

@@ -11,8 +11,6 @@ async with mq.transactional_producer("orders", "billing", checker) as producer:
 import asyncio
 import contextlib
 import enum
-import os
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -20,14 +18,15 @@ from typing import Self
 
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.place import Queue
-from ortoo.client.core.wire import plain, wire_message, wire_queue
+from ortoo.client.core.wire import wire_queue
 from ortoo.client.produce.routes import Route, query_route
 from ortoo.common.errors import OrtooError, Unavailable
 from ortoo.common.errors.status import rpc_errors
+from ortoo.common.grpc.fields import read, write
 from ortoo.common.process.background import Background
 from ortoo.common.process.logs import get_logger
 from ortoo.common.records.message import Message
-from ortoo.v1 import enode_deferred_pb2, producer_pb2
+from ortoo.v1 import enode_deferred_pb2, producer_pb2, record_pb2
 from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
 
 _log = get_logger("transactions")
@@ -98,7 +97,7 @@ class TransactionalProducer:
         self._topic = topic
         self._group = group
         self._checker = checker
-        self._client_id = f"{socket.gethostname()}-{os.getpid()}-{connection.randomness.id_text()[:6]}"
+        self._client_id = connection.new_client_id()
         self._background = Background(f"transactions {topic}")
         self._route: Route
         self._number = connection.randomness.below(1 << 16)
@@ -124,7 +123,7 @@ class TransactionalProducer:
         queue = self._queue(messages)
         request = producer_pb2.BeginTransactionRequest(
             topic=self._topic,
-            messages=map(wire_message, messages),
+            messages=[write(record_pb2.Message, message) for message in messages],
             producer_group=self._group,
             check_after_ms=check_after_ms,
             queue=wire_queue(queue),
@@ -157,32 +156,32 @@ class TransactionalProducer:
 
     async def _answer_checks(self) -> None:
         """Be known to a snode as long as this producer lives; after a break to the next one."""
-        connection, attempt = self._connection, 0
+        await self._connection.keep(self._answer_checks_of)
+
+    async def _answer_checks_of(self, address: str) -> bool:
+        """Answer what one snode asks until the call breaks; whether it asked or said that it knows this producer."""
         request = producer_pb2.WatchTransactionChecksRequest(producer_group=self._group, client_id=self._client_id)
-        while True:
-            address = connection.address
-            call = ProducerServiceStub(connection.channel()).WatchTransactionChecks(request)
-            error: OrtooError = Unavailable(f"{address} ended the call")
-            try:
-                with rpc_errors(address):
-                    async for check in call:
-                        attempt = 0
-                        self.known.set()
-                        if check.transaction_id:
-                            self._background.spawn("check", self._check(check))
-            except OrtooError as failure:
-                error = failure
-            finally:
-                call.cancel()
-                self.known.clear()
-            _log.info("asking elsewhere for transactions to check", reason=str(error))
-            connection.failed(address)
-            attempt += 1
-            await connection.clock.sleep(connection.backoff.delay_s(attempt, connection.randomness))
+        has_heard = False
+        call = ProducerServiceStub(self._connection.channel()).WatchTransactionChecks(request)
+        error: OrtooError = Unavailable(f"{address} ended the call")
+        try:
+            with rpc_errors(address):
+                async for check in call:
+                    has_heard = True
+                    self.known.set()
+                    if check.transaction_id:
+                        self._background.spawn("check", self._check(check))
+        except OrtooError as failure:
+            error = failure
+        finally:
+            call.cancel()
+            self.known.clear()
+        _log.info("asking elsewhere for transactions to check", reason=str(error))
+        return has_heard
 
     async def _check(self, check: producer_pb2.WatchTransactionChecksResponse) -> None:
         try:
-            verdict = await self._checker(plain(TransactionCheck, check))
+            verdict = await self._checker(read(TransactionCheck, check))
             if verdict is not Verdict.UNKNOWN:
                 await end_transaction(
                     self._connection, check.transaction_id, verdict, enode_deferred_pb2.VERDICT_SOURCE_CHECK

@@ -1,1 +1,4 @@
-"""The pull consumer: a member of a group with queues of its own; offsets go in, messages and commits come out."""
+"""Pull consumers: a member of a group with queues of its own; offsets go in, messages and commits come out.
+
+For `app` and `blocking`. It imports `sessions`, `offsets`, `produce` (the queues of a topic) and `core`.
+"""

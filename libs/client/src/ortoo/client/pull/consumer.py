@@ -1,6 +1,7 @@
 """The pull consumer: a member of a group that fetches by itself, from queues that it owns by locks."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
 
@@ -11,11 +12,11 @@ from ortoo.client.core.received import ReceivedBatch, ReceivedMessage
 from ortoo.client.offsets.queue_starts import offset_ranges, search_offset
 from ortoo.client.offsets.store import RemoteOffsets
 from ortoo.client.pull.group_member import GroupMember
-from ortoo.client.pull.handling import BatchHandler, Handlers, Handling
+from ortoo.client.pull.handling import BatchHandler, Handlers
 from ortoo.client.pull.handling_in_order import CommitVerdict, Processed
-from ortoo.client.pull.process_queue import in_order
+from ortoo.client.pull.process_queue import ProcessQueue
 from ortoo.client.pull.pulling import Pulled, pull
-from ortoo.client.pull.settings import PullSettings
+from ortoo.client.pull.settings import Handling, PullSettings
 from ortoo.client.sessions.session import Session
 from ortoo.common.errors import Conflict, Invalid
 
@@ -43,11 +44,8 @@ class PullConsumer:
         if settings.broadcast and not topics:
             raise Invalid("a broadcast needs topics; assigned queues are nobody else's anyway", field="topics")
         self._connection = connection
-        self._clock = connection.clock
         self._group = group
-        self._settings = settings
         self._member = GroupMember(connection, session, group, topics, settings)
-        self._served: Queue | None = None
         self._is_taken = False
 
     async def __aenter__(self) -> Self:
@@ -89,7 +87,8 @@ class PullConsumer:
 
         Errors: what the server refused this member with.
         """
-        return await self._alone(lambda: self._poll(timeout_ms))
+        with self._alone():
+            return await self._member.next(ProcessQueue.take_batch, None if timeout_ms is None else timeout_ms / 1000)
 
     async def batches(self) -> AsyncIterator[ReceivedBatch]:
         """Whole batches, in order within each queue. Errors: what the server refused this member with."""
@@ -178,51 +177,26 @@ class PullConsumer:
         self._member.owned(queue)
         return (await offset_ranges(self._connection, {queue.topic}))[queue]
 
-    async def _alone(self, work: Callable[[], Awaitable[ReceivedBatch | None]]) -> ReceivedBatch | None:
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
         if self._is_taken:
             raise Conflict("somebody else takes this consumer's messages; one of poll and run at a time")
         self._is_taken = True
         try:
-            return await work()
+            yield
         finally:
             self._is_taken = False
 
-    async def _poll(self, timeout_ms: float | None) -> ReceivedBatch | None:
-        member = self._member
-        timer = None
-        deadline_s = None if timeout_ms is None else self._clock.monotonic_s() + timeout_ms / 1000
-        try:
-            while True:
-                if member.failure is not None:
-                    raise member.failure
-                member.arrived.clear()
-                for queue in in_order(member.queues, self._served):
-                    if member.may_process(queue) and (batch := queue.take_batch()) is not None:
-                        self._served = queue.queue
-                        return batch
-                if deadline_s is not None and self._clock.monotonic_s() >= deadline_s:
-                    return None
-                if deadline_s is not None and timer is None:
-                    timer = member.arrive_later(deadline_s - self._clock.monotonic_s())
-                await member.arrived.wait()
-        finally:
-            if timer is not None:
-                timer.cancel()
-
     async def _run(self, handler: Processed, handling: Handling, *, ordered: bool) -> None:
-        if self._is_taken:
-            raise Conflict("somebody else takes this consumer's messages; one of poll and run at a time")
-        self._is_taken = True
-
         async def directly(message: ReceivedMessage) -> None:
             await handler([message])
 
-        self._member.handle_with(directly, ordered=ordered)
-        try:
-            await Handlers(self._connection, self._member, handler, handling).run()
-        finally:
-            self._member.handle_with(None, ordered=False)
-            self._is_taken = False
+        with self._alone():
+            self._member.handle_with(directly, ordered=ordered)
+            try:
+                await Handlers(self._connection, self._member, handler, handling).run()
+            finally:
+                self._member.handle_with(None, ordered=False)
 
 
 def _one_by_one(handler: Callable[[ReceivedMessage], Awaitable[object]]) -> BatchHandler:

@@ -1,34 +1,35 @@
-"""A member of a group that pulls: which queues it has, from joining to leaving."""
+"""A member of a group that pulls: the queues it has, from joining to leaving."""
 
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter
 from ortoo.client.core.place import Queue
 from ortoo.client.core.received import ReceivedMessage
+from ortoo.client.core.suspension import Suspension
 from ortoo.client.offsets.file import OffsetFile, offset_path
 from ortoo.client.offsets.queue_starts import start_offsets
-from ortoo.client.offsets.start_point import RETRY_PREFIX
 from ortoo.client.offsets.store import LocalOffsets, OffsetStore, RemoteOffsets
-from ortoo.client.produce.routes import readable_queues
 from ortoo.client.pull.flow_control import HoldCounts
 from ortoo.client.pull.handover import Handover
-from ortoo.client.pull.process_queue import ProcessQueue
+from ortoo.client.pull.process_queue import ProcessQueue, in_order
 from ortoo.client.pull.queue_locks import QueueLocks
 from ortoo.client.pull.queue_puller import QueuePuller
 from ortoo.client.pull.settings import PullSettings
-from ortoo.client.sessions.group_view import GroupView, allocated, change_of
-from ortoo.client.sessions.membership import Registration, RunningQueue
-from ortoo.client.sessions.session import Session, query_view
-from ortoo.common.errors import Invalid, NotFound, OrtooError, Unsupported
+from ortoo.client.pull.shares import Shares
+from ortoo.client.sessions.group_view import GroupView, change_of
+from ortoo.client.sessions.membership import RunningQueue
+from ortoo.client.sessions.session import Session
+from ortoo.common.errors import NotFound, OrtooError, Unsupported
 from ortoo.common.process.background import Background
 from ortoo.common.process.logs import get_logger
 
 LEAVE_TIMEOUT_S = 10.0
+T = TypeVar("T")
 _log = get_logger("consumer")
 
 
@@ -64,38 +65,24 @@ class GroupMember:
         self.in_order = False
         """Whether a queue may go elsewhere only when none of its messages is being processed."""
         self.holds = HoldCounts()
-        self.rebalances = 0
-        """How often the shares were looked at."""
         self.handle_directly: Callable[[ReceivedMessage], Awaitable[None]] | None = None
         self.limits = settings.limits
         self._connection = connection
         self._clock = connection.clock
         self._session = session
         self._background = Background(f"member of {group}")
-        self._registration = Registration(
-            group=group,
-            topics=dict(topics),
-            version=self._clock.now_ms(),
-            broadcast=settings.broadcast,
-            strategy=settings.strategy,
-            configured_queues=settings.configured_queues,
-            rooms=settings.rooms,
-            start=settings.start,
-        )
-        self._is_member = bool(topics)
-        self._assigned: tuple[Queue, ...] = ()
-        self._view: GroupView | None = None
+        self._shares = Shares(connection, session, group, topics, settings)
         self._locks = None
-        if self._is_member and not settings.broadcast:
+        if topics and not settings.broadcast:
             self._locks = QueueLocks(connection, session, group, settings.lock_trust_ms / 1000)
         self._store: OffsetStore
         self._owned: dict[Queue, _Owned] = {}
         self._handover: Handover
         self._locked_by = ""
         """The session that asked for the locks last; they end with it unless another one renews them."""
-        self._suspended: set[Queue] = set()
-        self._all_suspended = False
-        self._unbalanced = asyncio.Event()
+        self._suspension = Suspension()
+        self._served: Queue | None = None
+        """The queue that gave something last."""
 
     # joining and leaving
 
@@ -105,17 +92,18 @@ class GroupMember:
         self._handover = Handover(self._store, self._locks, self._clock, wait_ms=self.settings.leave_wait_ms)
         await self._background.__aenter__()
         try:
-            if self._is_member:
-                await self._session.join(self._registration, self)
+            if self._shares.is_member:
+                await self._session.join(self._shares.registration, self)
         except BaseException as error:
             await self._background.__aexit__(type(error), error, error.__traceback__)
             raise
-        spawn, settings = self._background.spawn, self.settings
-        spawn("balance", self._keep_balanced())
-        spawn("timer", self._every(settings.rebalance_interval_ms, settings.rebalance_interval_ms, self._look_again))
-        spawn("offsets", self._every(settings.commit_first_ms, settings.commit_interval_ms, self.commit))
+        settings, clock, every = self.settings, self._clock, self._background.every
+        self._background.spawn("balance", self._keep_balanced())
+        every("members", settings.rebalance_interval_ms / 1000, self._shares.ask_for_members, clock=clock)
+        first_s = settings.commit_first_ms / 1000
+        every("offsets", settings.commit_interval_ms / 1000, self.commit, clock=clock, first_s=first_s)
         if self._locks is not None:
-            spawn("locks", self._every(settings.lock_renewal_ms, settings.lock_renewal_ms, self._renew_locks))
+            every("locks", settings.lock_renewal_ms / 1000, self._renew_locks, clock=clock)
 
     async def leave(self) -> None:
         """Stop pulling, let handlers finish for a while, store offsets, give locks back, and leave the group."""
@@ -129,7 +117,7 @@ class GroupMember:
                     await self._locks.give_back(self._locks.held)  # those that were taken and not begun
         except TimeoutError:
             _log.warning("the last offsets may not be stored: nobody answers", group=self.group)
-        if self._is_member:
+        if self._shares.is_member:
             self._session.leave(self.group)
         self.arrived.set()
 
@@ -139,15 +127,6 @@ class GroupMember:
             return LocalOffsets(OffsetFile(path))
         locks = self._locks
         return RemoteOffsets(self._connection, self.group, locks.generation if locks is not None else lambda _: 0)
-
-    async def _every(self, first_ms: float, interval_ms: float, step: Callable[[], Awaitable[object]]) -> None:
-        await self._clock.sleep(first_ms / 1000)
-        while True:
-            try:
-                await step()
-            except OrtooError as error:
-                _log.warning("a periodic step failed", group=self.group, reason=str(error))
-            await self._clock.sleep(interval_ms / 1000)
 
     # what the consumer asks
 
@@ -170,43 +149,25 @@ class GroupMember:
 
     def subscribe(self, topics: Mapping[str, Filter]) -> None:
         """Want these topics from now on. Errors: Invalid for a consumer with assigned queues."""
-        if not self._is_member:
-            raise Invalid("this consumer has assigned queues and is in no group; make one with topics", field="topics")
-        retries = RETRY_PREFIX + self.group
-        if retries in self._registration.topics:
-            topics = {**topics, retries: "*"}
-        version = max(self._registration.version + 1, self._clock.now_ms())
-        self._registration = replace(self._registration, topics=dict(topics), version=version)
+        self._shares.subscribe(topics)
         for owned in self._owned.values():
             owned.puller.wanted = topics.get(owned.queue.queue.topic, owned.puller.wanted)
-        self._session.change(self._registration)
-        self._unbalanced.set()
 
     def assign(self, queues: Iterable[Queue]) -> None:
         """Have exactly these queues. Errors: Invalid for a member of a group."""
-        if self._is_member:
-            raise Invalid("the group shares out this consumer's queues; make one without topics", field="queues")
-        self._assigned = tuple(dict.fromkeys(queues))
-        self._unbalanced.set()
+        self._shares.assign(queues)
 
     def suspend(self, queues: Collection[Queue]) -> None:
         """Neither pull nor give out messages of these queues, or of any when none is named."""
-        if queues:
-            self._suspended.update(queues)
-        else:
-            self._all_suspended = True
-        for owned in self._owned.values():
-            owned.queue.is_suspended = self._is_suspended(owned.queue.queue)
+        self._suspension.suspend(queues)
+        for queue, owned in self._owned.items():
+            owned.queue.is_suspended = queue in self._suspension
 
     def resume(self, queues: Collection[Queue]) -> None:
         """Go on with these queues, or with everything when none is named."""
-        if queues:
-            self._suspended.difference_update(queues)
-        else:
-            self._suspended.clear()
-            self._all_suspended = False
-        for owned in self._owned.values():
-            owned.queue.is_suspended = self._is_suspended(owned.queue.queue)
+        self._suspension.resume(queues)
+        for queue, owned in self._owned.items():
+            owned.queue.is_suspended = queue in self._suspension
             if not owned.queue.is_suspended:
                 owned.puller.wake()
         self.arrived.set()
@@ -222,16 +183,35 @@ class GroupMember:
         """Messages go to this handler from now on; in order, limits do not look at how far processing spreads."""
         self.in_order, self.handle_directly = ordered, handler
         self.limits = replace(self.settings.limits, span_max=None) if ordered else self.settings.limits
-        self._unbalanced.set()
+        self._shares.changed.set()
 
-    def arrive_later(self, seconds: float) -> "asyncio.Task[None]":
-        """Wake whoever waits for messages after a while."""
+    async def next(self, take: Callable[[ProcessQueue], T | None], timeout_s: float | None = None) -> T | None:
+        """What `take` gives of the queues in turn, waiting until it gives something; None when that takes too long.
 
-        async def wake() -> None:
-            await self._clock.sleep(seconds)
-            self.arrived.set()
+        Errors: why this member is refused.
+        """
+        wake: asyncio.Task[None] | None = None
+        deadline_s = None if timeout_s is None else self._clock.monotonic_s() + timeout_s
+        try:
+            while self.failure is None:
+                self.arrived.clear()
+                for queue in in_order(self.queues, self._served):
+                    if self.may_process(queue) and (taken := take(queue)) is not None:
+                        self._served = queue.queue
+                        return taken
+                if deadline_s is not None and self._clock.monotonic_s() >= deadline_s:
+                    return None
+                if timeout_s is not None and wake is None:
+                    wake = self._background.spawn("wake", self._wake_after(timeout_s))
+                await self.arrived.wait()
+            raise self.failure
+        finally:
+            if wake is not None:
+                wake.cancel()
 
-        return self._background.spawn("wake", wake())
+    async def _wake_after(self, seconds: float) -> None:
+        await self._clock.sleep(seconds)
+        self.arrived.set()
 
     async def commit(self) -> None:
         """Store how far every queue is. Errors: Unavailable when a file of offsets cannot be written."""
@@ -243,16 +223,11 @@ class GroupMember:
             if queue in self._owned:
                 self._lost(self._owned[queue].queue)
 
-    def stored_offset(self, queue: Queue) -> int | None:
-        """How far a queue is, as this member would store it."""
-        return self._store.table[queue]
-
     # what the session says
 
     def members_changed(self, view: GroupView) -> None:
         """These share out the queues now."""
-        self._view = view
-        self._unbalanced.set()
+        self._shares.members_changed(view)
 
     def refused(self, error: OrtooError) -> None:
         """The group takes this client no more."""
@@ -280,52 +255,39 @@ class GroupMember:
 
     # shares
 
-    def look_again_soon(self) -> None:
-        """Look at the shares again after a pause."""
-        self._background.spawn("look again", self._look_later())
-
     async def _look_later(self) -> None:
         await self._clock.sleep(self.settings.lock_retry_ms / 1000)
-        self._unbalanced.set()
+        self._shares.changed.set()
 
     def look_at_retries(self) -> None:
         """A message was given back: if that was the group's first, its topic is new."""
-        if RETRY_PREFIX + self.group not in self._registration.topics:
-            self._unbalanced.set()
-
-    async def _look_again(self) -> None:
-        """Ask who the members are, in case nobody said that they changed."""
-        try:
-            if self._is_member and self._view is not None:
-                self._view = await query_view(self._connection, self.group)
-        finally:
-            self._unbalanced.set()
+        if not self._shares.has_retry_topic:
+            self._shares.changed.set()
 
     async def _keep_balanced(self) -> None:
         while True:
-            await self._unbalanced.wait()
-            self._unbalanced.clear()
+            await self._shares.changed.wait()
+            self._shares.changed.clear()
             try:
                 settled = await self._rebalance()
             except OrtooError as error:
                 _log.warning("the shares cannot be looked at now", group=self.group, reason=str(error))
                 settled = False
             if not settled:
-                self.look_again_soon()
+                self._background.spawn("look again", self._look_later())
 
     async def _rebalance(self) -> bool:
         """Own what this member shall own; False when something has to be tried again soon."""
-        self.rebalances += 1
         if self.failure is not None:
             return True
         if self._session.session_id not in ("", self._locked_by):
             self._locked_by = self._session.session_id
             await self._renew_locks()
-        await self._want_retries()
-        shares = await self._shares()
+        await self._shares.want_retries()
+        shares = await self._shares.look()
         now_s = self._clock.monotonic_s()
         pulled = {it.queue: now_s if it.is_suspended else it.pulled_at_s for it in self.queues}
-        change = change_of(pulled, shares, self._topics(), now_s)
+        change = change_of(pulled, shares, self._shares.topics, now_s)
         for queue in change.drop:
             self._begin_to_drop(queue)
         settled = await self._handover.settle(patient=self.in_order)
@@ -333,41 +295,6 @@ class GroupMember:
         taken = await self._take(wanted)
         self._spread_limits()
         return settled and taken and len(wanted) == len(change.take)
-
-    async def _want_retries(self) -> None:
-        """Take part in what the group gave back, as soon as there is a topic of it."""
-        retries = RETRY_PREFIX + self.group
-        topics = self._registration.topics
-        if self._locks is None or self._view is None or retries in topics:
-            return
-        with suppress(NotFound):
-            if await readable_queues(self._connection, retries):
-                self.subscribe({**topics, retries: "*"})
-
-    def _topics(self) -> set[str]:
-        return set(self._registration.topics) if self._is_member else {queue.topic for queue in self._assigned}
-
-    async def _shares(self) -> dict[str, list[Queue]]:
-        """The queues that shall be owned, of each topic for which that is known now."""
-        if not self._is_member:
-            return {topic: [it for it in self._assigned if it.topic == topic] for topic in self._topics()}
-        view, shares = self._view, {}
-        for topic in self._registration.topics if view is not None else ():
-            try:
-                queues = await readable_queues(self._connection, topic)
-                if view is not None and not self.settings.broadcast:
-                    queues = allocated(
-                        view,
-                        self._session.client_id,
-                        topic,
-                        queues,
-                        configured_queues=self.settings.configured_queues,
-                        rooms=self.settings.rooms,
-                    )
-                shares[topic] = queues
-            except OrtooError as error:
-                _log.warning("the queues of a topic are not known now", topic=topic, reason=str(error))
-        return shares
 
     async def _take(self, queues: Sequence[Queue]) -> bool:
         """Lock and start queues; whether all were."""
@@ -392,14 +319,14 @@ class GroupMember:
     def _start(self, queue: Queue, offset: int) -> None:
         generation = self._locks.generation(queue) if self._locks is not None else 0
         held = ProcessQueue(queue, offset, generation)
-        held.is_suspended = self._is_suspended(queue)
+        held.is_suspended = queue in self._suspension
         locks = self._locks
         puller = QueuePuller(
-            self._connection,
-            self.group,
-            held,
-            self.settings,
-            wanted=self._registration.topics.get(queue.topic, "*"),
+            connection=self._connection,
+            group=self.group,
+            queue=held,
+            settings=self.settings,
+            wanted=self._shares.filter_of(queue.topic),
             may_pull=lambda: locks is None or locks.is_trusted(queue),
             arrived=self.arrived.set,
             lost=self._lost,
@@ -409,9 +336,6 @@ class GroupMember:
         task = self._background.spawn(f"pull {queue.queue_id}", puller.run())
         self._owned[queue] = _Owned(held, puller, task)
         self._store.table.update(queue, offset)
-
-    def _is_suspended(self, queue: Queue) -> bool:
-        return self._all_suspended or queue in self._suspended
 
     def _begin_to_drop(self, queue: Queue) -> None:
         """Neither pull nor give out any more; it is given back when handlers are done with it."""
@@ -432,7 +356,7 @@ class GroupMember:
         self._store.table.forget(queue.queue)
         if self._locks is not None:
             self._locks.lost(queue.queue)
-        self._unbalanced.set()
+        self._shares.changed.set()
 
     async def _renew_locks(self) -> None:
         if self._locks is None:

@@ -2,16 +2,15 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 
 from ortoo.client.core.connection import Connection
-from ortoo.client.core.place import Queue
+from ortoo.client.core.handlers import RetryLater
 from ortoo.client.core.received import ReceivedMessage
-from ortoo.client.core.retry_later import RetryLater
 from ortoo.client.core.wire import wire_queue
 from ortoo.client.pull.group_member import GroupMember
-from ortoo.client.pull.handling_in_order import OrderedHandling, Processed, acknowledge
-from ortoo.client.pull.process_queue import ProcessQueue, in_order
+from ortoo.client.pull.handling_in_order import OrderedHandling, Processed, acknowledge, processed_count
+from ortoo.client.pull.process_queue import ProcessQueue
+from ortoo.client.pull.settings import Handling
 from ortoo.common.errors import OrtooError
 from ortoo.common.process.background import Background
 from ortoo.common.process.logs import get_logger
@@ -25,27 +24,6 @@ PARK_LEVEL = -1
 _log = get_logger("consumer")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Handling:
-    """How handlers are run."""
-
-    concurrency: int = 20
-    """How many handlers run at a time."""
-    batch_messages_max: int = 1
-    """How many messages of a queue a batch handler gets at once, at most."""
-    retry_delay_ms: float = 5_000.0
-    """How soon a failed message comes again when it could not be sent back; then it stays with this consumer."""
-    suspend_ms: float = 1_000.0
-    """In order: how soon a failed message comes again."""
-    timeout_ms: float = 900_000.0
-    """Outside an order: after so long a message is sent back although its handler has not returned."""
-    attempts_max: int = 0
-    """After so many failures a message is parked; 0 = as the group says, in order: never."""
-    manual_commit: bool = False
-    """In order: the handler returns a CommitVerdict, None = KEEP; only what it commits is done. What is kept counts
-    against the limits of the consumer, so commit at least every few hundred messages."""
-
-
 class Handlers:
     """Gives a member's messages to a handler until it is cancelled or the member is refused."""
 
@@ -57,15 +35,7 @@ class Handlers:
         self._handler = handler
         self._handling = handling
         self._slots = asyncio.Semaphore(handling.concurrency)
-        self._ordered = OrderedHandling(
-            member,
-            handler,
-            self._park,
-            connection.clock,
-            suspend_ms=handling.suspend_ms,
-            attempts_max=handling.attempts_max,
-        )
-        self._served: Queue | None = None
+        self._ordered = OrderedHandling(member, handler, self._park, connection.clock, handling)
         self._running: dict[int, tuple[ProcessQueue, Sequence[ReceivedMessage], float]] = {}
 
     async def run(self) -> None:
@@ -76,29 +46,20 @@ class Handlers:
                 background.spawn("stuck", self._send_stuck_back())
             while True:
                 await self._slots.acquire()
-                taken = await self._next(ordered)
-                if taken is None:
-                    break
+                taken = await self._member.next(self._take)
+                assert taken is not None, "without a time limit something comes, or it is refused"
                 queue, messages = taken
                 queue.running += 1
                 if ordered:
                     background.spawn("in order", self._handle_in_order(queue, messages))
                 else:
                     background.spawn("handle", self._handle(queue, messages, background))
-        if self._member.failure is not None:
-            raise self._member.failure
 
-    async def _next(self, ordered: bool) -> tuple[ProcessQueue, list[ReceivedMessage]] | None:
-        """The next messages of the queues in turn; None when there will be none any more."""
-        member = self._member
-        while member.failure is None:
-            member.arrived.clear()
-            for queue in in_order(member.queues, self._served):
-                if queue.has_waiting and member.may_process(queue) and not (ordered and queue.running):
-                    self._served = queue.queue
-                    return queue, queue.take(self._handling.batch_messages_max)
-            await member.arrived.wait()
-        return None
+    def _take(self, queue: ProcessQueue) -> tuple[ProcessQueue, list[ReceivedMessage]] | None:
+        """The next messages of a queue; None while there are none, or, in order, while others are being processed."""
+        if not queue.has_waiting or (self._member.in_order and queue.running):
+            return None
+        return queue, queue.take(self._handling.batch_messages_max)
 
     # outside an order
 
@@ -132,12 +93,12 @@ class Handlers:
         """How many from the front are processed, and the delay level for the others."""
         try:
             done = await self._handler(messages)
-        except RetryLater as wish:
-            return 0, wish.delay_level
+        except RetryLater as later:
+            return 0, later.delay_level
         except Exception:
             _log.exception("a handler failed; the message will come again", offset=messages[0].offset)
             return 0, 0
-        return max(0, min(done, len(messages))) if isinstance(done, int) else len(messages), 0
+        return processed_count(done, messages), 0
 
     async def _send_back(self, queue: ProcessQueue, messages: Sequence[ReceivedMessage], level: int) -> bool:
         """Whether they are somebody else's business now."""
@@ -170,10 +131,7 @@ class Handlers:
 
     async def _handle_in_order(self, queue: ProcessQueue, messages: Sequence[ReceivedMessage]) -> None:
         try:
-            if self._handling.manual_commit:
-                await self._ordered.handle_by_hand(queue, messages)
-            else:
-                await self._ordered.handle(queue, messages)
+            await self._ordered.handle(queue, messages)
         finally:
             self._done(queue)
 

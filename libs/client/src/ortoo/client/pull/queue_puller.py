@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 
 from ortoo.client.core.connection import Connection
@@ -17,36 +18,24 @@ from ortoo.common.process.retry import Backoff
 _log = get_logger("consumer")
 
 
+@dataclass(eq=False, slots=True, kw_only=True)
 class QueuePuller:
     """The pull loop of one queue."""
 
-    def __init__(
-        self,
-        connection: Connection,
-        group: str,
-        queue: ProcessQueue,
-        settings: PullSettings,
-        *,
-        wanted: Filter,
-        may_pull: Callable[[], bool],
-        arrived: Callable[[], None],
-        lost: Callable[[ProcessQueue], None],
-        counts: HoldCounts,
-    ) -> None:
-        """`may_pull` says whether the queue's lock is held; `arrived` hears of messages, `lost` of a lost lock."""
-        self.limits = FlowLimits()
-        self.wanted = wanted
-        self._connection = connection
-        self._clock = connection.clock
-        self._group = group
-        self._queue = queue
-        self._settings = settings
-        self._may_pull = may_pull
-        self._arrived = arrived
-        self._lost = lost
-        self._counts = counts
-        self._backoff = Backoff(max_s=settings.pull_retry_ms / 1000)
-        self._awake = asyncio.Event()
+    connection: Connection
+    group: str
+    queue: ProcessQueue
+    settings: PullSettings
+    wanted: Filter
+    may_pull: Callable[[], bool]
+    """Whether the queue's lock is held."""
+    arrived: Callable[[], None]
+    """Hears of messages."""
+    lost: Callable[[ProcessQueue], None]
+    """Hears of a lost lock."""
+    counts: HoldCounts
+    limits: FlowLimits = FlowLimits()
+    _awake: asyncio.Event = field(default_factory=asyncio.Event)
 
     def wake(self) -> None:
         """The queue is not suspended any more."""
@@ -54,24 +43,25 @@ class QueuePuller:
 
     async def run(self) -> None:
         """Pull until the queue is dropped or its lock is lost."""
-        queue, failures = self._queue, 0
+        queue, failures = self.queue, 0
+        backoff = Backoff(max_s=self.settings.pull_retry_ms / 1000)
         while not queue.is_dropped:
-            queue.pulled_at_s = self._clock.monotonic_s()
+            queue.pulled_at_s = self.connection.clock.monotonic_s()
             if not await self._has_leave():
                 continue
             epoch = queue.epoch
-            address = self._connection.address
+            address = self.connection.address
             try:
                 pulled = await self._pull(epoch)
             except (Fenced, NotFound) as error:
                 _log.warning("a queue was lost", queue=str(queue.queue), reason=str(error))
-                self._lost(queue)
+                self.lost(queue)
                 return
             except OrtooError as error:
                 _log.warning("a pull failed", queue=str(queue.queue), reason=str(error))
                 if error.retriable:
-                    self._connection.failed(address)
-                await self._clock.sleep(self._backoff.delay_s(failures, self._connection.randomness))
+                    self.connection.failed(address)
+                await self.connection.clock.sleep(backoff.delay_s(failures, self.connection.randomness))
                 failures += 1
                 continue
             failures = 0
@@ -80,29 +70,29 @@ class QueuePuller:
 
     async def _has_leave(self) -> bool:
         """Whether to pull now; otherwise wait a while, or until the queue goes on."""
-        if self._queue.is_suspended:
+        if self.queue.is_suspended:
             self._awake.clear()
             await self._awake.wait()
             return False
-        hold = self.limits.hold(self._queue.held)
+        hold = self.limits.hold(self.queue.held)
         if hold is not None:
-            if self._counts.count(hold):
-                held = self._queue.held
+            if self.counts.count(hold):
+                held = self.queue.held
                 _log.info(
-                    "pulls wait", queue=str(self._queue.queue), reason=hold.value, held=held.messages, span=held.span
+                    "pulls wait", queue=str(self.queue.queue), reason=hold.value, held=held.messages, span=held.span
                 )
-            await self._clock.sleep(self._settings.flow_retry_ms / 1000)
+            await self.connection.clock.sleep(self.settings.flow_retry_ms / 1000)
             return False
-        if not self._may_pull():
-            await self._clock.sleep(self._settings.lock_retry_ms / 1000)
+        if not self.may_pull():
+            await self.connection.clock.sleep(self.settings.lock_retry_ms / 1000)
             return False
         return True
 
     async def _pull(self, epoch: int) -> Pulled:
-        queue, settings = self._queue, self._settings
+        queue, settings = self.queue, self.settings
         return await pull(
-            self._connection,
-            self._group,
+            self.connection,
+            self.group,
             queue.queue,
             queue.next_offset,
             messages_max=settings.pull_messages_max,
@@ -114,7 +104,7 @@ class QueuePuller:
         )
 
     async def _take(self, pulled: Pulled) -> None:
-        queue = self._queue
+        queue = self.queue
         if pulled.status is PullStatus.OFFSET_ILLEGAL:
             await self._correct(pulled)
             return
@@ -122,11 +112,11 @@ class QueuePuller:
             queue.put(batch)
         queue.move_on(pulled.next_offset)
         if pulled.batches:
-            self._arrived()
+            self.arrived()
 
     async def _correct(self, pulled: Pulled) -> None:
         """Go on where the server says, after what is held was processed."""
-        queue = self._queue
+        queue = self.queue
         _log.warning(
             "an offset is not stored; going on at the nearest one",
             queue=str(queue.queue),
@@ -137,6 +127,6 @@ class QueuePuller:
         )
         epoch = queue.epoch
         while queue.held.messages and not queue.is_dropped and epoch == queue.epoch:
-            await self._clock.sleep(self._settings.flow_retry_ms / 1000)
+            await self.connection.clock.sleep(self.settings.flow_retry_ms / 1000)
         if not queue.is_dropped and epoch == queue.epoch:
             queue.restart(pulled.next_offset)

@@ -1,6 +1,5 @@
 """The push consumer: a member of a group that gets whole batches and says what it has processed."""
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,15 +8,17 @@ from typing import Self
 
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter, Topics, wanted_topics
-from ortoo.client.core.losses import Losses, LostMessages
+from ortoo.client.core.handlers import run_handlers
 from ortoo.client.core.place import Queue
 from ortoo.client.core.received import ReceivedBatch, ReceivedMessage
-from ortoo.client.core.wire import LANGUAGE, client_version, message_model, start_from, subscription, wire_queue
+from ortoo.client.core.wire import LANGUAGE, client_version, message_model, start_from, subscription
 from ortoo.client.offsets.file import OffsetFile, offset_path
 from ortoo.client.offsets.start_point import StartRule
 from ortoo.client.push.broadcast_offsets import BroadcastOffsets
+from ortoo.client.push.losses import Losses, LostMessages
 from ortoo.client.push.push_member import PushMember
 from ortoo.common.groups.allocation import AllocationStrategy
+from ortoo.common.grpc.fields import write
 from ortoo.common.process.background import Background
 from ortoo.common.process.logs import get_logger
 from ortoo.v1 import consumer_pb2
@@ -100,7 +101,7 @@ class Consumer:
 
     async def __aenter__(self) -> Self:
         await self._background.__aenter__()
-        self._background.spawn("session", self._member.keep_session())
+        self._background.spawn("session", self._member.keep())
         self._background.every("acks", self._settings.ack_interval_ms / 1000, self._say_progress, clock=self._clock)
         if self._kept is not None:
             self._background.every("offsets", _KEEP_INTERVAL_S, self._kept.persist, clock=self._clock)
@@ -151,25 +152,18 @@ class Consumer:
         A message whose handler raises is given to it again after `retry_delay_ms`; until then it is not acknowledged.
         Runs until cancelled, or until the session is refused.
         """
-        slots = asyncio.Semaphore(concurrency)
 
         async def handle(message: ReceivedMessage) -> None:
-            try:
-                while True:
-                    try:
-                        await handler(message)
-                        break
-                    except Exception:
-                        _log.exception("a handler failed; the message will be given to it again", offset=message.offset)
-                        await self._clock.sleep(self._settings.retry_delay_ms / 1000)
-                message.ack()
-            finally:
-                slots.release()
+            while True:
+                try:
+                    await handler(message)
+                    break
+                except Exception:
+                    _log.exception("a handler failed; the message will be given to it again", offset=message.offset)
+                    await self._clock.sleep(self._settings.retry_delay_ms / 1000)
+            message.ack()
 
-        async with Background("handlers") as background:
-            async for message in self:
-                await slots.acquire()
-                background.spawn("handle", handle(message))
+        await run_handlers(aiter(self), handle, concurrency=concurrency)
 
     async def _say_progress(self) -> None:
         self._member.report()
@@ -179,16 +173,15 @@ def _opening(
     group: str, topics: Mapping[str, Filter], settings: ConsumerSettings, *, client_id: str, room: str
 ) -> consumer_pb2.OpenSession:
     """The first request of a session."""
-    return consumer_pb2.OpenSession(
+    return write(
+        consumer_pb2.OpenSession,
+        settings,
         group=group,
         client_id=client_id,
         room=room,
         subscriptions=[subscription(topic, topics[topic]) for topic in sorted(topics)],
         start_from=start_from(settings.from_first, settings.from_time_ms),
         start_time_ms=settings.from_time_ms or 0,
-        strategy=settings.strategy.value,  # type: ignore[arg-type]
-        configured_queues=map(wire_queue, settings.configured_queues),
-        rooms=settings.rooms,
         message_model=message_model(broadcast=settings.broadcast),
         client_version=client_version(),
         language=LANGUAGE,

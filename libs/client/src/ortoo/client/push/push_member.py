@@ -6,23 +6,24 @@ from collections.abc import Collection, Sequence
 from functools import partial
 
 from ortoo.client.core.connection import Connection
-from ortoo.client.core.losses import Losses, LostMessages
+from ortoo.client.core.kept_session import KeptSession
 from ortoo.client.core.place import Queue
 from ortoo.client.core.progress import BatchProgress, QueueProgress
 from ortoo.client.core.received import ReceivedBatch
-from ortoo.client.core.wire import received_batch, wire_queue
+from ortoo.client.core.suspension import Suspension
+from ortoo.client.core.wire import queue_of, received_batch, wire_queue
 from ortoo.client.push.broadcast_offsets import BroadcastOffsets
-from ortoo.client.push.push_call import Acknowledgement, PushCall
-from ortoo.client.push.suspension import Suspension
+from ortoo.client.push.losses import Losses, LostMessages
 from ortoo.common.errors import OrtooError
+from ortoo.common.grpc import bulk_calls
+from ortoo.common.grpc.bulk_field import Bulky
 from ortoo.common.process.logs import get_logger
 from ortoo.v1 import consumer_pb2
 
-LEAVE_TIMEOUT_S = 5.0
 _log = get_logger("consumer")
 
 
-class PushMember:
+class PushMember(KeptSession[consumer_pb2.PushRequest, Bulky]):
     """Hears a session's events, keeps what was delivered until it is taken, and gives credit back for what is done."""
 
     def __init__(
@@ -36,24 +37,21 @@ class PushMember:
         broadcast: BroadcastOffsets | None = None,
     ) -> None:
         """Join as `opening` says; at most so many delivered messages and bytes wait to be acknowledged."""
+        super().__init__(connection, bulk_calls.push, consumer_pb2.PushRequest)
         self.queues: tuple[Queue, ...] = ()
         self.failure: OrtooError | None = None
         """Why there will be no further session."""
-        self.leaving = False
         self.losses = losses
-        self._connection = connection
         self._opening = opening
         self._broadcast = broadcast
         self._messages_max = messages_max
         self._bytes_max = bytes_max
-        self._call: PushCall | None = None
         self._generation = 0
         self._progress: dict[Queue, QueueProgress] = {}
         self._buffer: deque[ReceivedBatch] = deque()
         self._arrived = asyncio.Event()
         self._freed_messages = 0
         self._freed_bytes = 0
-        self._left = asyncio.Event()
         self._session_number = 0
         self._suspension = Suspension()
         self._lent: set[int] = set()
@@ -64,7 +62,7 @@ class PushMember:
         while (batch := self._take()) is None:
             if self.failure is not None:
                 raise self.failure
-            if self.leaving:
+            if self._is_leaving:
                 return None
             self._arrived.clear()
             await self._arrived.wait()
@@ -97,13 +95,12 @@ class PushMember:
 
     async def until_resumed(self) -> None:
         """Wait while everything is suspended and the member has not left."""
-        while self._suspension.everything and self.failure is None and not self.leaving:
+        while self._suspension.everything and self.failure is None and not self._is_leaving:
             self._arrived.clear()
             await self._arrived.wait()
 
     def _suspension_changed(self) -> None:
-        if self._call is not None:
-            self._call.suspend(self._suspension.queues, everything=self._suspension.everything)
+        self._say_suspended()
         for batch in self._buffer:
             self._lend(batch)
 
@@ -121,76 +118,58 @@ class PushMember:
         """Want something else from now on, in this session and those after it."""
         del self._opening.subscriptions[:]
         self._opening.subscriptions.extend(subscriptions)
-        if self._call is not None:
-            self._call.subscribe(subscriptions)
+        self._say(subscribe=consumer_pb2.Subscribe(subscriptions=subscriptions))
 
     def report(self) -> None:
         """Acknowledge what is new, and give the credit of finished messages back."""
-        call = self._call
-        if call is None:
+        if self._conversation is None:
             return
-        news = [
-            Acknowledgement(queue, offset, self._generation)
+        news = {
+            queue: offset
             for queue, progress in self._progress.items()
             if (offset := progress.to_acknowledge()) is not None
-        ]
+        }
         if news:
-            call.acknowledge(news)
+            offsets = [
+                consumer_pb2.AcknowledgedOffset(queue=wire_queue(queue), offset=offset, generation=self._generation)
+                for queue, offset in news.items()
+            ]
+            self._say(acknowledge=consumer_pb2.Acknowledge(offsets=offsets))
             if self._broadcast is not None:
-                for item in news:
-                    self._broadcast.done(item.queue, item.offset)
+                for queue, offset in news.items():
+                    self._broadcast.done(queue, offset)
         if self._freed_messages >= 0 and self._freed_bytes >= 0 and (self._freed_messages or self._freed_bytes):
-            call.grant(self._freed_messages, self._freed_bytes)
-            self._freed_messages = self._freed_bytes = 0
-
-    async def keep_session(self) -> None:
-        """Have a session until `leave`; after a break another one, at the next snode."""
-        connection = self._connection
-        attempt = 0
-        while not self.leaving:
-            address = connection.address
-            if self._broadcast is not None and not await self._is_placed(self._broadcast):
-                attempt += 1
-                await connection.clock.sleep(connection.backoff.delay_s(attempt, connection.randomness))
-                continue
-            self._session_number += 1
-            call = self._call = PushCall(connection.channel(), address, self, clock=connection.clock)
-            self._freed_messages = self._freed_bytes = 0
-            call.open(self._opening)
-            if self._suspension:
-                call.suspend(self._suspension.queues, everything=self._suspension.everything)
-            call.grant(self._messages_max, self._bytes_max)
-            try:
-                closed = await call.run()
-                _log.info("the session is closed", reason=closed.message)
-            except OrtooError as error:
-                if not error.retriable:
-                    self.failure = error
-                    self._arrived.set()
-                    break
-                _log.warning("the session broke; opening another", reason=str(error))
-            finally:
-                self._call = None
-                self._forget_session()
-            if self.leaving:
-                break
-            connection.failed(address)
-            attempt = 0 if call.is_opened else attempt + 1
-            await connection.clock.sleep(connection.backoff.delay_s(attempt, connection.randomness))
-        self._left.set()
+            self._grant(self._freed_messages, self._freed_bytes)
 
     async def leave(self) -> None:
         """Acknowledge what is done and leave the group, in good order if the snode answers soon."""
-        self.leaving = True
-        if self._call is not None and not self._left.is_set():
-            self.report()
-            self._call.leave()
-            try:
-                async with asyncio.timeout(LEAVE_TIMEOUT_S):
-                    await self._left.wait()
-            except TimeoutError:
-                _log.warning("the snode did not say goodbye", address=self._connection.address)
+        self.report()
+        await self._leave()
         self._arrived.set()
+
+    # the session
+
+    async def _prepare(self) -> bool:
+        return self._broadcast is None or await self._is_placed(self._broadcast)
+
+    def _begin(self) -> None:
+        self._session_number += 1
+        self._say(open=self._opening)
+        if self._suspension:
+            self._say_suspended()
+        self._grant(self._messages_max, self._bytes_max)
+
+    def _refused(self, error: OrtooError) -> bool:
+        self.failure = error
+        self._arrived.set()
+        return True
+
+    def _forget(self) -> None:
+        """What was delivered and not acknowledged comes again."""
+        self.queues = ()
+        self._progress.clear()
+        self._buffer.clear()
+        self._lent.clear()
 
     async def _is_placed(self, offsets: BroadcastOffsets) -> bool:
         """Whether it is known where each queue goes on; otherwise look again, unless it is over."""
@@ -198,8 +177,7 @@ class PushMember:
             starts = await offsets.starts([it.topic for it in self._opening.subscriptions])
         except OrtooError as error:
             if not error.retriable:
-                self.failure, self.leaving = error, True
-                self._arrived.set()
+                self._is_leaving = self._refused(error)
             _log.warning("it is not known where a broadcast goes on", reason=str(error))
             return False
         del self._opening.start_offsets[:]
@@ -208,9 +186,28 @@ class PushMember:
         )
         return True
 
+    def _grant(self, messages: int, size_bytes: int) -> None:
+        """Let the server send so much more; what was freed until now is in it."""
+        self._say(credit=consumer_pb2.Credit(messages=messages, bytes=size_bytes))
+        self._freed_messages = self._freed_bytes = 0
+
+    def _say_suspended(self) -> None:
+        """Take nothing of these queues, or of any; what was said before counts no more."""
+        queues = map(wire_queue, self._suspension.queues)
+        self._say(suspend=consumer_pb2.Suspend(everything=self._suspension.everything, queues=queues))
+
     # what the server says
 
-    def assigned(self, generation: int, queues: Sequence[Queue]) -> None:
+    def _hear(self, bulky: Bulky) -> bool:
+        response, (records,) = bulky
+        kind = response.WhichOneof("event")
+        if kind == "delivery":
+            self._delivered(response.delivery, records, queue_of(response.delivery.queue))
+        elif kind == "assignment":
+            self._assigned(response.assignment.generation, list(map(queue_of, response.assignment.queues)))
+        return self._heard(response)
+
+    def _assigned(self, generation: int, queues: Sequence[Queue]) -> None:
         """These are the session's queues now; what was buffered of others is dropped, its new owner gets it."""
         self._generation = generation
         self.queues = tuple(queues)
@@ -226,7 +223,7 @@ class PushMember:
                 else:
                     self._free(len(batch), batch.size_bytes)
 
-    def delivered(self, delivery: consumer_pb2.Delivery, records: bytes, queue: Queue) -> None:
+    def _delivered(self, delivery: consumer_pb2.Delivery, records: bytes, queue: Queue) -> None:
         """A batch with these bytes came, or an offset moved on."""
         progress = self._progress.setdefault(queue, QueueProgress())
         if not delivery.HasField("batch"):
@@ -254,10 +251,3 @@ class PushMember:
         self._freed_bytes += size_bytes
         if self._freed_messages * 4 >= self._messages_max or self._freed_bytes * 4 >= self._bytes_max:
             self.report()
-
-    def _forget_session(self) -> None:
-        """Drop what a lost session delivered: what was not acknowledged comes again."""
-        self.queues = ()
-        self._progress.clear()
-        self._buffer.clear()
-        self._lent.clear()

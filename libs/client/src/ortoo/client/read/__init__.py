@@ -1,1 +1,4 @@
-"""Reading outside groups: ranges, tails and dead letters, without locks or offsets."""
+"""Reading outside groups: ranges and tails of queues as batches, without locks or offsets.
+
+For `app`, `admin`, and readers that have no group, such as Spark's. It imports `core` alone.
+"""

@@ -34,6 +34,10 @@ async def fetch(
     Errors: NotFound, OutOfRange, Invalid; DataLoss, whose `end_offset` says where another fetch can go on; Unavailable
     after several breaks in a row.
     """
+    tags, sql = expressions(wanted)
+    request = consumer_pb2.FetchRequest(
+        queue=wire_queue(queue), follow=follow, tag_expression=tags, sql_expression=sql, columns=columns
+    )
     at, breaks = from_offset, 0
     while True:
         address = connection.address
@@ -43,7 +47,8 @@ async def fetch(
                 to_offset = await _end_of(connection, queue)
                 if at == to_offset:
                     return
-            async for answer, (records,) in _batches(connection, queue, at, to_offset, follow, wanted, columns):
+            request.from_offset, request.to_offset = at, to_offset
+            async for answer, (records,) in _batches(connection, request):
                 breaks, at = 0, answer.next_offset
                 if answer.HasField("batch"):
                     yield received_batch(answer, queue, records)
@@ -56,29 +61,11 @@ async def fetch(
             if not follow and at >= to_offset > from_offset:
                 return
             connection.failed(address)
-        await connection.clock.sleep(connection.backoff.delay_s(breaks, connection.randomness))
+        await connection.pause(breaks)
 
 
-async def _batches(
-    connection: Connection,
-    queue: Queue,
-    at: int,
-    to_offset: int,
-    follow: bool = False,
-    wanted: Filter = "*",
-    columns: Sequence[str] = (),
-) -> AsyncIterator[Bulky]:
+async def _batches(connection: Connection, request: consumer_pb2.FetchRequest) -> AsyncIterator[Bulky]:
     address = connection.address
-    tags, sql = expressions(wanted)
-    request = consumer_pb2.FetchRequest(
-        queue=wire_queue(queue),
-        from_offset=at,
-        to_offset=to_offset,
-        follow=follow,
-        tag_expression=tags,
-        sql_expression=sql,
-        columns=columns,
-    )
     call = bulk_calls.fetch(connection.channel(), request)
     try:
         with rpc_errors(address):
@@ -99,7 +86,7 @@ async def _end_of(connection: Connection, queue: Queue) -> int:
             return int(state.end_offset)
     # It does not exist, or its enode is away: a read says which.
     try:
-        async for _ in _batches(connection, queue, 0, 1):
+        async for _ in _batches(connection, consumer_pb2.FetchRequest(queue=wire_queue(queue), to_offset=1)):
             break
     except Invalid as error:
         raise NotFound(error.message, field="queue") from error

@@ -1,1 +1,4 @@
-"""A client's session: what it says of itself, what it is told about its groups, what a server may ask of it."""
+"""A client's session for groups that pull: registrations go in, members and commands of the server come out.
+
+For `app` and `pull`. It imports `offsets` and `core`.
+"""

@@ -4,15 +4,16 @@ import asyncio
 import sys
 import traceback
 from collections.abc import Mapping
-from dataclasses import asdict
 
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.received import ReceivedBatch, ReceivedMessage
-from ortoo.client.core.wire import LANGUAGE, client_version, message_of, queue_of, wire_queue
+from ortoo.client.core.wire import LANGUAGE, client_version, queue_of
 from ortoo.client.sessions.membership import GroupMembership
 from ortoo.common.errors import NotFound, Unsupported
 from ortoo.common.errors.status import failure_of
+from ortoo.common.grpc.fields import read, write
 from ortoo.common.records.batch import encode
+from ortoo.common.records.message import Message
 from ortoo.v1 import session_pb2
 
 STACK_LENGTH_MAX = 1 << 20
@@ -43,15 +44,14 @@ async def answer_to(
 def _running(
     wanted_group: str, members: Mapping[str, GroupMembership], connection: Connection
 ) -> session_pb2.RunningDescription:
-    told = session_pb2.RunningDescription(
+    described = session_pb2.RunningDescription(
         properties={"client_id": connection.client_id, "language": LANGUAGE, "version": client_version()}
     )
     for group, member in members.items():
         if wanted_group in ("", group):
             for it in member.running_queues():
-                fields = asdict(it) | {"queue": wire_queue(it.queue)}
-                told.queues.append(session_pb2.RunningQueue(group=group, **fields))
-    return told
+                described.queues.append(write(session_pb2.RunningQueue, it, group=group))
+    return described
 
 
 async def _consume(
@@ -75,7 +75,7 @@ async def _consume(
 
 
 def _received(request: session_pb2.ConsumeMessage, connection: Connection) -> ReceivedMessage:
-    message = message_of(request.message)
+    message = read(Message, request.message)
     message = message.replace(message_id=message.message_id or request.message_id or None)
     batch = ReceivedBatch(
         queue_of(request.queue),

@@ -3,24 +3,24 @@
 import asyncio
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from ortoo.client.core.connection import Connection
-from ortoo.client.core.conversation import Conversation
-from ortoo.client.core.wire import LANGUAGE, client_version, message_model, start_from, subscription, wire_queue
+from ortoo.client.core.kept_session import KeptSession
+from ortoo.client.core.wire import LANGUAGE, client_version, message_model, start_from, subscription
 from ortoo.client.sessions.commands import answer_to
 from ortoo.client.sessions.group_view import GroupView
 from ortoo.client.sessions.membership import GroupMembership, Registration
 from ortoo.common.errors import Conflict, NotFound, OrtooError
 from ortoo.common.errors.status import error_of
 from ortoo.common.groups.allocation import AllocationStrategy
+from ortoo.common.grpc.fields import write
 from ortoo.common.process.background import Background
 from ortoo.common.process.logs import get_logger
-from ortoo.v1 import consumer_pb2, pull_pb2, session_pb2
+from ortoo.v1 import pull_pb2, session_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
 from ortoo.v1.session_pb2_grpc import SessionServiceStub
 
-LEAVE_TIMEOUT_S = 5.0
 _log = get_logger("session")
 
 
@@ -31,40 +31,30 @@ class _Joined:
     answered: "asyncio.Future[None]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
-class Session:
+class Session(KeptSession[session_pb2.ConnectRequest, session_pb2.ConnectResponse]):
     """Opened with the first group that is joined; after a break opened again, at the next snode, with all groups."""
 
     def __init__(self, connection: Connection) -> None:
         """Over `connection`; nothing is said yet."""
+        super().__init__(connection, lambda it: SessionServiceStub(it).Connect(), session_pb2.ConnectRequest)
         self.session_id = ""
         """Made by the server; empty while there is no session."""
-        self.address = ""
-        """The snode that has the session."""
         self.client_id = connection.client_id
-        self._connection = connection
         self._background = Background("session")
         self._groups: dict[str, _Joined] = {}
         self._wanted = asyncio.Event()
-        self._leaving = False
-        self._left = asyncio.Event()
-        self._conversation: Conversation[session_pb2.ConnectRequest, session_pb2.ConnectResponse] | None = None
 
     async def __aenter__(self) -> Self:
         await self._background.__aenter__()
-        self._background.spawn("keep", self._keep())
+        self._background.spawn("keep", self.keep())
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._leaving = True
+        self._is_leaving = True
         if self.session_id:
-            self._say(close=consumer_pb2.CloseSession())
-            try:
-                async with asyncio.timeout(LEAVE_TIMEOUT_S):
-                    await self._left.wait()
-            except TimeoutError:
-                _log.warning("the snode did not say goodbye", address=self.address)
+            await self._leave()
         await self._background.__aexit__(kind, error, traceback)
 
     async def join(self, registration: Registration, member: GroupMembership) -> None:
@@ -99,68 +89,40 @@ class Session:
     def _register(self, joined: _Joined) -> None:
         self._say(register_consumer=_register_consumer(joined.registration))
 
-    def _say(self, **event: Any) -> None:
-        if self._conversation is not None:
-            self._conversation.say(session_pb2.ConnectRequest(**event))
-
-    async def _keep(self) -> None:
-        connection = self._connection
-        attempt = 0
+    async def keep(self) -> None:
+        """Open the session with the first group that is joined."""
         await self._wanted.wait()
-        while not self._leaving:
-            self.address = connection.address
-            talk = self._conversation = Conversation(
-                self.address,
-                self._hear,
-                lambda: session_pb2.ConnectRequest(heartbeat=consumer_pb2.Heartbeat()),
-                clock=connection.clock,
-            )
-            self._say(hello=self._hello())
-            for joined in self._groups.values():
-                self._register(joined)
-            was_opened = False
-            try:
-                await talk.run(SessionServiceStub(connection.channel()).Connect())
-            except OrtooError as error:
-                _log.warning("the session broke; opening another", reason=str(error))
-                if not error.retriable:
-                    self._refuse(error)
-            finally:
-                was_opened = bool(self.session_id)
-                self._conversation = None
-                self.session_id = ""
-            if self._leaving:
-                break
-            connection.failed(self.address)
-            attempt = 0 if was_opened else attempt + 1
-            await connection.clock.sleep(connection.backoff.delay_s(attempt, connection.randomness))
-        self._left.set()
+        await super().keep()
 
-    def _refuse(self, error: OrtooError) -> None:
-        """The server will not have this client; whoever waits is told, members hear it."""
+    def _begin(self) -> None:
+        self._say(hello=self._hello())
+        for joined in self._groups.values():
+            self._register(joined)
+
+    def _forget(self) -> None:
+        self.session_id = ""
+
+    def _refused(self, error: OrtooError) -> bool:
+        """Whoever waits hears it, and so do the members; groups that are joined later are worth another try."""
         for group, joined in list(self._groups.items()):
             if joined.answered.done():
                 joined.member.refused(error)
                 self._groups.pop(group)
             else:
                 joined.answered.set_exception(error)
+        return False
 
     def _hear(self, response: session_pb2.ConnectResponse) -> bool:
         kind = response.WhichOneof("event")
         if kind == "opened":
             self.session_id, self.client_id = response.opened.session_id, response.opened.client_id
-            if self._conversation is not None:
-                self._conversation.heartbeat_s = max(0.1, response.opened.heartbeat_interval_ms / 1000)
         elif kind == "registered":
             self._registered(response.registered)
         elif kind == "members_changed":
             self._members_changed(response.members_changed)
         elif kind == "command":
             self._background.spawn("command", self._obey(response.command))
-        elif kind == "closed":
-            _log.info("the session is closed", reason=response.closed.message)
-            return True
-        return False
+        return self._heard(response)
 
     def _registered(self, answer: session_pb2.Registered) -> None:
         joined = self._groups.get(answer.group)
@@ -221,14 +183,12 @@ async def query_view(connection: Connection, group: str) -> GroupView:
 
 
 def _register_consumer(wanted: Registration) -> session_pb2.RegisterConsumer:
-    return session_pb2.RegisterConsumer(
-        group=wanted.group,
+    return write(
+        session_pb2.RegisterConsumer,
+        wanted,
         subscriptions=[subscription(topic, wanted.topics[topic], wanted.version) for topic in sorted(wanted.topics)],
         consume_type=session_pb2.CONSUME_TYPE_PULL,
         message_model=message_model(broadcast=wanted.broadcast),
-        strategy=wanted.strategy.value,  # type: ignore[arg-type]
-        configured_queues=map(wire_queue, wanted.configured_queues),
-        rooms=wanted.rooms,
         start_from=start_from(wanted.start.from_first, wanted.start.from_time_ms),
     )
 

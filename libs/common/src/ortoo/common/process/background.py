@@ -53,13 +53,24 @@ class Background:
         return task
 
     def every(
-        self, name: str, seconds: float, step: Callable[[], Awaitable[object]], *, clock: Clock
+        self,
+        name: str,
+        seconds: float,
+        step: Callable[[], Awaitable[object]],
+        *,
+        clock: Clock,
+        first_s: float | None = None,
     ) -> asyncio.Task[Any]:
-        """Run `step` every so many seconds, first after one period. A step that raises is logged and tried again."""
+        """Run `step` every so many seconds, first after `first_s` (None = one period).
+
+        A step that raises is logged and tried again.
+        """
 
         async def loop() -> None:
+            wait_s = seconds if first_s is None else first_s
             while True:
-                await clock.sleep(seconds)
+                await clock.sleep(wait_s)
+                wait_s = seconds
                 try:
                     await step()
                 except OrtooError as error:

@@ -1,0 +1,113 @@
+"""A session that is kept: opened anew at the next snode after every break, until it is left."""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, Generic
+
+import grpc
+
+from ortoo.client.core.connection import Connection
+from ortoo.client.core.conversation import Conversation, Request, Response
+from ortoo.common.errors import OrtooError
+from ortoo.common.process.logs import get_logger
+from ortoo.v1 import consumer_pb2
+
+LEAVE_TIMEOUT_S = 5.0
+_log = get_logger("session")
+
+
+class KeptSession(ABC, Generic[Request, Response]):
+    """One session after another. Its kinds know what is said in them: by `_begin` first, then whatever they like."""
+
+    def __init__(
+        self, connection: Connection, call: Callable[[grpc.aio.Channel], Any], request: Callable[..., Request]
+    ) -> None:
+        """`call` opens a stream; `request` makes what is said, of one event by its name. Nothing is said yet."""
+        self.address = ""
+        """The snode that has the session."""
+        self._connection = connection
+        self._call = call
+        self._request = request
+        self._conversation: Conversation[Request, Response] | None = None
+        self._is_opened = False
+        """Whether the snode has opened the session: then it works, and a break is no sign of one that does not."""
+        self._is_leaving = False
+        self._left = asyncio.Event()
+
+    async def keep(self) -> None:
+        """Have a session until it is left, or refused for good."""
+        await self._connection.keep(self._converse)
+        self._left.set()
+
+    async def _converse(self, address: str) -> bool | None:
+        if self._is_leaving:
+            return None
+        if not await self._prepare():
+            return False
+        self.address, self._is_opened = address, False
+        conversation = self._conversation = Conversation(
+            address,
+            self._hear,
+            lambda: self._request(heartbeat=consumer_pb2.Heartbeat()),
+            clock=self._connection.clock,
+        )
+        self._begin()
+        try:
+            await conversation.run(self._call(self._connection.channel()))
+        except OrtooError as error:
+            if not error.retriable and self._refused(error):
+                return None
+            _log.warning("the session broke; opening another", reason=str(error))
+        finally:
+            self._conversation = None
+            self._forget()
+        return None if self._is_leaving else self._is_opened
+
+    def _say(self, **event: Any) -> None:
+        """Say something; without a session it is lost, so `_begin` has to say it again."""
+        if self._conversation is not None:
+            self._conversation.say(self._request(**event))
+
+    def _heard(self, response: Any) -> bool:
+        """What all kinds of sessions have: it was opened, or closed; whether this was the last word."""
+        kind = response.WhichOneof("event")
+        if kind == "opened":
+            self._is_opened = True
+            if self._conversation is not None:
+                self._conversation.heartbeat_s = max(0.1, response.opened.heartbeat_interval_ms / 1000)
+        elif kind == "closed":
+            _log.info("the session is closed", reason=response.closed.message)
+        return bool(kind == "closed")
+
+    async def _leave(self) -> None:
+        """End it, in good order if the snode answers soon."""
+        self._is_leaving = True
+        if self._conversation is None or self._left.is_set():
+            return
+        self._say(close=consumer_pb2.CloseSession())
+        try:
+            async with asyncio.timeout(LEAVE_TIMEOUT_S):
+                await self._left.wait()
+        except TimeoutError:
+            _log.warning("the snode did not say goodbye", address=self.address)
+
+    async def _prepare(self) -> bool:
+        """Find out what has to be said first; whether it is known."""
+        return True
+
+    @abstractmethod
+    def _begin(self) -> None:
+        """Say what comes first."""
+
+    @abstractmethod
+    def _hear(self, response: Response) -> bool:
+        """The server said something; whether it was its last word."""
+
+    @abstractmethod
+    def _refused(self, error: OrtooError) -> bool:
+        """The server will not have this session; whether this is final."""
+
+    @abstractmethod
+    def _forget(self) -> None:
+        """A session is over, and what belonged to it."""

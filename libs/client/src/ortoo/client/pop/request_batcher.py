@@ -1,0 +1,125 @@
+"""Requests that meet on their way travel together: what is asked for while one is under way waits for the next."""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from ortoo.common.errors import Unavailable
+from ortoo.common.process.background import Background
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+
+
+@dataclass(eq=False, slots=True)
+class _Request(Generic[Item, Answer]):
+    """What one task asked for."""
+
+    item: Item
+    answer: "asyncio.Future[Answer]"
+
+    def fail(self, error: Exception) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(error)
+            self.answer.exception()  # whoever asked may have gone
+
+
+class RequestBatcher(Generic[Item, Answer]):
+    """The requests of one kind that the tasks of a consumer make."""
+
+    def __init__(
+        self,
+        send: Callable[[Sequence[Item]], Awaitable[Sequence[Answer]]],
+        background: Background,
+        *,
+        size_max: int,
+        size_of: Callable[[Item], int] = lambda _: 1,
+        under_way_max: int = 1,
+        unclaimed: Callable[[Answer], Coroutine[Any, Any, None]] | None = None,
+    ) -> None:
+        """`send` answers several requests, at most `size_max` in size, in their order; runs in `background`.
+
+        So many of its calls are under way at once. `unclaimed` gets an answer that nobody waits for any more.
+        """
+        self._send = send
+        self._background = background
+        self._size_max = size_max
+        self._size_of = size_of
+        self._under_way_max = under_way_max
+        self._unclaimed = unclaimed
+        self._waiting: deque[_Request[Item, Answer]] = deque()
+        self._open: set[_Request[Item, Answer]] = set()
+        self._senders = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._is_closed = False
+
+    async def ask(self, item: Item) -> Answer:
+        """The answer to one request. Errors: what `send` raises; Unavailable when the consumer is left meanwhile."""
+        request = _Request[Item, Answer](item, asyncio.get_running_loop().create_future())
+        if self._is_closed:
+            raise _left()
+        self._waiting.append(request)
+        self._open.add(request)
+        if self._senders < self._under_way_max:
+            self._senders += 1
+            self._idle.clear()
+            self._background.spawn("requests", self._send_waiting())  # whoever asks in the same turn joins
+        try:
+            return await request.answer
+        except asyncio.CancelledError:
+            if request.answer.done() and not request.answer.cancelled() and request.answer.exception() is None:
+                self._give_to_nobody(request.answer.result())
+            raise
+        finally:
+            self._open.discard(request)
+
+    async def settled(self) -> None:
+        """Wait until nothing is under way."""
+        await self._idle.wait()
+
+    def close(self) -> None:
+        """Whoever waits hears that the consumer was left."""
+        self._is_closed = True
+        self._waiting.clear()
+        for request in self._open:
+            request.fail(_left())
+
+    async def _send_waiting(self) -> None:
+        try:
+            while self._waiting:
+                await self._send_together(self._next())
+        finally:
+            self._senders -= 1
+            if not self._senders:
+                self._idle.set()
+
+    def _next(self) -> list[_Request[Item, Answer]]:
+        together = [self._waiting.popleft()]
+        size = self._size_of(together[0].item)
+        while self._waiting and (size := size + self._size_of(self._waiting[0].item)) <= self._size_max:
+            together.append(self._waiting.popleft())
+        return together
+
+    async def _send_together(self, together: Sequence[_Request[Item, Answer]]) -> None:
+        try:
+            answers = await self._send([request.item for request in together])
+        except Exception as error:
+            for request in together:
+                request.fail(error)
+            return
+        for request, answer in zip(together, answers, strict=True):
+            if request.answer.done():
+                self._give_to_nobody(answer)
+            else:
+                request.answer.set_result(answer)
+
+    def _give_to_nobody(self, answer: Answer) -> None:
+        if self._unclaimed is not None:
+            self._background.spawn("unclaimed", self._unclaimed(answer))
+
+
+def _left() -> Unavailable:
+    return Unavailable("the consumer was left before the answer; the outcome is unknown")

@@ -1,0 +1,130 @@
+"""Which queues a member of a group shall have: its share of what the group reads, or those it was assigned."""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+
+from ortoo.client.core.connection import Connection
+from ortoo.client.core.filters import Filter
+from ortoo.client.core.place import Queue
+from ortoo.client.offsets.start_point import RETRY_PREFIX
+from ortoo.client.produce.routes import readable_queues
+from ortoo.client.pull.settings import PullSettings
+from ortoo.client.sessions.group_view import GroupView, allocated
+from ortoo.client.sessions.membership import Registration
+from ortoo.client.sessions.session import Session, query_view
+from ortoo.common.errors import Invalid, NotFound, OrtooError
+from ortoo.common.process.logs import get_logger
+
+_log = get_logger("consumer")
+
+
+class Shares:
+    """What a member wants, who shares it with him, and what of it falls to him."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        session: Session,
+        group: str,
+        topics: Mapping[str, Filter],
+        settings: PullSettings,
+    ) -> None:
+        """Without topics there is no membership: the queues are those that are assigned."""
+        self.is_member = bool(topics)
+        self.changed = asyncio.Event()
+        """Set when the shares have to be looked at."""
+        self.registration = Registration(
+            group=group,
+            topics=dict(topics),
+            version=connection.clock.now_ms(),
+            broadcast=settings.broadcast,
+            strategy=settings.strategy,
+            configured_queues=settings.configured_queues,
+            rooms=settings.rooms,
+            start=settings.start,
+        )
+        self._retry_topic = RETRY_PREFIX + group
+        self._connection = connection
+        self._session = session
+        self._settings = settings
+        self._assigned: tuple[Queue, ...] = ()
+        self._view: GroupView | None = None
+
+    @property
+    def topics(self) -> set[str]:
+        """The topics of all that this member may have."""
+        return set(self.registration.topics) if self.is_member else {queue.topic for queue in self._assigned}
+
+    @property
+    def has_retry_topic(self) -> bool:
+        """Whether this member takes part in what the group gave back."""
+        return self._retry_topic in self.registration.topics
+
+    def filter_of(self, topic: str) -> Filter:
+        """What of a topic is wanted."""
+        return self.registration.topics.get(topic, "*")
+
+    def subscribe(self, topics: Mapping[str, Filter]) -> None:
+        """Want these topics from now on. Errors: Invalid for a consumer with assigned queues."""
+        if not self.is_member:
+            raise Invalid("this consumer has assigned queues and is in no group; make one with topics", field="topics")
+        if self.has_retry_topic:
+            topics = {**topics, self._retry_topic: "*"}
+        version = max(self.registration.version + 1, self._connection.clock.now_ms())
+        self.registration = replace(self.registration, topics=dict(topics), version=version)
+        self._session.change(self.registration)
+        self.changed.set()
+
+    def assign(self, queues: Iterable[Queue]) -> None:
+        """Have exactly these queues. Errors: Invalid for a member of a group."""
+        if self.is_member:
+            raise Invalid("the group shares out this consumer's queues; make one without topics", field="queues")
+        self._assigned = tuple(dict.fromkeys(queues))
+        self.changed.set()
+
+    def members_changed(self, view: GroupView) -> None:
+        """These share out the queues now."""
+        self._view = view
+        self.changed.set()
+
+    async def ask_for_members(self) -> None:
+        """Ask who the members are, in case nobody said that they changed. Errors: Unavailable."""
+        try:
+            if self.is_member and self._view is not None:
+                self._view = await query_view(self._connection, self.registration.group)
+        finally:
+            self.changed.set()
+
+    async def want_retries(self) -> None:
+        """Take part in what the group gave back, as soon as there is a topic of it."""
+        if self._settings.broadcast or self._view is None or self.has_retry_topic:
+            return
+        with suppress(NotFound):
+            if await readable_queues(self._connection, self._retry_topic):
+                self.subscribe({**self.registration.topics, self._retry_topic: "*"})
+
+    async def look(self) -> dict[str, list[Queue]]:
+        """The queues that this member shall have, of each topic for which that is known now."""
+        if not self.is_member:
+            return {topic: [it for it in self._assigned if it.topic == topic] for topic in self.topics}
+        shares: dict[str, list[Queue]] = {}
+        for topic in self.registration.topics if self._view is not None else ():
+            try:
+                shares[topic] = self._share_of(topic, await readable_queues(self._connection, topic))
+            except OrtooError as error:
+                _log.warning("the queues of a topic are not known now", topic=topic, reason=str(error))
+        return shares
+
+    def _share_of(self, topic: str, queues: list[Queue]) -> list[Queue]:
+        if self._view is None or self._settings.broadcast:
+            return queues
+        return allocated(
+            self._view,
+            self._session.client_id,
+            topic,
+            queues,
+            configured_queues=self._settings.configured_queues,
+            rooms=self._settings.rooms,
+        )

@@ -1,0 +1,100 @@
+"""Requests that meet on their way travel together."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from ortoo.client import NotFound, Unavailable
+from ortoo.client.pop.request_batcher import RequestBatcher
+from ortoo.common.process.background import Background
+from ortoo.common.process.clock import SystemClock
+
+
+class Server:
+    """Answers each number with its text, when it may."""
+
+    def __init__(self) -> None:
+        self.asked: list[list[int]] = []
+        self.may_answer = asyncio.Semaphore(0)
+        self.error: Exception | None = None
+
+    async def answer(self, numbers: Sequence[int]) -> list[str]:
+        self.asked.append(list(numbers))
+        await self.may_answer.acquire()
+        if self.error is not None:
+            raise self.error
+        return list(map(str, numbers))
+
+
+async def turn() -> None:
+    """One turn of the loop."""
+    await SystemClock().sleep(0)
+
+
+async def asked(server: Server, times: int) -> None:
+    while len(server.asked) < times:
+        await turn()
+
+
+async def test_what_is_asked_meanwhile_goes_with_the_next_request() -> None:
+    """One request at a time; whoever asks gets his own answer, and a request grows to `size_max` and no further."""
+    async with Background("test") as background:
+        server = Server()
+        batcher = RequestBatcher(server.answer, background, size_max=3)
+        first = background.spawn("first", batcher.ask(1))
+        await asked(server, 1)
+        others = [background.spawn("other", batcher.ask(number)) for number in (2, 3, 4, 5)]
+        for _ in range(3):
+            server.may_answer.release()
+        assert [await task for task in (first, *others)] == ["1", "2", "3", "4", "5"]
+        await batcher.settled()
+    assert server.asked == [[1], [2, 3, 4], [5]]
+
+
+async def test_an_error_is_everybodys_who_asked_with_it() -> None:
+    """The next request is none of its business."""
+    async with Background("test") as background:
+        server = Server()
+        batcher = RequestBatcher(server.answer, background, size_max=10)
+        server.error = NotFound("gone", field="topic")
+        server.may_answer.release()
+        outcomes = await asyncio.gather(batcher.ask(1), batcher.ask(2), return_exceptions=True)
+        assert list(outcomes) == [server.error, server.error]
+        server.error = None
+        server.may_answer.release()
+        assert await batcher.ask(3) == "3"
+
+
+async def test_an_answer_that_nobody_waits_for_is_given_back() -> None:
+    """Whoever gave up waiting does not lose what came for him: `unclaimed` gets it."""
+    given_back: list[str] = []
+
+    async def give_back(answer: str) -> None:
+        given_back.append(answer)
+
+    async with Background("test") as background:
+        server = Server()
+        batcher = RequestBatcher(server.answer, background, size_max=10, unclaimed=give_back)
+        impatient, patient = (background.spawn("ask", batcher.ask(number)) for number in (1, 2))
+        await asked(server, 1)
+        impatient.cancel()
+        server.may_answer.release()
+        assert await patient == "2"
+        await batcher.settled()
+        while not given_back:
+            await turn()
+    assert given_back == ["1"]
+
+
+async def test_closing_leaves_nobody_waiting() -> None:
+    """Neither those whose request is under way nor those behind it, nor who asks afterwards."""
+    async with Background("test") as background:
+        server = Server()
+        batcher = RequestBatcher(server.answer, background, size_max=1)
+        both = asyncio.gather(batcher.ask(1), batcher.ask(2), return_exceptions=True)
+        await asked(server, 1)
+        batcher.close()
+        assert [type(outcome) for outcome in await both] == [Unavailable, Unavailable]
+        with pytest.raises(Unavailable, match="left"):
+            await batcher.ask(3)
