@@ -6,14 +6,13 @@ from ortoo.client import OrtooError
 from ortoo.common.errors import Invalid
 from ortoo.spark import register
 from ortoo.spark.core.columns import BY_NAME, COLUMNS
+from ortoo.spark.core.group_offsets import commit_group, ensure_group
 from ortoo.spark.core.link import link_to
 from ortoo.spark.lake.lake_sink import LakeDataSource, lake_schema
-from ortoo.spark.lake.table import Lake
 from ortoo.spark.pipeline.jobs.checkpoint import committed_offsets, remember_start
 from ortoo.spark.pipeline.jobs.reconciliation import Reconciliation, counts, reconcile
 from ortoo.spark.pipeline.running.progress import ProgressLines, Say
 from ortoo.spark.pipeline.running.settings import PipelineSettings
-from ortoo.spark.reading.group_offsets import commit_group, ensure_group
 
 NEEDED = ("topic", "enode", "queue_id", "offset", "stored_at", "body")
 """Columns that every lake has: without them it could neither be checked nor replayed."""
@@ -25,7 +24,7 @@ def archive(spark: Any, settings: PipelineSettings, say: Say, *, once: bool) -> 
 
     Errors: Invalid for settings, and what the query failed with.
     """
-    job, lake = settings.archive, _lake(settings)
+    job, lake = settings.archive, settings.the_lake()
     frame = _messages(spark, settings)
     from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -54,7 +53,7 @@ def archive(spark: Any, settings: PipelineSettings, say: Say, *, once: bool) -> 
 
 def check(spark: Any, settings: PipelineSettings, say: Say) -> Reconciliation | None:
     """Compare the lake with what the query has read, say it, and keep the report beside the lake."""
-    lake = _lake(settings)
+    lake = settings.the_lake()
     start, end = remember_start(lake, settings.checkpoint), committed_offsets(settings.checkpoint)
     if start is None or end is None:
         say("nothing has been archived yet")
@@ -78,11 +77,6 @@ def _show_group(settings: PipelineSettings, end: Any, say: Say) -> None:
             commit_group(link, group, end.queues)
         except OrtooError as error:
             say(f"the group {group} does not show the archive's progress: {error}")
-
-
-def _lake(settings: PipelineSettings) -> Lake:
-    settings.need_lake()
-    return Lake(settings.lake.path.rstrip("/"), settings.lake.format)
 
 
 def _messages(spark: Any, settings: PipelineSettings) -> Any:
