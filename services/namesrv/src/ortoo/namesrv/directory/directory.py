@@ -78,16 +78,16 @@ class Directory:
         """All groups, by name."""
         return [group for _, group in sorted(self._routes.groups.items())]
 
-    async def create_topic(self, wish: NewTopic) -> Topic:
+    async def create_topic(self, request: NewTopic) -> Topic:
         """Create a topic, or give the equal one that exists. Errors: as `topics.completed` and `topics.create`."""
-        wish = topics.completed(wish)
+        request = topics.completed(request)
         enodes = self._alive_by_name()
         topic_id, now_ms = self._randomness.id64(), self._clock.now_ms()
 
         def decide(stored: Transaction) -> tuple[Topic, RouteChange | None]:
-            existing = stored.topic(wish.name)
+            existing = stored.topic(request.name)
             topic = topics.create(
-                wish,
+                request,
                 existing,
                 enodes,
                 topic_count=stored.topic_count(),
@@ -99,13 +99,13 @@ class Directory:
 
         return await self._change(decide)
 
-    async def update_topic(self, wish: TopicChange) -> Topic:
+    async def update_topic(self, request: TopicChange) -> Topic:
         """Change a topic. Errors: as `topics.change`."""
         enodes = self._alive_by_name()
 
         def decide(stored: Transaction) -> tuple[Topic, RouteChange | None]:
-            existing = stored.topic(wish.name)
-            return self._put_topic(stored, existing, topics.change(wish, existing, enodes, version=stored.version))
+            existing = stored.topic(request.name)
+            return self._put_topic(stored, existing, topics.change(request, existing, enodes, version=stored.version))
 
         return await self._change(decide)
 
@@ -118,16 +118,16 @@ class Directory:
 
         await self._change(decide)
 
-    async def put_group(self, wish: Group, *, create_only: bool) -> Group:
+    async def put_group(self, request: Group, *, create_only: bool) -> Group:
         """Create or change a group. Errors: as `groups.completed` and `groups.put`."""
-        wish = groups.completed(wish)
+        request = groups.completed(request)
         now_ms = self._clock.now_ms()
 
         def decide(stored: Transaction) -> tuple[Group, RouteChange | None]:
-            existing = stored.group(wish.name)
+            existing = stored.group(request.name)
             count = stored.group_count()
             group = groups.put(
-                wish, existing, create_only=create_only, group_count=count, version=stored.version, now_ms=now_ms
+                request, existing, create_only=create_only, group_count=count, version=stored.version, now_ms=now_ms
             )
             if group is existing:
                 return group, None
