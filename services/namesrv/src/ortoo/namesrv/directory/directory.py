@@ -10,9 +10,7 @@ from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
 from ortoo.common.process.randomness import Randomness
 from ortoo.namesrv.catalog.catalog import Catalog
-from ortoo.namesrv.catalog.rights import Right
 from ortoo.namesrv.catalog.transaction import Contents, Transaction
-from ortoo.namesrv.catalog.users import User
 from ortoo.namesrv.decisions import groups, topics
 from ortoo.namesrv.decisions.groups import Group
 from ortoo.namesrv.decisions.leases import Enode, Leases, Snode
@@ -145,33 +143,6 @@ class Directory:
             return None, RouteChange(stored.version, deleted_groups=(name,))
 
         await self._change(decide)
-
-    async def acquire_right(self, resource: str, owner: str, lease_ms: int) -> Right:
-        """Give or renew an exclusive right. Errors: as `Rights.acquire`; Unavailable when the database is away."""
-        return await self._catalog.change_rights(lambda rights: rights.acquire(resource, owner, lease_ms))
-
-    async def release_right(self, resource: str, owner: str, epoch: int) -> None:
-        """Give a right back. Errors: as `Rights.release`; Unavailable when the database is away."""
-        await self._catalog.change_rights(lambda rights: rights.release(resource, owner, epoch))
-
-    async def put_user(self, access_key: str, secret_key: str, *, enabled: bool) -> User:
-        """Create or change a user. Errors: as `Users.put`; Unavailable when the database is away."""
-        now_ms = self._clock.now_ms()
-        return await self._catalog.change_users(
-            lambda users: users.put(access_key, secret_key, enabled=enabled, now_ms=now_ms)
-        )
-
-    async def delete_user(self, access_key: str) -> None:
-        """Remove a user. Errors: Invalid, NotFound, Unavailable."""
-        await self._catalog.change_users(lambda users: users.delete(access_key))
-
-    async def user(self, access_key: str) -> User:
-        """One user. Errors: Invalid, NotFound, Unavailable."""
-        return await self._catalog.change_users(lambda users: users.get(access_key))
-
-    async def users(self) -> list[User]:
-        """All users, by access key. Errors: Unavailable."""
-        return await self._catalog.change_users(lambda users: users.all())
 
     def register_enode(self, enode: Enode) -> None:
         """Give or renew an enode's lease. Errors: as `Leases.register_enode`."""
