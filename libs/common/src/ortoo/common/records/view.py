@@ -85,12 +85,6 @@ class RecordBatchView:
         data = block.obj if isinstance(block.obj, bytes) and len(block.obj) == len(block) else bytes(block)
         return [data[start:end] for start, end in pairwise(places)]
 
-    def body_views(self) -> list[memoryview]:
-        """Return all bodies as views into the batch, which keep it alive."""
-        block = self._bodies_block()
-        places = reader.offsets(self._body_offsets, self.count, len(block), f"{_PATH}.body_offsets")
-        return [block[start:end] for start, end in pairwise(places)]
-
     def tags(self) -> Sequence[str | None]:
         """Return all tags."""
         return self._column("tag") or [None] * self.count  # type: ignore[return-value]
