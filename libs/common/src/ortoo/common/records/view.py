@@ -157,14 +157,19 @@ def open_batch(sealed: SealedBatch, *, verify_crc: bool = False) -> RecordBatchV
     if verify_crc:
         sealed.check()
     view = RecordBatchView(sealed.records)
-    if view.count != sealed.count:
-        raise Invalid(f"the batch holds {view.count} messages, its envelope says {sealed.count}", field="batch.count")
-    if view.body_inflated_bytes != sealed.body_inflated_bytes:
+    check_envelope(sealed, view.count, view.body_inflated_bytes)
+    return view
+
+
+def check_envelope(sealed: SealedBatch, count: int, inflated_bytes: int) -> None:
+    """Raise Invalid unless the envelope says what the batch's head says."""
+    if count != sealed.count:
+        raise Invalid(f"the batch holds {count} messages, its envelope says {sealed.count}", field="batch.count")
+    if inflated_bytes != sealed.body_inflated_bytes:
         raise Invalid(
-            f"the bodies have {view.body_inflated_bytes} bytes, the envelope says {sealed.body_inflated_bytes}",
+            f"the bodies have {inflated_bytes} bytes, the envelope says {sealed.body_inflated_bytes}",
             field="batch.body_inflated_bytes",
         )
-    return view
 
 
 def read_head(fields: reader.Fields) -> tuple[int, Codec, int]:
