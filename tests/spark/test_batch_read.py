@@ -17,10 +17,10 @@ from ortoo.client import Message, Receipt
 from ortoo.common.process.clock import SystemClock
 from ortoo.spark.arrow.batch import BatchDecoder
 from ortoo.spark.arrow.body_format import BodyFormat
-from ortoo.spark.arrow.schema import arrow_schema
+from ortoo.spark.core.group_offsets import commit_group, ensure_group
 from ortoo.spark.core.link import link_to
 from ortoo.spark.core.read_options import parse
-from ortoo.spark.reading.group_offsets import commit_group, ensure_group
+from ortoo.spark.reading.batch_read import arrow_schema
 from tests.spark.sending import numbered, send, varied
 from tests.spark.session import Broker
 

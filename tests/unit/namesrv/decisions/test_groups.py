@@ -9,12 +9,12 @@ from ortoo.namesrv.decisions.groups import GROUPS_MAX, Group, completed, found, 
 from ortoo.namesrv.rpc.wire import group_of
 from ortoo.v1 import topic_pb2
 
-WISH = Group("g", 0, True, 0, 0, 0)
+ASKED = Group("g", 0, True, 0, 0, 0)
 
 
-def stored(wish: Group = WISH, existing: Group | None = None, *, create_only: bool = False, count: int = 0) -> Group:
-    """The group that a wish gives."""
-    return put(completed(wish), existing, create_only=create_only, group_count=count, version=3, now_ms=7)
+def stored(asked: Group = ASKED, existing: Group | None = None, *, create_only: bool = False, count: int = 0) -> Group:
+    """The group that a request gives."""
+    return put(completed(asked), existing, create_only=create_only, group_count=count, version=3, now_ms=7)
 
 
 def test_defaults_are_those_of_the_slow_consumer_rule() -> None:
@@ -25,31 +25,34 @@ def test_defaults_are_those_of_the_slow_consumer_rule() -> None:
 
 
 def test_change_keeps_the_time_of_creation_and_takes_a_version() -> None:
-    """Only what changed is new; the same wish again changes nothing."""
+    """Only what changed is new; the same request again changes nothing."""
     group = dataclasses.replace(stored(), version=1, created_at_ms=2)
-    changed = stored(dataclasses.replace(WISH, consume_enabled=False), group)
+    changed = stored(dataclasses.replace(ASKED, consume_enabled=False), group)
     assert changed == dataclasses.replace(group, version=3, consume_enabled=False)
-    assert stored(WISH, group) is group
+    assert stored(ASKED, group) is group
 
 
 def test_create_only_refuses_an_existing_group() -> None:
     """The refusal says how to change it instead."""
     with pytest.raises(AlreadyExists, match="leave out create_only"):
-        stored(WISH, stored(), create_only=True)
+        stored(ASKED, stored(), create_only=True)
 
 
 @pytest.mark.parametrize(
-    ("wish", "field"),
+    ("asked", "field"),
     [
-        (dataclasses.replace(WISH, name="a b"), "group.name"),
-        (dataclasses.replace(WISH, slow_consumer_threshold_messages=1 << 31), "group.slow_consumer_threshold_messages"),
-        (dataclasses.replace(WISH, slow_consumer_grace_ms=1 << 31), "group.slow_consumer_grace_ms"),
+        (dataclasses.replace(ASKED, name="a b"), "group.name"),
+        (
+            dataclasses.replace(ASKED, slow_consumer_threshold_messages=1 << 31),
+            "group.slow_consumer_threshold_messages",
+        ),
+        (dataclasses.replace(ASKED, slow_consumer_grace_ms=1 << 31), "group.slow_consumer_grace_ms"),
     ],
 )
-def test_wrong_group_is_invalid_by_field(wish: Group, field: str) -> None:
+def test_wrong_group_is_invalid_by_field(asked: Group, field: str) -> None:
     """Each wrong value is refused with its field."""
     with pytest.raises(Invalid) as caught:
-        completed(wish)
+        completed(asked)
     assert caught.value.field == field
 
 

@@ -22,10 +22,12 @@ from ortoo.namesrv.decisions.topics import (
 ALIVE = {"b": True, "a": True}
 
 
-def made(wish: NewTopic, existing: Topic | None = None, enodes: dict[str, bool] | None = None, count: int = 0) -> Topic:
-    """The topic that a wish gives."""
+def made(
+    asked: NewTopic, existing: Topic | None = None, enodes: dict[str, bool] | None = None, count: int = 0
+) -> Topic:
+    """The topic that a request gives."""
     return create(
-        completed(wish),
+        completed(asked),
         existing,
         ALIVE if enodes is None else enodes,
         topic_count=count,
@@ -36,7 +38,7 @@ def made(wish: NewTopic, existing: Topic | None = None, enodes: dict[str, bool] 
 
 
 def test_defaults_are_four_queues_on_every_living_enode() -> None:
-    """A wish with nothing but a name gives 4 queues, read and write, on all that live, sorted."""
+    """A request with nothing but a name gives 4 queues, read and write, on all that live, sorted."""
     topic = made(NewTopic("t"), enodes={**ALIVE, "dead": False})
     assert topic == Topic("t", 9, 3, Permission.READ_WRITE, (Placement("a", 4, 4), Placement("b", 4, 4)), 7)
 
@@ -70,7 +72,7 @@ def test_wrong_wish_is_invalid_by_field(what: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wish", "enodes", "kind", "words"),
+    ("asked", "enodes", "kind", "words"),
     [
         (NewTopic("t"), {}, Conflict, "no enode is alive; start one"),
         (NewTopic("t"), {"a": False}, Conflict, "no enode is alive; start one"),
@@ -79,11 +81,11 @@ def test_wrong_wish_is_invalid_by_field(what: str) -> None:
     ],
 )
 def test_topic_needs_enodes_that_live(
-    wish: NewTopic, enodes: dict[str, bool], kind: type[OrtooError], words: str
+    asked: NewTopic, enodes: dict[str, bool], kind: type[OrtooError], words: str
 ) -> None:
     """Where a topic cannot be placed, the refusal names who lives and what to do."""
     with pytest.raises(kind, match=words):
-        made(wish, enodes=enodes)
+        made(asked, enodes=enodes)
 
 
 def test_equal_wish_gives_the_existing_topic() -> None:
@@ -95,7 +97,7 @@ def test_equal_wish_gives_the_existing_topic() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wish", "field"),
+    ("asked", "field"),
     [
         (NewTopic("t", 9), "read_queue_count"),
         (NewTopic("t", 8, 7), "write_queue_count"),
@@ -103,10 +105,10 @@ def test_equal_wish_gives_the_existing_topic() -> None:
         (NewTopic("t", 8, enodes=("a",)), "enodes"),
     ],
 )
-def test_other_wish_for_an_existing_name_is_refused(wish: NewTopic, field: str) -> None:
+def test_other_wish_for_an_existing_name_is_refused(asked: NewTopic, field: str) -> None:
     """A different topic under the same name is AlreadyExists and says in what it differs."""
     with pytest.raises(AlreadyExists, match="UpdateTopic") as caught:
-        made(wish, made(NewTopic("t", 8)))
+        made(asked, made(NewTopic("t", 8)))
     assert caught.value.field == field
 
 

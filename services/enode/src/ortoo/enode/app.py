@@ -57,8 +57,7 @@ class RunningEnode(Running):
     topics: TopicCopies
     intake: Intake
     pops: PopDesk
-    sending: SendingBack
-    identified: IdentifiedIntake
+    service: service.EnodeService
 
 
 @contextlib.asynccontextmanager
@@ -157,8 +156,7 @@ async def open_enode(
             topics,
             intake,
             pops,
-            sending,
-            identified,
+            handlers,
             reload=lambda new: listed_again(name_servers, new.namesrv_address),
         )
 

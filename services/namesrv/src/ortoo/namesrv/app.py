@@ -54,7 +54,7 @@ async def open_namesrv(
             randomness=randomness,
         )
         background = await parts.enter_async_context(Background("namesrv"))
-        handlers = service.NameService(directory)
+        handlers = service.NameService(directory, catalog, clock)
         server = GrpcServer(
             settings.listen_address,
             [(service.NAME, lambda grpc_server: add_NameServiceServicer_to_server(handlers, grpc_server))],

@@ -1,1 +1,1 @@
-"""The commands, a file each kind: arguments in, calls of the client, text out."""
+"""The commands, a file each kind: arguments and a client in, answers out. The table in `app` names them."""

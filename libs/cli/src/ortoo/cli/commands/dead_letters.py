@@ -1,120 +1,110 @@
 """`ortoo dlq` and `ortoo peek`."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
 
-from ortoo.cli.terminal.output import message_fields, print_json, print_table
-from ortoo.client import DeadLetter, NotFound, PeekedMessage, Sql, StoredMessage, connect
+import typer
+
+from ortoo.cli.terminal.command import AsJson, GroupName, TopicName
+from ortoo.cli.terminal.output import Answer, Columns, Table, body_start, message_fields
+from ortoo.common.errors import NotFound
+
+if TYPE_CHECKING:
+    from ortoo.client import Client, DeadLetter, Sql
+
+Where = Annotated[str, typer.Option(help="SQL over properties, such as \"DLQ_REASON = 'attempts'\".")]
 
 
 async def show_all(
-    addresses: Sequence[str], group: str, *, where: str, count: int, with_replayed: bool, as_json: bool
-) -> None:
-    """Print the dead letters of a group."""
-    async with connect(addresses) as mq:
-        found = mq.admin.dead_letters(group, _sql(where), letters_max=count, with_replayed=with_replayed)
-        letters = [letter async for letter in found]
-    if as_json:
-        for letter in letters:
-            print_json(_fields(letter))
-        return
-    print_table(
-        ("MESSAGE ID", "PARKED", "TOPIC", "REASON", "ATTEMPTS", "REPLAYED", "ERROR"),
-        [
-            (
-                letter.message_id,
-                _time(letter.parked_at_ms),
-                letter.origin_queue.topic,
-                letter.reason,
-                letter.attempts,
-                "yes" if letter.replayed else "no",
-                letter.error[:60],
-            )
-            for letter in letters
-        ],
-    )
+    mq: "Client",
+    group: GroupName,
+    where: Where = "",
+    count: Annotated[int, typer.Option("-n", min=0, help="At most so many; 0 = all.")] = 100,
+    everything: Annotated[bool, typer.Option("--all", help="Also those that were sent again.")] = False,
+) -> Answer:
+    """Show the dead letters of a group, oldest first."""
+    found = mq.admin.dead_letters(group, _sql(where), letters_max=count, with_replayed=everything)
+    letters = [letter async for letter in found]
+    columns: Columns = {
+        "MESSAGE ID": "message_id",
+        "PARKED": lambda letter: _time(letter.parked_at_ms),
+        "TOPIC": "origin_queue.topic",
+        "REASON": "reason",
+        "ATTEMPTS": "attempts",
+        "REPLAYED": "replayed",
+        "ERROR": lambda letter: letter.error[:60],
+    }
+    return Answer(map(_fields, letters), Table(columns, letters), each=True)
 
 
-async def show(addresses: Sequence[str], group: str, message_id: str, *, as_json: bool) -> None:
-    """Print everything about one dead letter."""
-    async with connect(addresses) as mq:
-        async for letter in mq.admin.dead_letters(group, with_replayed=True):
-            if letter.message_id != message_id:
-                continue
-            if as_json:
-                print_json(_fields(letter))
-                return
-            for name, value in _fields(letter).items():
-                print(f"{name:16} {value}")
-            return
+async def show(
+    mq: "Client", group: GroupName, message_id: Annotated[str, typer.Argument(help="The message's id.")]
+) -> Answer:
+    """Show everything about one dead letter."""
+    async for letter in mq.admin.dead_letters(group, with_replayed=True):
+        if letter.message_id == message_id:
+            fields = _fields(letter)
+            return Answer(fields, [f"{name:16} {value}" for name, value in fields.items()])
     raise NotFound(f"group {group} has no dead letter {message_id!r}; `ortoo dlq list {group} --all` shows them")
 
 
 async def replay(
-    addresses: Sequence[str],
-    group: str,
-    *,
-    where: str,
-    to_topic: str,
-    rate: int,
-    count: int,
-    dry_run: bool,
-    as_json: bool,
-) -> None:
-    """Send dead letters again and say how far it has come. Ctrl-C breaks it off; called again it goes on."""
-    async with connect(addresses) as mq:
-        going = mq.admin.replay_dead_letters(
-            group, _sql(where), to_topic=to_topic, messages_per_s=rate, messages_max=count, dry_run=dry_run
-        )
-        progress = None
-        async for progress in going:
-            if as_json:
-                print_json(progress)
-            elif sys.stderr.isatty() and not progress.done:
-                print(f"\r{progress.replayed_messages} messages", end="", file=sys.stderr, flush=True)
-        if progress is not None and not as_json:
-            verb = "would be sent again" if dry_run else "sent again"
-            print(f"{progress.replayed_messages} messages {verb}, {progress.skipped_messages} had been before")
-
-
-async def peek(addresses: Sequence[str], topic: str, group: str, *, count: int, as_json: bool) -> None:
-    """Print the next messages of a topic."""
-    async with connect(addresses) as mq:
-        messages = await mq.admin.peek(topic, group, messages_max=count)
-    if as_json:
-        for one in messages:
-            print_json({**message_fields(_stored(one)), "attempts": one.attempts})
-        return
-    print_table(
-        ("MESSAGE ID", "ENODE", "QUEUE", "OFFSET", "ATTEMPTS", "BODY"),
-        [
-            (
-                one.message_id,
-                one.queue.enode,
-                one.queue.queue_id,
-                one.offset,
-                one.attempts,
-                one.message.body[:60].decode(errors="backslashreplace"),
-            )
-            for one in messages
-        ],
+    mq: "Client",
+    group: GroupName,
+    where: Where = "",
+    to_topic: Annotated[str, typer.Option("--to", help="Another topic than the group's own retry topic.")] = "",
+    rate: Annotated[int, typer.Option(min=0, help="At most so many a second; 0 = as fast as it goes.")] = 0,
+    count: Annotated[int, typer.Option("-n", min=0, help="At most so many; 0 = all.")] = 0,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count; nothing is stored.")] = False,
+    as_json: AsJson = False,
+) -> AsyncIterator[Answer]:
+    """Send dead letters again, each once. Broken off and called again, it goes on where it was."""
+    going = mq.admin.replay_dead_letters(
+        group, _sql(where), to_topic=to_topic, messages_per_s=rate, messages_max=count, dry_run=dry_run
     )
+    progress = None
+    async for progress in going:
+        if sys.stderr.isatty() and not progress.done and not as_json:
+            print(f"\r{progress.replayed_messages} messages", end="", file=sys.stderr, flush=True)
+        yield Answer(progress)
+    if progress is not None:
+        verb = "would be sent again" if dry_run else "sent again"
+        said = f"{progress.replayed_messages} messages {verb}, {progress.skipped_messages} had been before"
+        yield Answer((), said, each=True)
 
 
-def _sql(where: str) -> Sql | None:
+async def peek(
+    mq: "Client",
+    topic: TopicName,
+    group: Annotated[str, typer.Option(help="The group whose next messages are wanted; none = the oldest.")] = "",
+    count: Annotated[int, typer.Option("-n", min=1, max=1024, help="At most so many.")] = 10,
+) -> Answer:
+    """Show the next messages of a topic without taking them."""
+    messages = await mq.admin.peek(topic, group, messages_max=count)
+    columns: Columns = {
+        "MESSAGE ID": "message_id",
+        "ENODE": "queue.enode",
+        "QUEUE": "queue.queue_id",
+        "OFFSET": "offset",
+        "ATTEMPTS": "attempts",
+        "BODY": body_start,
+    }
+    fields = [{**message_fields(one), "attempts": one.attempts} for one in messages]
+    return Answer(fields, Table(columns, messages), each=True)
+
+
+def _sql(where: str) -> "Sql | None":
+    from ortoo.client import Sql
+
     return Sql(where) if where else None
 
 
-def _stored(one: PeekedMessage | DeadLetter) -> StoredMessage:
-    stored_at_ms = one.stored_at_ms if isinstance(one, PeekedMessage) else one.parked_at_ms
-    return StoredMessage(one.message_id, one.queue, one.offset, stored_at_ms, one.message)
-
-
-def _fields(letter: DeadLetter) -> dict[str, object]:
-    fields = message_fields(_stored(letter))
+def _fields(letter: "DeadLetter") -> dict[str, object]:
     origin = letter.origin_queue
-    told = {
+    return {
+        **message_fields(letter),
         "reason": letter.reason,
         "attempts": letter.attempts,
         "error": letter.error,
@@ -126,8 +116,6 @@ def _fields(letter: DeadLetter) -> dict[str, object]:
         "parked_at_ms": letter.parked_at_ms,
         "replayed": letter.replayed,
     }
-    fields.pop("stored_at_ms")
-    return {**fields, **told}
 
 
 def _time(time_ms: int) -> str:

@@ -1,40 +1,44 @@
 """`ortoo delay`: messages that wait for their time."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
 
-from ortoo.cli.terminal.output import print_json, print_table
-from ortoo.client import Invalid, connect
+import typer
+
+from ortoo.cli.terminal.command import TopicName
+from ortoo.cli.terminal.output import Answer, Columns, Table
+from ortoo.common.errors import Invalid
+
+if TYPE_CHECKING:
+    from ortoo.client import Client
 
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+Limit = Annotated[int, typer.Option("-n", min=1, max=10_000, help="At most so many.")]
 
 
-async def show(addresses: Sequence[str], topic: str, *, limit: int, as_json: bool) -> None:
-    """Print the delayed messages of a topic, the next first."""
-    async with connect(addresses) as mq:
-        delayed = await mq.admin.list_delayed(topic, limit=limit)
-    if as_json:
-        print_json(delayed)
-        return
-    print_table(
-        ("DUE", "ENODE", "QUEUE", "MESSAGE ID", "RECALL HANDLE"),
-        [
-            (text_of_time(it.deliver_at_ms), it.queue.enode, it.queue.queue_id, it.message_id, it.recall_handle)
-            for it in delayed
-        ],
-    )
+async def show_all(mq: "Client", topic: TopicName, limit: Limit = 100) -> Answer:
+    """Show the delayed messages of a topic, the next first."""
+    delayed = await mq.admin.list_delayed(topic, limit=limit)
+    columns: Columns = {
+        "DUE": lambda it: text_of_time(it.deliver_at_ms),
+        "ENODE": "queue.enode",
+        "QUEUE": "queue.queue_id",
+        "MESSAGE ID": "message_id",
+        "RECALL HANDLE": "recall_handle",
+    }
+    return Answer(delayed, Table(columns, delayed))
 
 
-async def cancel(addresses: Sequence[str], handles: Sequence[str], *, as_json: bool) -> None:
-    """Forget delayed messages, by their recall handles."""
-    async with connect(addresses) as mq:
-        for handle in handles:
-            await mq.recall(handle)
-            if as_json:
-                print_json({"recalled": handle})
-            else:
-                print(f"recalled {handle}")
+async def cancel(
+    mq: "Client",
+    handles: Annotated[list[str], typer.Argument(help="Recall handles, from `delay list` or a receipt.")],
+) -> AsyncIterator[Answer]:
+    """Forget delayed messages: they will never be delivered."""
+    for handle in handles:
+        await mq.recall(handle)
+        yield Answer({"recalled": handle}, f"recalled {handle}")
 
 
 def milliseconds_of(duration: str) -> int:

@@ -1,158 +1,159 @@
-"""`ortoo group ...`, `ortoo lag`, `ortoo reset-offset` and `ortoo cluster`."""
+"""`ortoo group ...`, `ortoo lag` and `ortoo reset-offset`."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from ortoo.cli.terminal.output import print_json, print_table
-from ortoo.client import GroupLag, Invalid, QueueOffset, connect
+import typer
 
+from ortoo.cli.terminal.command import GroupName, TopicName
+from ortoo.cli.terminal.output import Answer, Columns, Table
+from ortoo.common.errors import Invalid
 
-async def show_all(addresses: Sequence[str], *, as_json: bool) -> None:
-    """Print all groups."""
-    async with connect(addresses) as mq:
-        groups = await mq.admin.list_groups()
-    if as_json:
-        print_json(groups)
-    else:
-        print_table(("GROUP", "MAY CONSUME"), [(g.name, "yes" if g.consume_enabled else "no") for g in groups])
+if TYPE_CHECKING:
+    from ortoo.client import Client, GroupLag, MemberInfo, QueueOffset
 
 
-async def describe(addresses: Sequence[str], group: str, *, as_json: bool) -> None:
-    """Print a group's settings, its members, and how far it is."""
-    async with connect(addresses) as mq:
-        found = await mq.admin.groups.describe(group)
-    if as_json:
-        print_json(found)
-        return
+async def show_all(mq: "Client") -> Answer:
+    """Show all consumer groups."""
+    groups = await mq.admin.list_groups()
+    return Answer(groups, Table({"GROUP": "name", "MAY CONSUME": "consume_enabled"}, groups))
+
+
+async def describe(mq: "Client", group: GroupName) -> Answer:
+    """Show a group's settings, its members, and how far it is."""
+    found = await mq.admin.groups.describe(group)
     it = found.group
-    print(
-        f"{group}: {'may consume' if it.consume_enabled else 'may not consume'}; slow when more than "
-        f"{it.slow_consumer_threshold_messages} messages behind and silent for {it.slow_consumer_grace_ms} ms"
+    columns: Columns = {
+        "MEMBER": "client_id",
+        "SNODE": "snode",
+        "LANGUAGE": "language",
+        "HOW": _how,
+        "TOPICS": lambda member: ",".join(member.topics),
+    }
+    return Answer(
+        found,
+        (
+            f"{group}: {'may consume' if it.consume_enabled else 'may not consume'}; slow when more than "
+            f"{it.slow_consumer_threshold_messages} messages behind and silent for {it.slow_consumer_grace_ms} ms",
+            f"a message is tried {it.attempts_max} times, again by {it.retry}; one whose time is over is "
+            f"{'parked' if it.park_expired else 'dropped'}; in flight at most {it.in_flight_max or '10,000 a queue'}",
+            Table(columns, found.members),
+            *(f"{progress.topic}: {progress.lag_messages} messages behind" for progress in found.progress),
+        ),
     )
-    print(
-        f"a message is tried {it.attempts_max} times, again by {it.retry}; one whose time is over is "
-        f"{'parked' if it.park_expired else 'dropped'}; in flight at most {it.in_flight_max or '10,000 a queue'}"
-    )
-    print_table(
-        ("MEMBER", "SNODE", "LANGUAGE", "HOW", "TOPICS"),
-        [(m.client_id, m.snode, m.language, _how(m.pushed, m.broadcast), ",".join(m.topics)) for m in found.members],
-    )
-    for progress in found.progress:
-        print(f"{progress.topic}: {progress.lag_messages} messages behind")
 
 
-async def update(addresses: Sequence[str], group: str, *, as_json: bool, **changes: Any) -> None:
-    """Change a group and say so."""
-    async with connect(addresses) as mq:
-        changed = await mq.admin.groups.update(group, **changes)
-    if as_json:
-        print_json(changed)
-    else:
-        print(f"changed group {changed.name}")
+async def update(
+    mq: "Client",
+    group: GroupName,
+    consume: Annotated[bool | None, typer.Option(help="Whether its members may consume.")] = None,
+    broadcast: Annotated[bool | None, typer.Option(help="Whether they may consume as broadcast.")] = None,
+    notify: Annotated[bool | None, typer.Option(help="Whether they are told at once when members change.")] = None,
+    slow_messages: Annotated[int | None, typer.Option(min=0, help="A member that lags further is slow.")] = None,
+    slow_grace_ms: Annotated[int | None, typer.Option(min=0, help="And has acknowledged nothing for so long.")] = None,
+    attempts: Annotated[int | None, typer.Option(min=0, help="How often a message is tried; 0 = 16.")] = None,
+    retry: Annotated[
+        str | None, typer.Option(help="When it is tried again: classic, exponential:1s:10m, or list:1s,5s,30s.")
+    ] = None,
+    in_flight: Annotated[int | None, typer.Option(min=0, help="How many messages of a topic may be leased.")] = None,
+    park_expired: Annotated[bool | None, typer.Option(help="Whether messages whose time is over are parked.")] = None,
+) -> Answer:
+    """Change a group, or create it; what is not given stays."""
+    changed = await mq.admin.groups.update(
+        group,
+        consume_enabled=consume,
+        broadcast_enabled=broadcast,
+        notify_members_changed=notify,
+        slow_consumer_threshold_messages=slow_messages,
+        slow_consumer_grace_ms=slow_grace_ms,
+        attempts_max=attempts,
+        retry=retry,
+        in_flight_max=in_flight,
+        park_expired=park_expired,
+    )
+    return Answer(changed, f"changed group {changed.name}")
 
 
 async def mode(
-    addresses: Sequence[str], group: str, topic: str | None, to: str | None, *, force: bool, as_json: bool
-) -> None:
-    """Print how a group consumes its topics, or change it for one."""
-    if to is not None and topic is None:
-        raise Invalid("name the topic whose mode shall change", field="topic")
-    async with connect(addresses) as mq:
-        if to is not None and topic is not None:
-            before = await mq.admin.groups.set_mode(group, topic, to, force=force)
-            if as_json:
-                print_json({"before": before, "mode": to})
-            else:
-                print(f"group {group} consumes {topic} by {to} now; before: {before}")
-            return
+    mq: "Client",
+    group: GroupName,
+    topic: Annotated[str | None, typer.Argument(help="The topic; without it all that the group consumes.")] = None,
+    to: Annotated[str | None, typer.Option("--set", help="offsets, pop, pop-in-order, or any.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Also while members have messages or queues.")] = False,
+) -> Answer:
+    """Show how a group consumes its topics (by offsets or by pop), or change it for one."""
+    if to is None:
         modes = [one for one in await mq.admin.groups.modes(group) if topic in (None, one.topic)]
-    if as_json:
-        print_json(modes)
-    else:
-        print_table(("TOPIC", "ENODE", "MODE"), [(one.topic, one.enode, one.mode) for one in modes])
+        return Answer(modes, Table({"TOPIC": "topic", "ENODE": "enode", "MODE": "mode"}, modes))
+    if topic is None:
+        raise Invalid("name the topic whose mode shall change", field="topic")
+    before = await mq.admin.groups.set_mode(group, topic, to, force=force)
+    said = f"group {group} consumes {topic} by {to} now; before: {before}"
+    return Answer({"before": before, "mode": to}, said)
 
 
-async def delete(addresses: Sequence[str], group: str, *, as_json: bool) -> None:
-    """Delete a group and say so."""
-    async with connect(addresses) as mq:
-        await mq.admin.delete_group(group)
-    if as_json:
-        print_json({"deleted": group})
-    else:
-        print(f"deleted group {group}")
+async def delete(mq: "Client", group: GroupName) -> Answer:
+    """Delete a group and its offsets."""
+    await mq.admin.delete_group(group)
+    return Answer({"deleted": group}, f"deleted group {group}")
 
 
-async def clone(addresses: Sequence[str], group: str, to: str, topic: str, *, as_json: bool) -> None:
-    """Copy offsets and print them."""
-    async with connect(addresses) as mq:
-        _print_offsets(await mq.admin.groups.clone_offsets(group, to, topic), as_json=as_json)
+async def clone(
+    mq: "Client",
+    group: GroupName,
+    to: Annotated[str, typer.Argument(help="The group that gets the offsets.")],
+    topic: TopicName,
+) -> Answer:
+    """Copy a group's offsets in a topic to another group."""
+    return _offsets(await mq.admin.groups.clone_offsets(group, to, topic))
 
 
-async def reset(addresses: Sequence[str], group: str, topic: str, to: str, *, force: bool, as_json: bool) -> None:
-    """Move offsets and print where the group goes on."""
-    async with connect(addresses) as mq:
-        moved = await mq.admin.groups.reset_offsets(group, topic, **_target(to), force=force)
-    _print_offsets(moved, as_json=as_json)
+async def reset_offset(
+    mq: "Client",
+    group: GroupName,
+    topic: TopicName,
+    to: Annotated[str, typer.Option(help="begin, end, an offset, or a time such as 2026-01-31T12:00:00Z.")],
+    force: Annotated[bool, typer.Option("--force", help="Also forward, over messages never consumed.")] = False,
+) -> Answer:
+    """Move a group's offsets in a topic; its members go on from there at once."""
+    return _offsets(await mq.admin.groups.reset_offsets(group, topic, **_target(to), force=force))
 
 
-async def lag(addresses: Sequence[str], group: str, topic: str | None, *, as_json: bool) -> None:
-    """Print how far a group is behind in a topic, or in all that its members want."""
-    async with connect(addresses) as mq:
-        if topic is not None:
-            topics = [topic]
-        else:
-            topics = [it.topic for it in (await mq.admin.groups.describe(group)).progress]
-            if not topics:
-                raise Invalid(f"{group} has no member that wants a topic now; name the topic", field="topic")
-        behind = {name: await mq.admin.lag(group, name) for name in topics}
-    if as_json:
-        print_json(behind[topic] if topic is not None else behind)
-        return
-    for name, one in behind.items():
-        _print_lag(group, name, one)
+async def lag(
+    mq: "Client",
+    group: GroupName,
+    topic: Annotated[str | None, typer.Argument(help="The topic; without it all that its members want.")] = None,
+) -> Answer:
+    """Show how far a group is behind."""
+    if topic is not None:
+        behind = await mq.admin.lag(group, topic)
+        return Answer(behind, _lag(group, topic, behind))
+    topics = [it.topic for it in (await mq.admin.groups.describe(group)).progress]
+    if not topics:
+        raise Invalid(f"{group} has no member that wants a topic now; name the topic", field="topic")
+    all_behind = {name: await mq.admin.lag(group, name) for name in topics}
+    return Answer(all_behind, [part for name, one in all_behind.items() for part in _lag(group, name, one)])
 
 
-async def cluster(addresses: Sequence[str], *, as_json: bool) -> None:
-    """Print the cluster's processes."""
-    async with connect(addresses) as mq:
-        found = await mq.admin.describe_cluster()
-    if as_json:
-        print_json(found)
-        return
-    rows = []
-    for role, items in (("enode", found.enodes), ("snode", found.snodes)):
-        for item in items:
-            rows.append((role, item.name, item.address, "alive" if item.alive else "away"))
-            rows += [(f"replica {number}", item.name, address, "follows") for number, address in item.replicas]
-    print_table(("ROLE", "NAME", "ADDRESS", "STATE"), rows)
+def _lag(group: str, topic: str, behind: "GroupLag") -> tuple[str, Table]:
+    columns: Columns = {
+        "ENODE": "queue.enode",
+        "QUEUE": "queue.queue_id",
+        "COMMITTED": lambda item: _offset(item.committed_offset),
+        "END": "end_offset",
+        "LAG": "lag_messages",
+    }
+    return f"{group} is {behind.lag_messages} messages behind in {topic}", Table(columns, behind.queues)
 
 
-def _print_lag(group: str, topic: str, behind: GroupLag) -> None:
-    print(f"{group} is {behind.lag_messages} messages behind in {topic}")
-    print_table(
-        ("ENODE", "QUEUE", "COMMITTED", "END", "LAG"),
-        [
-            (
-                item.queue.enode,
-                item.queue.queue_id,
-                item.committed_offset if item.committed_offset >= 0 else "none",
-                item.end_offset,
-                item.lag_messages,
-            )
-            for item in behind.queues
-        ],
-    )
+def _offsets(offsets: "Sequence[QueueOffset]") -> Answer:
+    columns: Columns = {"ENODE": "queue.enode", "QUEUE": "queue.queue_id", "OFFSET": lambda item: _offset(item.offset)}
+    return Answer(offsets, Table(columns, offsets))
 
 
-def _print_offsets(offsets: Sequence[QueueOffset], *, as_json: bool) -> None:
-    if as_json:
-        print_json(offsets)
-        return
-    print_table(
-        ("ENODE", "QUEUE", "OFFSET"),
-        [(it.queue.enode, it.queue.queue_id, it.offset if it.offset >= 0 else "none") for it in offsets],
-    )
+def _offset(offset: int) -> object:
+    return offset if offset >= 0 else "none"
 
 
 def _target(to: str) -> dict[str, Any]:
@@ -172,5 +173,5 @@ def _target(to: str) -> dict[str, Any]:
     return {"time_ms": int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)}
 
 
-def _how(pushed: bool, broadcast: bool) -> str:
-    return ("push" if pushed else "pull") + (", broadcast" if broadcast else "")
+def _how(member: "MemberInfo") -> str:
+    return ("push" if member.pushed else "pull") + (", broadcast" if member.broadcast else "")

@@ -1,38 +1,47 @@
-"""`ortoo send` and `ortoo tail`."""
+"""`ortoo send`, `ortoo tail`, `ortoo message get` and `ortoo message find`."""
 
 import asyncio
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from operator import itemgetter
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from ortoo.cli.commands.delays import milliseconds_of
-from ortoo.cli.terminal.output import message_fields, print_json
-from ortoo.client import Filter, Invalid, Message, Receipt, Sql, StoredMessage, connect
+from ortoo.cli.terminal.command import TopicName
+from ortoo.cli.terminal.output import Answer, Columns, Table, body_start, message_fields
+from ortoo.common.errors import Invalid, NotFound
 from ortoo.common.process.clock import SystemClock
 
+if TYPE_CHECKING:
+    from ortoo.client import Client, Filter, FoundMessages, Receipt
+
 LAST_MESSAGES = 10
-CHUNK_LINES = 4096
 
 
 async def send(
-    addresses: Sequence[str],
-    topic: str,
-    body: str | None,
-    *,
-    tag: str | None,
-    keys: Sequence[str],
-    pairs: Sequence[str],
-    group: str | None,
-    delay: str | None,
-    expire: str | None,
-    dedup_id: str | None,
-    priority: int | None,
-    as_json: bool,
-) -> None:
-    """Send one message, or each line of standard input, and print where it is stored."""
-    if dedup_id is not None and body is None:
+    mq: "Client",
+    topic: TopicName,
+    body: Annotated[
+        str | None, typer.Argument(help="The body; without it or with -, each line of standard input.")
+    ] = None,
+    tag: Annotated[str | None, typer.Option(help="For filters.")] = None,
+    key: Annotated[list[str] | None, typer.Option(help="For search; may be given several times.")] = None,
+    prop: Annotated[list[str] | None, typer.Option("--property", help="NAME=VALUE; several times.")] = None,
+    group: Annotated[str | None, typer.Option(help="The message group, whose messages keep their order.")] = None,
+    delay: Annotated[str | None, typer.Option(help="Deliver so much later: 500ms, 90s, 15m, 2h, 30d.")] = None,
+    expire: Annotated[str | None, typer.Option(help="No group gets it later than this after it could be had.")] = None,
+    dedup_id: Annotated[str | None, typer.Option(help="Of messages with the same id only the first is stored.")] = None,
+    priority: Annotated[int | None, typer.Option(min=0, help="Larger is more urgent, in a topic for that.")] = None,
+) -> AsyncIterator[Answer]:
+    """Send a message, or every line of standard input."""
+    from ortoo.client import Message
+
+    if dedup_id is not None and body in (None, "-"):
         raise Invalid("one id is of one message; give the body", field="--dedup-id")
-    properties = _properties(pairs)
+    properties = _properties(prop or [])
     clock = SystemClock()
     delay_ms = milliseconds_of(delay) if delay is not None else None
     life_ms = milliseconds_of(expire) if expire is not None else None
@@ -42,7 +51,7 @@ async def send(
         return Message(
             content,
             tag,
-            tuple(keys),
+            tuple(key or ()),
             message_group=group,
             properties=properties,
             deliver_at_ms=now_ms + delay_ms if delay_ms is not None else None,
@@ -50,60 +59,93 @@ async def send(
             priority=priority,
         )
 
-    async with connect(addresses) as mq, mq.producer(topic) as producer:
+    async with mq.producer(topic) as producer:
         if body is not None and dedup_id is not None:
-            _print_receipt(await producer.send_once(message(body.encode()), dedup_id), as_json=as_json)
+            yield _stored(await producer.send_once(message(body.encode()), dedup_id))
             return
-        if body is not None:
-            _print_receipt(await producer.send(message(body.encode())), as_json=as_json)
+        if body not in (None, "-"):
+            yield _stored(await producer.send(message(body.encode())))
             return
         count = 0
         while lines := await asyncio.to_thread(sys.stdin.buffer.readlines, 1 << 20):
             contents = [content for line in lines if (content := line.rstrip(b"\r\n"))]
             receipts = await (await producer.send_many([message(content) for content in contents]))
             count += len(receipts)
-            if as_json:
-                for receipt in receipts:
-                    _print_receipt(receipt, as_json=True)
-        if not as_json:
-            print(f"sent {count} messages")
+            yield Answer(receipts, each=True)
+        yield Answer((), f"sent {count} messages", each=True)
 
 
 async def tail(
-    addresses: Sequence[str],
-    topic: str,
-    *,
-    from_first: bool,
-    count: int | None,
-    follow: bool,
-    wanted: Filter,
-    as_json: bool,
-) -> None:
-    """Print stored messages, then those that come, until `count` are printed or Ctrl-C."""
+    mq: "Client",
+    topic: TopicName,
+    from_first: Annotated[bool, typer.Option("--from-first", help="Begin with the oldest message.")] = False,
+    count: Annotated[int | None, typer.Option("-n", min=1, help="Stop after so many messages.")] = None,
+    follow: Annotated[bool, typer.Option(help="Go on with what comes.")] = True,
+    tags: Annotated[str, typer.Option(help="Only messages with one of these tags, such as 'a || b'.")] = "*",
+    sql: Annotated[str | None, typer.Option(help='Only messages for which this holds: "amount > 100".')] = None,
+) -> AsyncIterator[Answer]:
+    """Show the last 10 messages, then those that come. Ctrl-C ends it."""
+    wanted = _wanted(tags, sql)
     task = asyncio.current_task()
     assert task is not None
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, task.cancel)
+    source = (
+        mq.admin.tail(topic, from_first=True, follow=follow, wanted=wanted)
+        if from_first
+        else mq.admin.tail_last(topic, LAST_MESSAGES, follow=follow, wanted=wanted)
+    )
     printed = 0
     try:
-        async with connect(addresses) as mq:
-            source = (
-                mq.admin.tail(topic, from_first=True, follow=follow, wanted=wanted)
-                if from_first
-                else mq.admin.tail_last(topic, LAST_MESSAGES, follow=follow, wanted=wanted)
-            )
-            async for stored in source:
-                _print_message(stored, as_json=as_json)
-                printed += 1
-                if printed == count:
-                    return
+        async for stored in source:
+            yield Answer(message_fields(stored), stored.message.body.decode(errors="backslashreplace"))
+            printed += 1
+            if printed == count:
+                return
     except asyncio.CancelledError:
         pass  # Ctrl-C is how a tail ends
 
 
-def wanted(tags: str, sql: str | None) -> Filter:
+async def get(
+    mq: "Client",
+    topic: TopicName,
+    message_id: Annotated[str, typer.Argument(help="As `ortoo send` printed it, or as its producer chose it.")],
+) -> Answer:
+    """Show one message."""
+    found = await mq.admin.find_messages(topic, message_id=message_id, limit=1)
+    _say_who_is_away(found)
+    if not found.messages:
+        raise NotFound(f"topic {topic!r} has no message {message_id!r}, or not any more", field="message_id")
+    fields = message_fields(found.messages[0])
+    rows = [(name, value) for name, value in fields.items() if value not in (None, [], {})]
+    return Answer(fields, Table({"field": itemgetter(0), "value": itemgetter(1)}, rows))
+
+
+async def find(
+    mq: "Client",
+    topic: TopicName,
+    key: Annotated[str, typer.Option(help="One of the keys the messages were sent with.")],
+    begin_ms: Annotated[int, typer.Option(min=0, help="Stored at or after; milliseconds since 1970.")] = 0,
+    end_ms: Annotated[int, typer.Option(min=0, help="Stored before; 0 = until now.")] = 0,
+    count: Annotated[int, typer.Option("-n", min=1, max=1000, help="At most so many.")] = 32,
+) -> Answer:
+    """Show the messages with a key, the newest first."""
+    found = await mq.admin.find_messages(topic, key=key, begin_ms=begin_ms, end_ms=end_ms, limit=count)
+    _say_who_is_away(found)
+    columns: Columns = {
+        "stored at ms": "stored_at_ms",
+        "message id": "message_id",
+        "tag": lambda stored: stored.message.tag or "-",
+        "body": body_start,
+    }
+    return Answer(map(message_fields, found.messages), Table(columns, found.messages), each=True)
+
+
+def _wanted(tags: str, sql: str | None) -> "Filter":
     """The filter that options ask for. Errors: Invalid when both are given."""
+    from ortoo.client import Sql
+
     if sql is None:
         return tags
     if tags != "*":
@@ -121,19 +163,14 @@ def _properties(pairs: Sequence[str]) -> dict[str, str]:
     return properties
 
 
-def _print_receipt(receipt: Receipt, *, as_json: bool) -> None:
-    if as_json:
-        print_json(receipt)
-    else:
-        queue = receipt.queue
-        if receipt.recall_handle:
-            print(f"delayed {receipt.message_id}; to cancel: ortoo delay cancel {receipt.recall_handle}")
-            return
-        print(f"stored {receipt.message_id} in queue {queue.queue_id} of {queue.enode} at offset {receipt.offset}")
+def _stored(receipt: "Receipt") -> Answer:
+    queue = receipt.queue
+    if receipt.recall_handle:
+        return Answer(receipt, f"delayed {receipt.message_id}; to cancel: ortoo delay cancel {receipt.recall_handle}")
+    place = f"queue {queue.queue_id} of {queue.enode} at offset {receipt.offset}"
+    return Answer(receipt, f"stored {receipt.message_id} in {place}")
 
 
-def _print_message(stored: StoredMessage, *, as_json: bool) -> None:
-    if as_json:
-        print_json(message_fields(stored))
-    else:
-        print(stored.message.body.decode(errors="backslashreplace"), flush=True)
+def _say_who_is_away(found: "FoundMessages") -> None:
+    if found.enodes_away:
+        print(f"not asked, because they are away: {', '.join(found.enodes_away)}", file=sys.stderr)

@@ -2,12 +2,17 @@
 
 import asyncio
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
 
-from ortoo.cli.terminal.output import print_json, print_table
-from ortoo.client import Admin, ClusterInfo, connect
+import typer
+
+from ortoo.cli.terminal.output import Answer, Columns, Table
 from ortoo.common.process.clock import SystemClock
+
+if TYPE_CHECKING:
+    from ortoo.client import Admin, Client, ClusterInfo
 
 CLEAR = "\x1b[H\x1b[2J"
 ROWS_MAX = 30
@@ -31,29 +36,30 @@ class Look:
     at_ms: int
     topics: Sequence[TopicRow]
     groups: int
-    cluster: ClusterInfo
+    cluster: "ClusterInfo"
 
 
-async def watch(addresses: Sequence[str], interval_s: float, count: int, *, as_json: bool) -> None:
-    """Look for ever, or `count` times."""
+async def top(
+    mq: "Client",
+    interval_s: Annotated[float, typer.Option("--interval", min=0.2, help="Seconds between two looks.")] = 1.0,
+    count: Annotated[int, typer.Option("-n", min=0, help="Stop after so many looks; 0 = never.")] = 0,
+) -> AsyncIterator[Answer]:
+    """Show topics, groups and processes as they change. Ctrl-C ends it."""
     clock = SystemClock()
     before: Mapping[str, int] = {}
     before_ms = looks = 0
-    async with connect(addresses) as mq:
-        while True:
-            ends, look = await _look(mq.admin, before, before_ms, clock.now_ms())
-            before, before_ms = ends, look.at_ms
-            if as_json:
-                print_json(look)
-            else:
-                _show(look, clear=sys.stdout.isatty())
-            looks += 1
-            if looks == count:
-                return
-            await clock.sleep(interval_s)
+    while True:
+        before, look = await _look(mq.admin, before, before_ms, clock.now_ms())
+        before_ms = look.at_ms
+        columns: Columns = {"TOPIC": "topic", "MESSAGES": "messages", "IN/S": lambda row: f"{row.in_per_s:.0f}"}
+        yield Answer(look, (_headline(look), Table(columns, look.topics)))
+        looks += 1
+        if looks == count:
+            return
+        await clock.sleep(interval_s)
 
 
-async def _look(admin: Admin, before: Mapping[str, int], before_ms: int, at_ms: int) -> tuple[dict[str, int], Look]:
+async def _look(admin: "Admin", before: Mapping[str, int], before_ms: int, at_ms: int) -> tuple[dict[str, int], Look]:
     cluster, topics, groups = await asyncio.gather(admin.describe_cluster(), admin.list_topics(), admin.list_groups())
     described = await asyncio.gather(*(admin.describe_topic(topic.name) for topic in topics[:ROWS_MAX]))
     ends: dict[str, int] = {}
@@ -69,13 +75,10 @@ async def _look(admin: Admin, before: Mapping[str, int], before_ms: int, at_ms: 
     return ends, Look(at_ms, rows, len(groups), cluster)
 
 
-def _show(look: Look, *, clear: bool) -> None:
-    if clear:
-        print(CLEAR, end="")
+def _headline(look: Look) -> str:
+    """One line; on a terminal it begins with what takes the look before away."""
     away = [item.name for item in (*look.cluster.enodes, *look.cluster.snodes) if not item.alive]
     trouble = f", AWAY: {', '.join(away)}" if away else ""
     enodes, snodes = len(look.cluster.enodes), len(look.cluster.snodes)
-    print(f"{enodes} enodes, {snodes} snodes, {len(look.topics)} topics, {look.groups} groups{trouble}")
-    print_table(
-        ("TOPIC", "MESSAGES", "IN/S"), [(row.topic, row.messages, f"{row.in_per_s:.0f}") for row in look.topics]
-    )
+    said = f"{enodes} enodes, {snodes} snodes, {len(look.topics)} topics, {look.groups} groups{trouble}"
+    return (CLEAR if sys.stdout.isatty() else "") + said

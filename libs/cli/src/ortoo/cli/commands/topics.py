@@ -1,84 +1,77 @@
 """`ortoo topic ...`."""
 
-from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
-from ortoo.cli.terminal.output import print_json, print_table
-from ortoo.client import Invalid, TopicInfo, connect
+import typer
+
+from ortoo.cli.terminal.command import TopicName
+from ortoo.cli.terminal.output import Answer, Columns, Table
+from ortoo.common.errors import Invalid
+
+if TYPE_CHECKING:
+    from ortoo.client import Client, TopicInfo
 
 SORTED_ORDER = "sorted"
 
 
-async def create(addresses: Sequence[str], name: str, queues: int, message_type: str, *, as_json: bool) -> None:
-    """Create a topic and say so."""
-    async with connect(addresses) as mq:
-        topic = await mq.admin.create_topic(name, queue_count=queues, message_type=message_type)
-    if as_json:
-        print_json(topic)
-    else:
-        print(f"created topic {topic.name} with {_queue_count(topic)} queues")
+async def create(
+    mq: "Client",
+    name: TopicName,
+    queues: Annotated[int, typer.Option(help="Queues on each enode; 0 = 4.")] = 0,
+    message_type: Annotated[
+        str,
+        typer.Option(
+            "--type", help="What RocketMQ's clients may send: any, normal, fifo, delay, transaction, priority, lite."
+        ),
+    ] = "any",
+) -> Answer:
+    """Create a topic."""
+    topic = await mq.admin.create_topic(name, queue_count=queues, message_type=message_type)
+    return Answer(topic, f"created topic {topic.name} with {_queue_count(topic)} queues")
 
 
-async def show_all(addresses: Sequence[str], *, as_json: bool) -> None:
-    """Print all topics."""
-    async with connect(addresses) as mq:
-        topics = await mq.admin.list_topics()
-    if as_json:
-        print_json(topics)
-    else:
-        print_table(("TOPIC", "QUEUES", "PERMISSION"), [(t.name, _queue_count(t), t.permission) for t in topics])
+async def show_all(mq: "Client") -> Answer:
+    """Show all topics."""
+    topics = await mq.admin.list_topics()
+    return Answer(topics, Table({"TOPIC": "name", "QUEUES": _queue_count, "PERMISSION": "permission"}, topics))
 
 
-async def describe(addresses: Sequence[str], name: str, *, as_json: bool) -> None:
-    """Print a topic and what its queues hold."""
-    async with connect(addresses) as mq:
-        description = await mq.admin.describe_topic(name)
-    if as_json:
-        print_json(description)
-        return
-    stored = sum(item.end_offset - item.begin_offset for item in description.queues)
-    print(f"{name}: {stored} messages in {len(description.queues)} queues, {description.topic.permission}")
-    print_table(
-        ("ENODE", "QUEUE", "BEGIN", "END"),
-        [(q.queue.enode, q.queue.queue_id, q.begin_offset, q.end_offset) for q in description.queues],
-    )
+async def describe(mq: "Client", name: TopicName) -> Answer:
+    """Show a topic and what its queues hold."""
+    found = await mq.admin.describe_topic(name)
+    stored = sum(item.end_offset - item.begin_offset for item in found.queues)
+    columns: Columns = {"ENODE": "queue.enode", "QUEUE": "queue.queue_id", "BEGIN": "begin_offset", "END": "end_offset"}
+    line = f"{name}: {stored} messages in {len(found.queues)} queues, {found.topic.permission}"
+    return Answer(found, (line, Table(columns, found.queues)))
 
 
 async def update(
-    addresses: Sequence[str],
-    name: str,
-    *,
-    queues: int,
-    write_queues: int,
-    permission: str,
-    enodes: Sequence[str],
-    publish_order: str,
-    as_json: bool,
-) -> None:
-    """Change a topic and say what it is now."""
-    order = _publish_order(publish_order)
-    async with connect(addresses) as mq:
-        topic = await mq.admin.update_topic(
-            name,
-            read_queue_count=queues,
-            write_queue_count=write_queues or queues,
-            permission=permission,
-            add_enodes=enodes,
-            publish_order=order,
-        )
-    if as_json:
-        print_json(topic)
-    else:
-        print(f"{topic.name} has {_queue_count(topic)} queues, {topic.permission}")
+    mq: "Client",
+    name: TopicName,
+    queues: Annotated[int, typer.Option(min=0, help="Queues to read and write on each enode; never fewer.")] = 0,
+    write_queues: Annotated[int, typer.Option(min=0, help="Queues to write; fewer let the others run dry.")] = 0,
+    permission: Annotated[str, typer.Option(help="read_write, read_only, write_only or none.")] = "",
+    enode: Annotated[list[str] | None, typer.Option(help="An enode to add; several times.")] = None,
+    publish_order: Annotated[
+        str, typer.Option(help="Queues that producers get, in this order: ENODE:QUEUES;ENODE:QUEUES, or sorted.")
+    ] = "",
+) -> Answer:
+    """Change a topic; what is not given stays."""
+    topic = await mq.admin.update_topic(
+        name,
+        read_queue_count=queues,
+        write_queue_count=write_queues or queues,
+        permission=permission,
+        add_enodes=enode or [],
+        publish_order=_publish_order(publish_order),
+    )
+    return Answer(topic, f"{topic.name} has {_queue_count(topic)} queues, {topic.permission}")
 
 
-async def delete(addresses: Sequence[str], name: str, *, as_json: bool) -> None:
-    """Delete a topic and say so."""
-    async with connect(addresses) as mq:
-        await mq.admin.delete_topic(name)
-    if as_json:
-        print_json({"deleted": name})
-    else:
-        print(f"deleted topic {name}")
+async def delete(mq: "Client", name: TopicName) -> Answer:
+    """Delete a topic and its messages."""
+    await mq.admin.delete_topic(name)
+    return Answer({"deleted": name}, f"deleted topic {name}")
 
 
 def _publish_order(text: str) -> list[tuple[str, int]] | None:
@@ -91,5 +84,5 @@ def _publish_order(text: str) -> list[tuple[str, int]] | None:
     return [(enode, int(count)) for enode, _, count in pairs]
 
 
-def _queue_count(topic: TopicInfo) -> int:
+def _queue_count(topic: "TopicInfo") -> int:
     return sum(placement.read_queue_count for placement in topic.placements)

@@ -1,59 +1,64 @@
 """`ortoo tx`: transactions that nobody has ended."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Annotated
 
-from ortoo.cli.commands.delays import text_of_time
-from ortoo.cli.terminal.output import print_json, print_table
-from ortoo.client import Verdict, connect
+import typer
 
+from ortoo.cli.commands.delays import Limit, text_of_time
+from ortoo.cli.terminal.output import Answer, Columns, Table
 
-async def show(
-    addresses: Sequence[str], *, topic: str, group: str, parked_only: bool, limit: int, as_json: bool
-) -> None:
-    """Print open transactions, the oldest first."""
-    async with connect(addresses) as mq:
-        found = await mq.admin.list_transactions(
-            topic=topic, producer_group=group, parked_only=parked_only, limit=limit
-        )
-    if as_json:
-        print_json(found)
-        return
-    print_table(
-        ("BEGUN", "TOPIC", "GROUP", "MESSAGES", "CHECKS", "NEXT CHECK", "TRANSACTION"),
-        [
-            (
-                text_of_time(it.begun_at_ms),
-                it.queue.topic,
-                it.producer_group,
-                it.message_count,
-                it.checks,
-                "parked" if it.parked else text_of_time(it.next_check_ms),
-                it.transaction_id,
-            )
-            for it in found
-        ],
-    )
+if TYPE_CHECKING:
+    from ortoo.client import Client
+
+TransactionIds = Annotated[list[str], typer.Argument(help="As `tx list` prints them.")]
 
 
-async def end(addresses: Sequence[str], transaction_ids: Sequence[str], verdict: Verdict, *, as_json: bool) -> None:
-    """Commit or roll back, in the producer's stead."""
-    word = "committed" if verdict is Verdict.COMMIT else "rolled back"
-    async with connect(addresses) as mq:
-        for transaction_id in transaction_ids:
-            await mq.admin.end_transaction(transaction_id, verdict)
-            _say(transaction_id, word, as_json=as_json)
+async def show_all(
+    mq: "Client",
+    topic: Annotated[str, typer.Option(help="Only of this topic.")] = "",
+    group: Annotated[str, typer.Option(help="Only of this producer group.")] = "",
+    parked: Annotated[bool, typer.Option("--parked", help="Only those about which nobody is asked any more.")] = False,
+    limit: Limit = 100,
+) -> Answer:
+    """Show open transactions, the oldest first."""
+    found = await mq.admin.list_transactions(topic=topic, producer_group=group, parked_only=parked, limit=limit)
+    columns: Columns = {
+        "BEGUN": lambda it: text_of_time(it.begun_at_ms),
+        "TOPIC": "queue.topic",
+        "GROUP": "producer_group",
+        "MESSAGES": "message_count",
+        "CHECKS": "checks",
+        "NEXT CHECK": lambda it: "parked" if it.parked else text_of_time(it.next_check_ms),
+        "TRANSACTION": "transaction_id",
+    }
+    return Answer(found, Table(columns, found))
 
 
-async def resume(addresses: Sequence[str], transaction_ids: Sequence[str], *, as_json: bool) -> None:
+async def commit(mq: "Client", transaction_ids: TransactionIds) -> AsyncIterator[Answer]:
+    """Have the messages of transactions delivered."""
+    from ortoo.client import Verdict
+
+    for transaction_id in transaction_ids:
+        await mq.admin.end_transaction(transaction_id, Verdict.COMMIT)
+        yield _said(transaction_id, "committed")
+
+
+async def rollback(mq: "Client", transaction_ids: TransactionIds) -> AsyncIterator[Answer]:
+    """Have the messages of transactions forgotten."""
+    from ortoo.client import Verdict
+
+    for transaction_id in transaction_ids:
+        await mq.admin.end_transaction(transaction_id, Verdict.ROLL_BACK)
+        yield _said(transaction_id, "rolled back")
+
+
+async def resume(mq: "Client", transaction_ids: TransactionIds) -> AsyncIterator[Answer]:
     """Ask the producers about parked transactions again."""
-    async with connect(addresses) as mq:
-        for transaction_id in transaction_ids:
-            await mq.admin.resume_transaction(transaction_id)
-            _say(transaction_id, "resumed", as_json=as_json)
+    for transaction_id in transaction_ids:
+        await mq.admin.resume_transaction(transaction_id)
+        yield _said(transaction_id, "resumed")
 
 
-def _say(transaction_id: str, word: str, *, as_json: bool) -> None:
-    if as_json:
-        print_json({"transaction_id": transaction_id, "outcome": word})
-    else:
-        print(f"{word} {transaction_id}")
+def _said(transaction_id: str, outcome: str) -> Answer:
+    return Answer({"transaction_id": transaction_id, "outcome": outcome}, f"{outcome} {transaction_id}")

@@ -1,1 +1,1 @@
-"""`ortoo dev`: a whole cluster in one process."""
+"""`ortoo dev`: a folder and an address in, a whole cluster in this process out. The command `dev` alone imports it."""

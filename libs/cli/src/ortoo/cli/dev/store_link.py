@@ -1,42 +1,36 @@
-"""The snode's link to an enode of the same process: calls instead of the wire, with the same promises."""
+"""The snode's link to an enode of the same process: calls instead of the wire, with the same promises.
+
+What happens for every batch goes straight to the store. Everything else is what the link over the wire does, with the
+enode's own handlers in the place of a stub.
+"""
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from ortoo.common.errors import Overloaded, Unavailable
-from ortoo.common.groups.pop import GiveBack, LeasePart, Popped, PopWish, ReplayWish, SendBackWish, Stale, Verdict
+from ortoo.common.groups.pop import GiveBack, LeasePart, Popped, PopWish, Stale, Verdict
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.enode.app import RunningEnode
 from ortoo.enode.changes.halves import HalfOpen
-from ortoo.enode.changes.halves import Source as StoreSource
-from ortoo.enode.changes.halves import Verdict as StoreVerdict
-from ortoo.enode.changes.lives import Mode
 from ortoo.enode.deferred.check_watchers import Watcher
-from ortoo.enode.store.lock_table import Granted, Refused, Wish
+from ortoo.enode.rpc.service import EnodeService
 from ortoo.enode.store.store import FlushMode as StoreFlushMode
-from ortoo.snode.cluster.routes import DeliveryMode
+from ortoo.snode.enodes.grpc_link import GrpcEnodeLink
 from ortoo.snode.enodes.link import (
     Appended,
-    DelayedEntry,
     DueHalf,
     EnodeLink,
     Fetched,
     FlushMode,
-    HalfVerdict,
-    IdentifiedPlace,
-    LockAnswer,
     LockKey,
     LockRequest,
-    MessagePlace,
     OffsetRow,
     OpenHalf,
-    QueueRange,
     StoredBatch,
-    VerdictSource,
 )
 
 _MODE_OF = {
@@ -80,18 +74,37 @@ class StoreLinks:
         return self._link
 
 
-class StoreLink:
+class Handlers:
+    """The handlers of an enode, called as a stub is."""
+
+    def __init__(self, service: EnodeService) -> None:
+        """Call those of `service`."""
+        self._service = service
+
+    def __getattr__(self, method: str) -> Callable[..., Awaitable[Any]]:
+        handler = getattr(self._service, method)
+
+        def call(request: Any, timeout: float = 0.0) -> Awaitable[Any]:
+            answer: Awaitable[Any] = handler(request, None)
+            return answer
+
+        return call
+
+
+class StoreLink(GrpcEnodeLink):
     """The enode's store, as the snode sees an enode."""
 
     def __init__(self, enode: RunningEnode, background: Background, clock: Clock, in_flight_bytes_max: int) -> None:
         """Call the store of `enode`; at most `in_flight_bytes_max` bytes wait for the disk."""
+        # The streams of a link over the wire are not even made.
         self.enode = enode.name
+        self._peer = f"enode {enode.name}"
+        self._stub: Any = Handlers(enode.service)
+        self._timeout_s = 0.0
         self._store = enode.store
         self._topics = enode.topics
         self._intake = enode.intake
         self._pops = enode.pops
-        self._sending = enode.sending
-        self._identified = enode.identified
         self._background = background
         self._clock = clock
         self._bytes_max = in_flight_bytes_max
@@ -217,51 +230,6 @@ class StoreLink:
             self._store.locks.attached(incarnation)
             await self._clock.sleep(ATTACH_INTERVAL_S)
 
-    async def query_offsets(self, topic_id: int, group: str, queue_ids: Iterable[int] = ()) -> dict[int, int]:
-        """A group's offsets."""
-        await self._topics.arrival(topic_id)
-        return self._store.query_offsets(topic_id, group, queue_ids)
-
-    async def describe_queues(self, topic_id: int) -> list[QueueRange]:
-        """What each queue of a topic holds."""
-        await self._topics.arrival(topic_id)
-        return [QueueRange(q.queue_id, q.begin_offset, q.end_offset) for q in self._store.describe_queues(topic_id)]
-
-    async def recall_delayed(self, topic_id: int, timer_id: int, deliver_at_ms: int) -> None:
-        """Forget a delayed message."""
-        await self._intake.delays.recall(topic_id, timer_id, deliver_at_ms)
-
-    async def list_delayed(self, topic_id: int, from_ms: int, limit: int) -> list[DelayedEntry]:
-        """The delayed messages of a topic, by time."""
-        await self._topics.arrival(topic_id)
-        listed = self._intake.delays.listed(topic_id, from_ms, limit)
-        return [DelayedEntry(one.timer_id, one.queue_id, one.deliver_at_ms) for one in listed]
-
-    async def store_half(
-        self, topic_id: int, queue_id: int, batch: SealedBatch, producer_group: str, check_after_ms: int, key: int
-    ) -> int:
-        """Begin a transaction."""
-        await self._topics.arrival(topic_id, queue_id)
-        half = await self._intake.transactions.begin(
-            topic_id, queue_id, batch, producer_group=producer_group, check_after_ms=check_after_ms, key=key
-        )
-        return half.number
-
-    async def settle_half(self, topic_id: int, number: int, verdict: HalfVerdict, source: VerdictSource) -> None:
-        """End a transaction."""
-        await self._intake.transactions.end(topic_id, number, StoreVerdict(verdict), StoreSource(source))
-
-    async def list_halves(self, topic_id: int, producer_group: str, *, parked_only: bool, limit: int) -> list[OpenHalf]:
-        """Open transactions, the oldest first."""
-        listed = self._intake.transactions.listed(
-            topic_id=topic_id, producer_group=producer_group, parked_only=parked_only, limit=limit
-        )
-        return list(map(_half, listed))
-
-    async def resume_half(self, topic_id: int, number: int) -> None:
-        """Check a parked transaction again."""
-        await self._intake.transactions.resume(topic_id, number)
-
     async def watch_halves(self, producer_groups: Iterable[str], heard: Callable[[DueHalf], None]) -> None:
         """Hear of transactions that are due to be checked."""
         watcher = Watcher(producer_groups, lambda due: heard(DueHalf(_half(due.half), due.batch)))
@@ -270,21 +238,6 @@ class StoreLink:
             await asyncio.get_running_loop().create_future()
         finally:
             self._intake.transactions.watchers.remove(watcher)
-
-    async def find_offset(self, topic_id: int, queue_id: int, stored_at_ms: int) -> int:
-        """The first offset stored at or after a time."""
-        await self._topics.arrival(topic_id, queue_id)
-        return await self._store.find_offset(topic_id, queue_id, stored_at_ms)
-
-    async def find_messages(
-        self, topic_id: int, *, key: str, message_id: str, begin_ms: int, end_ms: int, limit: int
-    ) -> list[MessagePlace]:
-        """Where messages with a key, or with an id of their producer's, lie."""
-        await self._topics.arrival(topic_id)
-        found = await self._store.find_messages(
-            topic_id, key=key, message_id=message_id, begin_ms=begin_ms, end_ms=end_ms, limit=limit
-        )
-        return [MessagePlace(one.queue_id, one.offset, one.stored_at_ms) for one in found]
 
     async def pop(self, wish: PopWish) -> Popped:
         """Lease messages; wait for the first one as the wish says."""
@@ -297,51 +250,6 @@ class StoreLink:
         if isinstance(verdict, GiveBack) and verdict.rules.dead_letter_topic_id:
             await self._topics.arrival(verdict.rules.dead_letter_topic_id)
         return await self._pops.settle(topic_id, group, parts, verdict)
-
-    async def peek(self, wish: PopWish) -> Popped:
-        """What a pop would bring, and what consumers have."""
-        await self._topics.arrival(wish.topic_id, max(wish.queue_ids, default=0))
-        return await self._pops.peek(wish)
-
-    async def send_back(self, wish: SendBackWish) -> list[str]:
-        """Copy messages to a group's retry topic."""
-        await self._topics.arrival(wish.topic_id, wish.queue_id)
-        await self._topics.arrival(wish.retry_topic_id)
-        await self._topics.arrival(wish.rules.dead_letter_topic_id)
-        return await self._sending.send_back(wish)
-
-    async def replay(self, wish: ReplayWish) -> list[tuple[int, int]]:
-        """Send dead letters again."""
-        await self._topics.arrival(wish.target_topic_id)
-        return await self._sending.replay(wish)
-
-    async def append_identified(
-        self, topic_id: int, queue_id: int, batch: SealedBatch, ids: Sequence[str]
-    ) -> list[IdentifiedPlace]:
-        """Store messages with ids of the application's."""
-        await self._topics.arrival(topic_id, queue_id)
-        places = await self._identified.append(topic_id, queue_id, batch, ids)
-        return [IdentifiedPlace(one.queue_id, one.offset, one.stored_at_ms, one.duplicate) for one in places]
-
-    async def use_mode(self, topic_id: int, group: str, mode: DeliveryMode) -> None:
-        """A group consumes a topic this way."""
-        await self._topics.arrival(topic_id)
-        await self._store.modes.use(topic_id, group, Mode(mode))
-
-    async def set_mode(self, topic_id: int, group: str, mode: DeliveryMode, *, force: bool) -> DeliveryMode:
-        """Change how a group consumes a topic."""
-        await self._topics.arrival(topic_id)
-        return DeliveryMode(await self._pops.change_mode(topic_id, group, Mode(mode), force=force))
-
-    async def modes(self, group: str) -> list[tuple[int, DeliveryMode]]:
-        """How a group consumes topics."""
-        return [(topic_id, DeliveryMode(mode)) for topic_id, mode in self._store.modes.of_group(group)]
-
-
-def _lock_answer(answer: Granted | Refused) -> LockAnswer:
-    if isinstance(answer, Granted):
-        return LockAnswer(answer.generation)
-    return LockAnswer(0, answer.owner, max(1, int(answer.remaining_s * 1000)))
 
 
 def _half(half: HalfOpen) -> OpenHalf:

@@ -1,1 +1,1 @@
-"""`ortoo doctor`: what is wrong, why, and what to do about it."""
+"""`ortoo doctor`: addresses in, findings out: what is wrong, why, what to do about it. Its command imports it."""

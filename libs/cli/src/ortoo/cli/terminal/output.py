@@ -1,11 +1,56 @@
-"""What commands print: JSON for programs, tables for people."""
+"""What commands print: JSON for programs, lines and tables for people."""
 
 import dataclasses
 import json
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
 
-from ortoo.client import StoredMessage
+if TYPE_CHECKING:
+    from ortoo.client import DeadLetter, PeekedMessage, StoredMessage
+
+BODY_CHARACTERS = 60
+Columns = Mapping[str, str | Callable[[Any], object]]
+"""Heading to what a row's cell shows: an attribute such as `queue.enode`, or what a function makes of the item."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Items as rows under headings; truth is shown as yes and no."""
+
+    columns: Columns
+    items: Iterable[Any]
+
+    def rows(self) -> list[list[str]]:
+        """The texts of the cells."""
+        cells = [attrgetter(cell) if isinstance(cell, str) else cell for cell in self.columns.values()]
+        return [[_shown(cell(item)) for cell in cells] for item in self.items]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a command says."""
+
+    value: Any
+    """For programs, as one line of JSON."""
+    shown: "str | Table | Sequence[str | Table]" = ()
+    """For people."""
+    each: bool = False
+    """Whether each item of `value` is a line of its own."""
+
+
+def show(answer: Answer, *, as_json: bool) -> None:
+    """Print an answer."""
+    if as_json:
+        for value in answer.value if answer.each else (answer.value,):
+            print_json(value)
+        return
+    for part in (answer.shown,) if isinstance(answer.shown, str | Table) else answer.shown:
+        if isinstance(part, str):
+            print(part, flush=True)
+        else:
+            _print_rows([list(part.columns), *part.rows()])
 
 
 def print_json(value: Any) -> None:
@@ -13,10 +58,37 @@ def print_json(value: Any) -> None:
     print(json.dumps(_plain(value), ensure_ascii=False), flush=True)
 
 
-def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print rows under headings, numbers to the right; as wide as they are, so that pipes get whole lines."""
-    cells = [list(headings), *([str(cell) for cell in row] for row in rows)]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(headings))]
+def message_fields(it: "StoredMessage | PeekedMessage | DeadLetter") -> dict[str, Any]:
+    """A message for JSON: its body as text, or as base64 when it is not UTF-8."""
+    fields: dict[str, Any] = {
+        "message_id": it.message_id,
+        "topic": it.queue.topic,
+        "enode": it.queue.enode,
+        "queue_id": it.queue.queue_id,
+        "offset": it.offset,
+        **({"stored_at_ms": it.stored_at_ms} if hasattr(it, "stored_at_ms") else {}),
+        "tag": it.message.tag,
+        "keys": list(it.message.keys),
+        "message_group": it.message.message_group,
+        "properties": dict(it.message.properties),
+    }
+    try:
+        fields["body"] = it.message.body.decode()
+    except UnicodeDecodeError:
+        import base64
+
+        fields["body_base64"] = base64.b64encode(it.message.body).decode()
+    return fields
+
+
+def body_start(it: "StoredMessage | PeekedMessage | DeadLetter") -> str:
+    """The first characters of a message's body, for a table."""
+    return it.message.body[: 4 * BODY_CHARACTERS].decode(errors="backslashreplace")[:BODY_CHARACTERS]
+
+
+def _print_rows(cells: Sequence[Sequence[str]]) -> None:
+    """Print rows, the headings first, numbers to the right; as wide as they are, so that pipes get whole lines."""
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for number, row in enumerate(cells):
         parts = [
             cell.rjust(width) if number and cell.lstrip("-").isdigit() else cell.ljust(width)
@@ -25,27 +97,8 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> No
         print("  ".join(parts).rstrip())
 
 
-def message_fields(stored: StoredMessage) -> dict[str, Any]:
-    """A message for JSON: its body as text, or as base64 when it is not UTF-8."""
-    fields: dict[str, Any] = {
-        "message_id": stored.message_id,
-        "topic": stored.queue.topic,
-        "enode": stored.queue.enode,
-        "queue_id": stored.queue.queue_id,
-        "offset": stored.offset,
-        "stored_at_ms": stored.stored_at_ms,
-        "tag": stored.message.tag,
-        "keys": list(stored.message.keys),
-        "message_group": stored.message.message_group,
-        "properties": dict(stored.message.properties),
-    }
-    try:
-        fields["body"] = stored.message.body.decode()
-    except UnicodeDecodeError:
-        import base64
-
-        fields["body_base64"] = base64.b64encode(stored.message.body).decode()
-    return fields
+def _shown(cell: object) -> str:
+    return ("yes" if cell else "no") if isinstance(cell, bool) else str(cell)
 
 
 def _plain(value: Any) -> Any:

@@ -1,1 +1,1 @@
-"""Record batches as numpy arrays: what servers do with many messages at once. Clients do without it."""
+"""Record batches as numpy arrays: sealed batches in, columns, tables of rows and new batches out. For servers only."""

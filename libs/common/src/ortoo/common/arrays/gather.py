@@ -7,6 +7,9 @@ new batch of just those. In both cases `rows` says which rows of the *original* 
 first_offset + rows[i]: a reader that gets as many rows as the batch has messages takes all of them.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -40,39 +43,23 @@ def gathered(columns: MessageColumns, rows: Int32s) -> SealedBatch:
 
 def written(table: MessageTable) -> SealedBatch:
     """Make an uncompressed batch of a table of at most as many messages as a batch may have."""
-    number = NUMBERS
     parts: list[bytes | memoryview] = [
-        number_field(number["format"], FORMAT),
-        number_field(number["count"], table.count),
-        number_field(number["codec"], Codec.NONE),
-        number_field(number["body_inflated_bytes"], len(table.body)),
-        bytes_field(number["body_offsets"], table.body_offsets.tobytes()),
-        bytes_head(number["body"], len(table.body)),
+        number_field(NUMBERS["format"], FORMAT),
+        number_field(NUMBERS["count"], table.count),
+        number_field(NUMBERS["codec"], Codec.NONE),
+        number_field(NUMBERS["body_inflated_bytes"], len(table.body)),
+        bytes_field(NUMBERS["body_offsets"], table.body_offsets.tobytes()),
+        bytes_head(NUMBERS["body"], len(table.body)),
         table.body,
-        _fixed("born_at_ms", table.born_at_ms),
-        _nested("tag", _dictionary(table.tag)),
-        _nested("keys", _list(table.keys)),
-        _nested("message_group", _dictionary(table.message_group)),
-        _nested("properties", _map(table.properties)),
-        _fixed("deliver_at_ms", table.deliver_at_ms),
-        _fixed("priority", table.priority),
-        _fixed("body_encoding", table.body_encoding),
-        _nested("born_host", _dictionary(table.born_host)),
-        _nested("message_id", _text(table.message_id)),
-        _nested("trace_context", _text(table.trace_context)),
-        _fixed("expire_at_ms", table.expire_at_ms),
+        *(bytes_field(NUMBERS[name], write(getattr(table, name))) for name, write in _WRITERS.items()),
     ]
     records = b"".join(parts)
     delayed = table.deliver_at_ms is not None
     return SealedBatch(records, crc32c(records), table.count, len(table.body), delayed=delayed)
 
 
-def _fixed(name: str, numbers: NDArray[np.generic] | None) -> bytes:
-    return b"" if numbers is None else bytes_field(NUMBERS[name], numbers.tobytes())
-
-
-def _nested(name: str, column: bytes) -> bytes:
-    return bytes_field(NUMBERS[name], column)
+def _fixed(numbers: NDArray[np.generic] | None) -> bytes:
+    return b"" if numbers is None else numbers.tobytes()
 
 
 def _text(texts: TextArrays | None) -> bytes:
@@ -107,3 +94,20 @@ def _map(column: MapArrays | None) -> bytes:
 
 def _validity(valid: Mask | None) -> bytes:
     return b"" if valid is None else bytes_field(1, np.packbits(valid, bitorder="little").tobytes())
+
+
+_WRITERS: dict[str, Callable[[Any], bytes]] = {
+    "born_at_ms": _fixed,
+    "tag": _dictionary,
+    "keys": _list,
+    "message_group": _dictionary,
+    "properties": _map,
+    "deliver_at_ms": _fixed,
+    "priority": _fixed,
+    "body_encoding": _fixed,
+    "born_host": _dictionary,
+    "message_id": _text,
+    "trace_context": _text,
+    "expire_at_ms": _fixed,
+}
+"""The columns behind the body, in the order of their numbers."""

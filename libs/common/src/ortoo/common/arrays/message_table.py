@@ -9,7 +9,7 @@ A table may have more messages than a batch. Columns that no row uses are None, 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from ortoo.common.arrays.opened_batch import (
     ListArrays,
     MapArrays,
     Mask,
+    OpenedBatch,
     TextArrays,
 )
 
@@ -28,69 +29,9 @@ _SLICED_BYTES = 48
 """From this average size on, slicing row by row beats copying by an index of single bytes."""
 
 
-class MessageColumns(Protocol):
-    """What an opened batch and a table have in common."""
-
-    @property
-    def body_offsets(self) -> Int32s:
-        """Where each body starts in `body`, and where the last ends."""
-
-    @property
-    def body(self) -> memoryview:
-        """All bodies as one block."""
-
-    @property
-    def born_at_ms(self) -> Int64s | None:
-        """When each message was made."""
-
-    @property
-    def deliver_at_ms(self) -> Int64s | None:
-        """When each message may be seen."""
-
-    @property
-    def priority(self) -> Int32s | None:
-        """Each message's priority."""
-
-    @property
-    def body_encoding(self) -> NDArray[np.int8] | None:
-        """How the producer encoded each body."""
-
-    @property
-    def tag(self) -> DictionaryArrays | None:
-        """Each message's tag."""
-
-    @property
-    def message_group(self) -> DictionaryArrays | None:
-        """Each message's group."""
-
-    @property
-    def born_host(self) -> DictionaryArrays | None:
-        """Who made each message."""
-
-    @property
-    def keys(self) -> ListArrays | None:
-        """Each message's keys."""
-
-    @property
-    def properties(self) -> MapArrays | None:
-        """Each message's properties."""
-
-    @property
-    def message_id(self) -> TextArrays | None:
-        """The ids that producers chose."""
-
-    @property
-    def trace_context(self) -> TextArrays | None:
-        """Each message's trace context."""
-
-    @property
-    def expire_at_ms(self) -> Int64s | None:
-        """From when on no group gets each message; 0 = never."""
-
-
 @dataclass(frozen=True, slots=True)
 class MessageTable:
-    """Messages by column; see `MessageColumns`."""
+    """Messages by column; `OpenedBatch` says what each of them is."""
 
     body_offsets: Int32s
     body: memoryview
@@ -113,25 +54,14 @@ class MessageTable:
         return len(self.body_offsets) - 1
 
 
+MessageColumns = OpenedBatch | MessageTable
+
+
 def taken(columns: MessageColumns, rows: Int32s) -> MessageTable:
     """Copy some rows, in the order of `rows`."""
     offsets, body = _ranges(columns.body_offsets, columns.body, rows)
-    encoding, expiry = columns.body_encoding, columns.expire_at_ms
     return MessageTable(
-        offsets,
-        body,
-        _fixed(columns.born_at_ms, rows),
-        _fixed(columns.deliver_at_ms, rows),
-        _fixed(columns.priority, rows),
-        _fixed(encoding, rows) if encoding is not None and encoding[rows].any() else None,
-        _dictionary(columns.tag, rows),
-        _dictionary(columns.message_group, rows),
-        _dictionary(columns.born_host, rows),
-        _list(columns.keys, rows),
-        _map(columns.properties, rows),
-        _text(columns.message_id, rows),
-        _text(columns.trace_context, rows),
-        _fixed(expiry, rows) if expiry is not None and expiry[rows].any() else None,
+        offsets, body, **{name: take(getattr(columns, name), rows) for name, (take, _) in _COLUMNS.items()}
     )
 
 
@@ -148,18 +78,7 @@ def joined(tables: Sequence[MessageTable]) -> MessageTable:
     return MessageTable(
         _joined_offsets([table.body_offsets for table in tables]),
         memoryview(b"".join([table.body for table in tables])),
-        column("born_at_ms", _joined_fixed),
-        column("deliver_at_ms", _joined_fixed),
-        column("priority", _joined_fixed),
-        column("body_encoding", _joined_fixed),
-        column("tag", _joined_dictionaries),
-        column("message_group", _joined_dictionaries),
-        column("born_host", _joined_dictionaries),
-        column("keys", _joined_lists),
-        column("properties", _joined_maps),
-        column("message_id", _joined_texts),
-        column("trace_context", _joined_texts),
-        column("expire_at_ms", _joined_fixed),
+        **{name: column(name, join) for name, (_, join) in _COLUMNS.items()},
     )
 
 
@@ -168,6 +87,11 @@ def joined(tables: Sequence[MessageTable]) -> MessageTable:
 
 def _fixed(numbers: Any, rows: Int32s) -> Any:
     return None if numbers is None else numbers[rows]
+
+
+def _fixed_if_used(numbers: Any, rows: Int32s) -> Any:
+    """Nothing where all of these rows have a zero."""
+    return None if numbers is None or not numbers[rows].any() else numbers[rows]
 
 
 def _text(texts: TextArrays | None, rows: Int32s) -> TextArrays | None:
@@ -316,3 +240,20 @@ def _joined_maps(parts: Sequence[MapArrays | None], counts: Sequence[int]) -> Ma
         _joined_dictionaries([part.names for part in there], entries),
         _joined_texts([part.values for part in there], entries),
     )
+
+
+_COLUMNS: dict[str, tuple[Callable[[Any, Int32s], Any], Callable[[list[Any], list[int]], Any]]] = {
+    "born_at_ms": (_fixed, _joined_fixed),
+    "deliver_at_ms": (_fixed, _joined_fixed),
+    "priority": (_fixed, _joined_fixed),
+    "body_encoding": (_fixed_if_used, _joined_fixed),
+    "tag": (_dictionary, _joined_dictionaries),
+    "message_group": (_dictionary, _joined_dictionaries),
+    "born_host": (_dictionary, _joined_dictionaries),
+    "keys": (_list, _joined_lists),
+    "properties": (_map, _joined_maps),
+    "message_id": (_text, _joined_texts),
+    "trace_context": (_text, _joined_texts),
+    "expire_at_ms": (_fixed_if_used, _joined_fixed),
+}
+"""Column to what takes some of its rows, and what puts columns one after another."""

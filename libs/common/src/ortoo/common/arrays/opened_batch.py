@@ -16,7 +16,7 @@ from ortoo.common.records import reader
 from ortoo.common.records.columns import NUMBERS
 from ortoo.common.records.compression import Codec
 from ortoo.common.records.sealed_batch import SealedBatch
-from ortoo.common.records.view import body_block, read_head
+from ortoo.common.records.view import body_block, check_envelope, read_head
 from ortoo.common.records.wire import read_fields
 
 Int32s = NDArray[np.int32]
@@ -74,15 +74,7 @@ class OpenedBatch:
         self.sealed = sealed
         self.fields = read_fields(memoryview(sealed.records), RECORDS_PATH)
         self.count, self.codec, self.body_inflated_bytes = read_head(self.fields)
-        if self.count != sealed.count:
-            raise Invalid(
-                f"the batch holds {self.count} messages, its envelope says {sealed.count}", field="batch.count"
-            )
-        if self.body_inflated_bytes != sealed.body_inflated_bytes:
-            raise Invalid(
-                f"the bodies have {self.body_inflated_bytes} bytes, the envelope says {sealed.body_inflated_bytes}",
-                field="batch.body_inflated_bytes",
-            )
+        check_envelope(sealed, self.count, self.body_inflated_bytes)
 
     @property
     def is_compressed(self) -> bool:

@@ -1,1 +1,4 @@
-"""What everybody computes alike about groups and queues: allocation, back-off, pops, handles. Pure, plain values."""
+"""What everybody computes alike about groups and queues: members, queues and texts in; shares, delays, handles out.
+
+Pure, plain values; for clients and servers.
+"""

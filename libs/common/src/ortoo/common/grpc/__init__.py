@@ -1,1 +1,4 @@
-"""gRPC as every role uses it: channels and servers from one place, errors translated, large fields without copies."""
+"""gRPC as every role uses it: handlers and values in; channels, servers, statuses and messages out.
+
+What speaks on the wire imports it: the rpc rooms, the stubs of clients, the apps.
+"""

@@ -30,22 +30,19 @@ class ErrorTranslation(grpc.aio.ServerInterceptor):
         if handler is None:
             return None
         method = handler_call_details.method
-        if handler.response_streaming:
-            wrapped = _stream(handler.stream_stream or handler.unary_stream, method)
-            make = (
-                grpc.stream_stream_rpc_method_handler
-                if handler.request_streaming
-                else grpc.unary_stream_rpc_method_handler
-            )
-        else:
-            wrapped = _unary(handler.stream_unary or handler.unary_unary, method)
-            make = (
-                grpc.stream_unary_rpc_method_handler
-                if handler.request_streaming
-                else grpc.unary_unary_rpc_method_handler
-            )
-        read = handler.request_deserializer
-        return make(wrapped, read if handler.request_streaming else _guarded(read), handler.response_serializer)
+        wrap = _stream if handler.response_streaming else _unary
+        if not handler.request_streaming:
+            handler = handler._replace(request_deserializer=_guarded(handler.request_deserializer))
+        return with_call(handler, lambda call: wrap(call, method))
+
+
+def with_call(handler: Any, wrap: Callable[[Any], Any]) -> Any:
+    """The same handler of a method with its function wrapped, of whichever of gRPC's four kinds it is."""
+    kind = next(kind for kind in _KINDS if getattr(handler, kind) is not None)
+    return handler._replace(**{kind: wrap(getattr(handler, kind))})
+
+
+_KINDS = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
 
 
 class _Undecodable:

@@ -1,1 +1,1 @@
-"""How a process lives: settings, start and stop, logs, and the owners of time, chance and tasks."""
+"""How a process lives: settings, start and stop, logs, the owners of time, chance and tasks. Everybody imports it."""

@@ -8,7 +8,7 @@ returns when the role is ready; leaving it drains and closes. `run` puts signals
 import asyncio
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,8 +16,7 @@ from typing import Any
 from ortoo.common.errors import Conflict, Invalid, OrtooError
 from ortoo.common.process.allocator import keep_freed_buffers
 from ortoo.common.process.background import Background
-from ortoo.common.process.clock import SystemClock
-from ortoo.common.process.late_stop import tell_of_late_stop
+from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.logs import get_logger
 
 EXIT_FAILED = 1
@@ -30,6 +29,11 @@ EXIT_NOT_STARTED = 255
 """The command line cannot be understood, or starting failed: the port is taken, a system call was refused."""
 
 HOME_FIELDS = ("ORTOO_HOME", "data_dir")
+
+LATE_S = 10.0
+"""A stop that lasts so long is told of, and again after each such time. It is twice what calls are given to end."""
+TASKS_MAX = 50
+"""How many tasks are named then."""
 
 _log = get_logger("service")
 
@@ -125,3 +129,31 @@ def _report(error: Exception) -> None:
         _log.error("cannot go on", reason=str(error), kind=type(error).__name__)
     else:
         _log.error("a defect", exc_info=error)
+
+
+async def tell_of_late_stop(stopping: asyncio.Event, clock: Clock) -> None:
+    """From the moment that `stopping` is set: log every LATE_S which tasks are there still, and where they wait."""
+    await stopping.wait()
+    began_s = clock.monotonic_s()
+    while True:
+        await clock.sleep(LATE_S)
+        waiting = {task.get_name(): place_of(task) for task in asyncio.all_tasks() - {asyncio.current_task()}}
+        _log.error(
+            "the stop takes long",
+            since_s=round(clock.monotonic_s() - began_s),
+            tasks=len(waiting),
+            waiting=dict(sorted(waiting.items())[:TASKS_MAX]),
+        )
+
+
+def place_of(task: asyncio.Task[Any]) -> str:
+    """Where a task waits: its functions and their lines, from the outermost to what is awaited."""
+    return " > ".join(_frames(task.get_coro()))
+
+
+def _frames(awaited: Any) -> Iterator[str]:
+    while awaited is not None:
+        frame = getattr(awaited, "cr_frame", None) or getattr(awaited, "gi_frame", None)
+        if frame is not None:
+            yield f"{frame.f_code.co_qualname}:{frame.f_lineno}"
+        awaited = getattr(awaited, "cr_await", None) or getattr(awaited, "gi_yieldfrom", None)

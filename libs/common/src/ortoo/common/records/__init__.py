@@ -1,1 +1,4 @@
-"""Messages in columns: one message in, one record batch out, and back. No gRPC, no protobuf, no event loop."""
+"""Messages in columns: messages in, sealed record batches out, and back. No gRPC, no protobuf, no event loop.
+
+Everybody who makes or reads messages imports it.
+"""

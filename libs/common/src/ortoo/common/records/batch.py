@@ -11,7 +11,7 @@
 
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from ortoo.common.errors import Invalid
 from ortoo.common.records import text_rules
@@ -33,7 +33,6 @@ from ortoo.common.records.compression import Codec, deflate
 from ortoo.common.records.message import (
     BODY_AS_IS,
     BODY_BYTES_MAX,
-    NO_PROPERTIES,
     NO_RARE_FIELDS,
     Message,
     RareFields,
@@ -76,7 +75,7 @@ class Columns:
     """Messages by column, as `encode_columns` takes them; a column that is None is absent.
 
     `tags` may be one text for all rows; `keys` one text a row, or one sequence of texts a row. Every other column has
-    one value a row, None where the row has none.
+    one value a row, None where the row has none; from the fourth on they are RareFields, in their order.
     """
 
     bodies: Sequence[bytes]
@@ -115,20 +114,8 @@ def _encode_messages(messages: Sequence[Message], now_ms: int, codec: Codec) -> 
         [message.body for message in messages],
         [message.tag for message in messages],
         [message.keys for message in messages],
+        *(zip(*rare, strict=True) if rare.count(NO_RARE_FIELDS) != len(rare) else ()),
     )
-    if rare.count(NO_RARE_FIELDS) != len(rare):
-        (
-            columns.message_groups,
-            columns.properties,
-            columns.message_ids,
-            columns.born_at_ms,
-            columns.deliver_at_ms,
-            columns.priorities,
-            columns.body_encodings,
-            columns.born_hosts,
-            columns.trace_contexts,
-            columns.expire_at_ms,
-        ) = zip(*rare, strict=True)
     return encode_columns(columns, now_ms=now_ms, codec=codec)
 
 
@@ -234,27 +221,21 @@ def _columns_around_body(columns: Columns, count: int, sizes: list[int], now_ms:
     properties = _properties_column(columns.properties, count)
     if tag[1] + keys[1] + properties[1] > text_rules.TEXT_BYTES_MAX:
         _explain(columns)
-    after = b"".join(
-        (
-            bytes_field(NUMBERS["born_at_ms"], _born_at(columns.born_at_ms, count, now_ms)),
-            bytes_field(NUMBERS["tag"], tag[0]),
-            bytes_field(NUMBERS["keys"], keys[0]),
-            bytes_field(NUMBERS["message_group"], group[0]),
-            bytes_field(NUMBERS["properties"], properties[0]),
-            bytes_field(NUMBERS["deliver_at_ms"], int64_buffer(_all("deliver_at_ms", columns.deliver_at_ms, count))),
-            bytes_field(NUMBERS["priority"], int32_buffer(_all("priority", columns.priorities, count))),
-            bytes_field(NUMBERS["body_encoding"], _body_encodings(columns.body_encodings, count)),
-            bytes_field(
-                NUMBERS["born_host"], _dictionary("born_host", columns.born_hosts, text_rules.BORN_HOST, count)[0]
-            ),
-            bytes_field(NUMBERS["message_id"], _text("message_id", columns.message_ids, text_rules.MESSAGE_ID, count)),
-            bytes_field(
-                NUMBERS["trace_context"],
-                _text("trace_context", columns.trace_contexts, text_rules.TRACE_CONTEXT, count),
-            ),
-            bytes_field(NUMBERS["expire_at_ms"], _expire_at(columns.expire_at_ms, count)),
-        )
-    )
+    written = {
+        "born_at_ms": _born_at(columns.born_at_ms, count, now_ms),
+        "tag": tag[0],
+        "keys": keys[0],
+        "message_group": group[0],
+        "properties": properties[0],
+        "deliver_at_ms": int64_buffer(_all("deliver_at_ms", columns.deliver_at_ms, count)),
+        "priority": int32_buffer(_all("priority", columns.priorities, count)),
+        "body_encoding": _body_encodings(columns.body_encodings, count),
+        "born_host": _dictionary("born_host", columns.born_hosts, text_rules.BORN_HOST, count)[0],
+        "message_id": _text("message_id", columns.message_ids, text_rules.MESSAGE_ID, count),
+        "trace_context": _text("trace_context", columns.trace_contexts, text_rules.TRACE_CONTEXT, count),
+        "expire_at_ms": _expire_at(columns.expire_at_ms, count),
+    }
+    after = b"".join([bytes_field(NUMBERS[name], data) for name, data in written.items()])
     return bytes_field(NUMBERS["body_offsets"], offsets_buffer(sizes)), after
 
 
@@ -361,17 +342,9 @@ def _explain(columns: Columns) -> None:
     one_key = columns.keys is not None and set(map(type, columns.keys)) == {str}
     for row in range(min(count, MESSAGES_MAX)):
         keys = at(row, columns.keys, ())
-        rare = RareFields(
-            at(row, columns.message_groups),  # type: ignore[arg-type]
-            at(row, columns.properties, NO_PROPERTIES),  # type: ignore[arg-type]
-            at(row, columns.message_ids),  # type: ignore[arg-type]
-            at(row, columns.born_at_ms),  # type: ignore[arg-type]
-            at(row, columns.deliver_at_ms),  # type: ignore[arg-type]
-            at(row, columns.priorities),  # type: ignore[arg-type]
-            at(row, columns.body_encodings, BODY_AS_IS),  # type: ignore[arg-type]
-            at(row, columns.born_hosts),  # type: ignore[arg-type]
-            at(row, columns.trace_contexts),  # type: ignore[arg-type]
-            at(row, columns.expire_at_ms),  # type: ignore[arg-type]
+        rare = RareFields._make(
+            at(row, getattr(columns, field.name), default)
+            for field, default in zip(fields(columns)[3:], NO_RARE_FIELDS, strict=True)
         )
         tag = columns.tags if isinstance(columns.tags, str) else at(row, columns.tags)
         check_parts(

@@ -43,11 +43,6 @@ class BatchBuilder:
         """How many bytes the batch has at most, uncompressed."""
         return self._bytes
 
-    @property
-    def is_full(self) -> bool:
-        """Whether as many messages are in as there may be."""
-        return len(self._messages) >= self._messages_max
-
     def add(self, message: Message) -> bool:
         """Take a message; False, and nothing taken, if it belongs into the next batch. An empty builder takes any."""
         cost = encoded_bytes_bound(message)

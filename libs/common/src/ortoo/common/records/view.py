@@ -85,12 +85,6 @@ class RecordBatchView:
         data = block.obj if isinstance(block.obj, bytes) and len(block.obj) == len(block) else bytes(block)
         return [data[start:end] for start, end in pairwise(places)]
 
-    def body_views(self) -> list[memoryview]:
-        """Return all bodies as views into the batch, which keep it alive."""
-        block = self._bodies_block()
-        places = reader.offsets(self._body_offsets, self.count, len(block), f"{_PATH}.body_offsets")
-        return [block[start:end] for start, end in pairwise(places)]
-
     def tags(self) -> Sequence[str | None]:
         """Return all tags."""
         return self._column("tag") or [None] * self.count  # type: ignore[return-value]
@@ -163,14 +157,19 @@ def open_batch(sealed: SealedBatch, *, verify_crc: bool = False) -> RecordBatchV
     if verify_crc:
         sealed.check()
     view = RecordBatchView(sealed.records)
-    if view.count != sealed.count:
-        raise Invalid(f"the batch holds {view.count} messages, its envelope says {sealed.count}", field="batch.count")
-    if view.body_inflated_bytes != sealed.body_inflated_bytes:
+    check_envelope(sealed, view.count, view.body_inflated_bytes)
+    return view
+
+
+def check_envelope(sealed: SealedBatch, count: int, inflated_bytes: int) -> None:
+    """Raise Invalid unless the envelope says what the batch's head says."""
+    if count != sealed.count:
+        raise Invalid(f"the batch holds {count} messages, its envelope says {sealed.count}", field="batch.count")
+    if inflated_bytes != sealed.body_inflated_bytes:
         raise Invalid(
-            f"the bodies have {view.body_inflated_bytes} bytes, the envelope says {sealed.body_inflated_bytes}",
+            f"the bodies have {inflated_bytes} bytes, the envelope says {sealed.body_inflated_bytes}",
             field="batch.body_inflated_bytes",
         )
-    return view
 
 
 def read_head(fields: reader.Fields) -> tuple[int, Codec, int]:

@@ -7,7 +7,7 @@ from typing import Any
 import grpc
 import structlog
 
-from ortoo.common.grpc.errors import Context
+from ortoo.common.grpc.errors import Context, with_call
 from ortoo.common.process.clock import Clock
 from ortoo.common.telemetry.histogram import Histogram
 from ortoo.common.telemetry.metrics import Metrics
@@ -57,17 +57,9 @@ class CallMetrics(grpc.aio.ServerInterceptor):
         method = handler_call_details.method.lstrip("/")
         request_id = _request_id(handler_call_details.invocation_metadata)
         if handler.unary_unary is not None:
-            return grpc.unary_unary_rpc_method_handler(
-                self._unary(handler.unary_unary, method, request_id),
-                handler.request_deserializer,
-                handler.response_serializer,
-            )
+            return with_call(handler, lambda call: self._unary(call, method, request_id))
         if handler.stream_stream is not None and inspect.isasyncgenfunction(handler.stream_stream):
-            return grpc.stream_stream_rpc_method_handler(
-                self._stream(handler.stream_stream, method, request_id),
-                handler.request_deserializer,
-                handler.response_serializer,
-            )
+            return with_call(handler, lambda call: self._stream(call, method, request_id))
         return handler
 
     def _unary(self, call: Any, method: str, request_id: str) -> Any:

@@ -1,7 +1,7 @@
 """A role's telemetry in one line of its app: metrics of the process and of its calls, and where they are served."""
 
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 
 from ortoo.common.cluster.service_settings import ServiceSettings
 from ortoo.common.process.background import Background
@@ -63,8 +63,3 @@ class Telemetry:
             interval_s=self._settings.metrics_interval_s,
             clock=self._clock,
         )
-
-
-def by_name(counters: Mapping[str, int]) -> dict[tuple[str, ...], int]:
-    """Counters by name as labelled readings."""
-    return {(name,): value for name, value in counters.items()}

@@ -1,1 +1,1 @@
-"""What reading and writing share: columns, options, offsets, and a worker's way to the cluster."""
+"""What reading and writing share: options in, plans' plain values out, and a worker's way to the cluster."""

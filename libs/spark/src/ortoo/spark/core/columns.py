@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ortoo.common.errors import Invalid
-from ortoo.spark.core.suggestion import did_you_mean
+from ortoo.spark.core.options import did_you_mean
 
 
 @dataclass(frozen=True, slots=True)

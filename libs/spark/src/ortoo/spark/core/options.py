@@ -4,13 +4,13 @@ Spark hands every option over as text and forgets upper and lower case. Where an
 source means, it has that one's name. An option that nobody knows is an error: one that is ignored costs a night.
 """
 
+import difflib
 import json
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from ortoo.common.errors import Invalid
-from ortoo.spark.core.suggestion import did_you_mean
 
 SPARKS_OWN: Final = frozenset({"path", "checkpointlocation", "queryname", "outputmode", "numrows", "truncate"})
 """Options that Spark itself puts among ours."""
@@ -84,3 +84,11 @@ class OptionReader:
             if not (host and port.isdigit() and int(port) < 65536):
                 raise Invalid(f"{address!r} is not host:port, such as localhost:8081", field="address")
         return addresses
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """What somebody probably meant, as the end of a sentence: "; did you mean x?" or "; known are: x, y"."""
+    names = list(known)
+    by_lower = {name.lower(): name for name in names}
+    near = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
+    return f"; did you mean {by_lower[near[0]]}?" if near else f"; known are: {', '.join(sorted(names))}"

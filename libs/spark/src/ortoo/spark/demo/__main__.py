@@ -3,18 +3,21 @@
 import argparse
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ortoo.cli.demo import flights
 from ortoo.client import OrtooError, ProducerSettings, blocking
+from ortoo.common.errors import Unavailable
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.logs import configure
 from ortoo.spark import register
-from ortoo.spark.demo.broker import broker
 from ortoo.spark.demo.delays import delays
 from ortoo.spark.lake.table import Lake
 from ortoo.spark.pipeline.jobs.archive import archive
@@ -109,6 +112,22 @@ def _pipeline(spark: Any, settings: PipelineSettings, say: Say) -> bool:
     right = outcome is not None and outcome.right and all(found == expected for found, expected in counts.values())
     say("every flight is where it belongs, once" if right else "something is wrong")
     return right
+
+
+@contextmanager
+def broker(data_dir: Path) -> Iterator[str]:
+    """Run a cluster on a free port; yields host:port. Errors: Unavailable when it does not start."""
+    command = [str(Path(sys.executable).parent / "ortoo"), "dev", "--data-dir", str(data_dir)]
+    process = subprocess.Popen([*command, "--listen-address", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        if not line.startswith("ready on "):
+            raise Unavailable(f"the cluster said {line!r} instead of being ready")
+        yield line.removeprefix("ready on ").split(",")[0].split()[0]
+    finally:
+        process.terminate()
+        process.wait(timeout=30)
 
 
 if __name__ == "__main__":

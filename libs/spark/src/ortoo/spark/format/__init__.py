@@ -1,1 +1,1 @@
-"""The data source `ortoo` as Spark sees it; everything is checked here before any task runs."""
+"""The data source `ortoo` as Spark sees it: options in, readers and writers out, after everything was checked."""

@@ -1,1 +1,1 @@
-"""Lakes: folders of Parquet files by date, plain or as Delta tables, each message in them once."""
+"""Lakes: rows in, folders of Parquet files by date out, plain or as Delta tables, each message in them once."""

@@ -7,7 +7,6 @@ files: `q<query>-b<batch>-<n>.parquet`; a reader may see half of a batch while i
 
 import json
 import os
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -129,10 +128,6 @@ class Lake:
         waiting.write_text(str(batch_id))
         waiting.replace(mark)
         return True
-
-    def forget_staged(self) -> None:
-        """Remove what tasks wrote for batches that were never committed. Only while no query writes."""
-        shutil.rmtree(self.folder / STAGING, ignore_errors=True)
 
     def size_bytes(self) -> int:
         """How large all files are."""

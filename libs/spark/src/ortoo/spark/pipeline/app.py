@@ -4,10 +4,11 @@ Exit codes: 0 done, 1 failed, 2 wrong settings or usage, 3 the lake differs from
 """
 
 import argparse
+import importlib
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         settings = _settings(given.config, given.set)
-        return _JOBS[given.job](settings, say, given.once)
+        return _run(given.job, settings, say, given.once)
     except Invalid as error:
         print(f"ortoo-pipeline: {error}", file=sys.stderr)
         return USAGE
@@ -79,62 +80,31 @@ def _interrupt(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def _archive(settings: PipelineSettings, say: Say, once: bool) -> int:
-    from ortoo.spark.pipeline.jobs.archive import archive
-    from ortoo.spark.pipeline.running.session import session
+def _run(name: str, settings: PipelineSettings, say: Say, once: bool) -> int:
+    """Run a job; its module, and Spark, are imported now and not before."""
+    job = getattr(importlib.import_module(f"ortoo.spark.pipeline.jobs.{name}"), name)
+    if name == "lag":
+        from ortoo.spark.core.link import link_to
 
-    settings.need_lake()
-    with session(settings.spark) as spark:
-        outcome = archive(spark, settings, say, once=once)
-    return DONE if outcome is None or outcome.right else DIFFERENT
+        job(settings, say)
+        while not once:
+            link_to((settings.address,)).sleep(settings.lag.interval_s)
+            job(settings, say)
+    elif name == "compact":
+        job(settings, say)
+    else:
+        from ortoo.spark.pipeline.running.session import session
 
-
-def _compact(settings: PipelineSettings, say: Say, once: bool) -> int:
-    from ortoo.spark.pipeline.jobs.compact import compact
-
-    del once
-    compact(settings, say)
+        settings.the_lake()
+        with session(settings.spark) as spark:
+            if name != "archive":
+                job(spark, settings, say)
+            elif (outcome := job(spark, settings, say, once=once)) is not None and not outcome.right:
+                return DIFFERENT
     return DONE
 
 
-def _replay(settings: PipelineSettings, say: Say, once: bool) -> int:
-    from ortoo.spark.pipeline.jobs.replay import replay
-    from ortoo.spark.pipeline.running.session import session
-
-    del once
-    with session(settings.spark) as spark:
-        replay(spark, settings, say)
-    return DONE
-
-
-def _trace(settings: PipelineSettings, say: Say, once: bool) -> int:
-    from ortoo.spark.pipeline.jobs.trace import trace
-    from ortoo.spark.pipeline.running.session import session
-
-    del once
-    with session(settings.spark) as spark:
-        trace(spark, settings, say)
-    return DONE
-
-
-def _lag(settings: PipelineSettings, say: Say, once: bool) -> int:
-    from ortoo.spark.core.link import link_to
-    from ortoo.spark.pipeline.jobs.lag import lag
-
-    lag(settings, say)
-    while not once:
-        link_to((settings.address,)).sleep(settings.lag.interval_s)
-        lag(settings, say)
-    return DONE
-
-
-_JOBS: dict[str, Callable[[PipelineSettings, Say, bool], int]] = {
-    "archive": _archive,
-    "compact": _compact,
-    "replay": _replay,
-    "trace": _trace,
-    "lag": _lag,
-}
+_JOBS = ("archive", "compact", "replay", "trace", "lag")
 
 if __name__ == "__main__":
     sys.exit(main())

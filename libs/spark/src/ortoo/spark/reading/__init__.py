@@ -1,1 +1,1 @@
-"""Reading topics: from options to ranges of offsets to Arrow batches."""
+"""Reading topics: options in, ranges of offsets and Arrow batches out. The data source imports it."""

@@ -4,13 +4,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from ortoo.common.errors import Invalid
 from ortoo.spark.arrow.batch import BatchDecoder
 from ortoo.spark.arrow.body_format import BodyFormat
-from ortoo.spark.arrow.schema import arrow_schema
-from ortoo.spark.core.columns import chosen_names
+from ortoo.spark.arrow.buffers import MAP
+from ortoo.spark.core.columns import BY_NAME, VALUE, chosen_names
 from ortoo.spark.core.link import Link, link_to
 from ortoo.spark.core.read_options import ReadOptions
 from ortoo.spark.reading.bounds import end_offsets, start_offsets
@@ -122,3 +124,31 @@ class FilteringBatchReader(BatchReader):
         """Remember what can be used, and let Spark apply all of them again."""
         self._filter = OffsetFilter.of(filters)
         return filters
+
+
+def arrow_schema(schema: Any, options: ReadOptions) -> Any:
+    """The Arrow schema for a pyspark StructType. Errors: Invalid for a column with another type than ours."""
+    made = to_arrow_schema(schema, timezone="UTC")
+    for field in made:
+        if field.name == VALUE:
+            if not pa.types.is_struct(field.type):
+                raise Invalid(f"value is {field.type}; with bodyFormat=json it is a struct", field="schema")
+            continue
+        ddl = "string" if field.name == "body" and options.body_format == "utf8" else BY_NAME[field.name].ddl
+        if field.type != _TYPES[ddl]:
+            raise Invalid(f"the column {field.name} is {ddl}, not {field.type}; cast it after reading", field="schema")
+        if not field.nullable:
+            raise Invalid(f"the column {field.name} may be null; leave out NOT NULL", field="schema")
+    return made
+
+
+_TYPES = {
+    "string": pa.string(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "binary": pa.binary(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "array<string>": pa.list_(pa.field("element", pa.string())),
+    "map<string,string>": MAP,
+}
+"""The Arrow types that Spark expects for ours."""

@@ -7,8 +7,7 @@ from ortoo.common.errors import Invalid
 from ortoo.spark.core.link import Link
 from ortoo.spark.core.offsets import EARLIEST, LATEST
 from ortoo.spark.core.read_options import Bound, ReadOptions
-from ortoo.spark.reading.time_lookup import offset_at
-from ortoo.spark.reading.topic_state import Range, TopicState
+from ortoo.spark.reading.topic_state import Range, TopicState, offset_at
 
 
 def start_offsets(link: Link, options: ReadOptions, state: TopicState) -> dict[Queue, int]:

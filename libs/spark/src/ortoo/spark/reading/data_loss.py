@@ -1,6 +1,5 @@
 """What to do about offsets that were wanted and are not there any more: a pure decision, with its numbers."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ortoo.client import DataLoss, Queue
@@ -63,9 +62,3 @@ def readable(queue: Queue, wanted: Range, held: Range | None, policy: str, *, re
     if losses and policy == "fail":
         raise DataLoss(f"{losses[0]}. To go on without them set failOnDataLoss=false", field="failOnDataLoss")
     return Readable(begin, end, tuple(losses))
-
-
-def count(losses: Mapping[Queue, Loss] | tuple[Loss, ...]) -> int:
-    """How many messages are lost."""
-    values = losses.values() if isinstance(losses, Mapping) else losses
-    return sum(loss.end - loss.begin for loss in values)

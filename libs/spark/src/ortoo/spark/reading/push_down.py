@@ -6,8 +6,7 @@ from typing import Any
 
 from ortoo.client import Queue
 from ortoo.spark.core.link import Link
-from ortoo.spark.reading.time_lookup import offset_at
-from ortoo.spark.reading.topic_state import Range
+from ortoo.spark.reading.topic_state import Range, offset_at
 
 _PLACES = ("topic", "enode", "queue_id")
 _LOWER = {"GreaterThan": 1, "GreaterThanOrEqual": 0, "EqualTo": 0}

@@ -14,15 +14,14 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, Supp
 from ortoo.client import DataLoss, OrtooError, Queue, Unavailable
 from ortoo.common.errors import Invalid
 from ortoo.common.process.logs import get_logger
+from ortoo.spark.core.group_offsets import commit_group, ensure_group
 from ortoo.spark.core.link import Link, link_to
 from ortoo.spark.core.offsets import Offsets
 from ortoo.spark.core.read_options import ReadOptions
 from ortoo.spark.reading.batch_read import MessageTask, TaskReader
 from ortoo.spark.reading.bounds import start_offsets
 from ortoo.spark.reading.data_loss import readable
-from ortoo.spark.reading.group_offsets import commit_group, ensure_group
-from ortoo.spark.reading.limits import limited
-from ortoo.spark.reading.message_size import MessageSize
+from ortoo.spark.reading.limits import MessageSize, limited
 from ortoo.spark.reading.planning import plan
 from ortoo.spark.reading.topic_state import Range, TopicState, current_state
 

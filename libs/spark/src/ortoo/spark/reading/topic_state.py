@@ -8,6 +8,8 @@ from ortoo.client import NotFound, Queue
 from ortoo.common.errors import Invalid
 from ortoo.spark.core.link import Link
 from ortoo.spark.core.read_options import ReadOptions
+from ortoo.v1 import pull_pb2, topic_pb2
+from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,3 +82,12 @@ def _assigned(options: ReadOptions, topic: str, queues: set[Queue]) -> set[Queue
             f"the topic {topic} has no queue {unknown[0].queue_id} on enode {unknown[0].enode}", field="assign"
         )
     return wanted
+
+
+def offset_at(link: Link, queue: Queue, held: Range, time_ms: int) -> int:
+    """The first offset stored at or after `time_ms`; the end of the queue if there is none."""
+    request = pull_pb2.SearchOffsetRequest(
+        queue=topic_pb2.Queue(topic=queue.topic, enode=queue.enode, queue_id=queue.queue_id), time_ms=time_ms
+    )
+    found = int(link.call(ConsumerServiceStub, "SearchOffset", request).offset)
+    return min(max(found, held.begin), held.end)

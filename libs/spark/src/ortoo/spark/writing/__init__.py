@@ -1,1 +1,1 @@
-"""Writing to topics: Arrow batches become record batches, column by column, and are stored before a task is done."""
+"""Writing to topics: Arrow batches in, record batches stored before a task is done. For the data source and jobs."""

@@ -7,10 +7,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter
 
 from ortoo.common.errors import Invalid
 from ortoo.common.process.randomness import Randomness
-from ortoo.spark.core.link import link_to
 from ortoo.spark.writing.message_writer import MessageWriter, TaskWritten
-from ortoo.spark.writing.sink_account import SinkAccount
-from ortoo.spark.writing.target import check_target
 from ortoo.spark.writing.write_options import parse
 
 
@@ -24,7 +21,7 @@ class BatchWriter(DataSourceArrowWriter):
         self._options = parse(options, schema)
         self._job_id = self._options.job_id or Randomness().id_text()
         self._writer = MessageWriter(self._options, self._job_id)
-        check_target(link_to(self._options.addresses), self._options)
+        self._writer.check_target()
 
     def write(self, iterator: Iterator[Any]) -> TaskWritten:
         """Write the rows of one task."""
@@ -32,10 +29,7 @@ class BatchWriter(DataSourceArrowWriter):
 
     def commit(self, messages: Sequence[TaskWritten | None]) -> None:
         """All tasks are done: remember it, so that the same job writes nothing again."""
-        options = self._options
-        if options.semantics == "exactly-once" and not any(done is not None and done.skipped for done in messages):
-            account = SinkAccount(options.sink_id or self._job_id, self._job_id, options.topic)
-            account.commit(link_to(options.addresses), 0)
+        self._writer.commit(messages, self._job_id, 0)
 
     def abort(self, messages: Sequence[TaskWritten | None]) -> None:
         """The job failed: what its tasks have stored stays, and the same job id stores it once more at most."""

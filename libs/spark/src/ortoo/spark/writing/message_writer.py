@@ -1,6 +1,6 @@
 """What a task of a write does: rows in, batches out, everything stored before it is done."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,8 +12,7 @@ from ortoo.client.produce.routes import Route, query_route
 from ortoo.common.process.randomness import Randomness
 from ortoo.spark.core.link import Link, link_to
 from ortoo.spark.writing.batch_sender import BatchSender, Sent
-from ortoo.spark.writing.identity import TaskIdentity
-from ortoo.spark.writing.lanes import Lanes
+from ortoo.spark.writing.lanes import Lanes, TaskIdentity
 from ortoo.spark.writing.rows import message_rows
 from ortoo.spark.writing.sink_account import SinkAccount
 from ortoo.spark.writing.write_options import WriteOptions
@@ -39,23 +38,35 @@ class MessageWriter:
     job_id: str = ""
     """For batch writes: the same for all attempts of the job."""
 
+    def check_target(self) -> None:
+        """Errors: NotFound when the topic of the options does not exist or takes no messages."""
+        if self.options.topic:
+            link = link_to(self.options.addresses)
+            link.run(query_route(link.connection, self.options.topic))
+
     def write(self, batches: Iterator[Any]) -> TaskWritten:
         """Write rows, given as Arrow batches. Errors: Invalid for a row nobody may send; Unavailable; Conflict."""
         options = self.options
         link = link_to(options.addresses)
         query_id, batch_id, partition_id = self._place()
-        if options.semantics == "exactly-once":
-            account = SinkAccount(options.sink_id or query_id, query_id, options.topic)
-            if account.is_committed(link, batch_id):
-                for _ in batches:
-                    pass
-                return TaskWritten(skipped=True)
+        if options.semantics == "exactly-once" and self._account(query_id).is_committed(link, batch_id):
+            for _ in batches:
+                pass
+            return TaskWritten(skipped=True)
         if options.repeatable:
             identity = TaskIdentity(f"{options.sink_id}/{query_id}", batch_id, partition_id)
         else:
             identity = TaskIdentity.of_attempt(Randomness())
         sent = self._send(link, identity, batches)
         return TaskWritten(sent.messages, sent.size_bytes, sent.repeated, False, sent.ends)
+
+    def commit(self, written: Sequence[TaskWritten | None], query_id: str, batch_id: int) -> None:
+        """All tasks of a batch are done: remember it, where that is asked for. Repeating this changes nothing."""
+        if self.options.semantics == "exactly-once" and not any(done is not None and done.skipped for done in written):
+            self._account(query_id).commit(link_to(self.options.addresses), batch_id)
+
+    def _account(self, query_id: str) -> SinkAccount:
+        return SinkAccount(self.options.sink_id or query_id, query_id, self.options.topic)
 
     def _place(self) -> tuple[str, int, int]:
         """The query or job, the batch and the partition."""

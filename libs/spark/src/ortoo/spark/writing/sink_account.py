@@ -9,8 +9,8 @@ import hashlib
 from dataclasses import dataclass
 
 from ortoo.client import Conflict, Queue
+from ortoo.spark.core.group_offsets import commit_group, group_offset
 from ortoo.spark.core.link import Link
-from ortoo.spark.reading.group_offsets import commit_group, group_offset
 
 GROUP = "%SINK%"
 _BATCH_BITS = 36

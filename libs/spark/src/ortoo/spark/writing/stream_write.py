@@ -6,10 +6,7 @@ from typing import Any
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter
 
-from ortoo.spark.core.link import link_to
 from ortoo.spark.writing.message_writer import MessageWriter, TaskWritten
-from ortoo.spark.writing.sink_account import SinkAccount
-from ortoo.spark.writing.target import check_target
 from ortoo.spark.writing.write_options import parse
 
 
@@ -30,7 +27,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[Any]) -> TaskWritten:
         """Write the rows of one task."""
-        check_target(link_to(self._options.addresses), self._options)
+        self._writer.check_target()
         done = StreamWritten(**vars(self._writer.write(iterator)))
         task = TaskContext.get()
         done.query_id = str(task.getLocalProperty("sql.streaming.queryId")) if task is not None else ""
@@ -38,13 +35,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: Sequence[StreamWritten | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """All tasks of a batch are done: remember it. Repeating this changes nothing."""
-        options = self._options
         done = [message for message in messages if message is not None]
-        if options.semantics != "exactly-once" or not done or any(message.skipped for message in done):
-            return
-        query_id = done[0].query_id
-        account = SinkAccount(options.sink_id or query_id, query_id, options.topic)
-        account.commit(link_to(options.addresses), batchId)
+        if done:
+            self._writer.commit(done, done[0].query_id, batchId)
 
     def abort(self, messages: Sequence[StreamWritten | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """The batch failed: it comes again with the same ids, under which nothing is stored twice."""

@@ -7,8 +7,7 @@ from typing import Any, Final
 from ortoo.client import Codec
 from ortoo.common.cluster.names import check_topic_name
 from ortoo.common.errors import Invalid
-from ortoo.spark.core.options import OptionReader
-from ortoo.spark.core.suggestion import did_you_mean
+from ortoo.spark.core.options import OptionReader, did_you_mean
 
 KNOWN: Final = (
     "address", "topic", "tag", "messageGroup", "deliverySemantics", "sinkId", "jobId", "extraColumns", "codec",

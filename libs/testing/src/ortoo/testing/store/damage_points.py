@@ -368,16 +368,6 @@ def _files(disk: MemoryDisk) -> dict[str, bytes]:
     return files
 
 
-def enumerate_places(size_bytes: int, places: int, seed: int) -> Report:
-    """Check so many places of one store. Errors: Broken at the first broken promise."""
-    report = Report()
-    with quiet():
-        pristine = build(size_bytes, seed)
-        for number in range(places):
-            check_place(pristine, choose(pristine, seed, number), seed + number, report)
-    return report
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run from the command line; 1 when a promise is broken."""
     parser = argparse.ArgumentParser(

@@ -1,1 +1,1 @@
-"""Decisions about topics, groups and who is there, as pure functions of what is."""
+"""Decisions about topics, groups and who is there: what is and what is asked in, what shall be out. Pure; for all."""

@@ -21,7 +21,7 @@ IN_FLIGHT_MAX = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A consumer group's configuration. In a wish, counts of 0 stand for their defaults; the grace may be 0."""
+    """A consumer group's configuration. In a request, counts of 0 stand for their defaults; the grace may be 0."""
 
     name: str
     version: int
@@ -38,15 +38,15 @@ class Group:
     park_expired: bool = False
 
 
-def completed(wish: Group) -> Group:
-    """Check a wish by itself and fill in its defaults. Errors: Invalid, naming the field."""
-    check_group_name(wish.name, "group.name")
+def completed(request: Group) -> Group:
+    """Check a request by itself and fill in its defaults. Errors: Invalid, naming the field."""
+    check_group_name(request.name, "group.name")
     group = dataclasses.replace(
-        wish,
-        slow_consumer_threshold_messages=wish.slow_consumer_threshold_messages or SLOW_THRESHOLD_DEFAULT_MESSAGES,
-        unacknowledged_bytes_max=wish.unacknowledged_bytes_max or UNACKNOWLEDGED_DEFAULT_BYTES,
-        attempts_max=wish.attempts_max or ATTEMPTS_DEFAULT,
-        retry=wish.retry.checked("group.retry"),
+        request,
+        slow_consumer_threshold_messages=request.slow_consumer_threshold_messages or SLOW_THRESHOLD_DEFAULT_MESSAGES,
+        unacknowledged_bytes_max=request.unacknowledged_bytes_max or UNACKNOWLEDGED_DEFAULT_BYTES,
+        attempts_max=request.attempts_max or ATTEMPTS_DEFAULT,
+        retry=request.retry.checked("group.retry"),
     )
     for field, most in (
         ("slow_consumer_threshold_messages", SLOW_THRESHOLD_MAX_MESSAGES),
@@ -61,21 +61,21 @@ def completed(wish: Group) -> Group:
 
 
 def put(
-    wish: Group, existing: Group | None, *, create_only: bool, group_count: int, version: int, now_ms: int
+    request: Group, existing: Group | None, *, create_only: bool, group_count: int, version: int, now_ms: int
 ) -> Group:
-    """The group after a completed wish; the `existing` one itself if it is so already.
+    """The group after a completed request; the `existing` one itself if it is so already.
 
     Errors: AlreadyExists, Overloaded.
     """
     if existing is None:
         if group_count >= GROUPS_MAX:
             raise Overloaded(f"there are {group_count} groups, which is the most; delete some that are not used")
-        return dataclasses.replace(wish, version=version, created_at_ms=now_ms)
+        return dataclasses.replace(request, version=version, created_at_ms=now_ms)
     if create_only:
         raise AlreadyExists(
-            f"group {wish.name} exists; leave out create_only to change it, or give another name", field="group.name"
+            f"group {request.name} exists; leave out create_only to change it, or give another name", field="group.name"
         )
-    changed = dataclasses.replace(wish, version=existing.version, created_at_ms=existing.created_at_ms)
+    changed = dataclasses.replace(request, version=existing.version, created_at_ms=existing.created_at_ms)
     return existing if changed == existing else dataclasses.replace(changed, version=version)
 
 

@@ -95,19 +95,19 @@ class TopicChange:
     publish_order: PublishOrder | None = None
 
 
-def completed(wish: NewTopic) -> NewTopic:
-    """Check a wish by itself and fill in its defaults. Errors: Invalid, naming the field."""
-    check_topic_name(wish.name, "name")
-    read = wish.read_queue_count or QUEUE_COUNT_DEFAULT
-    write = wish.write_queue_count or read
+def completed(request: NewTopic) -> NewTopic:
+    """Check a request by itself and fill in its defaults. Errors: Invalid, naming the field."""
+    check_topic_name(request.name, "name")
+    read = request.read_queue_count or QUEUE_COUNT_DEFAULT
+    write = request.write_queue_count or read
     _check_counts(read, write)
-    _check_enodes(wish.enodes, "enodes")
-    permission = wish.permission or Permission.READ_WRITE
-    return dataclasses.replace(wish, read_queue_count=read, write_queue_count=write, permission=permission)
+    _check_enodes(request.enodes, "enodes")
+    permission = request.permission or Permission.READ_WRITE
+    return dataclasses.replace(request, read_queue_count=read, write_queue_count=write, permission=permission)
 
 
 def create(
-    wish: NewTopic,
+    request: NewTopic,
     existing: Topic | None,
     enodes: Mapping[str, bool],
     *,
@@ -116,18 +116,18 @@ def create(
     version: int,
     now_ms: int,
 ) -> Topic:
-    """The topic that fulfils a completed wish: a new one, or the `existing` one if it is what is asked for.
+    """The topic that fulfils a completed request: a new one, or the `existing` one if it is what is asked for.
 
     `enodes` says of each known enode whether it is alive. Errors: AlreadyExists, NotFound, Conflict, Overloaded.
     """
     if existing is not None:
-        _check_same(wish, existing)
+        _check_same(request, existing)
         return existing
     if topic_count >= TOPICS_MAX:
         raise Overloaded(f"there are {topic_count} topics, which is the most; delete some that are not used any more")
-    chosen = place(wish.name, wish.enodes, enodes)
-    placements = tuple(Placement(enode, wish.read_queue_count, wish.write_queue_count) for enode in chosen)
-    return Topic(wish.name, topic_id, version, wish.permission, placements, now_ms, wish.message_type)
+    chosen = place(request.name, request.enodes, enodes)
+    placements = tuple(Placement(enode, request.read_queue_count, request.write_queue_count) for enode in chosen)
+    return Topic(request.name, topic_id, version, request.permission, placements, now_ms, request.message_type)
 
 
 def place(topic: str, named: Collection[str], enodes: Mapping[str, bool], field: str = "enodes") -> list[str]:
@@ -149,12 +149,12 @@ def place(topic: str, named: Collection[str], enodes: Mapping[str, bool], field:
     return sorted(named) or alive
 
 
-def change(wish: TopicChange, existing: Topic | None, enodes: Mapping[str, bool], *, version: int) -> Topic:
+def change(request: TopicChange, existing: Topic | None, enodes: Mapping[str, bool], *, version: int) -> Topic:
     """The topic after a change; the `existing` one itself if it is so already. Errors: NotFound, Invalid, Conflict."""
-    topic = found(wish.name, existing)
-    _check_enodes(wish.add_enodes, "add_enodes")
-    read = wish.read_queue_count or topic.read_queue_count
-    write = wish.write_queue_count or min(topic.write_queue_count, read)
+    topic = found(request.name, existing)
+    _check_enodes(request.add_enodes, "add_enodes")
+    read = request.read_queue_count or topic.read_queue_count
+    write = request.write_queue_count or min(topic.write_queue_count, read)
     if read < topic.read_queue_count:
         raise Invalid(
             f"topic {topic.name} has {topic.read_queue_count} read queues and their messages; {read} would lose some; "
@@ -163,16 +163,16 @@ def change(wish: TopicChange, existing: Topic | None, enodes: Mapping[str, bool]
         )
     _check_counts(read, write)
     here = {p.enode for p in topic.placements}
-    added = [name for name in wish.add_enodes if name not in here]
+    added = [name for name in request.add_enodes if name not in here]
     if added:
         here.update(place(topic.name, added, enodes, "add_enodes"))
     if len(here) > PLACEMENTS_MAX:
         raise Overloaded(f"a topic may lie on {PLACEMENTS_MAX} enodes, not {len(here)}; add fewer", field="add_enodes")
     changed = dataclasses.replace(
         topic,
-        permission=wish.permission or topic.permission,
+        permission=request.permission or topic.permission,
         placements=tuple(Placement(enode, read, write) for enode in sorted(here)),
-        publish_order=topic.publish_order if wish.publish_order is None else wish.publish_order,
+        publish_order=topic.publish_order if request.publish_order is None else request.publish_order,
     )
     check_publish_order(changed.publish_order, {p.enode: p.write_queue_count for p in changed.placements})
     return topic if changed == topic else dataclasses.replace(changed, version=version)
@@ -208,16 +208,16 @@ def _check_enodes(names: Sequence[str], field: str) -> None:
         raise Invalid(f"enode {twice!r} is named twice; name each once", field=field)
 
 
-def _check_same(wish: NewTopic, existing: Topic) -> None:
-    """No enodes in the wish means: wherever it is."""
+def _check_same(request: NewTopic, existing: Topic) -> None:
+    """No enodes in the request means: wherever it is."""
     asked = {
-        "permission": (wish.permission.name, existing.permission.name),
-        "message_type": (wish.message_type.name, existing.message_type.name),
-        "read_queue_count": (wish.read_queue_count, existing.read_queue_count),
-        "write_queue_count": (wish.write_queue_count, existing.write_queue_count),
+        "permission": (request.permission.name, existing.permission.name),
+        "message_type": (request.message_type.name, existing.message_type.name),
+        "read_queue_count": (request.read_queue_count, existing.read_queue_count),
+        "write_queue_count": (request.write_queue_count, existing.write_queue_count),
     }
-    if wish.enodes:
-        asked["enodes"] = (", ".join(sorted(wish.enodes)), ", ".join(p.enode for p in existing.placements))
+    if request.enodes:
+        asked["enodes"] = (", ".join(sorted(request.enodes)), ", ".join(p.enode for p in existing.placements))
     for field, (wanted, has) in asked.items():
         if wanted != has:
             raise AlreadyExists(

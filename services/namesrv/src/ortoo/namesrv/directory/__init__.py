@@ -1,1 +1,1 @@
-"""The directory of the cluster: decisions, storage, leases and watchers, put together."""
+"""The directory of the cluster: requests in, stored changes and news for watchers out. For handlers and the app."""

@@ -10,9 +10,7 @@ from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
 from ortoo.common.process.randomness import Randomness
 from ortoo.namesrv.catalog.catalog import Catalog
-from ortoo.namesrv.catalog.rights import Right
 from ortoo.namesrv.catalog.transaction import Contents, Transaction
-from ortoo.namesrv.catalog.users import User
 from ortoo.namesrv.decisions import groups, topics
 from ortoo.namesrv.decisions.groups import Group
 from ortoo.namesrv.decisions.leases import Enode, Leases, Snode
@@ -78,16 +76,16 @@ class Directory:
         """All groups, by name."""
         return [group for _, group in sorted(self._routes.groups.items())]
 
-    async def create_topic(self, wish: NewTopic) -> Topic:
+    async def create_topic(self, request: NewTopic) -> Topic:
         """Create a topic, or give the equal one that exists. Errors: as `topics.completed` and `topics.create`."""
-        wish = topics.completed(wish)
+        request = topics.completed(request)
         enodes = self._alive_by_name()
         topic_id, now_ms = self._randomness.id64(), self._clock.now_ms()
 
         def decide(stored: Transaction) -> tuple[Topic, RouteChange | None]:
-            existing = stored.topic(wish.name)
+            existing = stored.topic(request.name)
             topic = topics.create(
-                wish,
+                request,
                 existing,
                 enodes,
                 topic_count=stored.topic_count(),
@@ -99,13 +97,13 @@ class Directory:
 
         return await self._change(decide)
 
-    async def update_topic(self, wish: TopicChange) -> Topic:
+    async def update_topic(self, request: TopicChange) -> Topic:
         """Change a topic. Errors: as `topics.change`."""
         enodes = self._alive_by_name()
 
         def decide(stored: Transaction) -> tuple[Topic, RouteChange | None]:
-            existing = stored.topic(wish.name)
-            return self._put_topic(stored, existing, topics.change(wish, existing, enodes, version=stored.version))
+            existing = stored.topic(request.name)
+            return self._put_topic(stored, existing, topics.change(request, existing, enodes, version=stored.version))
 
         return await self._change(decide)
 
@@ -118,16 +116,16 @@ class Directory:
 
         await self._change(decide)
 
-    async def put_group(self, wish: Group, *, create_only: bool) -> Group:
+    async def put_group(self, request: Group, *, create_only: bool) -> Group:
         """Create or change a group. Errors: as `groups.completed` and `groups.put`."""
-        wish = groups.completed(wish)
+        request = groups.completed(request)
         now_ms = self._clock.now_ms()
 
         def decide(stored: Transaction) -> tuple[Group, RouteChange | None]:
-            existing = stored.group(wish.name)
+            existing = stored.group(request.name)
             count = stored.group_count()
             group = groups.put(
-                wish, existing, create_only=create_only, group_count=count, version=stored.version, now_ms=now_ms
+                request, existing, create_only=create_only, group_count=count, version=stored.version, now_ms=now_ms
             )
             if group is existing:
                 return group, None
@@ -145,33 +143,6 @@ class Directory:
             return None, RouteChange(stored.version, deleted_groups=(name,))
 
         await self._change(decide)
-
-    async def acquire_right(self, resource: str, owner: str, lease_ms: int) -> Right:
-        """Give or renew an exclusive right. Errors: as `Rights.acquire`; Unavailable when the database is away."""
-        return await self._catalog.change_rights(lambda rights: rights.acquire(resource, owner, lease_ms))
-
-    async def release_right(self, resource: str, owner: str, epoch: int) -> None:
-        """Give a right back. Errors: as `Rights.release`; Unavailable when the database is away."""
-        await self._catalog.change_rights(lambda rights: rights.release(resource, owner, epoch))
-
-    async def put_user(self, access_key: str, secret_key: str, *, enabled: bool) -> User:
-        """Create or change a user. Errors: as `Users.put`; Unavailable when the database is away."""
-        now_ms = self._clock.now_ms()
-        return await self._catalog.change_users(
-            lambda users: users.put(access_key, secret_key, enabled=enabled, now_ms=now_ms)
-        )
-
-    async def delete_user(self, access_key: str) -> None:
-        """Remove a user. Errors: Invalid, NotFound, Unavailable."""
-        await self._catalog.change_users(lambda users: users.delete(access_key))
-
-    async def user(self, access_key: str) -> User:
-        """One user. Errors: Invalid, NotFound, Unavailable."""
-        return await self._catalog.change_users(lambda users: users.get(access_key))
-
-    async def users(self) -> list[User]:
-        """All users, by access key. Errors: Unavailable."""
-        return await self._catalog.change_users(lambda users: users.all())
 
     def register_enode(self, enode: Enode) -> None:
         """Give or renew an enode's lease. Errors: as `Leases.register_enode`."""

@@ -1,1 +1,1 @@
-"""What the name server offers on the wire: decode, call the directory, encode."""
+"""What the name server offers on the wire: messages in, calls of the directory, messages out. For the app alone."""

@@ -1,4 +1,4 @@
-"""NameService: decode, call the directory, encode."""
+"""NameService: decode, call the directory or the catalog of users and rights, encode."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -6,6 +6,9 @@ from collections.abc import AsyncIterator
 from ortoo.common.errors import Invalid
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.fields import read, write
+from ortoo.common.process.clock import Clock
+from ortoo.namesrv.catalog.catalog import Catalog
+from ortoo.namesrv.catalog.users import Users
 from ortoo.namesrv.decisions.topics import NewTopic
 from ortoo.namesrv.directory.directory import Directory
 from ortoo.namesrv.rpc import wire
@@ -19,8 +22,10 @@ NAME = "ortoo.v1.NameService"
 class NameService(NameServiceServicer):
     """The directory of the cluster, for enodes, snodes and operators' tools."""
 
-    def __init__(self, directory: Directory) -> None:
+    def __init__(self, directory: Directory, catalog: Catalog, clock: Clock) -> None:
         self._directory = directory
+        self._catalog = catalog
+        self._clock = clock
 
     async def RegisterEnode(self, request: pb.RegisterEnodeRequest, context: Context) -> pb.RegisterEnodeResponse:
         """Announce an enode or renew its lease."""
@@ -84,31 +89,36 @@ class NameService(NameServiceServicer):
     async def PutUser(self, request: pb.PutUserRequest, context: Context) -> pb.PutUserResponse:
         """Create or change a user."""
         asked = request.user
-        user = await self._directory.put_user(asked.access_key, request.secret_key, enabled=asked.enabled)
+        now_ms = self._clock.now_ms()
+        user = await self._catalog.change_users(
+            lambda users: users.put(asked.access_key, request.secret_key, enabled=asked.enabled, now_ms=now_ms)
+        )
         return pb.PutUserResponse(user=wire.user_to(user))
 
     async def DeleteUser(self, request: pb.DeleteUserRequest, context: Context) -> pb.DeleteUserResponse:
         """Delete a user."""
-        await self._directory.delete_user(request.access_key)
+        await self._catalog.change_users(lambda users: users.delete(request.access_key))
         return pb.DeleteUserResponse()
 
     async def ListUsers(self, request: pb.ListUsersRequest, context: Context) -> pb.ListUsersResponse:
         """All users, without their secrets."""
-        return pb.ListUsersResponse(users=map(wire.user_to, await self._directory.users()))
+        return pb.ListUsersResponse(users=map(wire.user_to, await self._catalog.change_users(Users.all)))
 
     async def GetUser(self, request: pb.GetUserRequest, context: Context) -> pb.GetUserResponse:
         """One user with the secret."""
-        user = await self._directory.user(request.access_key)
+        user = await self._catalog.change_users(lambda users: users.get(request.access_key))
         return pb.GetUserResponse(user=wire.user_to(user), secret_key=user.secret_key)
 
     async def AcquireRight(self, request: pb.AcquireRightRequest, context: Context) -> pb.AcquireRightResponse:
         """Give or renew an exclusive right."""
-        right = await self._directory.acquire_right(request.resource, request.owner, request.lease_ms)
+        right = await self._catalog.change_rights(
+            lambda rights: rights.acquire(request.resource, request.owner, request.lease_ms)
+        )
         return pb.AcquireRightResponse(epoch=right.epoch, lease_ms=right.left_ms)
 
     async def ReleaseRight(self, request: pb.ReleaseRightRequest, context: Context) -> pb.ReleaseRightResponse:
         """Give a right back."""
-        await self._directory.release_right(request.resource, request.owner, request.epoch)
+        await self._catalog.change_rights(lambda rights: rights.release(request.resource, request.owner, request.epoch))
         return pb.ReleaseRightResponse()
 
     async def WatchRoutes(

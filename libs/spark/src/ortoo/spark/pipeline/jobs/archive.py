@@ -1,19 +1,21 @@
 """archive: topics into the lake, as a stream that is resumed where it was."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 from ortoo.client import OrtooError
 from ortoo.common.errors import Invalid
 from ortoo.spark import register
 from ortoo.spark.core.columns import BY_NAME, COLUMNS
+from ortoo.spark.core.group_offsets import commit_group, ensure_group
 from ortoo.spark.core.link import link_to
+from ortoo.spark.core.offsets import Offsets
 from ortoo.spark.lake.lake_sink import LakeDataSource, lake_schema
-from ortoo.spark.lake.table import Lake
-from ortoo.spark.pipeline.jobs.checkpoint import committed_offsets, remember_start
+from ortoo.spark.lake.table import NOTES, Lake
 from ortoo.spark.pipeline.jobs.reconciliation import Reconciliation, counts, reconcile
 from ortoo.spark.pipeline.running.progress import ProgressLines, Say
 from ortoo.spark.pipeline.running.settings import PipelineSettings
-from ortoo.spark.reading.group_offsets import commit_group, ensure_group
 
 NEEDED = ("topic", "enode", "queue_id", "offset", "stored_at", "body")
 """Columns that every lake has: without them it could neither be checked nor replayed."""
@@ -25,7 +27,7 @@ def archive(spark: Any, settings: PipelineSettings, say: Say, *, once: bool) -> 
 
     Errors: Invalid for settings, and what the query failed with.
     """
-    job, lake = settings.archive, _lake(settings)
+    job, lake = settings.archive, settings.the_lake()
     frame = _messages(spark, settings)
     from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -54,7 +56,7 @@ def archive(spark: Any, settings: PipelineSettings, say: Say, *, once: bool) -> 
 
 def check(spark: Any, settings: PipelineSettings, say: Say) -> Reconciliation | None:
     """Compare the lake with what the query has read, say it, and keep the report beside the lake."""
-    lake = _lake(settings)
+    lake = settings.the_lake()
     start, end = remember_start(lake, settings.checkpoint), committed_offsets(settings.checkpoint)
     if start is None or end is None:
         say("nothing has been archived yet")
@@ -80,11 +82,6 @@ def _show_group(settings: PipelineSettings, end: Any, say: Say) -> None:
             say(f"the group {group} does not show the archive's progress: {error}")
 
 
-def _lake(settings: PipelineSettings) -> Lake:
-    settings.need_lake()
-    return Lake(settings.lake.path.rstrip("/"), settings.lake.format)
-
-
 def _messages(spark: Any, settings: PipelineSettings) -> Any:
     job = settings.archive
     if bool(job.topics) == bool(job.pattern):
@@ -106,3 +103,36 @@ def _messages(spark: Any, settings: PipelineSettings) -> Any:
         "failOnDataLoss": str(job.fail_on_data_loss).lower(),
     }
     return spark.readStream.format("ortoo").options(**{name: value for name, value in options.items() if value}).load()
+
+
+def committed_offsets(checkpoint: Path) -> Offsets | None:
+    """The end of the newest committed batch; None before the first."""
+    committed = _numbers(checkpoint / "commits")
+    planned = _numbers(checkpoint / "offsets")
+    known = [number for number in committed if number in planned]
+    return _offsets(checkpoint, max(known)) if known else None
+
+
+def remember_start(lake: Lake, checkpoint: Path) -> Offsets | None:
+    """Where the query started, noted in the lake at the first call, because Spark forgets old batches."""
+    note = lake.folder / NOTES / "start.json"
+    if note.exists():
+        return Offsets.of_json(json.loads(note.read_text()))
+    planned = _numbers(checkpoint / "offsets")
+    if 0 not in planned:
+        return None
+    start = _offsets(checkpoint, 0)
+    waiting = note.with_suffix(".new")
+    waiting.write_text(json.dumps(start.to_json()))
+    waiting.replace(note)
+    return start
+
+
+def _numbers(folder: Path) -> set[int]:
+    return {int(file.name) for file in folder.glob("*") if file.name.isdigit()}
+
+
+def _offsets(checkpoint: Path, number: int) -> Offsets:
+    """The file has a version, a line about the batch, and one line of JSON for each source; we have one."""
+    lines = (checkpoint / "offsets" / str(number)).read_text().splitlines()
+    return Offsets.of_json(json.loads(lines[2]))

@@ -1,7 +1,6 @@
 """compact: few large files instead of many small ones, date by date; plain lakes lose what is in them twice."""
 
 import datetime
-from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +19,7 @@ _KEY = ("topic", "enode", "queue_id", "offset")
 
 def compact(settings: PipelineSettings, say: Say) -> tuple[int, int]:
     """Compact every date that is closed; returns the number of files before and after."""
-    settings.need_lake()
-    lake, job = Lake(settings.lake.path.rstrip("/"), settings.lake.format), settings.compact
+    lake, job = settings.the_lake(), settings.compact
     today = datetime.datetime.fromtimestamp(SystemClock().now_ms() / 1000, datetime.UTC).date()
     newest = str(today - datetime.timedelta(days=job.open_days))
     before = lake.file_paths()
@@ -71,14 +69,6 @@ def _without_repetitions(table: Any) -> Any:
     numbered = table.append_column("#", pa.array(range(len(table)), pa.int64()))
     first = numbered.group_by(list(_KEY)).aggregate([("#", "min")]).column("#_min").combine_chunks()
     return table if len(first) == len(table) else table.take(first.sort())
-
-
-def count_by_date(paths: list[str]) -> dict[str, int]:
-    """How many files each date has."""
-    found: dict[str, int] = defaultdict(int)
-    for path in paths:
-        found[_date(path)] += 1
-    return dict(found)
 
 
 def _date(path: str) -> str:

@@ -7,7 +7,6 @@ from ortoo.client import NotFound
 from ortoo.common.errors import Invalid
 from ortoo.spark import register
 from ortoo.spark.core.link import link_to
-from ortoo.spark.lake.table import Lake
 from ortoo.spark.pipeline.running.progress import Say
 from ortoo.spark.pipeline.running.settings import PipelineSettings
 from ortoo.spark.writing.sink_account import SinkAccount
@@ -19,11 +18,9 @@ _PLACES = ("topic", "enode", "queue_id")
 
 def replay(spark: Any, settings: PipelineSettings, say: Say) -> int:
     """Write the messages that match into the topic; returns how many matched."""
-    settings.need_lake()
-    job = settings.replay
+    lake, job = settings.the_lake(), settings.replay
     if not job.topic:
         raise Invalid("into which topic? Set `topic` in the table [replay]", field="replay.topic")
-    lake = Lake(settings.lake.path.rstrip("/"), settings.lake.format)
     frame = lake.read(spark)
     if job.where:
         frame = frame.where(job.where)

@@ -6,7 +6,6 @@ from ortoo.client import OrtooError
 from ortoo.spark.core.link import link_to
 from ortoo.spark.core.read_options import parse
 from ortoo.spark.format.views import delivery_rows
-from ortoo.spark.lake.table import Lake
 from ortoo.spark.pipeline.running.page import Table, new_figure, text_table, write_page
 from ortoo.spark.pipeline.running.progress import Say
 from ortoo.spark.pipeline.running.settings import PipelineSettings
@@ -25,10 +24,9 @@ _NAMES = ("topic", "since", "messages", "bytes", "p50 ms", "p95 ms", "p99 ms", "
 
 def trace(spark: Any, settings: PipelineSettings, say: Say) -> list[Any]:
     """Write trace.html, trace.png and trace.csv; returns the rows of latencies."""
-    settings.need_lake()
-    job = settings.trace
+    lake, job = settings.the_lake(), settings.trace
     folder = settings.output("reports", job.output_path)
-    frame = Lake(settings.lake.path.rstrip("/"), settings.lake.format).read(spark)
+    frame = lake.read(spark)
     if job.where:
         frame = frame.where(job.where)
     rows = spark.sql(_LATENCY, messages=frame, bucket=job.bucket).collect()

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ortoo.common.errors import Invalid
+from ortoo.spark.lake.table import Lake
 
 
 @dataclass(frozen=True)
@@ -111,14 +112,14 @@ class PipelineSettings:
         """Where the archive's query keeps its place."""
         return Path(self.archive.checkpoint_path or f"{self.lake.path.rstrip('/')}_checkpoint")
 
-    def need_lake(self) -> None:
-        """Errors: Invalid when the settings do not say where the lake is."""
+    def the_lake(self) -> Lake:
+        """The lake. Errors: Invalid when the settings do not say where it is, or name no format."""
         if not self.lake.path:
             raise Invalid("where is the lake? Set `path` in the table [lake]", field="lake.path")
+        return Lake(self.lake.path.rstrip("/"), self.lake.format)
 
     def output(self, job: str, given: str) -> Path:
         """Where a job puts its reports: where it is told to, or beside the lake."""
-        self.need_lake() if not given else None
-        folder = Path(given or f"{self.lake.path.rstrip('/')}_{job}")
+        folder = Path(given or f"{self.the_lake().path}_{job}")
         folder.mkdir(parents=True, exist_ok=True)
         return folder

@@ -5,8 +5,6 @@ from alembic import op
 
 revision = "0001"
 down_revision = None
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
@@ -41,9 +39,3 @@ def upgrade() -> None:
         sa.Column("slow_consumer_grace_ms", sa.BigInteger, nullable=False),
         sa.Column("created_at_ms", sa.BigInteger, nullable=False),
     )
-
-
-def downgrade() -> None:
-    """Drop the tables."""
-    for table in ("groups", "placements", "topics", "directory"):
-        op.drop_table(table)

@@ -5,8 +5,6 @@ from alembic import op
 
 revision = "0002"
 down_revision = "0001"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
@@ -18,8 +16,3 @@ def upgrade() -> None:
         sa.Column("epoch", sa.BigInteger, nullable=False),
         sa.Column("until_ms", sa.BigInteger, nullable=False),
     )
-
-
-def downgrade() -> None:
-    """Drop the table."""
-    op.drop_table("rights")

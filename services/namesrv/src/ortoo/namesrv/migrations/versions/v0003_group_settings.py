@@ -5,8 +5,6 @@ from alembic import op
 
 revision = "0003"
 down_revision = "0002"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
@@ -18,9 +16,3 @@ def upgrade() -> None:
         sa.Column("attempts_max", sa.Integer, nullable=False, server_default="16"),
     ):
         op.add_column("groups", column)
-
-
-def downgrade() -> None:
-    """Drop the columns."""
-    for name in ("broadcast_enabled", "notify_members_changed", "unacknowledged_bytes_max", "attempts_max"):
-        op.drop_column("groups", name)

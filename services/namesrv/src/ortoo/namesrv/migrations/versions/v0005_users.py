@@ -5,8 +5,6 @@ from alembic import op
 
 revision = "0005"
 down_revision = "0004"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
@@ -18,8 +16,3 @@ def upgrade() -> None:
         sa.Column("enabled", sa.Boolean, nullable=False),
         sa.Column("created_at_ms", sa.BigInteger, nullable=False),
     )
-
-
-def downgrade() -> None:
-    """Drop the table."""
-    op.drop_table("users")

@@ -5,15 +5,8 @@ from alembic import op
 
 revision = "0006"
 down_revision = "0005"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
     """Topics that are there have none, as before."""
     op.add_column("topics", sa.Column("publish_order", sa.Text, nullable=False, server_default=""))
-
-
-def downgrade() -> None:
-    """Forget the orders."""
-    op.drop_column("topics", "publish_order")

@@ -5,8 +5,6 @@ from alembic import op
 
 revision = "0007"
 down_revision = "0006"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
@@ -17,9 +15,3 @@ def upgrade() -> None:
         sa.Column("park_expired", sa.Boolean, nullable=False, server_default=sa.false()),
     ):
         op.add_column("groups", column)
-
-
-def downgrade() -> None:
-    """Drop the columns."""
-    for name in ("retry", "in_flight_max", "park_expired"):
-        op.drop_column("groups", name)

@@ -1,0 +1,78 @@
+"""How a command is declared: one async function from what the command line says to what is printed.
+
+    async def lag(mq: "Client", group: GroupName, topic: TopicName) -> Answer: ...
+
+`command(lag)` is what Typer takes: it has --address and --json too, connects, calls, and prints. A function that
+answers several times is an async generator. One that wants to know how it is printed takes `as_json` itself.
+"""
+
+import contextlib
+import inspect
+import sys
+from collections.abc import Callable, Coroutine
+from typing import Annotated, Any
+
+import typer
+
+from ortoo.cli.terminal.output import show
+
+DEFAULT_ADDRESS = "localhost:8081"
+
+Address = Annotated[str, typer.Option(envvar="ORTOO_ADDRESS", help="host:port of a snode; several with commas.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+GroupName = Annotated[str, typer.Argument(help="The group's name.")]
+TopicName = Annotated[str, typer.Argument(help="The topic's name.")]
+
+
+def command(work: Callable[..., Any]) -> Callable[..., None]:
+    """The command that `work` is; its first argument is the client."""
+    own = dict(list(inspect.signature(work).parameters.items())[1:])
+    wants_as_json = own.pop("as_json", None) is not None
+    annotations = {name: parameter.annotation for name, parameter in own.items()}
+    annotations |= {"address": Address, "as_json": AsJson}
+    defaults = {name: parameter.default for name, parameter in own.items()}
+    defaults |= {"address": DEFAULT_ADDRESS, "as_json": False}
+    parameters = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=defaults[name])
+        for name, annotation in annotations.items()
+    ]
+
+    def called(*, address: str, as_json: bool, **given: Any) -> None:
+        if wants_as_json:
+            given["as_json"] = as_json
+        run(_answered(work, several(address), given, as_json=as_json))
+
+    called.__doc__ = work.__doc__
+    called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    called.__annotations__ = annotations
+    return called
+
+
+async def _answered(work: Callable[..., Any], addresses: list[str], given: dict[str, Any], *, as_json: bool) -> None:
+    from ortoo.client import connect  # it takes a while, and `--help` does without
+
+    async with connect(addresses) as mq:
+        if not inspect.isasyncgenfunction(work):
+            show(await work(mq, **given), as_json=as_json)
+            return
+        async with contextlib.aclosing(work(mq, **given)) as answers:
+            async for answer in answers:
+                show(answer, as_json=as_json)
+
+
+def several(address: str) -> list[str]:
+    """The addresses of an option."""
+    return [part.strip() for part in address.split(",") if part.strip()]
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    """Run a command to its end, or to Ctrl-C."""
+    import asyncio
+
+    from ortoo.common.process.logs import configure
+
+    configure(level="error")
+    try:
+        asyncio.run(work)
+    except KeyboardInterrupt:
+        sys.exit(130)
