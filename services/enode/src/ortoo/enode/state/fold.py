@@ -1,6 +1,5 @@
 """The fold: everything the enode remembers follows from its frames, one after another, and from nothing else."""
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
@@ -45,11 +44,11 @@ class State:
             self.topics, self.offsets, self.locks, self.windows, self.pops, self.timers, self.halves, self.sent_back,
             self.modes, self.ids, self.ends,
         )  # fmt: skip
-        self._folds: defaultdict[type[Change], list[Callable[[Any], None]]] = defaultdict(list)
+        self._folds: dict[type[Change], list[Callable[[Any], None]]] = {}
         """Of each kind of change, the methods of the tables that it concerns."""
         for table in self._tables:
             for kind, fold in table.FOLDS.items():
-                self._folds[kind].append(partial(fold, table))
+                self._folds.setdefault(kind, []).append(partial(fold, table))
 
     def apply_messages(self, header: FrameHeader) -> None:
         """Fold one messages frame in, by its header alone."""
@@ -63,7 +62,7 @@ class State:
         if isinstance(change, TopicGone):
             for table in self._tables:
                 table.drop_topic(change.topic_id)
-        for fold in self._folds[type(change)]:
+        for fold in self._folds.get(type(change), ()):
             fold(change)
 
     def apply_all(self, changes: Iterable[Change]) -> None:

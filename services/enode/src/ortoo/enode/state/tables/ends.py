@@ -19,7 +19,6 @@ class End:
     stored_at_ms: int = 0
     """Of the last message; 0 if there was none."""
     skipped: tuple[tuple[int, int], ...] = ()
-    """(begin offset, end offset), exclusive, of what will never hold a message."""
 
 
 class Ends(Table[dict[int, End]]):
@@ -31,9 +30,10 @@ class Ends(Table[dict[int, End]]):
         self.floor = 0
         """Where queues begin that are new; topic 0 of a skip stands for all unknown ones."""
 
-    def get(self, key: QueueKey) -> End | None:
-        """The end of a queue, if anything is known of it."""
-        return self._topics.get(key[0], {}).get(key[1])
+    def skipped(self, key: QueueKey) -> tuple[tuple[int, int], ...]:
+        """(begin offset, end offset), exclusive, of what will never hold a message in a queue."""
+        end = self._topics.get(key[0], {}).get(key[1])
+        return end.skipped if end is not None else ()
 
     def all(self) -> Iterator[tuple[QueueKey, End]]:
         """(key, end) of each queue."""
@@ -70,10 +70,8 @@ class Ends(Table[dict[int, End]]):
         if not change.topic_id:
             self.floor = max(self.floor, change.end_offset)
             return
-        end, skipped = (
-            self.see((change.topic_id, change.queue_id), change.end_offset),
-            (change.begin_offset, change.end_offset),
-        )
+        end = self.see((change.topic_id, change.queue_id), change.end_offset)
+        skipped = (change.begin_offset, change.end_offset)
         if change.begin_offset < change.end_offset and skipped not in end.skipped:
             end.skipped += (skipped,)
 
