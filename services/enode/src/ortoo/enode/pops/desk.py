@@ -67,8 +67,7 @@ class PopDesk:
             popped = await self._pop_now(group, wish)
             if popped.batches or popped.wants_dead_letter_topic or self._clock.monotonic_s() >= deadline_s:
                 return popped
-            group.plan(is_waiting=True)
-            await group.room.wait(deadline_s)
+            await group.wait(deadline_s)
             if self._lines.is_closed:
                 return popped
 
@@ -142,7 +141,7 @@ class PopDesk:
             room -= sum(len(batch.offsets) for batch in batches)
             bytes_left -= sum(len(batch.batch.records) for batch in batches)
             if room <= 0 or bytes_left <= 0:
-                group.room.wake()  # there may be more for the next one
+                group.wake()  # there may be more for the next one
                 break
         group.was_blocked = bool(popped.blocked)
         if popped.batches:
@@ -201,7 +200,7 @@ class PopDesk:
         finally:
             if not given:
                 line.give_back([row[:2] for row in leased + exhausted], number, group.now_ms(), 0, counts=False)
-                group.room.wake()
+                group.wake()
         if exhausted:
             popped.wants_dead_letter_topic |= self._park_exhausted(group, queue_id, line, number, exhausted, wish.rules)
         if expired:

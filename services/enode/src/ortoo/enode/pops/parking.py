@@ -134,4 +134,4 @@ class Parking:
                 await self._store.append(rules.dead_letter_topic_id, 0, batch, consumes=(done,))
                 line.drop(ranges)
                 self.parked_messages += len(offsets)
-        group.room.wake()
+        group.wake()

@@ -46,7 +46,7 @@ class Settling:
                 changes.append(PopFinished(group.topic_id, group.name, part.queue_id, reason, ranges))
         await self._write(group, changes)
         if group.in_order or group.was_blocked:
-            group.room.wake()
+            group.wake()
         return stale
 
     async def _renew(self, group: GroupLines, parts: Iterable[LeasePart], verdict: Renew) -> list[Stale]:
@@ -95,7 +95,7 @@ class Settling:
                 await self._parking.park(group, part.queue_id, line, letters, how.rules)
             else:
                 await self._parking.park_or_return(group, part.queue_id, line, part.number, letters, how.rules)
-        group.room.wake()
+        group.wake()
         group.plan()
         return stale
 
