@@ -8,7 +8,7 @@ from typing import get_type_hints
 import pytest
 
 from ortoo.enode.changes.all import KINDS
-from ortoo.enode.changes.codec import Column, Rows, _declaration, _Source
+from ortoo.enode.changes.codec import Column, Repeated, _declaration, _Source
 from ortoo.enode.log.frame import FIELDS, Kind
 
 DOCUMENT = Path(__file__).parents[4] / "docs" / "formats" / "log.md"
@@ -45,6 +45,6 @@ def test_every_kind_of_change_is_described_with_its_numbers(kind: int) -> None:
     codes = _Source(change)._codes
     for hint in get_type_hints(change, include_extras=True).values():
         wire = _declaration(hint)[1]
-        codes += wire.codes.replace("16s", "") if isinstance(wire, Rows | Column) else ""
+        codes += wire.codes.replace("16s", "") if isinstance(wire, Repeated | Column) else ""
     body = described[str(SAME_AS.get(kind, kind))]
     assert re.findall(r"\b[ui]\d+\b", body) == [WORDS[code] for code in codes]

@@ -30,7 +30,7 @@ from ortoo.enode.deferred.transactions import Transactions
 from ortoo.enode.disk.disk import Disk, RealDisk
 from ortoo.enode.observe.metrics import register, register_pops
 from ortoo.enode.observe.traces import traced_intake
-from ortoo.enode.pops.desk import PopDesk
+from ortoo.enode.pops.leasing import Leasing
 from ortoo.enode.pops.sending_back import SendingBack
 from ortoo.enode.replication.followers import Followers
 from ortoo.enode.rpc import replication, service
@@ -56,7 +56,7 @@ class RunningEnode(Running):
     store: Store
     topics: TopicCopies
     intake: Intake
-    pops: PopDesk
+    pops: Leasing
     sending: SendingBack
     identified: IdentifiedIntake
 
@@ -89,7 +89,7 @@ async def open_enode(
         name_servers = await found_name_servers(settings.namesrv_address, background=background, clock=clock)
         delays = Delays(store, background, clock=clock)
         store.before_retention(DELAYED_TOPIC_ID, TimerMoves(store, clock=clock).rescue)
-        pops = PopDesk(store, clock, background)
+        pops = Leasing(store, clock, background)
         parts.push_async_callback(pops.close)
         transactions = Transactions(store, background, settings.check_schedule, clock=clock)
         store.before_retention(HALF_TOPIC_ID, transactions.rescue)

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from ortoo.enode.changes import codec
-from ortoo.enode.changes.codec import I64, U32, U64, Rows, rows_of
+from ortoo.enode.changes.codec import I64, U32, U64, Repeated, repeated
 from ortoo.enode.changes.halves import HalfEnded, HalfOpen
 from ortoo.enode.changes.lives import IdsRemembered, ModeSet, SentBack, SentBackForgotten
-from ortoo.enode.changes.pops import PopFinished, PopLeased, PopNote, PopReturned, PopSpans
+from ortoo.enode.changes.pops import PopFinished, PopIntervals, PopLeased, PopNote, PopReturned
 from ortoo.enode.changes.timers import TimerRows, TimersDone, TimersSet
 
 Change = codec.Change
@@ -42,7 +42,7 @@ class OffsetsCommitted(Change):
     group: str
     generation: U64
     """Of the assignment; 0 leaves the stored one."""
-    offsets: Annotated[tuple[tuple[int, int], ...], Rows("Iq")]
+    offsets: Annotated[tuple[tuple[int, int], ...], Repeated("Iq")]
     """(queue id, next offset)."""
 
 
@@ -52,7 +52,7 @@ class OffsetRows(Change):
 
     topic_id: U64
     group: str
-    rows: Annotated[tuple[tuple[int, int, int], ...], Rows("IqQ")]
+    rows: Annotated[tuple[tuple[int, int, int], ...], Repeated("IqQ")]
     """(queue id, next offset, generation)."""
 
 
@@ -76,7 +76,7 @@ class ProducerWindow(Change):
     producer_id: U64
     next_sequence: U64
     used_at_ms: I64
-    batches: Annotated[tuple[WindowBatch, ...], rows_of(WindowBatch)]
+    batches: Annotated[tuple[WindowBatch, ...], repeated(WindowBatch)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class LocksPut(Change):
     """The owner's session."""
     incarnation: str
     """Of the snode that the locks are bound to; empty = none."""
-    rows: Annotated[tuple[tuple[int, int], ...], Rows("IQ")]
+    rows: Annotated[tuple[tuple[int, int], ...], Repeated("IQ")]
     """(queue id, generation)."""
 
 
@@ -128,7 +128,7 @@ KINDS: Mapping[int, type[Change]] = {
     32: PopLeased,
     33: PopReturned,
     34: PopFinished,
-    35: PopSpans,
+    35: PopIntervals,
     36: PopNote,
     37: SentBack,
     38: SentBackForgotten,

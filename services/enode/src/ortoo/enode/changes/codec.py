@@ -28,8 +28,8 @@ Flag = Annotated[bool, "?"]
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
-    """The field is a tuple of rows."""
+class Repeated:
+    """The field is a tuple of rows, one after another."""
 
     codes: str
     """Of the numbers in a row, as `struct` has them."""
@@ -39,10 +39,10 @@ class Rows:
     """What makes such an object of its fields."""
 
 
-def rows_of(row: type) -> Rows:
-    """Rows that are objects of this dataclass."""
+def repeated(row: type) -> Repeated:
+    """Repeated that are objects of this dataclass."""
     declared = get_type_hints(row, include_extras=True)
-    return Rows("".join(_declaration(hint)[1] for hint in declared.values()), tuple(declared), row)
+    return Repeated("".join(_declaration(hint)[1] for hint in declared.values()), tuple(declared), row)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,16 +132,16 @@ class _Source:
             self._scope[f"{name}_of"] = made_by
             if isinstance(wire, str):
                 self._put(wire, f"self.{name}", name)
-        counted = [(name, wire) for name, _, wire in declared if isinstance(wire, Rows | Column)]
+        counted = [(name, wire) for name, _, wire in declared if isinstance(wire, Repeated | Column)]
         texts = [name for name, _, wire in declared if wire is None]
         for name, wire in counted[:1]:
-            size = "" if isinstance(wire, Rows) else f" // {wire.entry_bytes}"
+            size = "" if isinstance(wire, Repeated) else f" // {wire.entry_bytes}"
             self._put("I", f"len(self.{name}){size}", "_count")
         for name in texts[:-1]:
             self._put("H", f"len({name})", f"{name}_bytes")
         for name, wire in counted:
-            if isinstance(wire, Rows):
-                self._add_rows(name, wire)
+            if isinstance(wire, Repeated):
+                self._add_repeated(name, wire)
             else:
                 self._add_column(name, wire)
         for name in texts:
@@ -171,7 +171,7 @@ class _Source:
         self._written.append(written)
         self._read.append(read)
 
-    def _add_rows(self, name: str, rows: Rows) -> None:
+    def _add_repeated(self, name: str, rows: Repeated) -> None:
         packer = struct.Struct("<" + rows.codes)
         self._scope |= {f"pack_{name}": packer.pack, f"unpack_{name}": packer.iter_unpack, f"{name}_row": rows.row}
         packed, found = "*row", f"tuple(unpack_{name}(body[_at:_end]))"
@@ -202,5 +202,5 @@ class _Source:
 
 
 def _declaration(hint: Any) -> tuple[Any, Any]:
-    """A field's Python type, and its type in the log: a code of `struct`, `Rows`, `Column`, or None for a text."""
+    """A field's Python type, and its type in the log: a code of `struct`, `Repeated`, `Column`, or None for a text."""
     return (str, None) if hint is str else get_args(hint)[:2]

@@ -4,7 +4,7 @@ import enum
 from dataclasses import dataclass
 from typing import Annotated
 
-from ortoo.enode.changes.codec import I64, U32, U64, Change, Flag, Rows
+from ortoo.enode.changes.codec import I64, U32, U64, Change, Flag, Repeated
 
 ID_BYTES = 16
 """How long an id is that stands for one an application chose."""
@@ -30,7 +30,7 @@ class SentBack(Change):
     topic_id: U64
     group: str
     queue_id: U32
-    rows: Annotated[tuple[tuple[int, int], ...], Rows("qB")]
+    rows: Annotated[tuple[tuple[int, int], ...], Repeated("qB")]
     """(offset, 1 if it was parked, 0 if it comes again)."""
 
 
@@ -40,7 +40,7 @@ class SentBackForgotten(Change):
 
     topic_id: U64
     group: str
-    queue_ids: Annotated[tuple[int, ...], Rows("I")]
+    queue_ids: Annotated[tuple[int, ...], Repeated("I")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,5 +64,5 @@ class IdsRemembered(Change):
     stored_at_ms: I64
     until_ms: I64
     """Until then, by the wall clock, a message with one of these ids is not stored again."""
-    ids: Annotated[tuple[bytes, ...], Rows("16s")]
+    ids: Annotated[tuple[bytes, ...], Repeated("16s")]
     """16 bytes each."""

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from ortoo.enode.changes.codec import I64, U8, U32, U64, Change, Flag, Rows
+from ortoo.enode.changes.codec import I64, U8, U32, U64, Change, Flag, Repeated
 
-Row = tuple[int, int, int]
-"""(first offset, count, attempt)."""
+Delivered = tuple[int, int, int]
+"""(first offset, count, attempt): messages, and how often they were delivered, this time included."""
 Range = tuple[int, int]
 """(first offset, count)."""
 
@@ -22,7 +22,7 @@ class PopLeased(Change):
     until_ms: I64
     """Wall clock."""
     duration_ms: U64
-    rows: Annotated[tuple[Row, ...], Rows("qII")]
+    rows: Annotated[tuple[Delivered, ...], Repeated("qII")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class PopReturned(Change):
     until_ms: I64
     """Wall clock."""
     duration_ms: U64
-    rows: Annotated[tuple[Row, ...], Rows("qII")]
+    rows: Annotated[tuple[Delivered, ...], Repeated("qII")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +48,11 @@ class PopFinished(Change):
     queue_id: U32
     reason: U8
     """A `FinishReason`."""
-    ranges: Annotated[tuple[Range, ...], Rows("qI")]
+    ranges: Annotated[tuple[Range, ...], Repeated("qI")]
 
 
 @dataclass(frozen=True, slots=True)
-class PopSpans(Change):
+class PopIntervals(Change):
     """In a checkpoint: what a group has finished and holds in a queue."""
 
     topic_id: U64
@@ -61,7 +61,7 @@ class PopSpans(Change):
     floor: I64
     is_first: Flag
     """Whether it replaces what was known; the others add to it."""
-    rows: Annotated[tuple[tuple[int, int, int, int, int, int, int], ...], Rows("qIBIQqQ")]
+    rows: Annotated[tuple[tuple[int, int, int, int, int, int, int], ...], Repeated("qIBIQqQ")]
     """(first offset, count, phase or 0 for finished, attempt, number, until ms, duration ms)."""
 
 

@@ -9,11 +9,11 @@ from ortoo.common.process.clock import Clock
 from ortoo.common.process.deadlines import Deadline
 from ortoo.common.process.logs import get_logger
 from ortoo.enode.changes.all import Change, OffsetsCommitted, TopicGone
-from ortoo.enode.changes.pops import PopFinished, PopSpans
+from ortoo.enode.changes.pops import PopFinished, PopIntervals
 from ortoo.enode.pops.line import OPENING_SHIFT, PopLine
 from ortoo.enode.reading.waiting import Waiters, wake_first
+from ortoo.enode.state.tables.interval_map import IntervalMap
 from ortoo.enode.state.tables.pops import FinishReason, PopQueue
-from ortoo.enode.state.tables.spans import Spans
 from ortoo.enode.store.store import Store
 
 WAITERS_MAX = 100_000
@@ -21,6 +21,18 @@ WAITERS_MAX = 100_000
 ATTEMPTS_REMEMBERED = 1_000
 """Of so many pops with an attempt id a group remembers what they got."""
 _log = get_logger("pops")
+
+
+class GroupLine(PopLine):
+    """The line of one queue of a group, and where it belongs."""
+
+    def __init__(self, group: "GroupLines", queue_id: int, queue: PopQueue, *, opening: int, wall_ms: int) -> None:
+        """Go on after what `queue` remembers."""
+        super().__init__(queue, opening=opening, now_ms=group.now_ms(), wall_ms=wall_ms, in_order=group.in_order)
+        self.group = group
+        self.queue_id = queue_id
+        self.place = (group.topic_id, group.name, queue_id)
+        """(topic id, group, queue id), with which changes begin."""
 
 
 class GroupLines:
@@ -40,7 +52,7 @@ class GroupLines:
         self._wake_at_s = 0.0
         self._wake_up: Deadline | None = None
         """The next planned call of `wake`, at `_wake_at_s`."""
-        self._lines: dict[int, PopLine] = {}
+        self._lines: dict[int, GroupLine] = {}
         self._turn = 0
         self._attempts: OrderedDict[str, list[tuple[int, int, tuple[int, ...]]]] = OrderedDict()
 
@@ -48,14 +60,14 @@ class GroupLines:
         """Monotonic milliseconds, as lines reckon."""
         return int(self._clock.monotonic_s() * 1000)
 
-    def line(self, queue_id: int) -> PopLine:
+    def line(self, queue_id: int) -> GroupLine:
         """The line of a queue; where a group has no offset it begins at 0."""
         line = self._lines.get(queue_id)
         if line is None:
             line = self._made(queue_id, self._known(queue_id) or PopQueue(0))
         return line
 
-    async def ready_line(self, queue_id: int, rules: PopRules) -> PopLine:
+    async def ready_line(self, queue_id: int, rules: PopRules) -> GroupLine:
         """The line of a queue, ready for a pop: the group has a beginning there, and what retention took is gone.
 
         Errors: NotFound, Overloaded, Unavailable.
@@ -66,27 +78,25 @@ class GroupLines:
             known = self._known(queue_id)
             if known is None:
                 start = stored.end_offset if rules.from_last else stored.begin_offset
-                await self._store.engine.note([PopSpans(self.topic_id, self.name, queue_id, start, True, ())])
+                await self._store.engine.note([PopIntervals(self.topic_id, self.name, queue_id, start, True, ())])
                 known = PopQueue(start)
             line = self._lines.get(queue_id) or self._made(queue_id, known)
-        if line.spans.floor < stored.begin_offset:
-            first, count = line.spans.floor, stored.begin_offset - line.spans.floor
+        if line.intervals.floor < stored.begin_offset:
+            first, count = line.intervals.floor, stored.begin_offset - line.intervals.floor
             _log.warning(
                 "retention took messages from a group", group=self.name, queue_id=queue_id, up_to=first + count
             )
             line.drop([(first, count)])
-            reason = int(FinishReason.LOST)
-            lost = PopFinished(self.topic_id, self.name, queue_id, reason, ((first, count),))
-            await self._store.engine.note([lost])
+            await self._store.engine.note([PopFinished(*line.place, FinishReason.LOST, ((first, count),))])
         return line
 
-    def spans(self, queue_id: int) -> Spans | None:
+    def intervals(self, queue_id: int) -> IntervalMap | None:
         """What the group has finished and holds in a queue; None if it never was there."""
         line = self._lines.get(queue_id)
         if line is not None:
-            return line.spans
+            return line.intervals
         known = self._known(queue_id)
-        return known.spans if known is not None else None
+        return known.intervals if known is not None else None
 
     def use(self, rules: PopRules) -> None:
         """Pop as `rules` say from now on."""
@@ -151,7 +161,7 @@ class GroupLines:
 
     def is_idle(self) -> bool:
         """Whether everything that is known of the lines is in the folded state as well."""
-        return not self._waiting and not any(len(line.spans) for line in self._lines.values())
+        return not self._waiting and not any(len(line.intervals) for line in self._lines.values())
 
     def _known(self, queue_id: int) -> PopQueue | None:
         state = self._store.engine.state
@@ -161,14 +171,9 @@ class GroupLines:
             return None if offset is None else PopQueue(offset)
         return queue
 
-    def _made(self, queue_id: int, queue: PopQueue) -> PopLine:
-        line = self._lines[queue_id] = PopLine(
-            queue,
-            opening=self._store.engine.appender.store_open,
-            now_ms=self.now_ms(),
-            wall_ms=self._clock.now_ms(),
-            in_order=self.in_order,
-        )
+    def _made(self, queue_id: int, queue: PopQueue) -> GroupLine:
+        opening, wall_ms = self._store.engine.appender.store_open, self._clock.now_ms()
+        line = self._lines[queue_id] = GroupLine(self, queue_id, queue, opening=opening, wall_ms=wall_ms)
         return line
 
 

@@ -12,8 +12,7 @@ from ortoo.common.records.message import Message
 from ortoo.common.records.message_id import message_id_text
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.enode.changes.pops import PopFinished
-from ortoo.enode.pops.line import PopLine
-from ortoo.enode.pops.lines import GroupLines
+from ortoo.enode.pops.lines import GroupLine
 from ortoo.enode.pops.opened import OpenedBatch
 from ortoo.enode.pops.reading import PopReading
 from ortoo.enode.state.tables.pops import FinishReason
@@ -42,6 +41,12 @@ class Origin:
     topic: str
     group: str
     queue_id: int
+
+
+def origin_of(store: Store, place: tuple[int, str, int]) -> Origin:
+    """What to write about messages at a place: (topic id, group, queue id)."""
+    topic_id, group, queue_id = place
+    return Origin(store.enode, topic_id, store.topic_name(topic_id), group, queue_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,28 +106,24 @@ class Parking:
         self._reading = reading
         self._clock = clock
 
-    async def park_or_return(
-        self, group: GroupLines, queue_id: int, line: PopLine, number: int, letters: list[DeadLetter], rules: PopRules
-    ) -> None:
+    async def park_or_return(self, line: GroupLine, number: int, letters: list[DeadLetter], rules: PopRules) -> None:
         """A dead-letter topic that is away never stops the others: the message stays and is tried again."""
         try:
-            await self.park(group, queue_id, line, letters, rules)
+            await self.park(line, letters, rules)
         except OrtooError as error:
-            _log.warning("messages could not be parked; they are tried again", group=group.name, reason=str(error))
+            _log.warning("messages could not be parked; they are tried again", group=line.group.name, reason=str(error))
             ranges = merged((one.offset, 1) for one in letters)
-            line.give_back(ranges, number, group.now_ms(), RETRY_DELAY_MS)
-            group.plan()
+            line.give_back(ranges, number, line.group.now_ms(), RETRY_DELAY_MS)
+            line.group.plan()
 
-    async def park(
-        self, group: GroupLines, queue_id: int, line: PopLine, letters: list[DeadLetter], rules: PopRules
-    ) -> None:
+    async def park(self, line: GroupLine, letters: list[DeadLetter], rules: PopRules) -> None:
         """Copy messages to the dead-letter topic; in the same frame the group is done with them."""
         if not rules.dead_letter_topic_id:
             raise Unavailable("the dead-letter topic is being created", retry_after_ms=RETRY_DELAY_MS)
-        origin = Origin(self._store.enode, group.topic_id, self._store.topic_name(group.topic_id), group.name, queue_id)
+        origin = origin_of(self._store, line.place)
         at = 0
         while at < len(letters):
-            opened = await self._reading.holding(group, queue_id, line, letters[at].offset)
+            opened = await self._reading.holding(line, letters[at].offset)
             if opened is None:
                 at += 1
                 continue
@@ -130,8 +131,8 @@ class Parking:
             at += len(here)
             for batch, offsets in parked_copies(opened, origin, here, self._clock.now_ms()):
                 ranges = tuple(merged((offset, 1) for offset in offsets))
-                done = PopFinished(group.topic_id, group.name, queue_id, int(FinishReason.PARKED), ranges)
+                done = PopFinished(*line.place, FinishReason.PARKED, ranges)
                 await self._store.append(rules.dead_letter_topic_id, 0, batch, consumes=(done,))
                 line.drop(ranges)
                 self.parked_messages += len(offsets)
-        group.wake()
+        line.group.wake()

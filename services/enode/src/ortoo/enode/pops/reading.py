@@ -6,14 +6,12 @@ from ortoo.common.errors import DataLoss, OutOfRange
 from ortoo.common.groups.pop import PoppedBatch
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
-from ortoo.enode.changes.pops import PopFinished
-from ortoo.enode.pops.line import PopLine
-from ortoo.enode.pops.lines import GroupLines
+from ortoo.enode.changes.pops import Delivered, PopFinished
+from ortoo.enode.pops.lines import GroupLine
 from ortoo.enode.pops.opened import OpenedBatch, OpenedBatches
 from ortoo.enode.state.tables.pops import FinishReason
 from ortoo.enode.store.store import Store
 
-Rows = Sequence[tuple[int, int, int]]
 _log = get_logger("pops")
 
 
@@ -29,11 +27,9 @@ class PopReading:
 
     async def read(
         self,
-        group: GroupLines,
-        queue_id: int,
-        line: PopLine,
+        line: GroupLine,
         number: int,
-        leased: Rows,
+        leased: Sequence[Delivered],
         bytes_left: int,
         expired: list[tuple[int, int]],
     ) -> list[PoppedBatch]:
@@ -47,12 +43,12 @@ class PopReading:
         while at:
             first, count, attempt = at[0]
             if bytes_left <= 0 and batches:
-                line.give_back([row[:2] for row in at], number, group.now_ms(), 0, counts=False)
+                line.give_back([row[:2] for row in at], number, line.group.now_ms(), 0, counts=False)
                 break
-            opened = await self.holding(group, queue_id, line, first)
+            opened = await self.holding(line, first)
             if opened is None:
                 at = [(one.first, one.end - one.first, attempt) for first, count, attempt in at
-                      for one in line.spans.unfinished(first, first + count)]  # fmt: skip
+                      for one in line.intervals.unfinished(first, first + count)]  # fmt: skip
                 continue
             offsets: list[int] = []
             attempts: list[int] = []
@@ -70,7 +66,7 @@ class PopReading:
             batch = opened.sealed(offsets)
             bytes_left -= len(batch.records)
             batches.append(
-                PoppedBatch(queue_id, number, opened.stored.stored_at_ms, batch, tuple(offsets), tuple(attempts))
+                PoppedBatch(line.queue_id, number, opened.stored.stored_at_ms, batch, tuple(offsets), tuple(attempts))
             )
         return batches
 
@@ -89,20 +85,20 @@ class PopReading:
             (kept if time_ms is None or time_ms > now_ms else expired).append((offset, attempt))
         return [offset for offset, _ in kept], [attempt for _, attempt in kept]
 
-    async def holding(self, group: GroupLines, queue_id: int, line: PopLine, offset: int) -> OpenedBatch | None:
+    async def holding(self, line: GroupLine, offset: int) -> OpenedBatch | None:
         """The opened batch with a message; None when it is lost, which is written down."""
         try:
-            return await self._opened.holding(group.topic_id, queue_id, offset)
+            return await self._opened.holding(line.group.topic_id, line.queue_id, offset)
         except (OutOfRange, DataLoss) as error:
             begin = error.begin_offset if isinstance(error, OutOfRange) else offset + 1
             end = max(offset + 1, begin)
             _log.error(
-                "messages are lost to a group", group=group.name, queue_id=queue_id, offset=offset, reason=str(error)
-            )
+                "messages are lost to a group",
+                group=line.group.name, queue_id=line.queue_id, offset=offset, reason=str(error),
+            )  # fmt: skip
             self.lost_messages += end - offset
             line.drop([(offset, end - offset)])
-            lost = PopFinished(group.topic_id, group.name, queue_id, int(FinishReason.LOST), ((offset, end - offset),))
-            await self._store.engine.note([lost])
+            await self._store.engine.note([PopFinished(*line.place, FinishReason.LOST, ((offset, end - offset),))])
             return None
 
     async def look(self, topic_id: int, queue_id: int, first: int, count: int, attempt: int) -> list[PoppedBatch]:

@@ -5,9 +5,9 @@ from enum import IntEnum
 from typing import ClassVar
 
 from ortoo.enode.changes.all import OffsetsCommitted
-from ortoo.enode.changes.pops import PopFinished, PopLeased, PopNote, PopReturned, PopSpans
+from ortoo.enode.changes.pops import PopFinished, PopIntervals, PopLeased, PopNote, PopReturned
+from ortoo.enode.state.tables.interval_map import Hold, IntervalMap, Phase
 from ortoo.enode.state.tables.offsets import Offsets
-from ortoo.enode.state.tables.spans import Hold, Phase, Spans
 from ortoo.enode.state.tables.table import Table, live
 
 ROWS_PER_CHANGE = 256
@@ -36,11 +36,11 @@ class FinishReason(IntEnum):
 class PopQueue:
     """One queue of a group that pops."""
 
-    __slots__ = ("notes", "spans")
+    __slots__ = ("intervals", "notes")
 
     def __init__(self, floor: int) -> None:
         """The group begins at `floor`."""
-        self.spans = Spans(floor)
+        self.intervals = IntervalMap(floor)
         self.notes: dict[int, tuple[str, str]] = {}
         """Offset to (consumer, error) of the last time it was given back."""
 
@@ -75,31 +75,31 @@ class Pops(Table[dict[tuple[str, int], PopQueue]]):
         phase = Phase.LEASED if isinstance(change, PopLeased) else Phase.RETURNED
         for first, count, attempt in change.rows:
             hold = Hold(phase, attempt, change.number, change.until_ms, change.duration_ms)
-            queue.spans.hold(first, first + count, hold)
+            queue.intervals.hold(first, first + count, hold)
 
     def _finish(self, change: PopFinished) -> None:
         queue = self._queue(change)
         for first, count in change.ranges:
-            queue.spans.finish(first, first + count)
+            queue.intervals.finish(first, first + count)
             queue.forget_notes(first, first + count)
-        self._offsets.follow(change.topic_id, change.group, change.queue_id, queue.spans.floor)
+        self._offsets.follow(change.topic_id, change.group, change.queue_id, queue.intervals.floor)
 
     def _note(self, change: PopNote) -> None:
         queue = self.get((change.topic_id, change.group, change.queue_id))
-        if queue is not None and not queue.spans.is_finished(change.offset):
+        if queue is not None and not queue.intervals.is_finished(change.offset):
             queue.notes[change.offset] = (change.consumer, change.error)
 
-    def _load(self, change: PopSpans) -> None:
+    def _load(self, change: PopIntervals) -> None:
         queues, place = self._topics.setdefault(change.topic_id, {}), (change.group, change.queue_id)
         if change.is_first or place not in queues:
             queues[place] = PopQueue(change.floor)
-        spans = queues[place].spans
+        intervals = queues[place].intervals
         for first, count, phase, attempt, number, until_ms, duration_ms in change.rows:
             if phase:
-                spans.hold(first, first + count, Hold(Phase(phase), attempt, number, until_ms, duration_ms))
+                intervals.hold(first, first + count, Hold(Phase(phase), attempt, number, until_ms, duration_ms))
             else:
-                spans.finish(first, first + count)
-        self._offsets.follow(change.topic_id, *place, spans.floor)
+                intervals.finish(first, first + count)
+        self._offsets.follow(change.topic_id, *place, intervals.floor)
 
     def _reset(self, change: OffsetsCommitted) -> None:
         """The group's offset was set from outside: it begins anew there."""
@@ -122,17 +122,17 @@ class Pops(Table[dict[tuple[str, int], PopQueue]]):
         PopReturned: _hold,
         PopFinished: _finish,
         PopNote: _note,
-        PopSpans: _load,
+        PopIntervals: _load,
         OffsetsCommitted: _reset,
     }
 
 
 def _encoded(key: PopKey, queue: PopQueue) -> Iterator[bytes]:
-    at, is_first = queue.spans.floor, True
+    at, is_first = queue.intervals.floor, True
     while True:
-        pieces = queue.spans.rows(at, ROWS_PER_CHANGE)
+        pieces = queue.intervals.rows(at, ROWS_PER_CHANGE)
         rows = tuple((one.first, one.end - one.first, *(one.hold or _FINISHED)) for one in pieces)
-        yield PopSpans(*key, queue.spans.floor, is_first, rows).encoded()
+        yield PopIntervals(*key, queue.intervals.floor, is_first, rows).encoded()
         if len(pieces) < ROWS_PER_CHANGE:
             break
         at, is_first = pieces[-1].end, False

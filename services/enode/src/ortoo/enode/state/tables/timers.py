@@ -11,7 +11,7 @@ import numpy as np
 
 from ortoo.enode.changes.timers import TimerEnd, TimerRows, TimersDone, TimersSet
 from ortoo.enode.state.tables.table import Table, live
-from ortoo.enode.state.tables.timer_bucket import ROW, Hold, Int64s, Rows, TimerBucket
+from ortoo.enode.state.tables.timer_bucket import ROW, Hold, Int64s, TimerArray, TimerBucket
 
 NEAR_MS = 1_000
 """How much time a bucket of near timers holds."""
@@ -55,7 +55,7 @@ class Timers(Table[dict[int, int]]):
                 for start in range(0, len(rows), ROWS_PER_CHANGE):
                     yield from self._encoded(rows[start : start + ROWS_PER_CHANGE])
 
-    def _encoded(self, rows: Rows) -> Iterator[bytes]:
+    def _encoded(self, rows: TimerArray) -> Iterator[bytes]:
         there = np.array([one is not None for one in self._destinations])
         rows = rows[there[rows["destination"]]]
         if not len(rows):
@@ -93,7 +93,7 @@ class Timers(Table[dict[int, int]]):
             self._destinations.append(destination)
         return numbers[destination[1]]
 
-    def _put(self, rows: Rows) -> None:
+    def _put(self, rows: TimerArray) -> None:
         for buckets, key, at in self._split(rows["deliver_at_ms"]):
             bucket = buckets.get(key)
             if bucket is None:
@@ -144,12 +144,12 @@ class Timers(Table[dict[int, int]]):
                 if len(rows):
                     self._put(rows)
 
-    def take(self, until_ms: int, limit: int) -> Rows:
+    def take(self, until_ms: int, limit: int) -> TimerArray:
         """Timers due before or at a time, the earliest seconds first, at most `limit`; they count as staged then.
 
         Those whose topic is gone come too: `destination_of` gives None for them.
         """
-        parts: list[Rows] = []
+        parts: list[TimerArray] = []
         for key in sorted(key for key in self._near if key * NEAR_MS <= until_ms):
             rows = self._near[key].due(until_ms, limit)
             if len(rows):
@@ -198,7 +198,7 @@ class Timers(Table[dict[int, int]]):
                 break
         return found
 
-    def in_places(self, begin: int, end: int) -> Rows:
+    def in_places(self, begin: int, end: int) -> TimerArray:
         """The timers whose messages lie at these places of the queue of delayed messages, by place."""
         parts = []
         for buckets in (self._near, self._far):
@@ -207,10 +207,10 @@ class Timers(Table[dict[int, int]]):
                 rows = rows[(rows["place"] >= begin) & (rows["place"] < end)]
                 if len(rows):
                     parts.append(rows)
-        found: Rows = np.concatenate(parts) if parts else np.zeros(0, ROW)
+        found: TimerArray = np.concatenate(parts) if parts else np.zeros(0, ROW)
         return found[np.argsort(found["place"], kind="stable")]
 
-    def done_change(self, rows: Rows, end: TimerEnd) -> TimersDone:
+    def done_change(self, rows: TimerArray, end: TimerEnd) -> TimersDone:
         """The change that says that these timers are no more."""
         return TimersDone(end, rows["deliver_at_ms"].astype("<i8").tobytes(), rows["timer_id"].astype("<i8").tobytes())
 
