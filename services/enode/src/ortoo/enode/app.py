@@ -94,7 +94,7 @@ async def open_enode(
         transactions = Transactions(store, background, settings.check_schedule, clock=clock)
         store.before_retention(HALF_TOPIC_ID, transactions.rescue)
         intake = Intake(store, delays, transactions)
-        sending = SendingBack(store, intake, clock, background)
+        sending = SendingBack(store, pops.opened, intake, clock, background)
         tracing = await parts.enter_async_context(
             open_tracing("enode", settings.name, settings.trace_endpoint, clock=clock, randomness=randomness)
         )

@@ -40,7 +40,7 @@ class Repeated:
 
 
 def repeated(row: type) -> Repeated:
-    """Repeated that are objects of this dataclass."""
+    """The field is a tuple of objects of this dataclass."""
     declared = get_type_hints(row, include_extras=True)
     return Repeated("".join(_declaration(hint)[1] for hint in declared.values()), tuple(declared), row)
 

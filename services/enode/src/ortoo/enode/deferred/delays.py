@@ -25,7 +25,6 @@ from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.common.records.wire import read_fields
 from ortoo.enode.changes.all import Change
 from ortoo.enode.changes.timers import TimerEnd, TimersDone, TimersSet
-from ortoo.enode.deferred.kept_work import kept
 from ortoo.enode.deferred.staging import Due, Staging, StagingBuffer, staged
 from ortoo.enode.deferred.waiting_messages import read_waiting
 from ortoo.enode.log.answers import Appended
@@ -159,7 +158,7 @@ class Delays:
                 self._timers.hold(times, ids, Hold(before))
                 raise
 
-        await kept(self._background, "recall", forget())
+        await self._background.kept("recall", forget())
 
     def listed(self, topic_id: int, from_ms: int, limit: int) -> list[DelayedMessage]:
         """The delayed messages of a topic from a time on, by time."""

@@ -21,7 +21,7 @@ from ortoo.enode.pops.parking import (
     DeadLetter,
     Parking,
 )
-from ortoo.enode.pops.reading import PopReading
+from ortoo.enode.pops.reading import OpenedBatches, PopReading
 from ortoo.enode.pops.settling import Settling
 from ortoo.enode.state.tables.interval_map import IntervalMap
 from ortoo.enode.state.tables.pops import FinishReason
@@ -36,7 +36,9 @@ class Leasing:
         self._store = store
         self._clock = clock
         self._background = background
-        self._reading = PopReading(store, clock)
+        self.opened = OpenedBatches(store)
+        """The batches that were read lately, for others who read them message by message too."""
+        self._reading = PopReading(store, self.opened, clock)
         self._parking = Parking(store, self._reading, clock)
         self._settling = Settling(store, self._parking, clock)
         self._lines = Lines(store, clock)

@@ -13,8 +13,7 @@ from ortoo.common.records.message_id import message_id_text
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.enode.changes.pops import PopFinished
 from ortoo.enode.pops.lines import GroupLine
-from ortoo.enode.pops.opened import OpenedBatch
-from ortoo.enode.pops.reading import PopReading
+from ortoo.enode.pops.reading import OpenedBatch, PopReading
 from ortoo.enode.state.tables.pops import FinishReason
 from ortoo.enode.store.store import Store
 

@@ -13,9 +13,8 @@ from ortoo.common.records.message_id import message_id_text
 from ortoo.enode.changes.lives import SentBack
 from ortoo.enode.changes.pops import PopFinished
 from ortoo.enode.deferred.intake import Intake
-from ortoo.enode.deferred.kept_work import kept
-from ortoo.enode.pops.opened import OpenedBatch, OpenedBatches
 from ortoo.enode.pops.parking import REASON_ASKED, REASON_ATTEMPTS, DeadLetter, origin_of, parked_copies
+from ortoo.enode.pops.reading import OpenedBatch, OpenedBatches
 from ortoo.enode.state.tables.interval_map import IntervalMap
 from ortoo.enode.state.tables.pops import FinishReason
 from ortoo.enode.state.tables.sent_back import Mark, Place
@@ -33,13 +32,15 @@ MARKS_MAX = 10_000
 class SendingBack:
     """Copies within one store."""
 
-    def __init__(self, store: Store, intake: Intake, clock: Clock, background: Background) -> None:
-        """Read from `store`, write through `intake`, which delays what comes later."""
+    def __init__(
+        self, store: Store, opened: OpenedBatches, intake: Intake, clock: Clock, background: Background
+    ) -> None:
+        """Read from `store` through `opened`, write through `intake`, which delays what comes later."""
         self._background = background
         self._store = store
         self._intake = intake
         self._clock = clock
-        self._opened = OpenedBatches(store)
+        self._opened = opened
         self._replaying = asyncio.Lock()
         self._copying: dict[tuple[Place, Mark], asyncio.Future[None]] = {}
         """Copies on their way to the disk."""
@@ -65,7 +66,7 @@ class SendingBack:
                 continue
             copying = self._copying[place, mark] = asyncio.get_running_loop().create_future()
             copy = self._copy(wish, opened, message, ids[-1], delivered, mark)
-            await kept(self._background, "send back", copy)
+            await self._background.kept("send back", copy)
         return ids
 
     async def _copy(

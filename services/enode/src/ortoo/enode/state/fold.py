@@ -55,7 +55,10 @@ class State:
         key = (header.topic_id, header.queue_id)
         self.ends.see(key, header.first_offset + header.item_count, header.stored_at_ms)
         if header.producer_id:
-            self.windows.add((*key, header.producer_id), window_batch(header))
+            batch = WindowBatch(
+                header.first_sequence, header.item_count, header.first_offset, header.stored_at_ms, header.payload_crc
+            )
+            self.windows.add((*key, header.producer_id), batch)
 
     def apply(self, change: Change) -> None:
         """Fold one state change in."""
@@ -74,10 +77,3 @@ class State:
         """The whole as encoded changes, drawn bit by bit."""
         for table in self._tables:
             yield from table.checkpoint()
-
-
-def window_batch(header: FrameHeader) -> WindowBatch:
-    """What a producer's window remembers of a frame."""
-    return WindowBatch(
-        header.first_sequence, header.item_count, header.first_offset, header.stored_at_ms, header.payload_crc
-    )

@@ -5,9 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ortoo.enode.changes.all import LocksPut
-from ortoo.enode.state.tables.table import Table, live
-
-ROWS_PER_CHANGE = 1024
+from ortoo.enode.state.tables.table import Table, live, parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +42,7 @@ class Locks(Table[dict[str, dict[int, Lock]]]):
                     holder = (lock.owner, lock.session_id, lock.incarnation)
                     holders.setdefault(holder, []).append((queue_id, lock.generation))
                 for holder, rows in holders.items():
-                    for start in range(0, len(rows), ROWS_PER_CHANGE):
-                        part = tuple(rows[start : start + ROWS_PER_CHANGE])
+                    for part in parts(rows):
                         yield LocksPut(topic_id, group, *holder, part).encoded()
 
     def _put(self, change: LocksPut) -> None:

@@ -5,9 +5,7 @@ from typing import ClassVar
 
 from ortoo.common.errors import Fenced
 from ortoo.enode.changes.all import OffsetRows, OffsetsCommitted
-from ortoo.enode.state.tables.table import Table, live
-
-ROWS_PER_CHANGE = 1024
+from ortoo.enode.state.tables.table import Table, live, parts
 
 
 class Offsets(Table[dict[str, dict[int, tuple[int, int]]]]):
@@ -51,10 +49,8 @@ class Offsets(Table[dict[str, dict[int, tuple[int, int]]]]):
         """The whole as encoded changes."""
         for topic_id, groups in live(self._topics):
             for group, rows in live(groups):
-                queue_ids = sorted(rows)
-                for start in range(0, len(queue_ids), ROWS_PER_CHANGE):
-                    part = queue_ids[start : start + ROWS_PER_CHANGE]
-                    yield OffsetRows(topic_id, group, tuple((one, *rows[one]) for one in part)).encoded()
+                for part in parts([(queue_id, *row) for queue_id, row in sorted(rows.items())]):
+                    yield OffsetRows(topic_id, group, part).encoded()
 
     def _of(self, topic_id: int, group: str) -> dict[int, tuple[int, int]]:
         return self._topics.get(topic_id, {}).get(group, {})

@@ -9,9 +9,7 @@ from typing import ClassVar
 
 from ortoo.enode.changes.all import OffsetsCommitted
 from ortoo.enode.changes.lives import SentBack, SentBackForgotten
-from ortoo.enode.state.tables.table import Table, live
-
-ROWS_PER_CHANGE = 1_024
+from ortoo.enode.state.tables.table import Table, live, parts
 
 Place = tuple[int, str, int]
 """(topic id, group, queue id)."""
@@ -34,9 +32,8 @@ class SentBackMarks(Table[dict[tuple[str, int], set[Mark]]]):
         """The whole as encoded changes."""
         for topic_id, places in live(self._topics):
             for (group, queue_id), marks in live(places):
-                rows = sorted(marks)
-                for start in range(0, len(rows), ROWS_PER_CHANGE):
-                    yield SentBack(topic_id, group, queue_id, tuple(rows[start : start + ROWS_PER_CHANGE])).encoded()
+                for part in parts(sorted(marks)):
+                    yield SentBack(topic_id, group, queue_id, part).encoded()
 
     def _of(self, place: Place) -> set[Mark]:
         return self._topics.get(place[0], {}).get(place[1:], set())

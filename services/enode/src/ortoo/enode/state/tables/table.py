@@ -1,10 +1,13 @@
 """What every table of the state is: a fold of some kinds of changes, kept topic by topic."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
 from ortoo.enode.changes.all import Change, TopicGone
+
+ROWS_PER_CHANGE = 1_024
+"""How many rows of a checkpoint share one change."""
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -36,6 +39,11 @@ class Table(ABC, Generic[V]):
     @abstractmethod
     def checkpoint(self) -> Iterator[bytes]:
         """The whole as encoded changes; may be drawn while changes go on, for they are then folded again."""
+
+
+def parts(rows: Sequence[K]) -> Iterator[tuple[K, ...]]:
+    """Rows as they share changes of a checkpoint."""
+    return (tuple(rows[start : start + ROWS_PER_CHANGE]) for start in range(0, len(rows), ROWS_PER_CHANGE))
 
 
 def live(entries: Mapping[K, V]) -> Iterator[tuple[K, V]]:

@@ -10,14 +10,13 @@ from typing import ClassVar
 import numpy as np
 
 from ortoo.enode.changes.timers import TimerEnd, TimerRows, TimersDone, TimersSet
-from ortoo.enode.state.tables.table import Table, live
+from ortoo.enode.state.tables.table import ROWS_PER_CHANGE, Table, live
 from ortoo.enode.state.tables.timer_bucket import ROW, Hold, Int64s, TimerArray, TimerBucket
 
 NEAR_MS = 1_000
 """How much time a bucket of near timers holds."""
 FAR_MS = 600_000
 """How much time a bucket of far timers holds; a far bucket is taken apart this long before its time."""
-ROWS_PER_CHANGE = 1_024
 ROWS_AT_ONCE = 65_536
 
 CHECKPOINT_ROW = np.dtype(
