@@ -13,7 +13,7 @@ from ortoo.common.records.message_id import message_id_text
 from ortoo.enode.changes.lives import SentBack
 from ortoo.enode.changes.pops import PopFinished
 from ortoo.enode.deferred.intake import Intake
-from ortoo.enode.pops.parking import REASON_ASKED, REASON_ATTEMPTS, DeadLetter, origin_of, parked_copies
+from ortoo.enode.pops.parking import REASON_ASKED, REASON_ATTEMPTS, DeadLetter, parked_copies
 from ortoo.enode.pops.reading import OpenedBatch, OpenedBatches
 from ortoo.enode.state.tables.interval_map import IntervalMap
 from ortoo.enode.state.tables.pops import FinishReason
@@ -162,10 +162,10 @@ class SendingBack:
     async def _park(
         self, wish: SendBackWish, opened: OpenedBatch, offset: int, delivered: int, marked: SentBack
     ) -> None:
-        origin = origin_of(self._store, (wish.topic_id, wish.group, wish.queue_id))
+        place = (wish.topic_id, wish.group, wish.queue_id)
         reason = REASON_ASKED if wish.park else REASON_ATTEMPTS
         letter = DeadLetter(offset, delivered, reason)
-        for batch, _ in parked_copies(opened, origin, [letter], self._clock.now_ms()):
+        for batch, _ in parked_copies(opened, self._store, place, [letter], self._clock.now_ms()):
             await self._store.append(wish.rules.dead_letter_topic_id, 0, batch, consumes=(marked,))
 
     def _again(self, message: Message, message_id: str, topic_id: int, delivered: int) -> Message:

@@ -63,18 +63,6 @@ class IntervalMap:
     def __len__(self) -> int:
         return len(self._firsts)
 
-    @property
-    def end(self) -> int:
-        """Behind the last offset that was ever touched."""
-        return self._ends[-1] if self._ends else self.floor
-
-    def copy(self) -> "IntervalMap":
-        """The same, to be changed by itself."""
-        other = IntervalMap(self.floor)
-        other._firsts, other._ends, other._holds = self._firsts.copy(), self._ends.copy(), self._holds.copy()
-        other.finished_count, other.held_count = self.finished_count, self.held_count
-        return other
-
     def is_finished(self, offset: int) -> bool:
         """Whether the group is done with a message."""
         if offset < self.floor:
