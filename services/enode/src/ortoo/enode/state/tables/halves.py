@@ -39,6 +39,7 @@ class Halves(Table[set[int]]):
     def _open(self, change: HalfOpen) -> None:
         if change.number in self.ended:
             return
+        self._close(change.number)
         self.open[change.number] = change
         self._topics.setdefault(change.topic_id, set()).add(change.number)
         if change.key:
