@@ -28,7 +28,7 @@ ROLE = front.Role(
     open=open_by_role,
     important=IMPORTANT,
     live=("log_level", "namesrv_address"),
-    hidden=HIDDEN,
+    hidden=tuple(HIDDEN),
     epilog="`ortoo-enode inspect DIR` reads a store without the server; `ortoo-enode repair DIR` shows what is "
     "damaged in one, and mends it when told to. Each has its own -h.",
 )
@@ -43,7 +43,7 @@ def main() -> int:
 
 def run_tool(name: str, arguments: Sequence[str]) -> int:
     """Run one of TOOLS; each parses the rest of the command line itself."""
-    module = importlib.import_module(f"ortoo.enode.{name}")
+    module = importlib.import_module(f"ortoo.enode.offline.{name}")
     try:
         code: int = module.main(arguments)
     except OrtooError as error:
