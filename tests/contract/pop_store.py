@@ -11,7 +11,7 @@ from ortoo.common.groups.pop import Finish, GiveBack, LeasePart, Popped, PopRule
 from ortoo.common.process.background import Background
 from ortoo.common.records.batch import encode, open_batch
 from ortoo.common.records.message import Message
-from ortoo.enode.pops.desk import PopDesk
+from ortoo.enode.pops.leasing import Leasing
 from ortoo.enode.store.store import Store, TopicCopy
 from ortoo.testing.disks.disk_image import Fate
 from ortoo.testing.disks.memory_disk import USUAL_FATE
@@ -25,11 +25,11 @@ INVISIBLE_MS = 10_000
 
 @dataclass
 class PopStore:
-    """A store, its desk, and short words for what tests do with them."""
+    """A store, its leases, and short words for what tests do with them."""
 
     one: OneStore
     background: Background
-    desk: PopDesk = field(init=False)
+    leasing: Leasing = field(init=False)
     rules: PopRules = field(default_factory=lambda: PopRules(attempts_max=3, dead_letter_topic_id=DEAD_LETTERS))
 
     @property
@@ -38,19 +38,19 @@ class PopStore:
         return self.one.store
 
     async def open(self) -> None:
-        """Open the desk over the store; the dead-letter topic is there."""
+        """Open leasing over the store; the dead-letter topic is there."""
         await self.store.put_topics([TopicCopy(DEAD_LETTERS, "%DLQ%billing", 1, 1)])
-        self.desk = PopDesk(self.store, self.one.clock, self.background)
+        self.leasing = Leasing(self.store, self.one.clock, self.background)
 
     async def crash(self, seed: int = 1, fate: Fate = USUAL_FATE) -> None:
         """Cut the power and start again."""
-        await self.desk.close()
+        await self.leasing.close()
         await self.one.crash(seed, fate)
         await self.open()
 
     async def restart(self) -> None:
         """Stop and start again."""
-        await self.desk.close()
+        await self.leasing.close()
         await self.one.restart()
         await self.open()
 
@@ -72,7 +72,7 @@ class PopStore:
         chosen = dataclasses.replace(self.rules, **rules)
         queues = tuple(range(QUEUES))
         wish = PopWish(TOPIC, GROUP, queues, count, invisible_ms, 1 << 20, wait_ms, "me", attempt_id, chosen)
-        return await self.desk.pop(wish)
+        return await self.leasing.pop(wish)
 
     def popping(self, count: int = 32, *, wait_ms: int = 60_000, **rules: Any) -> "asyncio.Task[Popped]":
         """A pop that waits beside the test."""
@@ -80,12 +80,12 @@ class PopStore:
 
     async def ack(self, popped: Popped) -> int:
         """Acknowledge all of it; returns how many were refused."""
-        return len(await self.desk.settle(TOPIC, GROUP, parts(popped), Finish()))
+        return len(await self.leasing.settle(TOPIC, GROUP, parts(popped), Finish()))
 
     async def give_back(self, popped: Popped, delay_ms: int = 0, *, counts: bool = True, error: str = "") -> None:
         """Give all of it back."""
         how = GiveBack((delay_ms,), counts, "me", error, rules=self.rules)
-        await self.desk.settle(TOPIC, GROUP, parts(popped), how)
+        await self.leasing.settle(TOPIC, GROUP, parts(popped), how)
 
     async def dead_letters(self) -> list[Message]:
         """What lies in the dead-letter topic."""
@@ -122,7 +122,7 @@ async def pop_store(clock: VirtualClock) -> AsyncIterator[PopStore]:
         it = PopStore(one, background)
         await it.open()
         yield it
-        await it.desk.close()
+        await it.leasing.close()
     await one.store.close()
 
 

@@ -36,16 +36,16 @@ def test_an_operator_changes_the_mode_of_an_idle_group() -> None:
         await it.send("a", "b")
         popped = await it.pop(1)
         with pytest.raises(Conflict, match="have 1 messages and 0 queues of orders"):
-            await it.desk.change_mode(TOPIC, GROUP, Mode.OFFSETS, force=False)
+            await it.leasing.change_mode(TOPIC, GROUP, Mode.OFFSETS, force=False)
         await it.ack(popped)
-        assert await it.desk.change_mode(TOPIC, GROUP, Mode.OFFSETS, force=False) is Mode.POP
+        assert await it.leasing.change_mode(TOPIC, GROUP, Mode.OFFSETS, force=False) is Mode.POP
         assert it.store.query_offsets(TOPIC, GROUP) == {0: 1, 1: 0, 2: 0}
         with pytest.raises(Conflict):
             await it.pop()
         await it.store.locks.take([Wish((TOPIC, GROUP, 0), "c", "s", "")])
         with pytest.raises(Conflict, match="0 messages and 1 queues"):
-            await it.desk.change_mode(TOPIC, GROUP, Mode.UNDECIDED, force=False)
-        await it.desk.change_mode(TOPIC, GROUP, Mode.UNDECIDED, force=True)
+            await it.leasing.change_mode(TOPIC, GROUP, Mode.UNDECIDED, force=False)
+        await it.leasing.change_mode(TOPIC, GROUP, Mode.UNDECIDED, force=True)
         await it.crash()
         assert texts(await it.pop()) == ["b"]
 

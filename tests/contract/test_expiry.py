@@ -24,7 +24,7 @@ def test_expired_messages_are_left_out_of_pops_and_counted() -> None:
         await it.one.clock.sleep(1)
         assert texts(await it.pop()) == ["b", "c"]
         assert texts(await it.pop()) == []
-        assert it.desk.expired_totals == {(TOPIC, GROUP): 3}
+        assert it.leasing.expired_totals == {(TOPIC, GROUP): 3}
         await it.crash()
         assert texts(await it.pop()) in ([], ["b", "c"])  # the lease may be lost, the dropped ones never come
 

@@ -115,7 +115,7 @@ def test_a_renewed_lease_stays_with_its_consumer() -> None:
         other = it.popping(wait_ms=20_000)
         for _ in range(30):
             await it.one.clock.sleep(0.35)
-            assert await it.desk.settle(TOPIC, GROUP, parts(popped), Renew(1_000)) == []
+            assert await it.leasing.settle(TOPIC, GROUP, parts(popped), Renew(1_000)) == []
         assert await it.ack(popped) == 0
         assert texts(await other) == []
 
@@ -209,7 +209,7 @@ def test_a_pop_asked_again_by_its_id_gets_the_same_messages_as_the_same_attempt(
         first = await it.pop(2, attempt_id="x")
         again = await it.pop(2, attempt_id="x")
         assert (texts(again), list(attempts(again))) == (["a", "b"], [1, 1])
-        await it.desk.settle(TOPIC, GROUP, [LeasePart(0, first.batches[0].number, ((0, 1),))], Finish())
+        await it.leasing.settle(TOPIC, GROUP, [LeasePart(0, first.batches[0].number, ((0, 1),))], Finish())
         assert texts(await it.pop(2, attempt_id="x")) == ["b"]
         assert texts(await it.pop(2, attempt_id="y")) == ["c"]
 

@@ -10,6 +10,7 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.batch import encode, open_batch
 from ortoo.common.records.message import Message
 from ortoo.enode.deferred.intake import Intake
+from ortoo.enode.pops.reading import OpenedBatches
 from ortoo.enode.pops.sending_back import SendingBack
 from ortoo.enode.store.store import Store, TopicCopy
 from ortoo.testing.disks.faulty_disk import FaultyDisk
@@ -26,7 +27,8 @@ RULES = PopRules(attempts_max=16, dead_letter_topic_id=LETTERS)
 async def _opened(one: DeferredStore) -> AsyncIterator[SendingBack]:
     await one.store.put_topics([TopicCopy(RETRIES, "%RETRY%g", 1, 1), TopicCopy(LETTERS, "%DLQ%g", 1, 1)])
     async with Background("test") as background:
-        yield SendingBack(one.store, Intake(one.store, one.delays, one.transactions), one.clock, background)
+        intake = Intake(one.store, one.delays, one.transactions)
+        yield SendingBack(one.store, OpenedBatches(one.store), intake, one.clock, background)
 
 
 def _wish(*offsets: int, delay_ms: int = 0, park: bool = False) -> SendBackWish:

@@ -3,7 +3,7 @@
 import pytest
 
 from ortoo.enode.changes.all import Change, decode_changes, encode_changes
-from ortoo.enode.changes.pops import PopFinished, PopLeased, PopNote, PopReturned, PopSpans
+from ortoo.enode.changes.pops import PopFinished, PopIntervals, PopLeased, PopNote, PopReturned
 
 GOLDEN: list[tuple[Change, str]] = [
     (
@@ -21,7 +21,7 @@ GOLDEN: list[tuple[Change, str]] = [
         "223000000011000000000000000300000001020000000600000000000000030000000c00000000000000010000006772c3bcc39f65",
     ),
     (
-        PopSpans(0x11, "g", 3, 5, True, ((7, 2, 0, 0, 0, 0, 0), (9, 1, 2, 4, 9, 1_000, 100))),
+        PopIntervals(0x11, "g", 3, 5, True, ((7, 2, 0, 0, 0, 0, 0), (9, 1, 2, 4, 9, 1_000, 100))),
         "236c00000011000000000000000300000005000000000000000102000000070000000000000002000000000000"
         "000000000000000000000000000000000000000000000000000009000000000000000100000002040000000900"
         "000000000000e803000000000000640000000000000067",

@@ -6,7 +6,7 @@ from ortoo.common.arrays.opened_batch import OpenedBatch
 from ortoo.common.records.batch import encode, open_batch
 from ortoo.common.records.message import Message
 from ortoo.common.records.sealed_batch import RECORDS_BYTES_MAX
-from ortoo.enode.deferred.staging import Due, Harvest, Staging, staged
+from ortoo.enode.deferred.staging import Due, Staging, StagingBuffer, staged
 
 
 def due(destination: int, *at_ms: int, first_id: int = 0, **fields: object) -> Due:
@@ -59,11 +59,11 @@ def test_each_message_has_the_id_of_its_producer_or_that_of_its_timer() -> None:
 
 def test_messages_with_and_without_priority_travel_apart() -> None:
     """A batch has priorities for all of its messages or for none."""
-    staging, harvest = Staging(), Harvest()
-    harvest.add(due(1, 10))
-    harvest.add(due(1, 20, priority=3))
-    assert harvest.first_ms == 10
-    harvest.hand_over(staging)
+    staging, buffer = Staging(), StagingBuffer()
+    buffer.add(due(1, 10))
+    buffer.add(due(1, 20, priority=3))
+    assert buffer.first_ms == 10
+    buffer.hand_over(staging)
     assert sorted(len(one) for one in staging.take(100, 100)) == [1, 1]
 
 
@@ -71,11 +71,11 @@ def test_what_is_too_much_for_one_batch_goes_in_several() -> None:
     """Each within the limit, together everything, in order."""
     messages = [Message(b"%04d" % number + bytes(300_000), deliver_at_ms=number) for number in range(9)]
     opened = [OpenedBatch(encode([message], now_ms=1)) for message in messages]
-    staging, harvest = Staging(), Harvest()
+    staging, buffer = Staging(), StagingBuffer()
     for number, one in enumerate(opened):
         at, row = np.array([number], "<i8"), np.zeros(1, "<i4")
-        harvest.add(staged(1, at, at, one, row))
-    harvest.hand_over(staging)
+        buffer.add(staged(1, at, at, one, row))
+    buffer.hand_over(staging)
     [together] = staging.take(100, 100)
     parts = list(together.batches(""))
     assert len(parts) > 3

@@ -2,8 +2,8 @@
 
 from ortoo.enode.pops import line as pop_line
 from ortoo.enode.pops.line import OPENING_SHIFT, PopLine
+from ortoo.enode.state.tables.interval_map import Hold, Phase
 from ortoo.enode.state.tables.pops import PopQueue
-from ortoo.enode.state.tables.spans import Hold, Phase
 
 OLD, NEW = 1 << OPENING_SHIFT, 2 << OPENING_SHIFT
 """The first numbers of two openings of the store."""
@@ -85,9 +85,9 @@ def test_all_attempts_used_means_exhausted() -> None:
 def test_a_start_lets_a_lease_run_for_what_was_left_of_it() -> None:
     """Reckoned by the wall clock, but never longer than it was given for: clocks are set back."""
     queue = PopQueue(0)
-    queue.spans.hold(0, 1, Hold(Phase.LEASED, 1, OLD, 1_000_060, 100))
-    queue.spans.hold(1, 2, Hold(Phase.LEASED, 1, OLD, 9_000_000, 100))
-    queue.spans.hold(2, 3, Hold(Phase.LEASED, 1, OLD, 5, 100))
+    queue.intervals.hold(0, 1, Hold(Phase.LEASED, 1, OLD, 1_000_060, 100))
+    queue.intervals.hold(1, 2, Hold(Phase.LEASED, 1, OLD, 9_000_000, 100))
+    queue.intervals.hold(2, 3, Hold(Phase.LEASED, 1, OLD, 5, 100))
     it = line(queue)
     assert taken(it, 0, NEW, end=3) == [(2, 1, 2)]
     assert taken(it, 60, NEW + 1, end=3) == [(0, 1, 2)]
@@ -117,7 +117,7 @@ def test_messages_of_a_message_group_come_one_after_another_and_others_go_on() -
 def test_a_start_keeps_message_groups_blocked_that_were() -> None:
     """What is leased is looked at again with its message group, before anything behind it is free."""
     queue = PopQueue(0)
-    queue.spans.hold(0, 1, Hold(Phase.LEASED, 1, OLD, 1_000_100, 100))
+    queue.intervals.hold(0, 1, Hold(Phase.LEASED, 1, OLD, 1_000_100, 100))
     it = line(queue, in_order=True)
     it.see_keys(0, ["a", "a", "b"])
     assert taken(it, 0, NEW, end=3) == [(2, 1, 1)]

@@ -30,7 +30,7 @@ from ortoo.enode.deferred.transactions import Transactions
 from ortoo.enode.disk.disk import Disk, RealDisk
 from ortoo.enode.observe.metrics import register, register_pops
 from ortoo.enode.observe.traces import traced_intake
-from ortoo.enode.pops.desk import PopDesk
+from ortoo.enode.pops.leasing import Leasing
 from ortoo.enode.pops.sending_back import SendingBack
 from ortoo.enode.replication.followers import Followers
 from ortoo.enode.rpc import replication, service
@@ -58,6 +58,9 @@ class RunningEnode(Running):
     intake: Intake
     pops: PopDesk
     service: service.EnodeService
+    pops: Leasing
+    sending: SendingBack
+    identified: IdentifiedIntake
 
 
 @contextlib.asynccontextmanager
@@ -88,12 +91,12 @@ async def open_enode(
         name_servers = await found_name_servers(settings.namesrv_address, background=background, clock=clock)
         delays = Delays(store, background, clock=clock)
         store.before_retention(DELAYED_TOPIC_ID, TimerMoves(store, clock=clock).rescue)
-        pops = PopDesk(store, clock, background)
+        pops = Leasing(store, clock, background)
         parts.push_async_callback(pops.close)
         transactions = Transactions(store, background, settings.check_schedule, clock=clock)
         store.before_retention(HALF_TOPIC_ID, transactions.rescue)
         intake = Intake(store, delays, transactions)
-        sending = SendingBack(store, intake, clock, background)
+        sending = SendingBack(store, pops.opened, intake, clock, background)
         tracing = await parts.enter_async_context(
             open_tracing("enode", settings.name, settings.trace_endpoint, clock=clock, randomness=randomness)
         )

@@ -3,12 +3,13 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from ortoo.common.errors import OrtooError
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
 
+T = TypeVar("T")
 _log = get_logger("background")
 
 
@@ -51,6 +52,26 @@ class Background:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+    async def kept(self, name: str, work: Coroutine[Any, Any, T]) -> T:
+        """Spawn `work` and wait for it; a cancelled wait does not cancel it: what was accepted is followed up."""
+        outcome: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+        async def run() -> None:
+            try:
+                result = await work
+            except Exception as error:
+                if not outcome.done():
+                    outcome.set_exception(error)
+            except BaseException:
+                outcome.cancel()
+                raise
+            else:
+                if not outcome.done():
+                    outcome.set_result(result)
+
+        self.spawn(name, run())
+        return await outcome
 
     def every(
         self,

@@ -303,7 +303,7 @@ class Schedule:
             raise Broken(f"messages {sorted(self._live)[:20]} are lost")
         self._flush()
         queue = self._state.pops.get((TOPIC, GROUP, QUEUE))
-        if queue is None or queue.spans.floor != self._end or len(queue.spans):
+        if queue is None or queue.intervals.floor != self._end or len(queue.intervals):
             raise Broken("everything is finished, but the folded floor is not at the end")
         if self._state.offsets.of(TOPIC, GROUP) != {QUEUE: self._end}:
             raise Broken("the committed offset does not follow the floor")

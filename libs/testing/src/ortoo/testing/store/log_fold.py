@@ -19,7 +19,7 @@ from ortoo.enode.changes.all import (
     encode_changes,
 )
 from ortoo.enode.changes.lives import IdsRemembered, ModeSet, SentBack, SentBackForgotten
-from ortoo.enode.changes.pops import PopFinished, PopLeased, PopReturned, PopSpans
+from ortoo.enode.changes.pops import PopFinished, PopIntervals, PopLeased, PopReturned
 from ortoo.enode.log.frame import (
     ALIGNMENT_BYTES,
     HEADER_BYTES,
@@ -149,7 +149,7 @@ def _apply(state: Folded, change: Change) -> None:
         ]
     elif isinstance(change, QueueEnds):
         state.ends[change.topic_id, change.queue_id] = change.end_offset
-    elif isinstance(change, PopLeased | PopReturned | PopFinished | PopSpans):
+    elif isinstance(change, PopLeased | PopReturned | PopFinished | PopIntervals):
         _apply_pop(state, change)
     else:
         _apply_life(state, change)
@@ -175,17 +175,17 @@ def _apply_life(state: Folded, change: Change) -> None:
         }
 
 
-def _apply_pop(state: Folded, change: PopLeased | PopReturned | PopFinished | PopSpans) -> None:
+def _apply_pop(state: Folded, change: PopLeased | PopReturned | PopFinished | PopIntervals) -> None:
     """One entry an offset: what is finished stays finished, and the floor moves over it."""
     place = (change.topic_id, change.group, change.queue_id)
     begin = state.offsets.get(place, (0, 0))[0]
-    if isinstance(change, PopSpans) and change.is_first:
+    if isinstance(change, PopIntervals) and change.is_first:
         state.pops[place] = {FLOOR: change.floor}
     queue = state.pops.setdefault(place, {FLOOR: begin})
     news: list[tuple[int, int, object]] = []
     if isinstance(change, PopFinished):
         news = [(first, count, FINISHED) for first, count in change.ranges]
-    elif isinstance(change, PopSpans):
+    elif isinstance(change, PopIntervals):
         news = [(first, count, tuple(hold) if hold[0] else FINISHED) for first, count, *hold in change.rows]
     else:
         phase = 1 if isinstance(change, PopLeased) else 2

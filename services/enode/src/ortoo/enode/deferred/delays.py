@@ -25,13 +25,12 @@ from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.common.records.wire import read_fields
 from ortoo.enode.changes.all import Change
 from ortoo.enode.changes.timers import TimerEnd, TimersDone, TimersSet
-from ortoo.enode.deferred.kept_work import kept
-from ortoo.enode.deferred.staging import Due, Harvest, Staging, staged
+from ortoo.enode.deferred.staging import Due, Staging, StagingBuffer, staged
 from ortoo.enode.deferred.waiting_messages import read_waiting
 from ortoo.enode.log.answers import Appended
-from ortoo.enode.state.tables.timer_bucket import Hold, Int64s, Rows
+from ortoo.enode.state.tables.timer_bucket import Hold, Int64s, TimerArray
 from ortoo.enode.state.tables.timers import NEAR_MS
-from ortoo.enode.store.deferral import Deferral, Told
+from ortoo.enode.store.deferral import ChangesAt, Deferral
 from ortoo.enode.store.store import FlushMode, Store
 
 DELAY_MAX_MS = 366 * 86_400_000
@@ -103,7 +102,7 @@ class Delays:
         queue_id: int,
         batch: SealedBatch,
         flush_mode: FlushMode = FlushMode.DEFAULT,
-        consumes_at: Told | None = None,
+        consumes_at: ChangesAt | None = None,
     ) -> Appended:
         """Store a batch whose messages all have a time; the answer's offset is the first one's timer id.
 
@@ -159,7 +158,7 @@ class Delays:
                 self._timers.hold(times, ids, Hold(before))
                 raise
 
-        await kept(self._background, "recall", forget())
+        await self._background.kept("recall", forget())
 
     def listed(self, topic_id: int, from_ms: int, limit: int) -> list[DelayedMessage]:
         """The delayed messages of a topic from a time on, by time."""
@@ -236,7 +235,7 @@ class Delays:
         if len(rows):
             self._background.spawn("read new", self._bring_in(rows, is_ahead=False))
 
-    async def _bring_in(self, rows: Rows, *, is_ahead: bool) -> None:
+    async def _bring_in(self, rows: TimerArray, *, is_ahead: bool) -> None:
         """Read messages into memory; what cannot be read now is tried again."""
         try:
             await self._read(rows[np.argsort(rows["place"], kind="stable")], PAUSE_S if is_ahead else 0.0)
@@ -255,9 +254,9 @@ class Delays:
                 self._read_until_ms = 0
             self._wake(0)
 
-    async def _read(self, rows: Rows, pause_s: float) -> None:
+    async def _read(self, rows: TimerArray, pause_s: float) -> None:
         """Bring messages in, as far as there is room for their bytes; the others stay free."""
-        done, places, harvest = 0, rows["place"].tolist(), Harvest()
+        done, places, buffer = 0, rows["place"].tolist(), StagingBuffer()
         handed_over_s = self._clock.monotonic_s()
         try:
             found = read_waiting(self._store, DELAYED_TOPIC_ID, places, clock=self._clock, pause_s=pause_s)
@@ -267,20 +266,20 @@ class Delays:
                     self._note(rows[start:end], Hold.UNREADABLE)
                     continue
                 for due in self._due_in(rows[start:end], opened, chosen):
-                    harvest.add(due)
-                if self._staging.bytes + harvest.bytes > STAGED_BYTES_MAX:
+                    buffer.add(due)
+                if self._staging.bytes + buffer.bytes > STAGED_BYTES_MAX:
                     break
-                if harvest.first_ms <= self._clock.now_ms() + URGENT_MS:
+                if buffer.first_ms <= self._clock.now_ms() + URGENT_MS:
                     now_s = self._clock.monotonic_s()
                     if now_s >= handed_over_s + HANDED_OVER_S:
                         handed_over_s = now_s
-                        harvest.hand_over(self._staging)
+                        buffer.hand_over(self._staging)
                         self._wake(0)
         finally:
             self._note(rows[done:], Hold.FREE)
-            harvest.hand_over(self._staging)
+            buffer.hand_over(self._staging)
 
-    def _due_in(self, rows: Rows, opened: OpenedBatch, chosen: Int32s) -> Iterator[Due]:
+    def _due_in(self, rows: TimerArray, opened: OpenedBatch, chosen: Int32s) -> Iterator[Due]:
         """Messages of one batch, by destination."""
         times, ids = _times_and_ids(rows)
         destinations = rows["destination"]
@@ -334,7 +333,7 @@ class Delays:
             return False
         return True
 
-    def _note(self, rows: Rows, hold: Hold) -> None:
+    def _note(self, rows: TimerArray, hold: Hold) -> None:
         if len(rows):
             self._timers.hold(*_times_and_ids(rows), hold)
 
@@ -347,5 +346,5 @@ def deliver_at_column(batch: SealedBatch) -> bytes:
     return bytes(column)
 
 
-def _times_and_ids(rows: Rows) -> tuple[Int64s, Int64s]:
+def _times_and_ids(rows: TimerArray) -> tuple[Int64s, Int64s]:
     return rows["deliver_at_ms"].astype("<i8"), rows["timer_id"].astype("<i8")

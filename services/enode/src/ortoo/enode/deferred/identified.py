@@ -12,7 +12,6 @@ from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.enode.changes.all import Change
 from ortoo.enode.changes.lives import IdsRemembered
 from ortoo.enode.deferred.intake import Intake
-from ortoo.enode.deferred.kept_work import kept
 from ortoo.enode.state.tables.message_ids import short_id
 from ortoo.enode.store.store import FlushMode, Store
 
@@ -53,7 +52,7 @@ class IdentifiedIntake:
         """
         if len(ids) != batch.count or not all(1 <= len(one.encode()) <= ID_BYTES_MAX for one in ids):
             raise Invalid(f"give each message an id of 1 to {ID_BYTES_MAX} bytes", field="ids")
-        return await kept(self._background, "identified", self._append(topic_id, queue_id, batch, ids))
+        return await self._background.kept("identified", self._append(topic_id, queue_id, batch, ids))
 
     async def forget_old(self) -> None:
         """Drop ids whose window is over; to be called once a minute."""

@@ -4,7 +4,7 @@ from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.enode.deferred.delays import Delays
 from ortoo.enode.deferred.transactions import Transactions
 from ortoo.enode.log.answers import Appended
-from ortoo.enode.store.deferral import Told
+from ortoo.enode.store.deferral import ChangesAt
 from ortoo.enode.store.store import FlushMode, Store
 
 
@@ -23,7 +23,7 @@ class Intake:
         batch: SealedBatch,
         *,
         flush_mode: FlushMode = FlushMode.DEFAULT,
-        consumes_at: Told | None = None,
+        consumes_at: ChangesAt | None = None,
     ) -> Appended:
         """Store a batch, to be seen at once or at its messages' times. Errors: as `Store.append`."""
         if batch.delayed:

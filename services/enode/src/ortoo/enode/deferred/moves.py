@@ -14,7 +14,7 @@ from ortoo.common.records.view import open_batch
 from ortoo.enode.changes.all import Change
 from ortoo.enode.changes.timers import TimerEnd, TimersDone, TimersSet
 from ortoo.enode.deferred.waiting_messages import read_waiting
-from ortoo.enode.state.tables.timer_bucket import Hold, Int64s, Rows
+from ortoo.enode.state.tables.timer_bucket import Hold, Int64s, TimerArray
 from ortoo.enode.state.tables.timers import Destination
 from ortoo.enode.store.deferral import Deferral
 from ortoo.enode.store.store import Store
@@ -50,7 +50,7 @@ class TimerMoves:
             _log.info("delayed messages are stored again before their segment goes", messages=len(rows))
         return True
 
-    async def _move(self, rows: Rows) -> None:
+    async def _move(self, rows: TimerArray) -> None:
         times, ids = rows["deliver_at_ms"].astype("<i8"), rows["timer_id"].astype("<i8")
         self._timers.hold(times, ids, Hold.MOVING)
         try:

@@ -68,8 +68,8 @@ class Due:
 
 
 @dataclass(slots=True)
-class _Lane:
-    """A table whose first `at` rows are gone."""
+class _Table:
+    """Messages by time, of which the first `at` are gone."""
 
     due: Due
     at: int = 0
@@ -82,44 +82,44 @@ class Staging:
         """Nothing."""
         self.count = 0
         self.bytes = 0
-        self._lanes: list[tuple[int, int, _Lane]] = []
-        """(when its first message is due, a number, the lane), a heap."""
+        self._tables: list[tuple[int, int, _Table]] = []
+        """(when its first message is due, a number, the table), a heap."""
         self._number = 0
 
     @property
     def next_ms(self) -> int | None:
         """When the first message is due."""
-        return self._lanes[0][0] if self._lanes else None
+        return self._tables[0][0] if self._tables else None
 
     def add(self, due: Due) -> None:
         """Take messages in, which lie by time."""
         self.count += len(due)
         self.bytes += due.size_bytes
-        self._push(_Lane(due))
+        self._push(_Table(due))
 
     def take(self, now_ms: int, limit: int) -> list[Due]:
         """What is due, about `limit` at most, together what goes to one queue."""
         found: dict[tuple[int, bool], list[Due]] = {}
-        while self._lanes and self._lanes[0][0] <= now_ms and limit > 0:
-            lane = heapq.heappop(self._lanes)[2]
-            end = min(int(np.searchsorted(lane.due.deliver_at_ms, now_ms, "right")), lane.at + limit)
-            part = lane.due.chosen(np.arange(lane.at, end, dtype="<i4"))
+        while self._tables and self._tables[0][0] <= now_ms and limit > 0:
+            table = heapq.heappop(self._tables)[2]
+            end = min(int(np.searchsorted(table.due.deliver_at_ms, now_ms, "right")), table.at + limit)
+            part = table.due.chosen(np.arange(table.at, end, dtype="<i4"))
             found.setdefault((part.destination, part.messages.priority is not None), []).append(part)
             self.count -= len(part)
             limit -= len(part)
-            lane.at = end
-            if end < len(lane.due):
-                self._push(lane)
+            table.at = end
+            if end < len(table.due):
+                self._push(table)
             else:
-                self.bytes -= lane.due.size_bytes
+                self.bytes -= table.due.size_bytes
         return [ordered(parts) for parts in found.values()]
 
-    def _push(self, lane: _Lane) -> None:
+    def _push(self, table: _Table) -> None:
         self._number += 1
-        heapq.heappush(self._lanes, (int(lane.due.deliver_at_ms[lane.at]), self._number, lane))
+        heapq.heappush(self._tables, (int(table.due.deliver_at_ms[table.at]), self._number, table))
 
 
-class Harvest:
+class StagingBuffer:
     """What one read of many batches has found so far, in pieces: put in order in one go."""
 
     def __init__(self) -> None:

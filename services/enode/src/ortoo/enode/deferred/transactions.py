@@ -20,7 +20,6 @@ from ortoo.enode.changes.all import Change
 from ortoo.enode.changes.halves import HalfEnded, HalfOpen, Source, Verdict
 from ortoo.enode.deferred.check_schedule import CheckSchedule
 from ortoo.enode.deferred.check_watchers import CheckWatchers, DueCheck
-from ortoo.enode.deferred.kept_work import kept
 from ortoo.enode.store.deferral import Deferral
 from ortoo.enode.store.store import Store
 
@@ -98,7 +97,7 @@ class Transactions:
             self._watch(begun[0])
             return begun[0]
 
-        return await kept(self._background, "begin", store())
+        return await self._background.kept("begin", store())
 
     async def end(self, topic_id: int, number: int, verdict: Verdict, source: Source) -> None:
         """Commit or roll back; when this returns it is final. Saying the same again does nothing.
@@ -120,7 +119,7 @@ class Transactions:
             raise NotFound("no such transaction: it ended long ago, or never was", field="transaction_id")
         ended = HalfEnded(number, topic_id, verdict, source, self._clock.now_ms())
         self._ending[number] = asyncio.Event()
-        await kept(self._background, "end", self._end(half, ended))
+        await self._background.kept("end", self._end(half, ended))
 
     def listed(
         self, *, topic_id: int = 0, producer_group: str = "", parked_only: bool = False, limit: int = 100
@@ -139,7 +138,7 @@ class Transactions:
             raise NotFound("no such transaction is open", field="transaction_id")
         if not half.parked:
             raise Conflict("the transaction is not parked: its producers are being asked", field="transaction_id")
-        await kept(self._background, "resume", self._put(self._schedule.resumed(half, self._clock.now_ms())))
+        await self._background.kept("resume", self._put(self._schedule.resumed(half, self._clock.now_ms())))
 
     async def rescue(self, end_place: int) -> bool:
         """Store every open transaction again that lies below a place; False when one is just ending."""

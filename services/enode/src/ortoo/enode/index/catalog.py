@@ -79,6 +79,8 @@ class Catalog:
         self.damages: list[Damage] = []
         self.floor = 0
         """Where queues begin that are new: not 0 when a damaged place may have held offsets of unknown queues."""
+        self._topics: dict[int, list[QueueKey]] = {}
+        """The keys of each topic's queues."""
         self._active: dict[QueueKey, QueueLog] = {}
         self._slices: list[SliceAt] = []
         self._holes: list[tuple[int, int]] = []
@@ -98,6 +100,7 @@ class Catalog:
         found = self.queues.get(key)
         if found is None:
             found = self.queues[key] = QueueLog(key, self.floor, self.floor)
+            self._topics.setdefault(key[0], []).append(key)
         return found
 
     def add_batch(self, queue: QueueLog, first_offset: int, count: int, position: int, length: int, at_ms: int) -> None:
@@ -174,7 +177,7 @@ class Catalog:
 
     def forget_topic(self, topic_id: int) -> list[QueueLog]:
         """Forget the queues of a topic; returns them."""
-        keys = [key for key in self.queues if key[0] == topic_id]
+        keys = self._topics.pop(topic_id, [])
         for key in keys:
             self._active.pop(key, None)
         return [self.queues.pop(key) for key in keys]

@@ -2,7 +2,7 @@
 
 from ortoo.common.process.clock import Clock
 from ortoo.common.telemetry.metrics import Metrics
-from ortoo.enode.pops.desk import PopDesk
+from ortoo.enode.pops.leasing import Leasing
 from ortoo.enode.store.store import Store
 
 RUNNING_TOTALS = {
@@ -25,8 +25,8 @@ def register(metrics: Metrics, store: Store, clock: Clock) -> None:
         metrics.counter(f"ortoo_{name}_total", help_text, lambda name=name: store.describe().counters[name])  # type: ignore[misc]
 
 
-def register_pops(metrics: Metrics, store: Store, pops: PopDesk) -> None:
-    """Name what is read from the desk where messages are popped."""
+def register_pops(metrics: Metrics, store: Store, pops: Leasing) -> None:
+    """Name what is read from the leases of popped messages."""
     metrics.counter(
         "ortoo_pops_expired_total",
         "Messages whose time was over before a group that pops got them.",

@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Sequence
 
-from ortoo.enode.state.tables.spans import Spans
+from ortoo.enode.state.tables.interval_map import IntervalMap
 
 
 class KeyOrder:
@@ -24,12 +24,12 @@ class KeyOrder:
         """How many messages wait."""
         return len(self._blocked)
 
-    def see(self, first_offset: int, message_groups: Sequence[str | None], spans: Spans) -> list[int]:
+    def see(self, first_offset: int, message_groups: Sequence[str | None], intervals: IntervalMap) -> list[int]:
         """Look at messages from `first_offset` on; return the offsets that are free, in order."""
         free = []
         start = max(self.scan - first_offset, 0)
         for offset, group in enumerate(message_groups[start:], first_offset + start):
-            if spans.is_finished(offset):
+            if intervals.is_finished(offset):
                 continue
             if group is None:
                 free.append(offset)
@@ -47,10 +47,10 @@ class KeyOrder:
         """Whether nothing before this message keeps it back."""
         return offset < self.scan and offset not in self._blocked
 
-    def finish(self, first: int, end: int, spans: Spans) -> list[int]:
-        """Messages are finished, as `spans` knows already; return the offsets that became free."""
+    def finish(self, first: int, end: int, intervals: IntervalMap) -> list[int]:
+        """Messages are finished, as `intervals` knows already; return the offsets that became free."""
         free = []
-        self.scan = max(self.scan, spans.floor)
+        self.scan = max(self.scan, intervals.floor)
         for offset in range(first, end) if end - first <= len(self._group_of) else sorted(self._group_of):
             group = self._group_of.pop(offset, None) if first <= offset < end else None
             if group is None:
@@ -59,7 +59,7 @@ class KeyOrder:
             while waiting:
                 following = waiting.popleft()
                 self._blocked.discard(following)
-                if not spans.is_finished(following):
+                if not intervals.is_finished(following):
                     self._group_of[following] = group
                     free.append(following)
                     break

@@ -8,9 +8,10 @@ import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from ortoo.enode.changes.pops import Delivered
 from ortoo.enode.pops.key_order import KeyOrder
+from ortoo.enode.state.tables.interval_map import Hold, IntervalMap, Phase, Piece
 from ortoo.enode.state.tables.pops import PopQueue
-from ortoo.enode.state.tables.spans import Hold, Phase, Piece, Spans
 
 OPENING_SHIFT = 40
 """A lease's number is the store's opening, shifted by this, plus a count."""
@@ -24,9 +25,9 @@ SCANNED_MAX = 10_000
 class Taken:
     """What was given out."""
 
-    rows: list[tuple[int, int, int]] = field(default_factory=list)
+    rows: list[Delivered] = field(default_factory=list)
     """(first offset, count, attempt), by the order in which they were found."""
-    exhausted: list[tuple[int, int, int]] = field(default_factory=list)
+    exhausted: list[Delivered] = field(default_factory=list)
     """As rows, of messages that had all their attempts: leased, to be parked."""
     blocked: str = ""
     """Why there is no more although there is more in the queue."""
@@ -41,7 +42,7 @@ class Taken:
 class Settled:
     """Which part of a request was in order."""
 
-    rows: list[tuple[int, int, int]] = field(default_factory=list)
+    rows: list[Delivered] = field(default_factory=list)
     """(first offset, count, attempt) of what changed."""
     stale: list[int] = field(default_factory=list)
     """Offsets that another consumer has now, or that were given back."""
@@ -52,18 +53,18 @@ class PopLine:
 
     def __init__(self, queue: PopQueue, *, opening: int, now_ms: int, wall_ms: int, in_order: bool = False) -> None:
         """Go on after what `queue` remembers; `in_order` keeps messages of one message group one after another."""
-        self.spans = Spans(queue.spans.floor)
+        self.intervals = IntervalMap(queue.intervals.floor)
         self.notes = dict(queue.notes)
         self.leased_count = 0
-        self.keys = KeyOrder(self.spans.floor) if in_order else None
+        self.keys = KeyOrder(self.intervals.floor) if in_order else None
         self._opening = opening
         self._ready: list[tuple[int, int]] = []
         self._due: list[tuple[int, int, int]] = []
-        at = self._cursor = queue.spans.floor
-        for piece in queue.spans.rows(at, len(queue.spans)):
+        at = self._cursor = queue.intervals.floor
+        for piece in queue.intervals.rows(at, len(queue.intervals)):
             self._reach(piece.first, piece.end)
             if piece.hold is None:
-                self.spans.finish(piece.first, piece.end)
+                self.intervals.finish(piece.first, piece.end)
             else:
                 left_ms = min(max(piece.hold.until_ms - wall_ms, 0), piece.hold.duration_ms)
                 self._hold(piece._replace(hold=None), piece.hold._replace(until_ms=now_ms + left_ms))
@@ -91,9 +92,9 @@ class PopLine:
         if in_order == (self.keys is not None):
             return
         self._ready.clear()
-        self.keys = KeyOrder(self.spans.floor) if in_order else None
+        self.keys = KeyOrder(self.intervals.floor) if in_order else None
         if not in_order:
-            for piece in list(self.spans.unfinished(self.spans.floor, self._cursor)):
+            for piece in list(self.intervals.unfinished(self.intervals.floor, self._cursor)):
                 if piece.hold is None or piece.hold.phase is Phase.EXPIRED:
                     self._offer(piece.first, piece.end)
                 else:
@@ -102,7 +103,7 @@ class PopLine:
     def see_keys(self, first_offset: int, message_groups: Sequence[str | None]) -> None:
         """These are the message groups from `first_offset` on; what was seen before is passed over."""
         assert self.keys is not None
-        for offset in self.keys.see(first_offset, message_groups, self.spans):
+        for offset in self.keys.see(first_offset, message_groups, self.intervals):
             self._offer_one(offset)
 
     def take(
@@ -132,7 +133,7 @@ class PopLine:
                 self._hold(part, Hold(Phase.LEASED, attempt, number, until_ms, duration_ms))
                 room -= count
         if self.keys is None and room and self._cursor < end_offset:
-            count = min(room, end_offset - self._cursor, UNFINISHED_MAX - self.spans.held_count)
+            count = min(room, end_offset - self._cursor, UNFINISHED_MAX - self.intervals.held_count)
             if count > 0:
                 first = self._cursor
                 taken.rows.append((first, count, 1))
@@ -148,12 +149,12 @@ class PopLine:
             settled.rows.append(_row(piece, number))
         return settled
 
-    def held(self, offsets: Iterable[int], number: int) -> list[tuple[int, int, int]]:
+    def held(self, offsets: Iterable[int], number: int) -> list[Delivered]:
         """(offset, 1, attempt) of those messages that lease `number` has now."""
         return [
             (offset, 1, piece.hold.attempt)
             for offset in offsets
-            for piece in self.spans.unfinished(offset, offset + 1)
+            for piece in self.intervals.unfinished(offset, offset + 1)
             if piece.hold is not None and piece.hold.phase is Phase.LEASED and piece.hold.number == number
         ]
 
@@ -167,16 +168,16 @@ class PopLine:
         """Messages are done, whoever has them."""
         for first, count in ranges:
             end = first + count
-            for piece in self.spans.unfinished(first, end) if self.leased_count else ():
+            for piece in self.intervals.unfinished(first, end) if self.leased_count else ():
                 if piece.hold is not None and piece.hold.phase is Phase.LEASED:
                     self.leased_count -= piece.end - piece.first
             self._reach(first, end)
-            self.spans.finish(first, end)
-            self._cursor = max(self._cursor, self.spans.floor)
+            self.intervals.finish(first, end)
+            self._cursor = max(self._cursor, self.intervals.floor)
             for offset in [one for one in self.notes if first <= one < end]:
                 del self.notes[offset]
             if self.keys is not None:
-                for offset in self.keys.finish(first, end, self.spans):
+                for offset in self.keys.finish(first, end, self.intervals):
                     self._offer_one(offset)
 
     def renew(self, ranges: Iterable[tuple[int, int]], number: int, now_ms: int, duration_ms: int) -> Settled:
@@ -205,7 +206,7 @@ class PopLine:
     def _owned(self, ranges: Iterable[tuple[int, int]], number: int, settled: Settled) -> list[Piece]:
         owned = []
         for first, count in ranges:
-            for piece in self.spans.unfinished(first, first + count):
+            for piece in self.intervals.unfinished(first, first + count):
                 if self._owns(piece.hold, number):
                     owned.append(piece)
                 else:
@@ -219,7 +220,7 @@ class PopLine:
         return (hold is None or number > hold.number) and number >> OPENING_SHIFT < self._opening
 
     def _deliverable(self, first: int, end: int, now_ms: int) -> Iterable[Piece]:
-        for piece in self.spans.unfinished(first, end):
+        for piece in self.intervals.unfinished(first, end):
             hold = piece.hold
             if hold is not None and (hold.phase is Phase.LEASED or hold.until_ms > now_ms):
                 continue
@@ -243,7 +244,7 @@ class PopLine:
             self.leased_count -= piece.end - piece.first
         if hold.phase is Phase.LEASED:
             self.leased_count += piece.end - piece.first
-        self.spans.hold(piece.first, piece.end, hold)
+        self.intervals.hold(piece.first, piece.end, hold)
         heapq.heappush(self._due, (hold.until_ms, piece.first, piece.end))
 
     def _advance(self, now_ms: int) -> None:
@@ -251,13 +252,13 @@ class PopLine:
         due = self._due
         while due and due[0][0] <= now_ms:
             until_ms, first, end = heapq.heappop(due)
-            for piece in list(self.spans.unfinished(first, end)):
+            for piece in list(self.intervals.unfinished(first, end)):
                 hold = piece.hold
                 if hold is None or hold.until_ms != until_ms or hold.phase is Phase.EXPIRED:
                     continue
                 if hold.phase is Phase.LEASED:
                     self.leased_count -= piece.end - piece.first
-                    self.spans.hold(piece.first, piece.end, hold._replace(phase=Phase.EXPIRED))
+                    self.intervals.hold(piece.first, piece.end, hold._replace(phase=Phase.EXPIRED))
                 self._offer(piece.first, piece.end)
 
     def _offer(self, first: int, end: int) -> None:
@@ -265,7 +266,7 @@ class PopLine:
 
     def _offer_one(self, offset: int) -> None:
         """A message is the next of its message group; it may still be leased, or wait for its time."""
-        for piece in self.spans.unfinished(offset, offset + 1):
+        for piece in self.intervals.unfinished(offset, offset + 1):
             hold = piece.hold
             if hold is None or hold.phase is Phase.EXPIRED:
                 self._offer(offset, offset + 1)
@@ -274,14 +275,14 @@ class PopLine:
 
     def _full(self) -> str:
         """Why nothing new is given out; empty when it is."""
-        if self.spans.held_count >= UNFINISHED_MAX:
-            return f"{self.spans.held_count} messages are delivered and not finished"
+        if self.intervals.held_count >= UNFINISHED_MAX:
+            return f"{self.intervals.held_count} messages are delivered and not finished"
         if self.keys is not None and self.keys.blocked_count >= SCANNED_MAX:
             return f"{self.keys.blocked_count} messages wait for earlier ones of their message groups"
         return ""
 
 
-def _row(piece: Piece, number: int) -> tuple[int, int, int]:
+def _row(piece: Piece, number: int) -> Delivered:
     """A piece and how often it was delivered; a lease that a crash took counts as well."""
     hold = piece.hold
     attempt = 1 if hold is None else hold.attempt + (number > hold.number)

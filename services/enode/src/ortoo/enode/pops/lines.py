@@ -1,40 +1,58 @@
 """The pop lines of all groups: made from the folded state when they are first asked for."""
 
-from collections import OrderedDict
+import asyncio
+from collections import OrderedDict, deque
 from collections.abc import Collection, Sequence
 
 from ortoo.common.groups.pop import Popped, PopRules
 from ortoo.common.process.clock import Clock
+from ortoo.common.process.deadlines import Deadline
 from ortoo.common.process.logs import get_logger
 from ortoo.enode.changes.all import Change, OffsetsCommitted, TopicGone
-from ortoo.enode.changes.pops import PopFinished, PopSpans
-from ortoo.enode.pops.alarms import Alarms
+from ortoo.enode.changes.pops import PopFinished, PopIntervals
 from ortoo.enode.pops.line import OPENING_SHIFT, PopLine
-from ortoo.enode.pops.waiting import Hall, WaitingRoom
+from ortoo.enode.reading.waiting import Waiters, wake_first
+from ortoo.enode.state.tables.interval_map import IntervalMap
 from ortoo.enode.state.tables.pops import FinishReason, PopQueue
-from ortoo.enode.state.tables.spans import Spans
 from ortoo.enode.store.store import Store
 
+WAITERS_MAX = 100_000
+"""How many pops may wait at once in one enode."""
 ATTEMPTS_REMEMBERED = 1_000
 """Of so many pops with an attempt id a group remembers what they got."""
 _log = get_logger("pops")
 
 
+class GroupLine(PopLine):
+    """The line of one queue of a group, and where it belongs."""
+
+    def __init__(self, group: "GroupLines", queue_id: int, queue: PopQueue, *, opening: int, wall_ms: int) -> None:
+        """Go on after what `queue` remembers."""
+        super().__init__(queue, opening=opening, now_ms=group.now_ms(), wall_ms=wall_ms, in_order=group.in_order)
+        self.group = group
+        self.queue_id = queue_id
+        self.place = (group.topic_id, group.name, queue_id)
+        """(topic id, group, queue id), with which changes begin."""
+
+
 class GroupLines:
     """The lines of one group in one topic."""
 
-    def __init__(self, store: Store, clock: Clock, topic_id: int, name: str, room: WaitingRoom) -> None:
-        """`Lines.of` is the way in."""
+    def __init__(self, store: Store, clock: Clock, topic_id: int, name: str, waiters: Waiters) -> None:
+        """`Lines.of` is the way in; `waiters` are those of all groups."""
         self.topic_id = topic_id
         self.name = name
-        self.room = room
-        """Who waits for messages of this topic in this group."""
         self.in_order = False
         self.was_blocked = False
         """Whether the last pop found nothing because of a limit."""
         self._store = store
         self._clock = clock
-        self._lines: dict[int, PopLine] = {}
+        self._waiters = waiters
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._wake_at_s = 0.0
+        self._wake_up: Deadline | None = None
+        """The next planned call of `wake`, at `_wake_at_s`."""
+        self._lines: dict[int, GroupLine] = {}
         self._turn = 0
         self._attempts: OrderedDict[str, list[tuple[int, int, tuple[int, ...]]]] = OrderedDict()
 
@@ -42,14 +60,14 @@ class GroupLines:
         """Monotonic milliseconds, as lines reckon."""
         return int(self._clock.monotonic_s() * 1000)
 
-    def line(self, queue_id: int) -> PopLine:
+    def line(self, queue_id: int) -> GroupLine:
         """The line of a queue; where a group has no offset it begins at 0."""
         line = self._lines.get(queue_id)
         if line is None:
             line = self._made(queue_id, self._known(queue_id) or PopQueue(0))
         return line
 
-    async def ready_line(self, queue_id: int, rules: PopRules) -> PopLine:
+    async def ready_line(self, queue_id: int, rules: PopRules) -> GroupLine:
         """The line of a queue, ready for a pop: the group has a beginning there, and what retention took is gone.
 
         Errors: NotFound, Overloaded, Unavailable.
@@ -60,27 +78,25 @@ class GroupLines:
             known = self._known(queue_id)
             if known is None:
                 start = stored.end_offset if rules.from_last else stored.begin_offset
-                await self._store.engine.note([PopSpans(self.topic_id, self.name, queue_id, start, True, ())])
+                await self._store.engine.note([PopIntervals(self.topic_id, self.name, queue_id, start, True, ())])
                 known = PopQueue(start)
             line = self._lines.get(queue_id) or self._made(queue_id, known)
-        if line.spans.floor < stored.begin_offset:
-            first, count = line.spans.floor, stored.begin_offset - line.spans.floor
+        if line.intervals.floor < stored.begin_offset:
+            first, count = line.intervals.floor, stored.begin_offset - line.intervals.floor
             _log.warning(
                 "retention took messages from a group", group=self.name, queue_id=queue_id, up_to=first + count
             )
             line.drop([(first, count)])
-            reason = int(FinishReason.LOST)
-            lost = PopFinished(self.topic_id, self.name, queue_id, reason, ((first, count),))
-            await self._store.engine.note([lost])
+            await self._store.engine.note([PopFinished(*line.place, FinishReason.LOST, ((first, count),))])
         return line
 
-    def spans(self, queue_id: int) -> Spans | None:
+    def intervals(self, queue_id: int) -> IntervalMap | None:
         """What the group has finished and holds in a queue; None if it never was there."""
         line = self._lines.get(queue_id)
         if line is not None:
-            return line.spans
+            return line.intervals
         known = self._known(queue_id)
-        return known.spans if known is not None else None
+        return known.intervals if known is not None else None
 
     def use(self, rules: PopRules) -> None:
         """Pop as `rules` say from now on."""
@@ -101,12 +117,29 @@ class GroupLines:
         """How many messages consumers have."""
         return sum([line.leased_count for line in self._lines.values()])
 
-    def plan(self, *, is_waiting: bool = False) -> None:
+    async def wait(self, until_s: float) -> None:
+        """Wait for messages until a monotonic time. Errors: Overloaded when too many pops wait already."""
+        self._plan()
+        await self._waiters.wait_in(self._waiting, until_s)
+
+    def wake(self) -> None:
+        """Something may be there for one of those who wait."""
+        wake_first(self._waiting)
+
+    def plan(self) -> None:
         """See to it that somebody looks when the next message returns, if anybody waits."""
-        if is_waiting or self.room:
-            due = [at for line in self._lines.values() if (at := line.due_ms()) is not None]
-            if due:
-                self.room.wake_at(min(due) / 1000 + 0.001)
+        if self._waiting:
+            self._plan()
+
+    def _plan(self) -> None:
+        due = [at for line in self._lines.values() if (at := line.due_ms()) is not None]
+        at_s = min(due) / 1000 + 0.001 if due else 0.0
+        planned = self._wake_up is not None and self._wake_up.call is not None
+        if not due or (planned and self._wake_at_s <= at_s):
+            return
+        if self._wake_up is not None:
+            self._wake_up.cancel()
+        self._wake_at_s, self._wake_up = at_s, self._waiters.wheel.set(at_s, self.wake)
 
     def remember(self, attempt_id: str, popped: Popped) -> None:
         """A pop with this id got these messages; it may ask again."""
@@ -123,11 +156,12 @@ class GroupLines:
         """Make lines anew when they are next asked for, all or some."""
         for queue_id in list(self._lines) if queue_ids is None else queue_ids:
             self._lines.pop(queue_id, None)
-        self.room.wake_all()
+        while self._waiting:
+            self.wake()
 
     def is_idle(self) -> bool:
         """Whether everything that is known of the lines is in the folded state as well."""
-        return not self.room and not any(len(line.spans) for line in self._lines.values())
+        return not self._waiting and not any(len(line.intervals) for line in self._lines.values())
 
     def _known(self, queue_id: int) -> PopQueue | None:
         state = self._store.engine.state
@@ -137,14 +171,9 @@ class GroupLines:
             return None if offset is None else PopQueue(offset)
         return queue
 
-    def _made(self, queue_id: int, queue: PopQueue) -> PopLine:
-        line = self._lines[queue_id] = PopLine(
-            queue,
-            opening=self._store.engine.appender.store_open,
-            now_ms=self.now_ms(),
-            wall_ms=self._clock.now_ms(),
-            in_order=self.in_order,
-        )
+    def _made(self, queue_id: int, queue: PopQueue) -> GroupLine:
+        opening, wall_ms = self._store.engine.appender.store_open, self._clock.now_ms()
+        line = self._lines[queue_id] = GroupLine(self, queue_id, queue, opening=opening, wall_ms=wall_ms)
         return line
 
 
@@ -153,11 +182,9 @@ class Lines:
 
     def __init__(self, store: Store, clock: Clock) -> None:
         """Nobody pops yet."""
-        self.is_closed = False
         self._store = store
         self._clock = clock
-        self._alarms = Alarms(clock)
-        self._hall = Hall()
+        self._waiters = Waiters(clock, waiters_max=WAITERS_MAX, what="pops")
         self._groups: dict[tuple[int, str], GroupLines] = {}
         self._by_topic: dict[int, list[GroupLines]] = {}
         self._count = 0
@@ -168,8 +195,8 @@ class Lines:
         found = self._groups.get((topic_id, group))
         if found is None:
             self._store.topic_name(topic_id)
-            room = WaitingRoom(self._clock, self._alarms, self._hall)
-            found = self._groups[topic_id, group] = GroupLines(self._store, self._clock, topic_id, group, room)
+            found = GroupLines(self._store, self._clock, topic_id, group, self._waiters)
+            self._groups[topic_id, group] = found
             self._by_topic.setdefault(topic_id, []).append(found)
         return found
 
@@ -182,7 +209,7 @@ class Lines:
         """Messages of these topics became durable."""
         for topic_id in topic_ids:
             for group in self._by_topic.get(topic_id, ()):
-                group.room.wake()
+                group.wake()
 
     def change_applied(self, change: Change) -> None:
         """A state change became durable."""
@@ -193,7 +220,7 @@ class Lines:
         elif isinstance(change, TopicGone):
             for group in self._by_topic.pop(change.topic_id, ()):
                 del self._groups[change.topic_id, group.name]
-                group.room.wake_all()
+                group.forget()
 
     async def forget_idle(self) -> None:
         """Drop groups of which nothing is in memory that is not in the folded state."""
@@ -202,9 +229,11 @@ class Lines:
                 del self._groups[topic_id, name]
                 self._by_topic[topic_id].remove(group)
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether nobody may wait any more."""
+        return self._waiters.is_closed
+
     async def close(self) -> None:
         """Let everybody go who waits."""
-        self.is_closed = True
-        for group in self._groups.values():
-            group.room.wake_all()
-        await self._alarms.close()
+        await self._waiters.close()

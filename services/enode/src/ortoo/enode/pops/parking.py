@@ -12,11 +12,9 @@ from ortoo.common.records.message import Message
 from ortoo.common.records.message_id import message_id_text
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.enode.changes.pops import PopFinished
-from ortoo.enode.pops.line import PopLine
-from ortoo.enode.pops.lines import GroupLines
-from ortoo.enode.pops.opened import OpenedBatch
-from ortoo.enode.pops.reading import PopReading
-from ortoo.enode.state.tables.pops import FinishReason
+from ortoo.enode.pops.lines import GroupLine
+from ortoo.enode.pops.reading import OpenedBatch, PopReading
+from ortoo.enode.state.tables.pops import FinishReason, PopKey
 from ortoo.enode.store.store import Store
 
 REASON_ATTEMPTS = "attempts"
@@ -34,17 +32,6 @@ _log = get_logger("pops")
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
-    """Where a message lay."""
-
-    enode: str
-    topic_id: int
-    topic: str
-    group: str
-    queue_id: int
-
-
-@dataclass(frozen=True, slots=True)
 class DeadLetter:
     """Why one message is parked."""
 
@@ -56,10 +43,10 @@ class DeadLetter:
 
 
 def parked_copies(
-    opened: OpenedBatch, origin: Origin, letters: Sequence[DeadLetter], now_ms: int
+    opened: OpenedBatch, store: Store, place: PopKey, letters: Sequence[DeadLetter], now_ms: int
 ) -> list[tuple[SealedBatch, list[int]]]:
     """Batches of copies for the dead-letter topic, each with the offsets of the messages it stands for."""
-    copies = [_copy(opened, origin, letter, now_ms) for letter in letters]
+    copies = [_copy(opened, store, place, letter, now_ms) for letter in letters]
     batches, at = [], 0
     for part in cut(copies):
         batches.append((encode(part, now_ms=now_ms), [one.offset for one in letters[at : at + len(part)]]))
@@ -67,25 +54,25 @@ def parked_copies(
     return batches
 
 
-def _copy(opened: OpenedBatch, origin: Origin, letter: DeadLetter, now_ms: int) -> Message:
+def _copy(opened: OpenedBatch, store: Store, place: PopKey, letter: DeadLetter, now_ms: int) -> Message:
+    topic_id, group, queue_id = place
     message = opened.view.message(letter.offset - opened.first_offset)
-    made_id = message_id_text(origin.topic_id, origin.enode, origin.queue_id, letter.offset)
-    message_id = message.message_id or made_id
-    told = {
+    message_id = message.message_id or message_id_text(topic_id, store.enode, queue_id, letter.offset)
+    added = {
         "DLQ_ATTEMPTS": str(letter.attempts),
         "DLQ_CONSUMER": letter.consumer,
         "DLQ_ERROR": letter.error[:ERROR_LENGTH_MAX],
         "DLQ_EXPIRE_AT_MS": str(message.expire_at_ms or ""),
-        "DLQ_GROUP": origin.group,
-        "DLQ_ORIGIN_ENODE": origin.enode,
+        "DLQ_GROUP": group,
+        "DLQ_ORIGIN_ENODE": store.enode,
         "DLQ_ORIGIN_OFFSET": str(letter.offset),
-        "DLQ_ORIGIN_QUEUE_ID": str(origin.queue_id),
+        "DLQ_ORIGIN_QUEUE_ID": str(queue_id),
         "DLQ_ORIGIN_STORED_AT_MS": str(opened.stored.stored_at_ms),
-        "DLQ_ORIGIN_TOPIC": message.properties.get("RETRY_TOPIC", origin.topic),
+        "DLQ_ORIGIN_TOPIC": message.properties.get("RETRY_TOPIC", store.topic_name(topic_id)),
         "DLQ_PARKED_AT_MS": str(now_ms),
         "DLQ_REASON": letter.reason,
     }
-    properties = {**message.properties, **{name: value for name, value in told.items() if value}}
+    properties = {**message.properties, **{name: value for name, value in added.items() if value}}
     return message.replace(
         message_id=message_id, properties=properties, deliver_at_ms=None, priority=None, expire_at_ms=None
     )
@@ -101,37 +88,32 @@ class Parking:
         self._reading = reading
         self._clock = clock
 
-    async def park_or_return(
-        self, group: GroupLines, queue_id: int, line: PopLine, number: int, letters: list[DeadLetter], rules: PopRules
-    ) -> None:
+    async def park_or_return(self, line: GroupLine, number: int, letters: list[DeadLetter], rules: PopRules) -> None:
         """A dead-letter topic that is away never stops the others: the message stays and is tried again."""
         try:
-            await self.park(group, queue_id, line, letters, rules)
+            await self.park(line, letters, rules)
         except OrtooError as error:
-            _log.warning("messages could not be parked; they are tried again", group=group.name, reason=str(error))
+            _log.warning("messages could not be parked; they are tried again", group=line.group.name, reason=str(error))
             ranges = merged((one.offset, 1) for one in letters)
-            line.give_back(ranges, number, group.now_ms(), RETRY_DELAY_MS)
-            group.plan()
+            line.give_back(ranges, number, line.group.now_ms(), RETRY_DELAY_MS)
+            line.group.plan()
 
-    async def park(
-        self, group: GroupLines, queue_id: int, line: PopLine, letters: list[DeadLetter], rules: PopRules
-    ) -> None:
+    async def park(self, line: GroupLine, letters: list[DeadLetter], rules: PopRules) -> None:
         """Copy messages to the dead-letter topic; in the same frame the group is done with them."""
         if not rules.dead_letter_topic_id:
             raise Unavailable("the dead-letter topic is being created", retry_after_ms=RETRY_DELAY_MS)
-        origin = Origin(self._store.enode, group.topic_id, self._store.topic_name(group.topic_id), group.name, queue_id)
         at = 0
         while at < len(letters):
-            opened = await self._reading.holding(group, queue_id, line, letters[at].offset)
+            opened = await self._reading.holding(line, letters[at].offset)
             if opened is None:
                 at += 1
                 continue
             here = [one for one in letters[at:] if opened.first_offset <= one.offset < opened.end_offset]
             at += len(here)
-            for batch, offsets in parked_copies(opened, origin, here, self._clock.now_ms()):
+            for batch, offsets in parked_copies(opened, self._store, line.place, here, self._clock.now_ms()):
                 ranges = tuple(merged((offset, 1) for offset in offsets))
-                done = PopFinished(group.topic_id, group.name, queue_id, int(FinishReason.PARKED), ranges)
+                done = PopFinished(*line.place, FinishReason.PARKED, ranges)
                 await self._store.append(rules.dead_letter_topic_id, 0, batch, consumes=(done,))
                 line.drop(ranges)
                 self.parked_messages += len(offsets)
-        group.room.wake()
+        line.group.wake()

@@ -1,39 +1,124 @@
 """Reading the messages of a lease; what cannot be read any more is lost to the group, and said so."""
 
+from collections import OrderedDict
 from collections.abc import Sequence
+from functools import cached_property
 
+import numpy as np
+
+from ortoo.common.arrays.gather import gathered
+from ortoo.common.arrays.opened_batch import OpenedBatch as ArrayBatch
 from ortoo.common.errors import DataLoss, OutOfRange
 from ortoo.common.groups.pop import PoppedBatch
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
-from ortoo.enode.changes.pops import PopFinished
-from ortoo.enode.pops.line import PopLine
-from ortoo.enode.pops.lines import GroupLines
-from ortoo.enode.pops.opened import OpenedBatch, OpenedBatches
+from ortoo.common.records.sealed_batch import SealedBatch
+from ortoo.common.records.view import RecordBatchView, open_batch
+from ortoo.enode.changes.pops import Delivered, PopFinished
+from ortoo.enode.pops.lines import GroupLine
 from ortoo.enode.state.tables.pops import FinishReason
-from ortoo.enode.store.store import Store
+from ortoo.enode.store.store import Store, StoredBatch
 
-Rows = Sequence[tuple[int, int, int]]
+OPENED_BYTES_MAX = 32 << 20
+FACTOR = 4
+"""About how much larger a batch is when its columns are lists."""
 _log = get_logger("pops")
+
+
+class OpenedBatch:
+    """A stored batch; its columns are read when they are asked for, once."""
+
+    def __init__(self, stored: StoredBatch) -> None:
+        """Look at the head of `stored`. Errors: Invalid, Unsupported."""
+        self.stored = stored
+        self._arrays = ArrayBatch(stored.batch)
+
+    @property
+    def first_offset(self) -> int:
+        """The offset of its first message."""
+        return self.stored.first_offset
+
+    @property
+    def end_offset(self) -> int:
+        """The offset behind its last message."""
+        return self.stored.first_offset + self.stored.batch.count
+
+    @cached_property
+    def view(self) -> RecordBatchView:
+        """Its messages, one by one."""
+        return open_batch(self.stored.batch)
+
+    def sealed(self, offsets: Sequence[int]) -> SealedBatch:
+        """A batch of some of its messages, rising; the stored bytes if it is all of them."""
+        if len(offsets) == self.stored.batch.count:
+            return self.stored.batch
+        return gathered(self._arrays, (np.array(offsets, "<i8") - self.first_offset).astype("<i4"))
+
+
+class OpenedBatches:
+    """Opens batches by offset and keeps the last used ones, about 32 MiB."""
+
+    def __init__(self, store: Store) -> None:
+        """Read from `store`."""
+        self._store = store
+        self._by_place: OrderedDict[tuple[int, int, int], OpenedBatch] = OrderedDict()
+        self._by_queue: dict[tuple[int, int], list[int]] = {}
+        self._bytes = 0
+
+    async def holding(self, topic_id: int, queue_id: int, offset: int) -> OpenedBatch:
+        """The batch that holds `offset`. Errors: as `Store.fetch`."""
+        queue = (topic_id, queue_id)
+        for first in reversed(self._by_queue.get(queue, ())):
+            found = self._by_place[*queue, first]
+            if first <= offset < found.end_offset:
+                self._by_place.move_to_end((*queue, first))
+                return found
+        fetched = await self._store.fetch(topic_id, queue_id, offset, bytes_max=1)
+        if not fetched.batches:
+            raise OutOfRange(
+                f"offset {offset} is not stored yet; the queue ends there",
+                begin_offset=offset,
+                end_offset=fetched.end_offset,
+                field="offset",
+            )
+        stored = fetched.batches[0]
+        opened = OpenedBatch(stored)
+        self._keep((*queue, stored.first_offset), opened)
+        return opened
+
+    def _keep(self, place: tuple[int, int, int], opened: OpenedBatch) -> None:
+        if place in self._by_place:
+            return
+        self._by_place[place] = opened
+        self._by_queue.setdefault(place[:2], []).append(place[2])
+        self._bytes += FACTOR * len(opened.stored.batch.records)
+        while self._bytes > OPENED_BYTES_MAX and len(self._by_place) > 1:
+            self._drop(next(iter(self._by_place)))
+
+    def _drop(self, place: tuple[int, int, int]) -> None:
+        opened = self._by_place.pop(place)
+        self._bytes -= FACTOR * len(opened.stored.batch.records)
+        firsts = self._by_queue[place[:2]]
+        firsts.remove(place[2])
+        if not firsts:
+            del self._by_queue[place[:2]]
 
 
 class PopReading:
     """Reads for pops, through a cache of opened batches."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
-        """Read from `store`; messages expire by `clock`."""
+    def __init__(self, store: Store, opened: OpenedBatches, clock: Clock) -> None:
+        """Read from `store` through `opened`; messages expire by `clock`."""
         self.lost_messages = 0
         self._clock = clock
         self._store = store
-        self._opened = OpenedBatches(store)
+        self._opened = opened
 
     async def read(
         self,
-        group: GroupLines,
-        queue_id: int,
-        line: PopLine,
+        line: GroupLine,
         number: int,
-        leased: Rows,
+        leased: Sequence[Delivered],
         bytes_left: int,
         expired: list[tuple[int, int]],
     ) -> list[PoppedBatch]:
@@ -47,12 +132,12 @@ class PopReading:
         while at:
             first, count, attempt = at[0]
             if bytes_left <= 0 and batches:
-                line.give_back([row[:2] for row in at], number, group.now_ms(), 0, counts=False)
+                line.give_back([row[:2] for row in at], number, line.group.now_ms(), 0, counts=False)
                 break
-            opened = await self.holding(group, queue_id, line, first)
+            opened = await self.holding(line, first)
             if opened is None:
                 at = [(one.first, one.end - one.first, attempt) for first, count, attempt in at
-                      for one in line.spans.unfinished(first, first + count)]  # fmt: skip
+                      for one in line.intervals.unfinished(first, first + count)]  # fmt: skip
                 continue
             offsets: list[int] = []
             attempts: list[int] = []
@@ -70,7 +155,7 @@ class PopReading:
             batch = opened.sealed(offsets)
             bytes_left -= len(batch.records)
             batches.append(
-                PoppedBatch(queue_id, number, opened.stored.stored_at_ms, batch, tuple(offsets), tuple(attempts))
+                PoppedBatch(line.queue_id, number, opened.stored.stored_at_ms, batch, tuple(offsets), tuple(attempts))
             )
         return batches
 
@@ -89,20 +174,20 @@ class PopReading:
             (kept if time_ms is None or time_ms > now_ms else expired).append((offset, attempt))
         return [offset for offset, _ in kept], [attempt for _, attempt in kept]
 
-    async def holding(self, group: GroupLines, queue_id: int, line: PopLine, offset: int) -> OpenedBatch | None:
+    async def holding(self, line: GroupLine, offset: int) -> OpenedBatch | None:
         """The opened batch with a message; None when it is lost, which is written down."""
         try:
-            return await self._opened.holding(group.topic_id, queue_id, offset)
+            return await self._opened.holding(line.group.topic_id, line.queue_id, offset)
         except (OutOfRange, DataLoss) as error:
             begin = error.begin_offset if isinstance(error, OutOfRange) else offset + 1
             end = max(offset + 1, begin)
             _log.error(
-                "messages are lost to a group", group=group.name, queue_id=queue_id, offset=offset, reason=str(error)
-            )
+                "messages are lost to a group",
+                group=line.group.name, queue_id=line.queue_id, offset=offset, reason=str(error),
+            )  # fmt: skip
             self.lost_messages += end - offset
             line.drop([(offset, end - offset)])
-            lost = PopFinished(group.topic_id, group.name, queue_id, int(FinishReason.LOST), ((offset, end - offset),))
-            await self._store.engine.note([lost])
+            await self._store.engine.note([PopFinished(*line.place, FinishReason.LOST, ((offset, end - offset),))])
             return None
 
     async def look(self, topic_id: int, queue_id: int, first: int, count: int, attempt: int) -> list[PoppedBatch]:

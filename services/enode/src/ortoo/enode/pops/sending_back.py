@@ -13,12 +13,11 @@ from ortoo.common.records.message_id import message_id_text
 from ortoo.enode.changes.lives import SentBack
 from ortoo.enode.changes.pops import PopFinished
 from ortoo.enode.deferred.intake import Intake
-from ortoo.enode.deferred.kept_work import kept
-from ortoo.enode.pops.opened import OpenedBatch, OpenedBatches
-from ortoo.enode.pops.parking import REASON_ASKED, REASON_ATTEMPTS, DeadLetter, Origin, parked_copies
+from ortoo.enode.pops.parking import REASON_ASKED, REASON_ATTEMPTS, DeadLetter, parked_copies
+from ortoo.enode.pops.reading import OpenedBatch, OpenedBatches
+from ortoo.enode.state.tables.interval_map import IntervalMap
 from ortoo.enode.state.tables.pops import FinishReason
 from ortoo.enode.state.tables.sent_back import Mark, Place
-from ortoo.enode.state.tables.spans import Spans
 from ortoo.enode.store.store import Store
 
 REPLAY_PREFIX = "%REPLAY%"
@@ -33,13 +32,15 @@ MARKS_MAX = 10_000
 class SendingBack:
     """Copies within one store."""
 
-    def __init__(self, store: Store, intake: Intake, clock: Clock, background: Background) -> None:
-        """Read from `store`, write through `intake`, which delays what comes later."""
+    def __init__(
+        self, store: Store, opened: OpenedBatches, intake: Intake, clock: Clock, background: Background
+    ) -> None:
+        """Read from `store` through `opened`, write through `intake`, which delays what comes later."""
         self._background = background
         self._store = store
         self._intake = intake
         self._clock = clock
-        self._opened = OpenedBatches(store)
+        self._opened = opened
         self._replaying = asyncio.Lock()
         self._copying: dict[tuple[Place, Mark], asyncio.Future[None]] = {}
         """Copies on their way to the disk."""
@@ -65,7 +66,7 @@ class SendingBack:
                 continue
             copying = self._copying[place, mark] = asyncio.get_running_loop().create_future()
             copy = self._copy(wish, opened, message, ids[-1], delivered, mark)
-            await kept(self._background, "send back", copy)
+            await self._background.kept("send back", copy)
         return ids
 
     async def _copy(
@@ -110,11 +111,11 @@ class SendingBack:
         if self._store.queue_range(wish.target_topic_id, 0).end_offset < 0:
             raise NotFound(f"topic {name} has no queue here", field="to_topic")
         async with self._replaying:
-            spans = self._sent(wish)
+            intervals = self._sent(wish)
             open_ones = [
                 (piece.first, piece.end - piece.first)
                 for first, count in wish.ranges
-                for piece in spans.unfinished(first, first + count)
+                for piece in intervals.unfinished(first, first + count)
             ]
             if not wish.dry_run:
                 for first, count in open_ones:
@@ -145,13 +146,13 @@ class SendingBack:
             sent = letters[at : at + len(part)]
             at += len(part)
             ranges = tuple(merged((offset, 1) for offset, _ in sent))
-            reason = int(FinishReason.REPLAYED)
-            marked = PopFinished(wish.dead_letter_topic_id, REPLAY_PREFIX + wish.group, 0, reason, ranges)
+            place = (wish.dead_letter_topic_id, REPLAY_PREFIX + wish.group, 0)
+            marked = PopFinished(*place, FinishReason.REPLAYED, ranges)
             await self._store.append(wish.target_topic_id, queue_id, encode(part, now_ms=now_ms), consumes=(marked,))
 
-    def _sent(self, wish: ReplayWish) -> Spans:
+    def _sent(self, wish: ReplayWish) -> IntervalMap:
         known = self._store.engine.state.pops.get((wish.dead_letter_topic_id, REPLAY_PREFIX + wish.group, 0))
-        return known.spans if known is not None else Spans(0)
+        return known.intervals if known is not None else IntervalMap(0)
 
     def _queue(self, topic_id: int, message: Message, offset: int) -> int:
         count = len(self._store.describe_queues(topic_id))
@@ -161,12 +162,10 @@ class SendingBack:
     async def _park(
         self, wish: SendBackWish, opened: OpenedBatch, offset: int, delivered: int, marked: SentBack
     ) -> None:
-        origin = Origin(
-            self._store.enode, wish.topic_id, self._store.topic_name(wish.topic_id), wish.group, wish.queue_id
-        )
+        place = (wish.topic_id, wish.group, wish.queue_id)
         reason = REASON_ASKED if wish.park else REASON_ATTEMPTS
         letter = DeadLetter(offset, delivered, reason)
-        for batch, _ in parked_copies(opened, origin, [letter], self._clock.now_ms()):
+        for batch, _ in parked_copies(opened, self._store, place, [letter], self._clock.now_ms()):
             await self._store.append(wish.rules.dead_letter_topic_id, 0, batch, consumes=(marked,))
 
     def _again(self, message: Message, message_id: str, topic_id: int, delivered: int) -> Message:

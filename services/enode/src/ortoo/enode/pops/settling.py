@@ -6,15 +6,13 @@ from ortoo.common.errors import OrtooError
 from ortoo.common.groups.pop import Finish, GiveBack, LeasePart, Renew, Stale, Verdict, merged
 from ortoo.common.process.clock import Clock
 from ortoo.enode.changes.all import Change
-from ortoo.enode.changes.pops import PopFinished, PopLeased, PopNote, PopReturned
-from ortoo.enode.pops.line import PopLine
-from ortoo.enode.pops.lines import GroupLines
+from ortoo.enode.changes.pops import Delivered, PopFinished, PopLeased, PopNote, PopReturned
+from ortoo.enode.pops.lines import GroupLine, GroupLines
 from ortoo.enode.pops.parking import PARK_LEASE_MS, REASON_ASKED, REASON_ATTEMPTS, DeadLetter, Parking
 from ortoo.enode.state.tables.pops import FinishReason
 from ortoo.enode.store.store import Store
 
 NOTE_LENGTH_MAX = 1_024
-Rows = list[tuple[int, int, int]]
 
 
 class Settling:
@@ -27,7 +25,7 @@ class Settling:
         self._clock = clock
 
     async def settle(self, group: GroupLines, parts: Iterable[LeasePart], verdict: Verdict) -> list[Stale]:
-        """Carry out one verdict; returns messages that their lease has no more. Errors: as `PopDesk.settle`."""
+        """Carry out one verdict; returns messages that their lease has no more. Errors: as `Leasing.settle`."""
         if isinstance(verdict, Finish):
             return await self._finish(group, parts, verdict)
         if isinstance(verdict, Renew):
@@ -35,35 +33,30 @@ class Settling:
         return await self._give_back(group, parts, verdict)
 
     async def _finish(self, group: GroupLines, parts: Iterable[LeasePart], verdict: Finish) -> list[Stale]:
-        reason = int(FinishReason.FILTERED if verdict.filtered else FinishReason.ACKNOWLEDGED)
+        reason = FinishReason.FILTERED if verdict.filtered else FinishReason.ACKNOWLEDGED
         changes: list[Change] = []
         stale: list[Stale] = []
         for part in parts:
-            settled = group.line(part.queue_id).finish(part.ranges, part.number)
+            line = group.line(part.queue_id)
+            settled = line.finish(part.ranges, part.number)
             stale += _stale(part, settled.stale)
             if settled.rows:
-                ranges = tuple(merged(row[:2] for row in settled.rows))
-                changes.append(PopFinished(group.topic_id, group.name, part.queue_id, reason, ranges))
+                changes.append(PopFinished(*line.place, reason, tuple(merged(row[:2] for row in settled.rows))))
         await self._write(group, changes)
         if group.in_order or group.was_blocked:
-            group.room.wake()
+            group.wake()
         return stale
 
     async def _renew(self, group: GroupLines, parts: Iterable[LeasePart], verdict: Renew) -> list[Stale]:
         changes: list[Change] = []
         stale: list[Stale] = []
+        times = (self._clock.now_ms() + verdict.invisible_ms, verdict.invisible_ms)
         for part in parts:
             line = group.line(part.queue_id)
             settled = line.renew(part.ranges, part.number, group.now_ms(), verdict.invisible_ms)
             stale += _stale(part, settled.stale)
             if settled.rows:
-                until_ms = self._clock.now_ms() + verdict.invisible_ms
-                changes.append(
-                    PopLeased(
-                        group.topic_id, group.name, part.queue_id, part.number, until_ms, verdict.invisible_ms,
-                        tuple(settled.rows),
-                    )
-                )  # fmt: skip
+                changes.append(PopLeased(*line.place, part.number, *times, tuple(settled.rows)))
         await self._store.engine.note(changes)
         group.plan()
         return stale
@@ -71,7 +64,7 @@ class Settling:
     async def _give_back(self, group: GroupLines, parts: Iterable[LeasePart], how: GiveBack) -> list[Stale]:
         changes: list[Change] = []
         stale: list[Stale] = []
-        parking: list[tuple[LeasePart, PopLine, Rows]] = []
+        parking: list[tuple[GroupLine, int, list[Delivered]]] = []
         for part in parts:
             line = group.line(part.queue_id)
             owned = line.attempts(part.ranges, part.number)
@@ -79,12 +72,12 @@ class Settling:
             exhausted = [row for row in owned.rows if _is_exhausted(row[2], how)]
             if exhausted:
                 line.renew([row[:2] for row in exhausted], part.number, group.now_ms(), PARK_LEASE_MS)
-                parking.append((part, line, exhausted))
+                parking.append((line, part.number, exhausted))
             for row in owned.rows:
                 if row not in exhausted:
-                    changes += self._returned(group, part, line, row, how)
+                    changes += self._returned(line, part.number, row, how)
         await self._write(group, changes)
-        for part, line, rows in parking:
+        for line, number, rows in parking:
             reason = REASON_ASKED if how.park else REASON_ATTEMPTS
             letters = [
                 DeadLetter(offset, attempt, reason, how.consumer, how.error)
@@ -92,27 +85,24 @@ class Settling:
                 for offset in range(first, first + count)
             ]
             if how.park:
-                await self._parking.park(group, part.queue_id, line, letters, how.rules)
+                await self._parking.park(line, letters, how.rules)
             else:
-                await self._parking.park_or_return(group, part.queue_id, line, part.number, letters, how.rules)
-        group.room.wake()
+                await self._parking.park_or_return(line, number, letters, how.rules)
+        group.wake()
         group.plan()
         return stale
 
-    def _returned(
-        self, group: GroupLines, part: LeasePart, line: PopLine, row: tuple[int, int, int], how: GiveBack
-    ) -> list[Change]:
+    def _returned(self, line: GroupLine, number: int, row: Delivered, how: GiveBack) -> list[Change]:
         delay_ms = how.delays_ms[min(row[2], len(how.delays_ms)) - 1]
-        settled = line.give_back([row[:2]], part.number, group.now_ms(), delay_ms, counts=how.counts)
-        until_ms, rows = self._clock.now_ms() + delay_ms, tuple(settled.rows)
-        place = (group.topic_id, group.name, part.queue_id)
-        changes: list[Change] = [PopReturned(*place, part.number, until_ms, delay_ms, rows)]
+        settled = line.give_back([row[:2]], number, line.group.now_ms(), delay_ms, counts=how.counts)
+        until_ms = self._clock.now_ms() + delay_ms
+        changes: list[Change] = [PopReturned(*line.place, number, until_ms, delay_ms, tuple(settled.rows))]
         if how.counts and (how.error or how.consumer):
             consumer, error = how.consumer[:NOTE_LENGTH_MAX], how.error[:NOTE_LENGTH_MAX]
             for first, count, _ in settled.rows:
                 for offset in range(first, first + count):
                     line.notes[offset] = (consumer, error)
-                    changes.append(PopNote(*place, offset, consumer, error))
+                    changes.append(PopNote(*line.place, offset, consumer, error))
         return changes
 
     async def _write(self, group: GroupLines, changes: list[Change]) -> None:

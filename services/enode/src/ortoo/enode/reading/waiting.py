@@ -1,83 +1,98 @@
-"""Readers that wait at the end of a queue, woken by the next batch or by the time."""
+"""Those who wait for messages: woken by what happens, or by the time."""
 
 import asyncio
-import heapq
+from collections.abc import MutableSequence
 
 from ortoo.common.errors import Overloaded
 from ortoo.common.process.clock import Clock
+from ortoo.common.process.deadlines import DeadlineWheel
 from ortoo.enode.index.catalog import QueueLog
 
+Line = MutableSequence[asyncio.Future[None]]
+"""Who waits for the same, in the order in which they came."""
 
-class Waiting:
-    """All waiting readers of a store. One sleeping task serves all their deadlines."""
+
+class Waiters:
+    """All of one sort who wait in a store, each in a line."""
+
+    def __init__(self, clock: Clock, *, waiters_max: int, what: str) -> None:
+        """At most `waiters_max` wait at once; `what` they are, in the plural, for errors."""
+        self.wheel = DeadlineWheel(clock, f"store:waiting {what}")
+        self.is_closed = False
+        self._waiters_max = waiters_max
+        self._what = what
+        self._all: set[asyncio.Future[None]] = set()
+
+    @property
+    def count(self) -> int:
+        """How many wait."""
+        return len(self._all)
+
+    async def wait_in(self, line: Line, until_s: float) -> None:
+        """Return when woken, at a monotonic time, or when this is closed. Errors: Overloaded if too many wait already.
+
+        One that is woken and cancelled at the same moment wakes the next one in its line.
+        """
+        if self.is_closed:
+            return
+        if len(self._all) >= self._waiters_max:
+            raise Overloaded(f"{len(self._all)} {self._what} wait already on this enode", retry_after_ms=1000)
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        line.append(waiter)
+        self._all.add(waiter)
+        deadline = self.wheel.set(until_s, lambda: _let_go(waiter))
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            if waiter.done() and not waiter.cancelled():
+                wake_first(line)
+            raise
+        finally:
+            self._all.discard(waiter)
+            deadline.cancel()
+            if waiter in line:
+                line.remove(waiter)
+
+    async def close(self) -> None:
+        """Let everybody go; nobody waits any more."""
+        self.is_closed = True
+        for waiter in self._all:
+            _let_go(waiter)
+        await self.wheel.close()
+
+
+class Waiting(Waiters):
+    """The readers that wait at the ends of queues."""
 
     def __init__(self, clock: Clock, *, waiters_max: int) -> None:
         """At most `waiters_max` wait at once."""
+        super().__init__(clock, waiters_max=waiters_max, what="fetches")
         self._clock = clock
-        self._waiters_max = waiters_max
-        self._loop = asyncio.get_running_loop()
-        self._deadlines: list[tuple[float, int, asyncio.Future[None]]] = []
-        self._number = 0
-        self._sleeper: asyncio.Task[None] | None = None
-        self._sleeping_until = 0.0
-        self._closed = False
-        self.count = 0
 
     async def wait(self, queue: QueueLog, wait_ms: int) -> None:
         """Return at the queue's next batch, after `wait_ms`, or when the store closes. Errors: Overloaded."""
-        if self._closed:
-            return
-        if self.count >= self._waiters_max:
-            raise Overloaded(f"{self.count} fetches wait already", retry_after_ms=1000)
-        waiter: asyncio.Future[None] = self._loop.create_future()
-        deadline = self._clock.monotonic_s() + wait_ms / 1000
-        self._number += 1
-        if len(self._deadlines) > 1000 + 2 * self.count:
-            self._deadlines = [one for one in self._deadlines if not one[2].done()]
-            heapq.heapify(self._deadlines)
-        heapq.heappush(self._deadlines, (deadline, self._number, waiter))
-        queue.waiters.append(waiter)
-        self.count += 1
-        if self._sleeper is None or self._sleeper.done() or deadline < self._sleeping_until:
-            self._restart(deadline)
-        try:
-            await waiter
-        finally:
-            self.count -= 1
-            if waiter in queue.waiters:
-                queue.waiters.remove(waiter)
+        await self.wait_in(queue.waiters, self._clock.monotonic_s() + wait_ms / 1000)
 
     def wake(self, queue: QueueLog) -> None:
         """A batch of this queue can be read now."""
-        waiters, queue.waiters = queue.waiters, []
+        waiters = queue.waiters.copy()
+        queue.waiters.clear()
         for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+            _let_go(waiter)
 
-    def close(self) -> None:
-        """Let everybody go; nobody waits any more."""
-        self._closed = True
-        if self._sleeper is not None:
-            self._sleeper.cancel()
-        for _, _, waiter in self._deadlines:
-            if not waiter.done():
-                waiter.set_result(None)
-        self._deadlines.clear()
 
-    def _restart(self, deadline: float) -> None:
-        if self._sleeper is not None:
-            self._sleeper.cancel()
-        self._sleeping_until = deadline
-        self._sleeper = self._loop.create_task(self._sleep(), name="store:deadlines")
+def wake_first(line: Line) -> None:
+    """Something may be there for one of a line."""
+    while line:
+        waiter = line[0]
+        del line[0]
+        if _let_go(waiter):
+            return
 
-    async def _sleep(self) -> None:
-        while self._deadlines:
-            deadline, _, waiter = self._deadlines[0]
-            now = self._clock.monotonic_s()
-            if waiter.done() or deadline <= now:
-                heapq.heappop(self._deadlines)
-                if not waiter.done():
-                    waiter.set_result(None)
-                continue
-            self._sleeping_until = deadline
-            await self._clock.sleep(deadline - now)
+
+def _let_go(waiter: asyncio.Future[None]) -> bool:
+    """Wake one; False when somebody did already, or it was cancelled."""
+    if waiter.done():
+        return False
+    waiter.set_result(None)
+    return True

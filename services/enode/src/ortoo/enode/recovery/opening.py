@@ -262,16 +262,16 @@ def _settle_ranges(recovered: Recovered) -> None:
     catalog, state = recovered.catalog, recovered.state
     for segment_contents in catalog.contents.values():
         for entry in segment_contents.queues:
-            state.see_end((entry.topic_id, entry.queue_id), entry.end_offset)
-    catalog.floor = state.floor
+            state.ends.see((entry.topic_id, entry.queue_id), entry.end_offset)
+    catalog.floor = state.ends.floor
     is_whole = catalog.begin_position == 0
-    for key, ends in state.ends.items():
+    for key, end in state.ends.all():
         queue = catalog.queue(key)
         if queue.rows:
-            ends.end_offset = max(ends.end_offset, queue.rows.end_offset)
-        queue.end_offset = queue.next_offset = max(ends.end_offset, queue.end_offset)
+            end.offset = max(end.offset, queue.rows.end_offset)
+        queue.end_offset = queue.next_offset = max(end.offset, queue.end_offset)
     for queue in catalog.queues.values():
         begin = queue.first_stored_offset()
         if is_whole:
-            begin = min(begin, state.floor, *(first for first, _ in state.skipped.get(queue.key, ())))
+            begin = min(begin, state.ends.floor, *(first for first, _ in state.ends.skipped(queue.key)))
         queue.begin_offset = begin

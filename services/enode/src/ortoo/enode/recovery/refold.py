@@ -57,16 +57,17 @@ class Refold:
         if not self._lost_bytes and not is_cut:
             return []
         margin = int(self._lost_bytes * MESSAGES_PER_HOLE_BYTE) + 1 if self._lost_bytes else 0
-        keys = set(self.state.ends)
+        ends = {key: end.offset for key, end in self.state.ends.all()}
+        keys = set(ends)
         keys.update((copy.topic_id, queue) for copy in self.state.topics.all() for queue in range(copy.queue_count))
         skips = []
         for key in sorted(keys if is_cut else keys - self._seen_behind_hole):
-            end = self.state.ends[key].end_offset if key in self.state.ends else self.state.floor
+            end = ends.get(key, self.state.ends.floor)
             left_out = 0 if key in self._seen_behind_hole else margin
             skips.append(OffsetsSkipped(*key, end, end + left_out))
         if is_cut or (0, 0) not in self._seen_behind_hole:
             left_out = 0 if (0, 0) in self._seen_behind_hole else margin
-            skips.append(OffsetsSkipped(0, 0, 0, max(self.state.floor, left_out)))
+            skips.append(OffsetsSkipped(0, 0, 0, max(self.state.ends.floor, left_out)))
         return skips
 
     def forget_producers(self, *, is_cut: bool) -> None:

@@ -4,7 +4,7 @@ from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Invalid
 from ortoo.enode.changes.lives import Mode
 from ortoo.enode.deferred.identified import IdentifiedIntake, Place
-from ortoo.enode.pops.desk import PopDesk
+from ortoo.enode.pops.leasing import Leasing
 from ortoo.enode.rpc.streams.append import batch_of
 from ortoo.enode.store.store import Store
 from ortoo.v1 import enode_lives_pb2 as pb
@@ -20,10 +20,10 @@ async def use_mode(store: Store, request: pb.UseDeliveryModeRequest) -> pb.UseDe
     return pb.UseDeliveryModeResponse()
 
 
-async def set_mode(desk: PopDesk, request: pb.SetStoredModeRequest) -> pb.SetStoredModeResponse:
+async def set_mode(leasing: Leasing, request: pb.SetStoredModeRequest) -> pb.SetStoredModeResponse:
     """An operator says how a group consumes a topic."""
     check_group_name(request.group)
-    before = await desk.change_mode(request.topic_id, request.group, mode_of(request.mode), force=request.force)
+    before = await leasing.change_mode(request.topic_id, request.group, mode_of(request.mode), force=request.force)
     return pb.SetStoredModeResponse(before=before.value)  # type: ignore[arg-type]
 
 

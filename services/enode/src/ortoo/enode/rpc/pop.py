@@ -16,7 +16,7 @@ from ortoo.common.groups.pop import (
     SendBackWish,
     Verdict,
 )
-from ortoo.enode.pops.desk import PopDesk
+from ortoo.enode.pops.leasing import Leasing
 from ortoo.enode.pops.sending_back import SendingBack
 from ortoo.v1 import enode_pop_pb2 as pb
 from ortoo.v1 import record_pb2
@@ -29,7 +29,7 @@ MESSAGES_SETTLED_MAX = 65_536
 """How many messages one request may settle."""
 
 
-async def pop_queues(desk: PopDesk, request: pb.PopQueuesRequest) -> pb.PopQueuesResponse:
+async def pop_queues(leasing: Leasing, request: pb.PopQueuesRequest) -> pb.PopQueuesResponse:
     """Lease messages, or wait for some."""
     _check("messages_max", request.messages_max, MESSAGES_MAX)
     if not request.peek:
@@ -37,7 +37,7 @@ async def pop_queues(desk: PopDesk, request: pb.PopQueuesRequest) -> pb.PopQueue
         _check("invisible_ms", request.invisible_ms, INVISIBLE_MS_MAX)
     if not request.queue_ids:
         raise Invalid("no queue is named", field="queue_ids")
-    popped = await (desk.peek if request.peek else desk.pop)(
+    popped = await (leasing.peek if request.peek else leasing.pop)(
         PopWish(
             request.topic_id,
             request.group,
@@ -58,12 +58,12 @@ async def pop_queues(desk: PopDesk, request: pb.PopQueuesRequest) -> pb.PopQueue
     )
 
 
-async def settle_popped(desk: PopDesk, request: pb.SettlePoppedRequest) -> pb.SettlePoppedResponse:
+async def settle_popped(leasing: Leasing, request: pb.SettlePoppedRequest) -> pb.SettlePoppedResponse:
     """Say what becomes of leased messages."""
     check_group_name(request.group)
     parts = [_part(part) for part in request.parts]
     _check("parts", sum(count for part in parts for _, count in part.ranges), MESSAGES_SETTLED_MAX)
-    stale = await desk.settle(request.topic_id, request.group, parts, _verdict(request))
+    stale = await leasing.settle(request.topic_id, request.group, parts, _verdict(request))
     return pb.SettlePoppedResponse(
         stale=[pb.StaleOffset(queue_id=one.queue_id, offset=one.offset, lease_number=one.number) for one in stale]
     )

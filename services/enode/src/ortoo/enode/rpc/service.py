@@ -9,7 +9,7 @@ from ortoo.common.grpc.errors import Context
 from ortoo.enode.cluster.topic_copies import TopicCopies
 from ortoo.enode.deferred.identified import IdentifiedIntake
 from ortoo.enode.deferred.intake import Intake
-from ortoo.enode.pops.desk import PopDesk
+from ortoo.enode.pops.leasing import Leasing
 from ortoo.enode.pops.sending_back import SendingBack
 from ortoo.enode.rpc.delayed import list_delayed, recall_delayed
 from ortoo.enode.rpc.describe import describe_queues, describe_store
@@ -42,7 +42,7 @@ class EnodeService(EnodeServiceServicer):
         topics: TopicCopies,
         intake: Intake,
         identified: IdentifiedIntake,
-        pops: PopDesk,
+        pops: Leasing,
         sending: SendingBack,
     ) -> None:
         self._identified = identified

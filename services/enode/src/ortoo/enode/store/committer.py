@@ -105,6 +105,6 @@ class Committer:
         elif isinstance(change, OffsetsSkipped) and change.topic_id:
             skipped = self._catalog.queue((change.topic_id, change.queue_id))
             skipped.end_offset = skipped.next_offset = max(skipped.next_offset, change.end_offset)
-        self._catalog.floor = self._state.floor
+        self._catalog.floor = self._state.ends.floor
         for listener in self.listeners:
             listener.change_applied(change)

@@ -183,7 +183,7 @@ class Engine:
         if self.closed:
             return
         self.closed = True
-        self.waiting.close()
+        await self.waiting.close()
         appender = self.appender
         try:
             if not appender.failure and not appender.is_stuck:

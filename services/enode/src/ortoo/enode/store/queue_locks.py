@@ -96,8 +96,7 @@ class QueueLocks:
 
     def forget_topics(self, topic_ids: Sequence[int]) -> None:
         """Topics were deleted."""
-        for topic_id in topic_ids:
-            self._table.forget_topic(topic_id)
+        self._table.forget_topics(topic_ids)
 
     def newest_commit(self, key: Key) -> int:
         """The newest generation that committed an offset of this queue; 0 = none."""

@@ -32,7 +32,7 @@ from ortoo.enode.state.tables.timers import Timers
 from ortoo.enode.state.tables.topics import put
 from ortoo.enode.store.backward_commits import BackwardCommits
 from ortoo.enode.store.census import Census
-from ortoo.enode.store.deferral import Deferral, Told
+from ortoo.enode.store.deferral import ChangesAt, Deferral
 from ortoo.enode.store.delivery_modes import DeliveryModes
 from ortoo.enode.store.engine import Engine
 from ortoo.enode.store.housekeeping import Rescue
@@ -106,7 +106,7 @@ class Store:
         flush_mode: FlushMode = FlushMode.DEFAULT,
         consumes: tuple[Change, ...] = (),
         deferral: Deferral | None = None,
-        consumes_at: Told | None = None,
+        consumes_at: ChangesAt | None = None,
     ) -> Appended:
         """Store one batch; the caller has run `batch.check()`. Returns when `flush_mode` says so.
 

@@ -1,11 +1,15 @@
 """Idempotence: a batch sent again is stored once and answers its first place."""
 
+import heapq
 from collections import deque
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from ortoo.common.errors import Conflict, Invalid, NotFound, Unavailable
-from ortoo.enode.changes.all import Change, ProducerWindow, TopicGone, WindowBatch
+from ortoo.enode.changes.all import ProducerWindow, WindowBatch
+from ortoo.enode.changes.timers import TimersSet
+from ortoo.enode.state.tables.table import Table, live
 
 BATCHES_REMEMBERED = 5
 RETRY_AFTER_MS = 20
@@ -23,25 +27,22 @@ class Window:
     batches: deque[WindowBatch] = field(default_factory=lambda: deque(maxlen=BATCHES_REMEMBERED))
 
 
-class Windows:
-    """The folded windows: those of batches that are durable."""
-
-    def __init__(self) -> None:
-        """No producers."""
-        self._windows: dict[Key, Window] = {}
+class Windows(Table[dict[tuple[int, int], Window]]):
+    """Of each topic (queue id, producer id) to window: those of batches that are durable."""
 
     def __len__(self) -> int:
-        return len(self._windows)
+        return sum(map(len, self._topics.values()))
 
     def get(self, key: Key) -> Window | None:
         """The window of a producer in a queue, if there is one."""
-        return self._windows.get(key)
+        return self._topics.get(key[0], {}).get(key[1:])
 
     def add(self, key: Key, batch: WindowBatch) -> None:
         """Fold one stored batch in. One that is in the window already does nothing: folding twice does no harm."""
-        window = self._windows.get(key)
+        windows = self._topics.setdefault(key[0], {})
+        window = windows.get(key[1:])
         if window is None:
-            window = self._windows[key] = Window(0, 0)
+            window = windows[key[1:]] = Window(0, 0)
         elif batch.first_sequence < window.next_sequence:
             if batch.first_sequence or batch.stored_at_ms <= window.used_at_ms:
                 return
@@ -50,40 +51,45 @@ class Windows:
         window.used_at_ms = batch.stored_at_ms
         window.batches.append(batch)
 
-    def apply(self, change: Change) -> None:
-        """Fold a checkpoint's window or the end of a topic in."""
-        if isinstance(change, ProducerWindow):
-            window = Window(change.next_sequence, change.used_at_ms)
-            window.batches.extend(change.batches)
-            self._windows[change.topic_id, change.queue_id, change.producer_id] = window
-        elif isinstance(change, TopicGone):
-            for key in [key for key in self._windows if key[0] == change.topic_id]:
-                del self._windows[key]
-
     def forget(self, *, used_before_ms: int, keep_max: int) -> int:
         """Drop windows idle since before that time, then the longest idle beyond `keep_max`; return how many."""
-        stale = [key for key, window in self._windows.items() if window.used_at_ms < used_before_ms]
-        excess = len(self._windows) - len(stale) - keep_max
-        if excess > 0:
-            gone = set(stale)
-            rest = sorted((window.used_at_ms, key) for key, window in self._windows.items() if key not in gone)
-            stale += [key for _, key in rest[:excess]]
-        for key in stale:
-            del self._windows[key]
+        used = [(window.used_at_ms, key) for key, window in self._all()]
+        stale = [one for one in used if one[0] < used_before_ms]
+        if len(used) - len(stale) > keep_max:
+            stale = heapq.nsmallest(len(used) - keep_max, used)
+        for _, (topic_id, queue_id, producer_id) in stale:
+            del self._topics[topic_id][queue_id, producer_id]
         return len(stale)
 
     def keep_only(self, keys: Collection[Key]) -> None:
         """Drop all windows but these."""
-        self._windows = {key: window for key, window in self._windows.items() if key in keys}
+        for topic_id, queue_id, producer_id in [key for key, _ in self._all() if key not in keys]:
+            del self._topics[topic_id][queue_id, producer_id]
 
     def checkpoint(self) -> Iterator[bytes]:
-        """The whole as encoded changes; may be drawn while appends go on, for they are then folded again."""
-        for key in list(self._windows):
-            window = self._windows.get(key)
-            if window is not None:
-                yield ProducerWindow(
-                    *key, window.next_sequence, window.used_at_ms, tuple(window.batches)
-                ).encoded()  # fmt: skip
+        """The whole as encoded changes."""
+        for topic_id, windows in live(self._topics):
+            for place, window in live(windows):
+                batches = tuple(window.batches)
+                yield ProducerWindow(topic_id, *place, window.next_sequence, window.used_at_ms, batches).encoded()
+
+    def _all(self) -> Iterator[tuple[Key, Window]]:
+        for topic_id, windows in self._topics.items():
+            for place, window in windows.items():
+                yield (topic_id, *place), window
+
+    def _load(self, change: ProducerWindow) -> None:
+        window = Window(change.next_sequence, change.used_at_ms)
+        window.batches.extend(change.batches)
+        self._topics.setdefault(change.topic_id, {})[change.queue_id, change.producer_id] = window
+
+    def _defer(self, change: TimersSet) -> None:
+        """A batch that waits counts in the window of the queue it will go to, with its place instead of an offset."""
+        if change.producer_id:
+            sent = (change.first_sequence, change.count, change.first_place, change.stored_at_ms, change.payload_crc)
+            self.add((change.topic_id, change.queue_id, change.producer_id), WindowBatch(*sent))
+
+    FOLDS: ClassVar = {ProducerWindow: _load, TimersSet: _defer}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,56 +1,66 @@
 """Transactions: those that are open, and how the last ones ended. Pure: no clock, no disk, no chance."""
 
 from collections.abc import Iterator
+from typing import ClassVar
 
-from ortoo.enode.changes.all import Change, TopicGone
 from ortoo.enode.changes.halves import HalfEnded, HalfOpen
+from ortoo.enode.state.tables.table import Table, live
 
 ENDED_MAX = 100_000
 """How many ended transactions are remembered; the longest ended are forgotten first."""
 
 
-class Halves:
-    """All transactions of an enode, by number."""
+class Halves(Table[set[int]]):
+    """All transactions of an enode, by number; of each topic the numbers of the open ones. An end is final."""
 
     def __init__(self) -> None:
         """No transactions."""
+        super().__init__()
         self.open: dict[int, HalfOpen] = {}
         self.ended: dict[int, HalfEnded] = {}
         self._by_key: dict[int, int] = {}
-
-    def apply(self, change: Change) -> None:
-        """Fold one change in; others than those of transactions do nothing. An end is final."""
-        if isinstance(change, HalfOpen):
-            if change.number not in self.ended:
-                self.open[change.number] = change
-                if change.key:
-                    self._by_key[change.key] = change.number
-        elif isinstance(change, HalfEnded):
-            self._close(change.number)
-            self.ended.setdefault(change.number, change)
-            while len(self.ended) > ENDED_MAX:
-                del self.ended[next(iter(self.ended))]
-        elif isinstance(change, TopicGone):
-            for number in [one.number for one in self.open.values() if one.topic_id == change.topic_id]:
-                self._close(number)
-
-    def checkpoint(self) -> Iterator[bytes]:
-        """The whole as encoded changes; may be drawn while transactions come and go, for they are then folded again."""
-        for ended in list(self.ended.values()):
-            yield ended.encoded()
-        for number in list(self.open):
-            half = self.open.get(number)
-            if half is not None:
-                yield half.encoded()
 
     def of_key(self, key: int) -> HalfOpen | None:
         """The open transaction that was begun with a key."""
         return self.open.get(self._by_key.get(key, -1)) if key else None
 
+    def drop_topic(self, topic_id: int) -> None:
+        """Forget the open transactions of a deleted topic."""
+        for number in tuple(self._topics.get(topic_id, ())):
+            self._close(number)
+
+    def checkpoint(self) -> Iterator[bytes]:
+        """The whole as encoded changes, the ended ones first."""
+        for ended in list(self.ended.values()):
+            yield ended.encoded()
+        for _, half in live(self.open):
+            yield half.encoded()
+
+    def _open(self, change: HalfOpen) -> None:
+        if change.number in self.ended:
+            return
+        self._close(change.number)
+        self.open[change.number] = change
+        self._topics.setdefault(change.topic_id, set()).add(change.number)
+        if change.key:
+            self._by_key[change.key] = change.number
+
+    def _end(self, change: HalfEnded) -> None:
+        self._close(change.number)
+        self.ended.setdefault(change.number, change)
+        while len(self.ended) > ENDED_MAX:
+            del self.ended[next(iter(self.ended))]
+
     def _close(self, number: int) -> None:
         half = self.open.pop(number, None)
         if half is not None:
             self._by_key.pop(half.key, None)
+            numbers = self._topics[half.topic_id]
+            numbers.discard(number)
+            if not numbers:
+                del self._topics[half.topic_id]
+
+    FOLDS: ClassVar = {HalfOpen: _open, HalfEnded: _end}
 
     def listed(
         self, *, topic_id: int = 0, producer_group: str = "", parked_only: bool = False, limit: int = 100

@@ -6,10 +6,10 @@ The window is bounded by time, which each record says, and by count; the longest
 import hashlib
 from collections import OrderedDict
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
-from ortoo.enode.changes.all import Change, TopicGone
 from ortoo.enode.changes.lives import ID_BYTES, IdsRemembered
+from ortoo.enode.state.tables.table import Table, live
 
 IDS_MAX = 100_000
 """How many ids of one topic are remembered."""
@@ -27,12 +27,8 @@ class Remembered(NamedTuple):
     until_ms: int
 
 
-class MessageIds:
-    """The folded windows of all topics."""
-
-    def __init__(self) -> None:
-        """No ids."""
-        self._topics: dict[int, OrderedDict[bytes, Remembered]] = {}
+class MessageIds(Table[OrderedDict[bytes, Remembered]]):
+    """Of each topic id to place, the longest remembered first."""
 
     def __len__(self) -> int:
         return sum(map(len, self._topics.values()))
@@ -43,19 +39,6 @@ class MessageIds:
         found = ids.get(short_id) if ids is not None else None
         return found if found is not None and found.until_ms > now_ms else None
 
-    def apply(self, change: Change) -> None:
-        """Fold one change in."""
-        if isinstance(change, IdsRemembered):
-            ids = self._topics.setdefault(change.topic_id, OrderedDict())
-            rest = (change.delayed, change.stored_at_ms, change.until_ms)
-            for offset, short_id in enumerate(change.ids, change.first_offset):
-                ids[short_id] = Remembered(change.queue_id, offset, *rest)
-                ids.move_to_end(short_id)
-            while ids and (len(ids) > IDS_MAX or next(iter(ids.values())).until_ms <= change.stored_at_ms):
-                ids.popitem(last=False)
-        elif isinstance(change, TopicGone):
-            self._topics.pop(change.topic_id, None)
-
     def forget(self, now_ms: int) -> None:
         """Drop what is out of its window; who asks would not have been told of it any more."""
         for topic_id, ids in list(self._topics.items()):
@@ -65,20 +48,27 @@ class MessageIds:
                 del self._topics[topic_id]
 
     def checkpoint(self) -> Iterator[bytes]:
-        """The whole as encoded changes, in order; may be drawn while others come, for they are then folded again."""
-        for topic_id in list(self._topics):
-            rows = list(self._topics.get(topic_id, {}).items())
-            start = 0
+        """The whole as encoded changes, each topic's ids in order."""
+        for topic_id, ids in live(self._topics):
+            rows, start = list(ids.items()), 0
             while start < len(rows):
                 first = rows[start][1]
                 end = start + 1
                 while end < min(len(rows), start + IDS_PER_CHANGE) and _follows(first, end - start, rows[end][1]):
                     end += 1
-                ids = tuple(short_id for short_id, _ in rows[start:end])
-                yield IdsRemembered(
-                    topic_id, first.queue_id, first.offset, first.delayed, first.stored_at_ms, first.until_ms, ids
-                ).encoded()
+                yield IdsRemembered(topic_id, *first, tuple(short_id for short_id, _ in rows[start:end])).encoded()
                 start = end
+
+    def _remember(self, change: IdsRemembered) -> None:
+        ids = self._topics.setdefault(change.topic_id, OrderedDict())
+        rest = (change.delayed, change.stored_at_ms, change.until_ms)
+        for offset, short_id in enumerate(change.ids, change.first_offset):
+            ids[short_id] = Remembered(change.queue_id, offset, *rest)
+            ids.move_to_end(short_id)
+        while ids and (len(ids) > IDS_MAX or next(iter(ids.values())).until_ms <= change.stored_at_ms):
+            ids.popitem(last=False)
+
+    FOLDS: ClassVar = {IdsRemembered: _remember}
 
 
 def short_id(chosen: str) -> bytes:

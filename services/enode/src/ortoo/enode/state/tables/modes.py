@@ -1,10 +1,11 @@
 """How each group consumes each topic: the folded modes, and who may use them. Pure."""
 
 from collections.abc import Iterator
+from typing import ClassVar
 
 from ortoo.common.errors import Conflict
-from ortoo.enode.changes.all import Change, TopicGone
 from ortoo.enode.changes.lives import Mode, ModeSet
+from ortoo.enode.state.tables.table import Table, live
 
 _WORDS = {
     Mode.OFFSETS: "by offsets (push sessions and pulls)",
@@ -14,36 +15,31 @@ _WORDS = {
 _NAMES = {Mode.UNDECIDED: "any", Mode.OFFSETS: "offsets", Mode.POP: "pop", Mode.POP_IN_ORDER: "pop-in-order"}
 
 
-class Modes:
-    """(topic id, group) to mode; absent = undecided."""
-
-    def __init__(self) -> None:
-        """Nobody consumes."""
-        self._modes: dict[tuple[int, str], Mode] = {}
+class Modes(Table[dict[str, Mode]]):
+    """Of each topic group to mode, the last one that was set; absent = undecided."""
 
     def of(self, topic_id: int, group: str) -> Mode:
         """How a group consumes a topic."""
-        return self._modes.get((topic_id, group), Mode.UNDECIDED)
+        return self._topics.get(topic_id, {}).get(group, Mode.UNDECIDED)
 
     def of_group(self, group: str) -> list[tuple[int, Mode]]:
         """(topic id, mode) of a group, by topic id."""
-        return sorted((topic_id, mode) for (topic_id, name), mode in self._modes.items() if name == group)
-
-    def apply(self, change: Change) -> None:
-        """Fold one change in; the last one of a group in a topic counts."""
-        if isinstance(change, ModeSet):
-            if change.mode is Mode.UNDECIDED:
-                self._modes.pop((change.topic_id, change.group), None)
-            else:
-                self._modes[change.topic_id, change.group] = change.mode
-        elif isinstance(change, TopicGone):
-            for key in [key for key in self._modes if key[0] == change.topic_id]:
-                del self._modes[key]
+        return sorted((topic_id, modes[group]) for topic_id, modes in self._topics.items() if group in modes)
 
     def checkpoint(self) -> Iterator[bytes]:
-        """The whole as encoded changes; may be drawn while modes change, for they are then folded again."""
-        for (topic_id, group), mode in list(self._modes.items()):
-            yield ModeSet(topic_id, group, mode).encoded()
+        """The whole as encoded changes."""
+        for topic_id, modes in live(self._topics):
+            for group, mode in live(modes):
+                yield ModeSet(topic_id, group, mode).encoded()
+
+    def _set(self, change: ModeSet) -> None:
+        modes = self._topics.setdefault(change.topic_id, {})
+        if change.mode is Mode.UNDECIDED:
+            modes.pop(change.group, None)
+        else:
+            modes[change.group] = change.mode
+
+    FOLDS: ClassVar = {ModeSet: _set}
 
 
 def check(stored: Mode, wanted: Mode, *, group: str, topic: str) -> None:

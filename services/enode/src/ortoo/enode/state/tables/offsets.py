@@ -1,77 +1,70 @@
 """How far each group has consumed."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import ClassVar
 
 from ortoo.common.errors import Fenced
-from ortoo.enode.changes.all import Change, OffsetRows, OffsetsCommitted, TopicGone
+from ortoo.enode.changes.all import OffsetRows, OffsetsCommitted
+from ortoo.enode.state.tables.table import Table, live, parts
 
-ROWS_PER_CHANGE = 1024
 
-
-class Offsets:
-    """(topic id, group) to queue id to (next offset, generation)."""
-
-    def __init__(self) -> None:
-        """No offsets."""
-        self._groups: dict[tuple[int, str], dict[int, tuple[int, int]]] = {}
+class Offsets(Table[dict[str, dict[int, tuple[int, int]]]]):
+    """Of each topic group to queue id to (next offset, generation), as the last commit of each queue left it."""
 
     def of(self, topic_id: int, group: str, queue_ids: Iterable[int] = ()) -> dict[int, int]:
         """Queue id to next offset; queues without one are absent. Empty ids = all."""
-        rows = self._groups.get((topic_id, group), {})
+        rows = self._of(topic_id, group)
         wanted = tuple(queue_ids) or sorted(rows)
         return {queue_id: rows[queue_id][0] for queue_id in wanted if queue_id in rows}
 
     def groups(self, topic_id: int) -> list[str]:
         """Groups with an offset in this topic, sorted."""
-        return sorted(group for topic, group in self._groups if topic == topic_id)
+        return sorted(self._topics.get(topic_id, ()))
 
     def committed(self) -> Iterator[tuple[int, str, Mapping[int, tuple[int, int]]]]:
         """Topic id, group, and queue id to (next offset, generation), of every group with an offset."""
-        for (topic_id, group), rows in self._groups.items():
-            yield topic_id, group, rows
+        for topic_id, groups in self._topics.items():
+            for group, rows in groups.items():
+                yield topic_id, group, rows
 
     def generation(self, topic_id: int, group: str, queue_id: int) -> int:
         """The newest generation that committed to this queue; 0 = none."""
-        return self._groups.get((topic_id, group), {}).get(queue_id, (0, 0))[1]
+        return self._of(topic_id, group).get(queue_id, (0, 0))[1]
 
     def lowest(self) -> dict[tuple[int, int], int]:
         """(topic id, queue id) to the smallest offset of any group that has one there."""
         found: dict[tuple[int, int], int] = {}
-        for (topic_id, _), rows in self._groups.items():
+        for topic_id, _, rows in self.committed():
             for queue_id, (offset, _) in rows.items():
                 key = (topic_id, queue_id)
                 found[key] = min(found.get(key, offset), offset)
         return found
 
-    def apply(self, change: Change) -> None:
-        """Fold one change in: the last commit of a queue wins, so folding a stretch of the log twice does no harm."""
-        if isinstance(change, OffsetsCommitted):
-            rows = self._groups.setdefault((change.topic_id, change.group), {})
-            for queue_id, offset in change.offsets:
-                known = rows.get(queue_id)
-                rows[queue_id] = (offset, change.generation or (known[1] if known else 0))
-        elif isinstance(change, OffsetRows):
-            rows = self._groups.setdefault((change.topic_id, change.group), {})
-            rows.update({queue_id: (offset, generation) for queue_id, offset, generation in change.rows})
-        elif isinstance(change, TopicGone):
-            for key in [key for key in self._groups if key[0] == change.topic_id]:
-                del self._groups[key]
-
     def follow(self, topic_id: int, group: str, queue_id: int, offset: int) -> None:
         """A group that pops is done with everything below `offset`."""
-        rows = self._groups.setdefault((topic_id, group), {})
-        known = rows.get(queue_id)
-        if known is None or known[0] != offset:
-            rows[queue_id] = (offset, known[1] if known else 0)
+        rows = self._topics.setdefault(topic_id, {}).setdefault(group, {})
+        rows[queue_id] = (offset, rows.get(queue_id, (0, 0))[1])
 
     def checkpoint(self) -> Iterator[bytes]:
-        """The whole as encoded changes; may be drawn while commits go on, for they are then folded again."""
-        for topic_id, group in list(self._groups):
-            rows = self._groups.get((topic_id, group), {})
-            queue_ids = sorted(rows)
-            for start in range(0, len(queue_ids), ROWS_PER_CHANGE):
-                part = queue_ids[start : start + ROWS_PER_CHANGE]
-                yield OffsetRows(topic_id, group, tuple((one, *rows[one]) for one in part)).encoded()
+        """The whole as encoded changes."""
+        for topic_id, groups in live(self._topics):
+            for group, rows in live(groups):
+                for part in parts([(queue_id, *row) for queue_id, row in sorted(rows.items())]):
+                    yield OffsetRows(topic_id, group, part).encoded()
+
+    def _of(self, topic_id: int, group: str) -> dict[int, tuple[int, int]]:
+        return self._topics.get(topic_id, {}).get(group, {})
+
+    def _commit(self, change: OffsetsCommitted) -> None:
+        rows = self._topics.setdefault(change.topic_id, {}).setdefault(change.group, {})
+        for queue_id, offset in change.offsets:
+            rows[queue_id] = (offset, change.generation or rows.get(queue_id, (0, 0))[1])
+
+    def _load(self, change: OffsetRows) -> None:
+        rows = self._topics.setdefault(change.topic_id, {}).setdefault(change.group, {})
+        rows.update({queue_id: (offset, generation) for queue_id, offset, generation in change.rows})
+
+    FOLDS: ClassVar = {OffsetsCommitted: _commit, OffsetRows: _load}
 
 
 class Reservations:

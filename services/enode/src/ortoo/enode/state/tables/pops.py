@@ -1,15 +1,17 @@
 """What every pop group has finished and holds: the folded, durable side."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from enum import IntEnum
-from typing import Any
+from typing import ClassVar
 
-from ortoo.enode.changes.all import OffsetsCommitted, TopicGone
-from ortoo.enode.changes.pops import PopFinished, PopLeased, PopNote, PopReturned, PopSpans
+from ortoo.enode.changes.all import OffsetsCommitted
+from ortoo.enode.changes.pops import PopFinished, PopIntervals, PopLeased, PopNote, PopReturned
+from ortoo.enode.state.tables.interval_map import Hold, IntervalMap, Phase
 from ortoo.enode.state.tables.offsets import Offsets
-from ortoo.enode.state.tables.spans import Hold, Phase, Spans
+from ortoo.enode.state.tables.table import Table, live
 
 ROWS_PER_CHANGE = 256
+_FINISHED = (0, 0, 0, 0, 0)
 
 PopKey = tuple[int, str, int]
 """(topic id, group, queue id)."""
@@ -34,11 +36,11 @@ class FinishReason(IntEnum):
 class PopQueue:
     """One queue of a group that pops."""
 
-    __slots__ = ("notes", "spans")
+    __slots__ = ("intervals", "notes")
 
     def __init__(self, floor: int) -> None:
         """The group begins at `floor`."""
-        self.spans = Spans(floor)
+        self.intervals = IntervalMap(floor)
         self.notes: dict[int, tuple[str, str]] = {}
         """Offset to (consumer, error) of the last time it was given back."""
 
@@ -50,103 +52,89 @@ class PopQueue:
                 del notes[offset]
 
 
-class Pops:
-    """(topic id, group, queue id) to what was popped there."""
+class Pops(Table[dict[tuple[str, int], PopQueue]]):
+    """Of each topic (group, queue id) to what was popped there."""
 
-    def __init__(self) -> None:
-        """Nobody pops."""
-        self.queues: dict[PopKey, PopQueue] = {}
+    def __init__(self, offsets: Offsets) -> None:
+        """Nobody pops. The floor of each queue is the group's committed offset: `offsets` follows it."""
+        super().__init__()
+        self._offsets = offsets
 
     def get(self, key: PopKey) -> PopQueue | None:
         """A queue of a group, if it ever popped there."""
-        return self.queues.get(key)
+        return self._topics.get(key[0], {}).get(key[1:])
 
-    def has_group(self, topic_id: int, group: str) -> bool:
-        """Whether a group has popped from a topic."""
-        return any(key[0] == topic_id and key[1] == group for key in self.queues)
+    def checkpoint(self) -> Iterator[bytes]:
+        """The whole as encoded changes."""
+        for topic_id, queues in live(self._topics):
+            for place, queue in live(queues):
+                yield from _encoded((topic_id, *place), queue)
 
-    def apply(self, change: object, offsets: Offsets) -> None:
-        """Fold one change in. The floor of each queue is the group's committed offset: `offsets` follows it."""
-        fold = _FOLDS.get(type(change))
-        if fold is not None:
-            fold(self, change, offsets)
-
-    def _lease(self, change: PopLeased | PopReturned, offsets: Offsets) -> None:
-        queue = self._queue((change.topic_id, change.group, change.queue_id), offsets)
+    def _hold(self, change: PopLeased | PopReturned) -> None:
+        queue = self._queue(change)
         phase = Phase.LEASED if isinstance(change, PopLeased) else Phase.RETURNED
         for first, count, attempt in change.rows:
             hold = Hold(phase, attempt, change.number, change.until_ms, change.duration_ms)
-            queue.spans.hold(first, first + count, hold)
-        offsets.follow(change.topic_id, change.group, change.queue_id, queue.spans.floor)
+            queue.intervals.hold(first, first + count, hold)
 
-    def _finish(self, change: PopFinished, offsets: Offsets) -> None:
-        queue = self._queue((change.topic_id, change.group, change.queue_id), offsets)
+    def _finish(self, change: PopFinished) -> None:
+        queue = self._queue(change)
         for first, count in change.ranges:
-            queue.spans.finish(first, first + count)
+            queue.intervals.finish(first, first + count)
             queue.forget_notes(first, first + count)
-        offsets.follow(change.topic_id, change.group, change.queue_id, queue.spans.floor)
+        self._offsets.follow(change.topic_id, change.group, change.queue_id, queue.intervals.floor)
 
-    def _note(self, change: PopNote, offsets: Offsets) -> None:
-        queue = self.queues.get((change.topic_id, change.group, change.queue_id))
-        if queue is not None and not queue.spans.is_finished(change.offset):
+    def _note(self, change: PopNote) -> None:
+        queue = self.get((change.topic_id, change.group, change.queue_id))
+        if queue is not None and not queue.intervals.is_finished(change.offset):
             queue.notes[change.offset] = (change.consumer, change.error)
 
-    def _load(self, change: PopSpans, offsets: Offsets) -> None:
-        key = (change.topic_id, change.group, change.queue_id)
-        queue = self.queues.get(key)
-        if queue is None or change.is_first:
-            queue = self.queues[key] = PopQueue(change.floor)
+    def _load(self, change: PopIntervals) -> None:
+        queues, place = self._topics.setdefault(change.topic_id, {}), (change.group, change.queue_id)
+        if change.is_first or place not in queues:
+            queues[place] = PopQueue(change.floor)
+        intervals = queues[place].intervals
         for first, count, phase, attempt, number, until_ms, duration_ms in change.rows:
             if phase:
-                queue.spans.hold(first, first + count, Hold(Phase(phase), attempt, number, until_ms, duration_ms))
+                intervals.hold(first, first + count, Hold(Phase(phase), attempt, number, until_ms, duration_ms))
             else:
-                queue.spans.finish(first, first + count)
-        offsets.follow(*key, queue.spans.floor)
+                intervals.finish(first, first + count)
+        self._offsets.follow(change.topic_id, *place, intervals.floor)
 
-    def _reset(self, change: OffsetsCommitted, offsets: Offsets) -> None:
+    def _reset(self, change: OffsetsCommitted) -> None:
         """The group's offset was set from outside: it begins anew there."""
-        for queue_id, offset in change.offsets:
-            key = (change.topic_id, change.group, queue_id)
-            if key in self.queues:
-                self.queues[key] = PopQueue(offset)
+        queues = self._topics.get(change.topic_id, {})
+        for queue_id, offset in change.offsets if queues else ():
+            if (change.group, queue_id) in queues:
+                queues[change.group, queue_id] = PopQueue(offset)
 
-    def _forget(self, change: TopicGone, offsets: Offsets) -> None:
-        for key in [key for key in self.queues if key[0] == change.topic_id]:
-            del self.queues[key]
-
-    def checkpoint(self) -> Iterator[bytes]:
-        """The whole as encoded changes; may be drawn while changes go on, for they are then folded again."""
-        for key in list(self.queues):
-            queue = self.queues.get(key)
-            if queue is None:
-                continue
-            topic_id, group, queue_id = key
-            at, is_first = queue.spans.floor, True
-            while True:
-                pieces = queue.spans.rows(at, ROWS_PER_CHANGE)
-                rows = tuple((one.first, one.end - one.first, *(one.hold or _FINISHED)) for one in pieces)
-                yield PopSpans(topic_id, group, queue_id, queue.spans.floor, is_first, rows).encoded()
-                if len(pieces) < ROWS_PER_CHANGE:
-                    break
-                at, is_first = pieces[-1].end, False
-            for offset, (consumer, error) in list(queue.notes.items()):
-                yield PopNote(topic_id, group, queue_id, offset, consumer, error).encoded()
-
-    def _queue(self, key: PopKey, offsets: Offsets) -> PopQueue:
-        queue = self.queues.get(key)
+    def _queue(self, change: PopLeased | PopReturned | PopFinished) -> PopQueue:
+        queues, place = self._topics.setdefault(change.topic_id, {}), (change.group, change.queue_id)
+        queue = queues.get(place)
         if queue is None:
-            topic_id, group, queue_id = key
-            queue = self.queues[key] = PopQueue(offsets.of(topic_id, group, (queue_id,)).get(queue_id, 0))
+            floor = self._offsets.of(change.topic_id, change.group, (change.queue_id,)).get(change.queue_id, 0)
+            queue = queues[place] = PopQueue(floor)
+            self._offsets.follow(change.topic_id, *place, floor)
         return queue
 
+    FOLDS: ClassVar = {
+        PopLeased: _hold,
+        PopReturned: _hold,
+        PopFinished: _finish,
+        PopNote: _note,
+        PopIntervals: _load,
+        OffsetsCommitted: _reset,
+    }
 
-_FINISHED = (0, 0, 0, 0, 0)
-_FOLDS: dict[type, Callable[[Pops, Any, Offsets], None]] = {
-    PopLeased: Pops._lease,
-    PopReturned: Pops._lease,
-    PopFinished: Pops._finish,
-    PopNote: Pops._note,
-    PopSpans: Pops._load,
-    OffsetsCommitted: Pops._reset,
-    TopicGone: Pops._forget,
-}
+
+def _encoded(key: PopKey, queue: PopQueue) -> Iterator[bytes]:
+    at, is_first = queue.intervals.floor, True
+    while True:
+        pieces = queue.intervals.rows(at, ROWS_PER_CHANGE)
+        rows = tuple((one.first, one.end - one.first, *(one.hold or _FINISHED)) for one in pieces)
+        yield PopIntervals(*key, queue.intervals.floor, is_first, rows).encoded()
+        if len(pieces) < ROWS_PER_CHANGE:
+            break
+        at, is_first = pieces[-1].end, False
+    for offset, (consumer, error) in list(queue.notes.items()):
+        yield PopNote(*key, offset, consumer, error).encoded()

@@ -11,7 +11,8 @@ ROW = np.dtype(
 """One timer; `destination` is a number that `Timers` gives to a queue."""
 _COLUMNS = ("deliver_at_ms", "place", "destination", "hold")
 _TABLE = np.dtype([(name, ROW[name]) for name in _COLUMNS])
-Rows = NDArray[np.void]
+TimerArray = NDArray[np.void]
+"""Of `ROW`."""
 Int64s = NDArray[np.int64]
 NEVER_MS = (1 << 63) - 1
 """When a timer is due that is no more."""
@@ -55,12 +56,12 @@ class TimerBucket:
         """How many rows the table has, the dead ones too."""
         return len(self._ids) // 8
 
-    def live_rows(self, start: int = 0, stop: int | None = None) -> Rows:
+    def live_rows(self, start: int = 0, stop: int | None = None) -> TimerArray:
         """A copy of the timers that are, of all rows or of those from `start` to `stop`."""
         table, ids = self._table[start:stop], self._known[start:stop]
         return _joined(table, ids, np.flatnonzero(table["deliver_at_ms"] != NEVER_MS))
 
-    def put(self, rows: Rows) -> None:
+    def put(self, rows: TimerArray) -> None:
         """Add timers, in the order of their ids; those that are here already get their new place."""
         if int(rows["timer_id"][0]) > self._last_id:
             self._append(rows)
@@ -106,14 +107,14 @@ class TimerBucket:
         at, _ = self._find(ids)
         self._table["hold"][at] = hold
 
-    def due(self, until_ms: int, limit: int) -> Rows:
+    def due(self, until_ms: int, limit: int) -> TimerArray:
         """Free timers due before or at a time, a copy of at most so many."""
         table = self._table
         at = np.flatnonzero((table["deliver_at_ms"] <= until_ms) & (table["hold"] == Hold.FREE))
         return _joined(table, self._known, at[:limit])
 
     @property
-    def _table(self) -> Rows:
+    def _table(self) -> TimerArray:
         """All columns but the ids; a view that must not outlive the next change."""
         return np.frombuffer(self._data, _TABLE)
 
@@ -122,7 +123,7 @@ class TimerBucket:
         """All ids, those of the dead ones too, rising; a view that must not outlive the next change."""
         return np.frombuffer(self._ids, "<i8")
 
-    def _append(self, rows: Rows) -> None:
+    def _append(self, rows: TimerArray) -> None:
         table = np.empty(len(rows), _TABLE)
         for name in _COLUMNS:
             table[name] = rows[name]
@@ -139,8 +140,8 @@ class TimerBucket:
         return at[found], found
 
 
-def _joined(table: Rows, ids: Int64s, at: NDArray[np.intp]) -> Rows:
-    rows: Rows = np.empty(len(at), ROW)
+def _joined(table: TimerArray, ids: Int64s, at: NDArray[np.intp]) -> TimerArray:
+    rows: TimerArray = np.empty(len(at), ROW)
     rows["timer_id"] = ids[at]
     for name in _COLUMNS:
         rows[name] = table[name][at]

@@ -5,18 +5,18 @@ their time comes near. A timer costs 29 bytes, however far away it is; its messa
 """
 
 from collections.abc import Iterator
+from typing import ClassVar
 
 import numpy as np
 
-from ortoo.enode.changes.all import Change, TopicGone
 from ortoo.enode.changes.timers import TimerEnd, TimerRows, TimersDone, TimersSet
-from ortoo.enode.state.tables.timer_bucket import ROW, Hold, Int64s, Rows, TimerBucket
+from ortoo.enode.state.tables.table import ROWS_PER_CHANGE, Table, live
+from ortoo.enode.state.tables.timer_bucket import ROW, Hold, Int64s, TimerArray, TimerBucket
 
 NEAR_MS = 1_000
 """How much time a bucket of near timers holds."""
 FAR_MS = 600_000
 """How much time a bucket of far timers holds; a far bucket is taken apart this long before its time."""
-ROWS_PER_CHANGE = 1_024
 ROWS_AT_ONCE = 65_536
 
 CHECKPOINT_ROW = np.dtype(
@@ -26,43 +26,35 @@ Destination = tuple[int, int]
 """(topic id, queue id)."""
 
 
-class Timers:
-    """All delayed messages of an enode."""
+class Timers(Table[dict[int, int]]):
+    """All delayed messages of an enode; of each topic queue id to the number that rows have for this destination."""
 
     def __init__(self) -> None:
         """No timers."""
+        super().__init__()
         self.live = 0
         """How many timers there are, those of deleted topics included until their time comes."""
         self._near: dict[int, TimerBucket] = {}
         self._far: dict[int, TimerBucket] = {}
         self._near_until_ms = 0
         self._destinations: list[Destination | None] = []
-        self._numbers: dict[Destination, int] = {}
 
     # folding
 
-    def apply(self, change: Change) -> None:
-        """Fold one change in; others than those of timers do nothing."""
-        if isinstance(change, TimersSet):
-            self._set(change)
-        elif isinstance(change, TimersDone):
-            self._done(_int64s(change.deliver_at_ms), _int64s(change.ids))
-        elif isinstance(change, TimerRows):
-            self._load(np.frombuffer(change.rows, CHECKPOINT_ROW))
-        elif isinstance(change, TopicGone):
-            for destination in [one for one in self._numbers if one[0] == change.topic_id]:
-                self._destinations[self._numbers.pop(destination)] = None
+    def drop_topic(self, topic_id: int) -> None:
+        """A deleted topic's timers lead nowhere from now on; they go when their time comes."""
+        for number in self._topics.pop(topic_id, {}).values():
+            self._destinations[number] = None
 
     def checkpoint(self) -> Iterator[bytes]:
-        """The whole as encoded changes; may be drawn while timers come and go, for they are then folded again."""
+        """The whole as encoded changes."""
         for buckets in (self._near, self._far):
-            for key in list(buckets):
-                bucket = buckets.get(key)
-                rows = bucket.live_rows() if bucket is not None else ()
+            for _, bucket in live(buckets):
+                rows = bucket.live_rows()
                 for start in range(0, len(rows), ROWS_PER_CHANGE):
-                    yield from self._encoded(rows[start : start + ROWS_PER_CHANGE])  # type: ignore[arg-type]
+                    yield from self._encoded(rows[start : start + ROWS_PER_CHANGE])
 
-    def _encoded(self, rows: Rows) -> Iterator[bytes]:
+    def _encoded(self, rows: TimerArray) -> Iterator[bytes]:
         there = np.array([one is not None for one in self._destinations])
         rows = rows[there[rows["destination"]]]
         if not len(rows):
@@ -83,7 +75,8 @@ class Timers:
         rows["destination"] = self._number((change.topic_id, change.queue_id))
         self._put(rows)
 
-    def _load(self, loaded: np.ndarray) -> None:
+    def _load(self, change: TimerRows) -> None:
+        loaded = np.frombuffer(change.rows, CHECKPOINT_ROW)
         rows = np.zeros(len(loaded), ROW)
         for name in ("timer_id", "place", "deliver_at_ms"):
             rows[name] = loaded[name]
@@ -93,13 +86,13 @@ class Timers:
         self._put(rows[np.argsort(rows["timer_id"], kind="stable")])
 
     def _number(self, destination: Destination) -> int:
-        number = self._numbers.get(destination)
-        if number is None:
-            number = self._numbers[destination] = len(self._destinations)
+        numbers = self._topics.setdefault(destination[0], {})
+        if destination[1] not in numbers:
+            numbers[destination[1]] = len(self._destinations)
             self._destinations.append(destination)
-        return number
+        return numbers[destination[1]]
 
-    def _put(self, rows: Rows) -> None:
+    def _put(self, rows: TimerArray) -> None:
         for buckets, key, at in self._split(rows["deliver_at_ms"]):
             bucket = buckets.get(key)
             if bucket is None:
@@ -108,8 +101,9 @@ class Timers:
             bucket.put(rows[at])
             self.live += bucket.live - before
 
-    def _done(self, deliver_at_ms: Int64s, ids: Int64s) -> None:
-        for buckets, key, at in self._split(deliver_at_ms):
+    def _done(self, change: TimersDone) -> None:
+        ids = _int64s(change.ids)
+        for buckets, key, at in self._split(_int64s(change.deliver_at_ms)):
             bucket = buckets.get(key)
             if bucket is not None:
                 self.live -= bucket.end(ids[at])
@@ -131,6 +125,8 @@ class Timers:
             key = int(keys[part[0]])
             yield (self._near, key, part) if key >= 0 else (self._far, -1 - key, part)
 
+    FOLDS: ClassVar = {TimersSet: _set, TimersDone: _done, TimerRows: _load}
+
     # deciding
 
     def advance(self, now_ms: int) -> None:
@@ -147,12 +143,12 @@ class Timers:
                 if len(rows):
                     self._put(rows)
 
-    def take(self, until_ms: int, limit: int) -> Rows:
+    def take(self, until_ms: int, limit: int) -> TimerArray:
         """Timers due before or at a time, the earliest seconds first, at most `limit`; they count as staged then.
 
         Those whose topic is gone come too: `destination_of` gives None for them.
         """
-        parts: list[Rows] = []
+        parts: list[TimerArray] = []
         for key in sorted(key for key in self._near if key * NEAR_MS <= until_ms):
             rows = self._near[key].due(until_ms, limit)
             if len(rows):
@@ -186,7 +182,7 @@ class Timers:
     def listed(self, topic_id: int, from_ms: int, limit: int) -> list[tuple[int, int, int, int]]:
         """(deliver at ms, id, place, queue id) of a topic's timers from a time on, by time and id, at most `limit`."""
         found: list[tuple[int, int, int, int]] = []
-        queues = {number: one[1] for one, number in self._numbers.items() if one[0] == topic_id}
+        queues = {number: queue_id for queue_id, number in self._topics.get(topic_id, {}).items()}
         wanted = np.array(sorted(queues), "<u4")
         spans = [(key * NEAR_MS, NEAR_MS, bucket) for key, bucket in self._near.items()]
         spans += [(key * FAR_MS, FAR_MS, bucket) for key, bucket in self._far.items()]
@@ -201,7 +197,7 @@ class Timers:
                 break
         return found
 
-    def in_places(self, begin: int, end: int) -> Rows:
+    def in_places(self, begin: int, end: int) -> TimerArray:
         """The timers whose messages lie at these places of the queue of delayed messages, by place."""
         parts = []
         for buckets in (self._near, self._far):
@@ -210,10 +206,10 @@ class Timers:
                 rows = rows[(rows["place"] >= begin) & (rows["place"] < end)]
                 if len(rows):
                     parts.append(rows)
-        found: Rows = np.concatenate(parts) if parts else np.zeros(0, ROW)
+        found: TimerArray = np.concatenate(parts) if parts else np.zeros(0, ROW)
         return found[np.argsort(found["place"], kind="stable")]
 
-    def done_change(self, rows: Rows, end: TimerEnd) -> TimersDone:
+    def done_change(self, rows: TimerArray, end: TimerEnd) -> TimersDone:
         """The change that says that these timers are no more."""
         return TimersDone(end, rows["deliver_at_ms"].astype("<i8").tobytes(), rows["timer_id"].astype("<i8").tobytes())
 

@@ -39,8 +39,8 @@ class Piece(NamedTuple):
     hold: Hold | None
 
 
-class Spans:
-    """Disjoint spans of offsets above `floor`; what is below it is finished, what is in no span is untouched.
+class IntervalMap:
+    """Disjoint intervals of offsets above `floor`; what is below it is finished, what is in none is untouched.
 
     Being finished is final: a later hold changes nothing about it. So applying a stretch of changes again, to its
     end, leaves what was there.
@@ -62,18 +62,6 @@ class Spans:
 
     def __len__(self) -> int:
         return len(self._firsts)
-
-    @property
-    def end(self) -> int:
-        """Behind the last offset that was ever touched."""
-        return self._ends[-1] if self._ends else self.floor
-
-    def copy(self) -> "Spans":
-        """The same, to be changed by itself."""
-        other = Spans(self.floor)
-        other._firsts, other._ends, other._holds = self._firsts.copy(), self._ends.copy(), self._holds.copy()
-        other.finished_count, other.held_count = self.finished_count, self.held_count
-        return other
 
     def is_finished(self, offset: int) -> bool:
         """Whether the group is done with a message."""
@@ -170,13 +158,13 @@ class Spans:
         self._firsts[low:high], self._ends[low:high], self._holds[low:high] = [first], [end], [None]
 
     def rows(self, from_offset: int, limit: int) -> list[Piece]:
-        """Spans as they are kept, from the one that holds `from_offset` on; a hold of None means finished."""
+        """IntervalMap as they are kept, from the one that holds `from_offset` on; a hold of None means finished."""
         start = bisect_right(self._ends, from_offset)
         stop = min(start + limit, len(self._firsts))
         return [Piece(self._firsts[at], self._ends[at], self._holds[at]) for at in range(start, stop)]
 
     def _outside_finished(self, first: int, end: int) -> tuple[int, int]:
-        """Draw a range's borders in, out of finished spans, which are never cut."""
+        """Draw a range's borders in, out of finished intervals, which are never cut."""
         at = bisect_right(self._firsts, first) - 1
         if at >= 0 and self._holds[at] is None:
             first = max(first, self._ends[at])
@@ -186,14 +174,14 @@ class Spans:
         return first, end
 
     def _cut_out(self, first: int, end: int) -> tuple[int, int]:
-        """Make spans begin and end at the range's borders; return which ones lie in it."""
+        """Make intervals begin and end at the range's borders; return which ones lie in it."""
         low = self._cut(first)
         if low < len(self._firsts) and self._ends[low] == end and self._firsts[low] == first:
             return low, low + 1
         return low, self._cut(end)
 
     def _cut(self, offset: int) -> int:
-        """The index of the first span that begins at or after `offset`, having cut the one that holds it."""
+        """The index of the first interval that begins at or after `offset`, having cut the one that holds it."""
         index = bisect_left(self._firsts, offset)
         if index and self._ends[index - 1] > offset:
             self._firsts.insert(index, offset)

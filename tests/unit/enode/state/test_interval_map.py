@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ortoo.enode.state.tables.spans import Hold, Phase, Spans
+from ortoo.enode.state.tables.interval_map import Hold, IntervalMap, Phase
 
 LENGTH = 40
 RANGES = st.tuples(st.integers(0, LENGTH), st.integers(0, 12), st.one_of(st.none(), st.integers(1, 4)))
@@ -17,34 +17,34 @@ def hold(number: int) -> Hold:
 @given(st.integers(0, 5), st.lists(RANGES, max_size=40))
 def test_spans_say_what_one_cell_an_offset_says(floor: int, steps: list[tuple[int, int, int | None]]) -> None:
     """Any holds and finishes leave the same as writing into one cell an offset, where being finished is final."""
-    spans = Spans(floor)
+    intervals = IntervalMap(floor)
     cells: list[object] = ["finished" if offset < floor else None for offset in range(LENGTH + 20)]
     for first, count, number in steps:
         for offset in range(first, first + count):
             if cells[offset] != "finished":
                 cells[offset] = "finished" if number is None else hold(number)
         if number is None:
-            spans.finish(first, first + count)
+            intervals.finish(first, first + count)
         else:
-            spans.hold(first, first + count, hold(number))
+            intervals.hold(first, first + count, hold(number))
         seen: list[object] = ["finished"] * len(cells)
-        for piece in spans.unfinished(0, len(cells)):
+        for piece in intervals.unfinished(0, len(cells)):
             seen[piece.first : piece.end] = [piece.hold] * (piece.end - piece.first)
         assert seen == cells
-        assert [spans.is_finished(offset) for offset in range(len(cells))] == [one == "finished" for one in cells]
+        assert [intervals.is_finished(offset) for offset in range(len(cells))] == [one == "finished" for one in cells]
         first_open = next((at for at, one in enumerate(cells) if one != "finished"), len(cells))
-        assert spans.floor == first_open
-        above = cells[spans.floor :]
-        assert spans.finished_count == above.count("finished")
-        assert spans.held_count == sum(isinstance(one, Hold) for one in above)
+        assert intervals.floor == first_open
+        above = cells[intervals.floor :]
+        assert intervals.finished_count == above.count("finished")
+        assert intervals.held_count == sum(isinstance(one, Hold) for one in above)
 
 
 def test_finished_neighbours_become_one_span() -> None:
-    """Acknowledging everything behind a stuck message one by one costs one span, not one each."""
-    spans = Spans(0)
-    spans.hold(0, 1000, hold(1))
+    """Acknowledging everything behind a stuck message one by one costs one interval, not one each."""
+    intervals = IntervalMap(0)
+    intervals.hold(0, 1000, hold(1))
     for offset in range(999, 0, -1):
-        spans.finish(offset, offset + 1)
-    assert len(spans) == 2
-    spans.finish(0, 1)
-    assert (len(spans), spans.floor) == (0, 1000)
+        intervals.finish(offset, offset + 1)
+    assert len(intervals) == 2
+    intervals.finish(0, 1)
+    assert (len(intervals), intervals.floor) == (0, 1000)

@@ -1,16 +1,18 @@
-"""The desk where messages are handed out and taken back: decisions of pop lines, written into the log."""
+"""Leases of messages: what pop lines decide, written into the log."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import groupby
+from operator import itemgetter
 
 from ortoo.common.errors import Conflict
 from ortoo.common.groups.pop import LeasePart, Popped, PoppedBatch, PopRules, PopWish, Stale, Verdict, merged, runs
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
 from ortoo.enode.changes.lives import Mode
-from ortoo.enode.changes.pops import PopFinished, PopLeased
-from ortoo.enode.pops.line import SCANNED_MAX, PopLine
-from ortoo.enode.pops.lines import GroupLines, Lines
+from ortoo.enode.changes.pops import Delivered, PopFinished, PopLeased
+from ortoo.enode.pops.line import SCANNED_MAX
+from ortoo.enode.pops.lines import GroupLine, GroupLines, Lines
 from ortoo.enode.pops.parking import (
     PARK_LEASE_MS,
     REASON_ATTEMPTS,
@@ -19,16 +21,14 @@ from ortoo.enode.pops.parking import (
     DeadLetter,
     Parking,
 )
-from ortoo.enode.pops.reading import PopReading
+from ortoo.enode.pops.reading import OpenedBatches, PopReading
 from ortoo.enode.pops.settling import Settling
+from ortoo.enode.state.tables.interval_map import IntervalMap
 from ortoo.enode.state.tables.pops import FinishReason
-from ortoo.enode.state.tables.spans import Spans
 from ortoo.enode.store.store import Store
 
-Rows = Sequence[tuple[int, int, int]]
 
-
-class PopDesk:
+class Leasing:
     """Pops, acknowledgements, returns and renewals of one store. Belongs to its event loop."""
 
     def __init__(self, store: Store, clock: Clock, background: Background) -> None:
@@ -36,7 +36,9 @@ class PopDesk:
         self._store = store
         self._clock = clock
         self._background = background
-        self._reading = PopReading(store, clock)
+        self.opened = OpenedBatches(store)
+        """The batches that were read lately, for others who read them message by message too."""
+        self._reading = PopReading(store, self.opened, clock)
         self._parking = Parking(store, self._reading, clock)
         self._settling = Settling(store, self._parking, clock)
         self._lines = Lines(store, clock)
@@ -67,8 +69,7 @@ class PopDesk:
             popped = await self._pop_now(group, wish)
             if popped.batches or popped.wants_dead_letter_topic or self._clock.monotonic_s() >= deadline_s:
                 return popped
-            group.plan(is_waiting=True)
-            await group.room.wait(deadline_s)
+            await group.wait(deadline_s)
             if self._lines.is_closed:
                 return popped
 
@@ -81,11 +82,11 @@ class PopDesk:
         room = wish.messages_max
         for queue_id in wish.queue_ids:
             stored = self._store.queue_range(wish.topic_id, queue_id)
-            spans = Spans(stored.begin_offset)
+            intervals = IntervalMap(stored.begin_offset)
             if wish.group:
-                spans = self._lines.of(wish.topic_id, wish.group).spans(queue_id) or spans
-            at = max(spans.floor, stored.begin_offset)
-            for piece in list(spans.unfinished(at, min(stored.end_offset, at + SCANNED_MAX))):
+                intervals = self._lines.of(wish.topic_id, wish.group).intervals(queue_id) or intervals
+            at = max(intervals.floor, stored.begin_offset)
+            for piece in list(intervals.unfinished(at, min(stored.end_offset, at + SCANNED_MAX))):
                 count = min(room, piece.end - piece.first)
                 popped.batches += await self._reading.look(
                     wish.topic_id, queue_id, piece.first, count, piece.hold.attempt if piece.hold else 0
@@ -135,14 +136,14 @@ class PopDesk:
             line = await group.ready_line(queue_id, wish.rules)
             if not line.may_have(group.now_ms(), self._end(wish.topic_id, queue_id)):
                 continue
-            batches, expired = await self._pop_queue(group, queue_id, line, wish, room, bytes_left, popped)
+            batches, expired = await self._pop_queue(line, wish, room, bytes_left, popped)
             while expired and not batches:
-                batches, expired = await self._pop_queue(group, queue_id, line, wish, room, bytes_left, popped)
+                batches, expired = await self._pop_queue(line, wish, room, bytes_left, popped)
             popped.batches += batches
             room -= sum(len(batch.offsets) for batch in batches)
             bytes_left -= sum(len(batch.batch.records) for batch in batches)
             if room <= 0 or bytes_left <= 0:
-                group.room.wake()  # there may be more for the next one
+                group.wake()  # there may be more for the next one
                 break
         group.was_blocked = bool(popped.blocked)
         if popped.batches:
@@ -157,12 +158,12 @@ class PopDesk:
         popped = Popped()
         for queue_id, number, offsets in group.remembered(wish.attempt_id):
             line = group.line(queue_id)
-            rows = line.held(offsets, number)
-            popped.batches += await self._reading.read(group, queue_id, line, number, rows, wish.bytes_max, [])
+            held = line.held(offsets, number)
+            popped.batches += await self._reading.read(line, number, held, wish.bytes_max, [])
         return popped
 
     async def _pop_queue(
-        self, group: GroupLines, queue_id: int, line: PopLine, wish: PopWish, room: int, bytes_left: int, popped: Popped
+        self, line: GroupLine, wish: PopWish, room: int, bytes_left: int, popped: Popped
     ) -> tuple[list[PoppedBatch], bool]:
         """Lease messages of one queue, read them and write the lease down; what cannot be given is put back.
 
@@ -170,42 +171,39 @@ class PopDesk:
         """
         number = self._lines.next_number()
         expired: list[tuple[int, int]] = []
-        leased: list[tuple[int, int, int]] = []
-        exhausted: list[tuple[int, int, int]] = []
+        leased: list[Delivered] = []
+        exhausted: list[Delivered] = []
         given = False
         try:
             while room > 0:
-                end = self._end(wish.topic_id, queue_id)
+                end = self._end(wish.topic_id, line.queue_id)
                 taken = line.take(
-                    group.now_ms(), room, end, number=number, duration_ms=wish.invisible_ms,
+                    line.group.now_ms(), room, end, number=number, duration_ms=wish.invisible_ms,
                     attempts_max=wish.rules.attempts_max,
                 )  # fmt: skip
                 leased += taken.rows
                 exhausted += taken.exhausted
                 room -= taken.count
                 if room > 0 and line.wants_keys(end):
-                    opened = await self._reading.holding(group, queue_id, line, line.cursor)
+                    opened = await self._reading.holding(line, line.cursor)
                     if opened is not None:
                         line.see_keys(opened.first_offset, opened.view.message_groups())
                 elif not taken.count and not taken.exhausted:
                     popped.blocked = popped.blocked or taken.blocked
                     break
-            batches = await self._reading.read(group, queue_id, line, number, leased, bytes_left, expired)
-            rows = _rows_of(batches)
-            if rows:
+            batches = await self._reading.read(line, number, leased, bytes_left, expired)
+            if rows := tuple(_delivered(batches)):
                 until_ms = self._clock.now_ms() + wish.invisible_ms
-                await self._store.engine.note(
-                    [PopLeased(wish.topic_id, wish.group, queue_id, number, until_ms, wish.invisible_ms, tuple(rows))]
-                )
+                await self._store.engine.note([PopLeased(*line.place, number, until_ms, wish.invisible_ms, rows)])
             given = True
         finally:
             if not given:
-                line.give_back([row[:2] for row in leased + exhausted], number, group.now_ms(), 0, counts=False)
-                group.room.wake()
+                line.give_back([row[:2] for row in leased + exhausted], number, line.group.now_ms(), 0, counts=False)
+                line.group.wake()
         if exhausted:
-            popped.wants_dead_letter_topic |= self._park_exhausted(group, queue_id, line, number, exhausted, wish.rules)
+            popped.wants_dead_letter_topic |= self._park_exhausted(line, number, exhausted, wish.rules)
         if expired:
-            popped.wants_dead_letter_topic |= await self._let_expire(group, queue_id, line, number, expired, wish.rules)
+            popped.wants_dead_letter_topic |= await self._let_expire(line, number, expired, wish.rules)
         return batches, bool(expired)
 
     def _end(self, topic_id: int, queue_id: int) -> int:
@@ -213,32 +211,25 @@ class PopDesk:
 
     # parking
 
-    def _park_exhausted(
-        self, group: GroupLines, queue_id: int, line: PopLine, number: int, rows: Rows, rules: PopRules
-    ) -> bool:
+    def _park_exhausted(self, line: GroupLine, number: int, rows: Sequence[Delivered], rules: PopRules) -> bool:
         """Park beside the pop; True when the dead-letter topic has to be created first."""
         if not rules.dead_letter_topic_id:
-            line.give_back([row[:2] for row in rows], number, group.now_ms(), RETRY_DELAY_MS)
+            line.give_back([row[:2] for row in rows], number, line.group.now_ms(), RETRY_DELAY_MS)
             return True
-        letters = []
-        for first, count, attempt in rows:
-            for offset in range(first, first + count):
-                consumer, error = line.notes.get(offset, ("", "no answer within the invisible duration"))
-                letters.append(DeadLetter(offset, attempt, REASON_ATTEMPTS, consumer, error))
-        self._park(group, queue_id, line, number, letters, rules)
+        unsaid = ("", "no answer within the invisible duration")
+        letters = [
+            DeadLetter(offset, attempt, REASON_ATTEMPTS, *line.notes.get(offset, unsaid))
+            for first, count, attempt in rows
+            for offset in range(first, first + count)
+        ]
+        self._park(line, number, letters, rules)
         return False
 
     async def _let_expire(
-        self,
-        group: GroupLines,
-        queue_id: int,
-        line: PopLine,
-        number: int,
-        expired: Sequence[tuple[int, int]],
-        rules: PopRules,
+        self, line: GroupLine, number: int, expired: Sequence[tuple[int, int]], rules: PopRules
     ) -> bool:
         """Messages (offset, attempt) whose time is over go as the group wants it; True as for exhausted ones."""
-        ranges = merged((offset, 1) for offset, _ in expired)
+        group, ranges = line.group, merged((offset, 1) for offset, _ in expired)
         if rules.park_expired and not rules.dead_letter_topic_id:
             line.give_back(ranges, number, group.now_ms(), RETRY_DELAY_MS, counts=False)
             return True
@@ -248,35 +239,23 @@ class PopDesk:
                 DeadLetter(offset, attempt - 1, REASON_EXPIRED, *line.notes.get(offset, ("", "")))
                 for offset, attempt in expired
             ]
-            self._park(group, queue_id, line, number, letters, rules)
+            self._park(line, number, letters, rules)
             return False
         line.drop(ranges)
-        reason = int(FinishReason.EXPIRED)
-        await self._store.engine.note([PopFinished(group.topic_id, group.name, queue_id, reason, tuple(ranges))])
+        await self._store.engine.note([PopFinished(*line.place, FinishReason.EXPIRED, tuple(ranges))])
         return False
 
-    def _park(
-        self,
-        group: GroupLines,
-        queue_id: int,
-        line: PopLine,
-        number: int,
-        letters: list[DeadLetter],
-        rules: PopRules,
-    ) -> None:
-        line.renew([(letter.offset, 1) for letter in letters], number, group.now_ms(), PARK_LEASE_MS)
-        self._background.spawn("park", self._parking.park_or_return(group, queue_id, line, number, letters, rules))
+    def _park(self, line: GroupLine, number: int, letters: list[DeadLetter], rules: PopRules) -> None:
+        line.renew([(letter.offset, 1) for letter in letters], number, line.group.now_ms(), PARK_LEASE_MS)
+        self._background.spawn("park", self._parking.park_or_return(line, number, letters, rules))
 
 
-def _rows_of(batches: Iterable[PoppedBatch]) -> list[tuple[int, int, int]]:
-    rows: list[tuple[int, int, int]] = []
+def _delivered(batches: Iterable[PoppedBatch]) -> list[Delivered]:
+    rows: list[Delivered] = []
     for batch in batches:
         if batch.attempts.count(batch.attempts[0]) == len(batch.attempts):
             rows += [(first, count, batch.attempts[0]) for first, count in runs(batch.offsets)]
             continue
-        for offset, attempt in zip(batch.offsets, batch.attempts, strict=True):
-            if rows and rows[-1][0] + rows[-1][1] == offset and rows[-1][2] == attempt:
-                rows[-1] = (rows[-1][0], rows[-1][1] + 1, attempt)
-            else:
-                rows.append((offset, 1, attempt))
+        for attempt, group in groupby(zip(batch.attempts, batch.offsets, strict=True), key=itemgetter(0)):
+            rows += [(first, count, attempt) for first, count in runs([offset for _, offset in group])]
     return rows

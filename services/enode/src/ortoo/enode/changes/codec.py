@@ -1,0 +1,206 @@
+"""Bytes of state changes, made from their declarations: every field of a change names its type in the log.
+
+A change is `kind (u8), length (u32), body`. A body has these parts, each in the order of the fields: the numbers; how
+many rows or entries of columns there are (u32); the lengths of all texts but the last (u16 each); whether an optional
+column is there (u8); rows; columns; texts. Numbers are little-endian.
+"""
+
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, get_args, get_type_hints
+
+from ortoo.common.errors import Unsupported
+
+VERSION = 1
+KIND_SKIPPABLE_MIN = 128
+"""A reader passes over such a kind that it does not know, and refuses a smaller one."""
+
+_HEAD = struct.Struct("<HI")
+_CHANGE = struct.Struct("<BI")
+HEAD_BYTES = _HEAD.size
+
+U8 = Annotated[int, "B"]
+U32 = Annotated[int, "I"]
+U64 = Annotated[int, "Q"]
+I64 = Annotated[int, "q"]
+Flag = Annotated[bool, "?"]
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """The field is a tuple of rows, one after another."""
+
+    codes: str
+    """Of the numbers in a row, as `struct` has them."""
+    fields: tuple[str, ...] = ()
+    """Of a row that is an object; none = a row is a tuple, or where it has one number that number."""
+    row: Callable[..., object] = tuple
+    """What makes such an object of its fields."""
+
+
+def repeated(row: type) -> Repeated:
+    """The field is a tuple of objects of this dataclass."""
+    declared = get_type_hints(row, include_extras=True)
+    return Repeated("".join(_declaration(hint)[1] for hint in declared.values()), tuple(declared), row)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """The field is bytes: entries one after another, as they lie in the log. All columns have as many entries."""
+
+    codes: str = "q"
+    """Of the numbers in an entry, as `struct` has them."""
+    is_optional: bool = False
+    """Whether it may be empty when the others are not."""
+
+    @property
+    def entry_bytes(self) -> int:
+        """How long one is."""
+        return struct.calcsize("<" + self.codes)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Something that changes the state. Each kind is a frozen dataclass whose fields are declared with the above."""
+
+    def encoded(self) -> bytes:
+        """The change's kind, length and body. `ChangeCodec` puts each class's own encoder in this place."""
+        raise TypeError(f"{type(self).__name__} is not in the table of kinds")
+
+
+class ChangeCodec:
+    """Encodes and decodes the changes of one table of kinds."""
+
+    def __init__(self, kinds: Mapping[int, type[Change]]) -> None:
+        """Compile an encoder and a decoder for each kind."""
+        self._decoders: dict[int, Callable[[bytes], Change]] = {}
+        for kind, change in kinds.items():
+            source = _Source(change)
+            change.encoded = source.encoder(kind)  # type: ignore[method-assign, assignment]
+            self._decoders[kind] = source.decoder()
+
+    def decode(self, data: bytes) -> Iterator[Change]:
+        """Read what `encode_changes` wrote. The CRC was checked before, so a wrong length is a defect and raises.
+
+        Errors: Unsupported for a newer version or an unknown change that may not be skipped.
+        """
+        version, count = _HEAD.unpack_from(data)
+        if version != VERSION:
+            raise Unsupported(f"state changes of version {version}; this process knows {VERSION}: upgrade it")
+        at = _HEAD.size
+        for _ in range(count):
+            kind, length = _CHANGE.unpack_from(data, at)
+            at += _CHANGE.size
+            body = data[at : at + length]
+            if len(body) != length:
+                raise ValueError(f"a state change of {length} bytes, but {len(body)} are left")
+            at += length
+            decode = self._decoders.get(kind)
+            if decode is not None:
+                yield decode(body)
+            elif kind < KIND_SKIPPABLE_MIN:
+                raise Unsupported(f"state change of kind {kind}: upgrade this process")
+
+
+def encode_changes(encoded: Sequence[bytes]) -> bytes:
+    """Put changes that are encoded one by one into the bytes of a frame: `version (u16), count (u32)`, the changes."""
+    return _HEAD.pack(VERSION, len(encoded)) + b"".join(encoded)
+
+
+class _Source:
+    """The functions of one class, written out as by hand and compiled: they lie on the paths of every message."""
+
+    def __init__(self, change: type[Change]) -> None:
+        """Read the class's declaration."""
+        self._scope: dict[str, Any] = {"change": change}
+        self._codes = ""
+        self._written: list[str] = []
+        """Expressions for the head of a body."""
+        self._read: list[str] = []
+        """Names for the head's values."""
+        self._arguments: list[str] = []
+        """Expressions for the class's fields, from what was read."""
+        self._encode: list[str] = []
+        self._decode: list[str] = []
+        self._tail: list[str] = []
+        """Names of the parts behind the head."""
+        declared = [(name, *_declaration(hint)) for name, hint in get_type_hints(change, include_extras=True).items()]
+        for name, made_by, wire in declared:
+            is_enum = isinstance(wire, str) and made_by not in (int, bool)
+            self._arguments.append(f"{name}_of({name})" if is_enum else name)
+            self._scope[f"{name}_of"] = made_by
+            if isinstance(wire, str):
+                self._put(wire, f"self.{name}", name)
+        counted = [(name, wire) for name, _, wire in declared if isinstance(wire, Repeated | Column)]
+        texts = [name for name, _, wire in declared if wire is None]
+        for name, wire in counted[:1]:
+            size = "" if isinstance(wire, Repeated) else f" // {wire.entry_bytes}"
+            self._put("I", f"len(self.{name}){size}", "_count")
+        for name in texts[:-1]:
+            self._put("H", f"len({name})", f"{name}_bytes")
+        for name, wire in counted:
+            if isinstance(wire, Repeated):
+                self._add_repeated(name, wire)
+            else:
+                self._add_column(name, wire)
+        for name in texts:
+            self._encode.append(f"{name} = self.{name}.encode()")
+            self._slice(name, "len(body)" if name == texts[-1] else f"_at + {name}_bytes", "body[_at:_end].decode()")
+
+    def encoder(self, kind: int) -> Callable[[Change], bytes]:
+        """What makes the bytes of a change."""
+        body_bytes = struct.calcsize("<" + self._codes)
+        self._scope["pack"] = struct.Struct("<BI" + self._codes).pack
+        length = " + ".join([str(body_bytes), *(f"len({one})" for one in self._tail)])
+        packed = f"pack({', '.join([str(kind), length, *self._written])})"
+        return self._compiled("encoded(self)", [*self._encode, f"return {' + '.join([packed, *self._tail])}"])
+
+    def decoder(self) -> Callable[[bytes], Change]:
+        """What makes a change of the bytes of its body."""
+        head = struct.Struct("<" + self._codes)
+        self._scope |= {"unpack": head.unpack_from if self._tail else head.unpack}
+        lines = [f"{', '.join(self._read)}, = unpack(body)"]
+        if self._tail:
+            lines += [f"_at = {head.size}", *self._decode]
+            lines += ["if _at != len(body): raise ValueError(f'a state change of {_at} bytes in {len(body)}')"]
+        return self._compiled("decode(body)", [*lines, f"return change({', '.join(self._arguments)})"])
+
+    def _put(self, code: str, written: str, read: str) -> None:
+        self._codes += code
+        self._written.append(written)
+        self._read.append(read)
+
+    def _add_repeated(self, name: str, rows: Repeated) -> None:
+        packer = struct.Struct("<" + rows.codes)
+        self._scope |= {f"pack_{name}": packer.pack, f"unpack_{name}": packer.iter_unpack, f"{name}_row": rows.row}
+        packed, found = "*row", f"tuple(unpack_{name}(body[_at:_end]))"
+        if rows.fields:
+            packed = ", ".join(f"row.{one}" for one in rows.fields)
+            found = f"tuple([{name}_row(*row) for row in unpack_{name}(body[_at:_end])])"
+        elif packer.unpack(bytes(packer.size))[1:] == ():
+            packed, found = "row", f"tuple([row for row, in unpack_{name}(body[_at:_end])])"
+        self._encode.append(f"{name} = b''.join([pack_{name}({packed}) for row in self.{name}])")
+        self._slice(name, f"_at + {packer.size} * _count", found)
+
+    def _add_column(self, name: str, column: Column) -> None:
+        entries = "_count"
+        if column.is_optional:
+            self._put("?", f"bool(self.{name})", f"has_{name}")
+            entries = f"_count * has_{name}"
+        self._encode.append(f"{name} = self.{name}")
+        self._slice(name, f"_at + {column.entry_bytes} * {entries}", "body[_at:_end]")
+
+    def _slice(self, name: str, end: str, found: str) -> None:
+        self._tail.append(name)
+        self._decode += [f"_end = {end}", f"{name} = {found}", "_at = _end"]
+
+    def _compiled(self, head: str, lines: Sequence[str]) -> Callable[..., Any]:
+        exec("\n    ".join([f"def {head}:", *lines]), self._scope)
+        function: Callable[..., Any] = self._scope[head.partition("(")[0]]
+        return function
+
+
+def _declaration(hint: Any) -> tuple[Any, Any]:
+    """A field's Python type, and its type in the log: a code of `struct`, `Repeated`, `Column`, or None for a text."""
+    return (str, None) if hint is str else get_args(hint)[:2]

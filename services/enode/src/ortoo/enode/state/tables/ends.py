@@ -1,0 +1,78 @@
+"""Where queues end, known even when none of their frames is left, and which of their offsets hold no message."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ortoo.enode.changes.all import OffsetsSkipped, QueueEnds
+from ortoo.enode.state.tables.table import Table, live
+
+QueueKey = tuple[int, int]
+"""(topic id, queue id)."""
+
+
+@dataclass(slots=True)
+class End:
+    """The end of one queue."""
+
+    offset: int = 0
+    stored_at_ms: int = 0
+    """Of the last message; 0 if there was none."""
+    skipped: tuple[tuple[int, int], ...] = ()
+
+
+class Ends(Table[dict[int, End]]):
+    """Of each topic queue id to end. Ends only grow."""
+
+    def __init__(self) -> None:
+        """No queues."""
+        super().__init__()
+        self.floor = 0
+        """Where queues begin that are new; topic 0 of a skip stands for all unknown ones."""
+
+    def skipped(self, key: QueueKey) -> tuple[tuple[int, int], ...]:
+        """(begin offset, end offset), exclusive, of what will never hold a message in a queue."""
+        end = self._topics.get(key[0], {}).get(key[1])
+        return end.skipped if end is not None else ()
+
+    def all(self) -> Iterator[tuple[QueueKey, End]]:
+        """(key, end) of each queue."""
+        for topic_id, ends in self._topics.items():
+            for queue_id, end in ends.items():
+                yield (topic_id, queue_id), end
+
+    def see(self, key: QueueKey, offset: int, stored_at_ms: int | None = None) -> End:
+        """A queue is known to end at or behind `offset`; None leaves the time."""
+        ends = self._topics.setdefault(key[0], {})
+        end = ends.get(key[1])
+        if end is None:
+            end = ends[key[1]] = End()
+        if offset > end.offset:
+            end.offset = offset
+            if stored_at_ms is not None:
+                end.stored_at_ms = stored_at_ms
+        return end
+
+    def checkpoint(self) -> Iterator[bytes]:
+        """The whole as encoded changes."""
+        for topic_id, ends in live(self._topics):
+            for queue_id, end in live(ends):
+                yield QueueEnds(topic_id, queue_id, end.offset, end.stored_at_ms).encoded()
+                for begin, stop in end.skipped:
+                    yield OffsetsSkipped(topic_id, queue_id, begin, stop).encoded()
+        if self.floor:
+            yield OffsetsSkipped(0, 0, 0, self.floor).encoded()
+
+    def _load(self, change: QueueEnds) -> None:
+        self.see((change.topic_id, change.queue_id), change.end_offset, change.stored_at_ms)
+
+    def _skip(self, change: OffsetsSkipped) -> None:
+        if not change.topic_id:
+            self.floor = max(self.floor, change.end_offset)
+            return
+        end = self.see((change.topic_id, change.queue_id), change.end_offset)
+        skipped = (change.begin_offset, change.end_offset)
+        if change.begin_offset < change.end_offset and skipped not in end.skipped:
+            end.skipped += (skipped,)
+
+    FOLDS: ClassVar = {QueueEnds: _load, OffsetsSkipped: _skip}

@@ -1,0 +1,54 @@
+"""What every table of the state is: a fold of some kinds of changes, kept topic by topic."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Generic, TypeVar
+
+from ortoo.enode.changes.all import Change, TopicGone
+
+ROWS_PER_CHANGE = 1_024
+"""How many rows of a checkpoint share one change."""
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Table(ABC, Generic[V]):
+    """One table. Folding a stretch of the log again that it holds already, to its end, leaves what was there."""
+
+    FOLDS: ClassVar[Mapping[type[Change], Callable[[Any, Any], None]]]
+    """Of each kind of change that concerns the table, the method that folds one in."""
+
+    def __init__(self) -> None:
+        """Nothing."""
+        self._topics: dict[int, V] = {}
+        """Topic id to what is known of that topic: dropping a topic costs what it holds."""
+
+    def apply(self, change: Change) -> None:
+        """Fold one change in; one that does not concern the table does nothing."""
+        fold = self.FOLDS.get(type(change))
+        if fold is not None:
+            fold(self, change)
+        elif isinstance(change, TopicGone):
+            self.drop_topic(change.topic_id)
+
+    def drop_topic(self, topic_id: int) -> None:
+        """Forget everything of a deleted topic."""
+        self._topics.pop(topic_id, None)
+
+    @abstractmethod
+    def checkpoint(self) -> Iterator[bytes]:
+        """The whole as encoded changes; may be drawn while changes go on, for they are then folded again."""
+
+
+def parts(rows: Sequence[K]) -> Iterator[tuple[K, ...]]:
+    """Rows as they share changes of a checkpoint."""
+    return (tuple(rows[start : start + ROWS_PER_CHANGE]) for start in range(0, len(rows), ROWS_PER_CHANGE))
+
+
+def live(entries: Mapping[K, V]) -> Iterator[tuple[K, V]]:
+    """The entries of a mapping that changes while they are drawn: without those that are gone when their turn comes."""
+    for key in list(entries):
+        value = entries.get(key)
+        if value is not None:
+            yield key, value
