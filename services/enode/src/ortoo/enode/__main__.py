@@ -43,7 +43,7 @@ def main() -> int:
 
 def run_tool(name: str, arguments: Sequence[str]) -> int:
     """Run one of TOOLS; each parses the rest of the command line itself."""
-    module = importlib.import_module(f"ortoo.enode.{name}")
+    module = importlib.import_module(f"ortoo.enode.offline.{name}")
     try:
         code: int = module.main(arguments)
     except OrtooError as error:
