@@ -1,7 +1,8 @@
 """The name server, opened part by part: catalog, directory, handlers, server."""
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 
 from ortoo.common.errors import Unavailable
 from ortoo.common.grpc.server import GrpcServer
@@ -19,15 +20,21 @@ from ortoo.namesrv.rpc import service
 from ortoo.namesrv.settings import Settings
 from ortoo.v1.namesrv_pb2_grpc import add_NameServiceServicer_to_server
 
+OpenCatalog = Callable[[str, Path], Awaitable[Catalog]]
 _log = get_logger("namesrv")
 
 
 @contextlib.asynccontextmanager
 async def open_namesrv(
-    settings: Settings, *, clock: Clock | None = None, randomness: Randomness | None = None
+    settings: Settings,
+    *,
+    clock: Clock | None = None,
+    randomness: Randomness | None = None,
+    open_catalog: OpenCatalog = Catalog.open,
 ) -> AsyncIterator[Running]:
     """Run a name server; leaving the block drains it.
 
+    `open_catalog` reaches the database; the default does so from a thread.
     Errors: Invalid, Conflict, Unsupported, DataLoss, Unavailable, as `Catalog.open` and the server say them.
     """
     clock, randomness = clock or SystemClock(), randomness or Randomness()
@@ -36,7 +43,7 @@ async def open_namesrv(
         servers: list[GrpcServer] = []
         # First of all, so that one that waits for its database can be seen to.
         await parts.enter_async_context(telemetry.open(ready=lambda: any(server.serving for server in servers)))
-        catalog = await _opened_catalog(settings, clock, randomness)
+        catalog = await _opened_catalog(open_catalog, settings, clock, randomness)
         parts.push_async_callback(catalog.close)
         directory = await Directory.open(
             catalog,
@@ -63,12 +70,14 @@ async def open_namesrv(
         yield Running(settings.name, server.address)
 
 
-async def _opened_catalog(settings: Settings, clock: Clock, randomness: Randomness) -> Catalog:
+async def _opened_catalog(
+    open_catalog: OpenCatalog, settings: Settings, clock: Clock, randomness: Randomness
+) -> Catalog:
     """Open the database; one on another machine is waited for, whoever starts first. Errors: as `Catalog.open`."""
     attempt, backoff = 0, Backoff(first_s=0.1, max_s=2.0)
     while True:
         try:
-            return await Catalog.open(settings.database_url, settings.data_dir)
+            return await open_catalog(settings.database_url, settings.data_dir)
         except Unavailable as error:
             if not settings.database_url or settings.database_url.startswith("sqlite"):
                 raise

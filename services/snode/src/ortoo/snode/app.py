@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import grpc
 
@@ -19,6 +20,7 @@ from ortoo.common.telemetry.role import Telemetry
 from ortoo.snode.enodes.grpc_link import GrpcLinks
 from ortoo.snode.enodes.link import LinkFactory
 from ortoo.snode.enodes.queue_locks import ASK_AGAIN_S
+from ortoo.snode.membership.store import redis_client
 from ortoo.snode.policy.access import Access
 from ortoo.snode.policy.authentication import Authentication
 from ortoo.snode.policy.chain import Chain, load_interceptors
@@ -53,16 +55,18 @@ async def open_snode(
     clock: Clock | None = None,
     randomness: Randomness | None = None,
     links: LinkFactory = GrpcLinks,
+    connect_redis: Callable[[str], Any] = redis_client,
 ) -> AsyncIterator[Running]:
     """Run a snode; it is ready when it has seen the cluster's directory. Leaving the block drains it.
 
-    `links` reaches the enodes; the default speaks gRPC. Errors: Conflict when the port is taken, or when another snode
+    `links` reaches the enodes; the default speaks gRPC. `connect_redis` gives a client for a URL.
+    Errors: Conflict when the port is taken, or when another snode
     runs that does not share group membership.
     """
     clock, randomness = clock or SystemClock(), randomness or Randomness()
     telemetry = Telemetry("snode", settings, clock)
     async with contextlib.AsyncExitStack() as stack:
-        ground = await stack.enter_async_context(open_ground(settings, clock, randomness, links))
+        ground = await stack.enter_async_context(open_ground(settings, clock, randomness, links, connect_redis))
         parts = make_parts(ground)
         services = make_services(ground, parts)
         access = await _access(ground)

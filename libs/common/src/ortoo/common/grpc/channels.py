@@ -5,6 +5,8 @@ from typing import Self
 
 import grpc
 
+from ortoo.common.grpc.transport import current_transport
+
 MESSAGE_BYTES_MAX = 8 << 20
 """Largest gRPC message anywhere: a 4 MiB body, its batch and its envelope, with room."""
 
@@ -46,7 +48,7 @@ class Channels:
         """The channel to host:port; it connects by itself when it is used."""
         channel = self._channels.get(address)
         if channel is None:
-            channel = self._channels[address] = grpc.aio.insecure_channel(address, options=list(OPTIONS))
+            channel = self._channels[address] = current_transport().channel(address, OPTIONS)
         return channel
 
     async def drop(self, address: str) -> None:

@@ -14,6 +14,7 @@ from ortoo.common.errors import Conflict
 from ortoo.common.grpc.channels import MESSAGE_BYTES_MAX
 from ortoo.common.grpc.errors import ErrorTranslation
 from ortoo.common.grpc.tls_listener import TlsListener
+from ortoo.common.grpc.transport import current_transport
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 
@@ -85,9 +86,7 @@ class GrpcServer:
         self._drain_delay_s = drain_delay_s
         self._names = [name for name, _ in servicers]
         self._health = _Health(self.draining)
-        self._server = grpc.aio.server(
-            interceptors=[*outermost, ErrorTranslation(), *interceptors], options=list(OPTIONS)
-        )
+        self._server = current_transport().server([*outermost, ErrorTranslation(), *interceptors], OPTIONS)
         for _, add in servicers:
             add(self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)

@@ -6,11 +6,13 @@ from typing import Any
 
 import grpc
 
+from ortoo.common.grpc.transport import current_transport
+
 
 @contextlib.asynccontextmanager
 async def listening(add: Callable[[Any, grpc.aio.Server], object], servicer: object) -> AsyncIterator[str]:
     """Serve while the block is entered; yields host:port. `add` is the generated `add_..._to_server`."""
-    server = grpc.aio.server()
+    server = current_transport().server((), ())
     add(servicer, server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()

@@ -1,14 +1,16 @@
-"""Who does the disk's work: threads beside the event loop, or, for tests that replay a run, the loop itself."""
+"""Who does the disk's work: threads beside the event loop; for tests that replay a run, the loop or the disk itself."""
 
 import asyncio
 import queue
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import ParamSpec, Protocol, TypeVar
+from typing import ParamSpec, Protocol, TypeVar, runtime_checkable
 
 from ortoo.common.errors import Unavailable
+from ortoo.enode.disk.disk import Disk
 from ortoo.enode.log.group import Group
+from ortoo.enode.log.settings import StoreSettings
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -101,3 +103,20 @@ class InlineDiskWork:
         except Exception as caught:
             error = caught
         done(group, error)
+
+
+@runtime_checkable
+class WorkingDisk(Protocol):
+    """A disk that does its work itself, in its own order and time: a simulated one."""
+
+    def work(self, loop: asyncio.AbstractEventLoop) -> DiskWork:
+        """Who works on it while a store of `loop` is open."""
+
+
+def disk_work(disk: Disk, settings: StoreSettings, loop: asyncio.AbstractEventLoop) -> DiskWork:
+    """Who works for a store that is being opened."""
+    if isinstance(disk, WorkingDisk):
+        return disk.work(loop)
+    if settings.threads:
+        return ThreadedDiskWork(loop, read_threads=settings.read_threads)
+    return InlineDiskWork(loop)

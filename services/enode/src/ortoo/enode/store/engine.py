@@ -14,7 +14,7 @@ from ortoo.enode.disk.disk import DirectoryLock, Disk, RealDisk
 from ortoo.enode.disk.identity import Identity, claim
 from ortoo.enode.index.key_process import KeyProcess, Keys, LocalKeys
 from ortoo.enode.log.appender import Appender
-from ortoo.enode.log.disk_work import DiskWork, InlineDiskWork, ThreadedDiskWork
+from ortoo.enode.log.disk_work import DiskWork, disk_work
 from ortoo.enode.log.frame import Flag
 from ortoo.enode.log.group import Group
 from ortoo.enode.log.segment import Segment
@@ -109,10 +109,7 @@ class Engine:
     ) -> "Engine":
         """Take the folder, recover what is in it and go on where its log ends. Errors: as `Store.open`."""
         settings.check()
-        loop = asyncio.get_running_loop()
-        work: DiskWork = InlineDiskWork(loop)
-        if settings.threads:
-            work = ThreadedDiskWork(loop, read_threads=settings.read_threads)
+        work = disk_work(disk, settings, asyncio.get_running_loop())
         lock: DirectoryLock | None = None
         engine: Engine | None = None
         try:

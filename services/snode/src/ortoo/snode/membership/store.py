@@ -61,12 +61,25 @@ return redis.call('ZRANGE', KEYS[1], 0, -1)
 """
 
 
+def redis_client(url: str) -> Any:
+    """A client of the server at `url` that waits for no answer for long. Errors: Invalid for the URL."""
+    # It takes a tenth of a second to import, and a single snode does not need it.
+    import redis.asyncio
+
+    try:
+        return redis.asyncio.from_url(
+            url, socket_timeout=CALL_TIMEOUT_S, socket_connect_timeout=CALL_TIMEOUT_S, decode_responses=True
+        )
+    except ValueError as error:
+        raise Invalid(f"{error}; give one like redis://HOST:6379/0", field="redis_url") from None
+
+
 class MembershipStore:
     """One snode's link to the shared store; while it is away, the last known members stay."""
 
     def __init__(
         self,
-        url: str,
+        client: Any,
         membership: SharedMembership,
         *,
         incarnation: str,
@@ -75,18 +88,12 @@ class MembershipStore:
         clock: Clock,
         randomness: Randomness,
     ) -> None:
-        """`timeout_s` is how long a snode may be silent before its members are gone. Errors: Invalid for the URL."""
-        # It takes a tenth of a second to import, and a single snode does not need it.
-        import redis.asyncio
+        """`client` is `redis_client`'s; `timeout_s` is how long a snode may be silent before its members are gone."""
+        import redis
 
         self.connected = asyncio.Event()
         """Set while the store answers."""
-        try:
-            self._client: Any = redis.asyncio.from_url(
-                url, socket_timeout=CALL_TIMEOUT_S, socket_connect_timeout=CALL_TIMEOUT_S, decode_responses=True
-            )
-        except ValueError as error:
-            raise Invalid(f"{error}; give one like redis://HOST:6379/0", field="redis_url") from None
+        self._client = client
         self._failures: tuple[type[Exception], ...] = (redis.RedisError, OSError, TimeoutError)
         self._membership = membership
         self._incarnation = incarnation

@@ -1,8 +1,9 @@
 """What a snode stands on: the directory, links to the enodes, members of groups, tasks, time."""
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from typing import Any
 
 from ortoo.common.cluster.address_server import found_name_servers
 from ortoo.common.cluster.name_servers import NameServers
@@ -18,7 +19,7 @@ from ortoo.snode.enodes.link import LinkFactory, Links
 from ortoo.snode.enodes.pool import EnodeLinks
 from ortoo.snode.membership.local import LocalMembership
 from ortoo.snode.membership.shared import SharedMembership
-from ortoo.snode.membership.store import MembershipStore
+from ortoo.snode.membership.store import MembershipStore, redis_client
 from ortoo.snode.observe.recorded_links import RecordedLinks
 from ortoo.snode.observe.trace_topic import TraceTopic
 from ortoo.snode.observe.traces import TracedLinks
@@ -54,7 +55,11 @@ class Ground:
 
 @contextlib.asynccontextmanager
 async def open_ground(
-    settings: Settings, clock: Clock, randomness: Randomness, links: LinkFactory
+    settings: Settings,
+    clock: Clock,
+    randomness: Randomness,
+    links: LinkFactory,
+    connect_redis: Callable[[str], Any] = redis_client,
 ) -> AsyncIterator[Ground]:
     """Connect to what is around. Nothing is served yet. Errors: Unavailable, Invalid."""
     async with contextlib.AsyncExitStack() as parts:
@@ -86,7 +91,7 @@ async def open_ground(
         if settings.redis_url:
             membership = SharedMembership(incarnation, clock)
             store = MembershipStore(
-                settings.redis_url,
+                connect_redis(settings.redis_url),
                 membership,
                 incarnation=incarnation,
                 prefix=settings.redis_prefix,

@@ -1,0 +1,135 @@
+"""Who works on a simulated disk: no threads, drawn times, and the same promises as the threaded one keeps."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from contextvars import copy_context
+from dataclasses import dataclass
+from typing import Any, ParamSpec, TypeVar
+
+from ortoo.common.errors import Unavailable
+from ortoo.common.process.randomness import Randomness
+from ortoo.enode.log.disk_work import Done
+from ortoo.enode.log.group import Group
+
+P = ParamSpec("P")
+T = TypeVar("T")
+READ_LANES = 4
+
+
+@dataclass(slots=True)
+class Latency:
+    """How long a disk's work takes: most of it is quick, some is not."""
+
+    least_s: float = 0.000_1
+    usual_s: float = 0.003
+    """The most that it takes usually."""
+    seldom: float = 0.01
+    """How often it takes longer."""
+    seldom_s: float = 0.15
+    """The most that it takes then."""
+    factor: float = 1.0
+    """A disk in trouble is slower by this."""
+
+    def drawn(self, chance: Randomness) -> float:
+        """How long the next piece of work takes, in seconds."""
+        most_s = self.seldom_s if chance.uniform(0.0, 1.0) < self.seldom else self.usual_s
+        return chance.uniform(self.least_s, most_s) * self.factor
+
+
+class Lane:
+    """One thread's work, done one piece after another."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, chance: Randomness, latency: Latency) -> None:
+        """With nothing to do."""
+        self.waiting: deque[Callable[[], Callable[[], object]]] = deque()
+        """Pieces of work that are not done; each gives what is to be told on the loop."""
+        self._loop = loop
+        self._chance = chance
+        self._latency = latency
+        self._is_busy = False
+        self._context = copy_context()  # the store's, and not that of the request that comes first
+
+    def put(self, work: Callable[[], Callable[[], object]]) -> None:
+        """Do this when all before it is done."""
+        self.waiting.append(work)
+        if not self._is_busy:
+            self._begin()
+
+    def finish(self) -> None:
+        """Do everything that waits, now."""
+        while self.waiting:
+            self._loop.call_soon(self.waiting.popleft()(), context=self._context)
+
+    def _begin(self) -> None:
+        self._is_busy = True
+        self._loop.call_later(self._latency.drawn(self._chance), self._do, context=self._context)
+
+    def _do(self) -> None:
+        self._is_busy = False
+        if not self.waiting:
+            return  # it was finished meanwhile
+        tell = self.waiting.popleft()()
+        # What is told takes a moment to arrive, and work goes on meanwhile.
+        self._loop.call_later(self._latency.drawn(self._chance) / 8, tell, context=self._context)
+        if self.waiting:
+            self._begin()
+
+
+class SimulatedDiskWork:
+    """One lane that only flushes, and a few for everything else."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, chance: Randomness, latency: Latency) -> None:
+        """Work as `chance` and `latency` say."""
+        self._loop = loop
+        self._closed = False
+        self._flushing = Lane(loop, chance, latency)
+        self._reading = [Lane(loop, chance, latency) for _ in range(READ_LANES)]
+
+    @property
+    def lanes(self) -> list[Lane]:
+        """All lanes, that of the flushes first."""
+        return [self._flushing, *self._reading]
+
+    def flush(self, group: Group, done: Done) -> None:
+        """Write a group, then call `done` on the loop."""
+
+        def work() -> Callable[[], object]:
+            error: BaseException | None = None
+            try:
+                group.write()
+            except Exception as caught:
+                error = caught
+            return lambda: done(group, error)
+
+        self._flushing.put(work)
+
+    async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run `work` in one of the lanes. A cancelled caller still waits for it: nothing runs behind its back."""
+        if self._closed:
+            raise Unavailable("the store is closed")
+        answer: asyncio.Future[T] = self._loop.create_future()
+
+        def step() -> Callable[[], object]:
+            try:
+                result = work(*args, **kwargs)
+            except Exception as caught:
+                return _failing(answer, caught)
+            return lambda: None if answer.done() else answer.set_result(result)
+
+        min(self._reading, key=lambda lane: len(lane.waiting)).put(step)
+        try:
+            return await asyncio.shield(answer)
+        except asyncio.CancelledError:
+            await asyncio.wait((answer,))
+            raise
+
+    def close(self) -> None:
+        """Finish what was handed over."""
+        self._closed = True
+        for lane in self.lanes:
+            lane.finish()
+
+
+def _failing(answer: "asyncio.Future[Any]", error: Exception) -> Callable[[], object]:
+    return lambda: None if answer.done() else answer.set_exception(error)

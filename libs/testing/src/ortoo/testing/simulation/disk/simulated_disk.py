@@ -1,0 +1,112 @@
+"""A machine's disk over all lives of the process that works on it."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+from ortoo.common.process.randomness import Randomness
+from ortoo.testing.disks.disk_image import DiskImage, Fate
+from ortoo.testing.disks.faulty_disk import FaultyDisk
+from ortoo.testing.simulation.disk.disk_work import Latency, SimulatedDiskWork
+from ortoo.testing.simulation.disk.platter import Platter, PowerIsOff
+from ortoo.testing.simulation.kernel.chances import happens
+
+CAPACITY_BYTES = 256 << 20
+CUT_OPERATIONS_MAX = 8
+"""A piece of work that a stop interrupts has done fewer changes than this."""
+
+
+class SimulatedDisk(FaultyDisk):
+    """The disk as one process has it: faults on demand, and work that takes its time."""
+
+    def __init__(self, platter: Platter, chance: Randomness, latency: Latency) -> None:
+        """Work on `platter`."""
+        super().__init__(platter)
+        self.platter = platter
+        self._chance = chance
+        self._latency = latency
+        self._work: SimulatedDiskWork | None = None
+
+    def work(self, loop: asyncio.AbstractEventLoop) -> SimulatedDiskWork:
+        """Who works on it while a store is open."""
+        self._work = SimulatedDiskWork(loop, self._chance, self._latency)
+        return self._work
+
+    def stop(self) -> None:
+        """The process ends now: of each lane's first piece of work some part may have happened, or all of it."""
+        if self._work is None:
+            return
+        for lane in self._work.lanes:
+            if lane.waiting and happens(self._chance, 0.7):
+                self.platter.operations_left = self._chance.below(CUT_OPERATIONS_MAX)
+                self.platter.torn = lambda length: self._chance.below(length + 1)
+                _interrupted(lane.waiting[0])
+        self.platter.operations_left = 0
+
+
+class MachineDisk:
+    """What lies in one machine. `opened` is for each process that starts there."""
+
+    def __init__(self, chance: Randomness, *, capacity_bytes: int = CAPACITY_BYTES) -> None:
+        """An empty disk."""
+        self.latency = Latency()
+        """How long work takes on it."""
+        self.damaged: list[str] = []
+        """What was damaged so that the product cannot know it before it reads, in words."""
+        self._chance = chance
+        self._capacity_bytes = capacity_bytes
+        self._image = DiskImage()
+        self.current: SimulatedDisk = self.opened()
+        """The disk as the process that runs now has it."""
+
+    def opened(self) -> SimulatedDisk:
+        """The disk for a process that starts."""
+        platter = Platter(capacity_bytes=self._capacity_bytes, image=self._image)
+        self.current = SimulatedDisk(platter, self._chance, self.latency)
+        return self.current
+
+    def killed(self) -> None:
+        """The process is gone; what it wrote is in the system's memory and is written by and by."""
+        self.current.stop()
+
+    def power_cut(self, fate: Fate) -> None:
+        """The machine is off: what was not synced arrived or did not."""
+        self.current.stop()
+        self._image = self._image.crashed(self._chance, fate)
+
+    def destroyed(self) -> None:
+        """All of it is gone."""
+        self.current.stop()
+        self._image = DiskImage()
+
+    def flip_bit(self, suffix: str) -> str:
+        """Change one bit that is durable, in a file whose name ends so; returns where, empty when there is none."""
+        found = [
+            (folder / name, number)
+            for folder, names in sorted(self._image.folders.items())
+            for name, number in sorted(names.live.items())
+            if name.endswith(suffix) and self._image.contents[number].durable
+        ]
+        if not found:
+            return ""
+        path, number = found[self._chance.below(len(found))]
+        content = self._image.contents[number]
+        used = len(content.durable.rstrip(b"\0")) or 1
+        position, mask = self._chance.below(used), 1 << self._chance.below(8)
+        for data in (content.durable, content.live):
+            if position < len(data):
+                data[position] ^= mask
+        where = f"{path}:{position}"
+        self.damaged.append(where)
+        return where
+
+    def files(self) -> list[Path]:
+        """The files that are there, by name."""
+        return sorted(folder / name for folder, names in self._image.folders.items() for name in names.live)
+
+
+def _interrupted(work: Callable[[], object]) -> None:
+    try:
+        work()
+    except (PowerIsOff, Exception):  # the dead do not complain
+        return

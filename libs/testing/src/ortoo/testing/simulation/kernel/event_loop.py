@@ -1,0 +1,284 @@
+"""An event loop whose time passes only when everybody waits, and whose order the seed draws.
+
+Each process has its own queue of ready callbacks, first in, first out, as asyncio promises. The seed draws which
+process takes its next turn. When none has anything to do, the time moves to the next timer. There are no sockets, no
+threads and no signals: whoever asks for one has left the simulation, and is told so.
+"""
+
+import asyncio
+import heapq
+import threading
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextvars import Context, copy_context
+from typing import Any, NoReturn, TypeVar, TypeVarTuple
+
+from ortoo.testing.simulation.kernel.chances import Chances
+from ortoo.testing.simulation.kernel.numbered import NumberedFuture, NumberedTask
+from ortoo.testing.simulation.kernel.process import SimulatedProcess, current_process, process_of
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+TURNS_MAX = 200_000
+"""So many turns without any time passing are a loop that spins."""
+CANCELLED_MIN = 500
+"""So many cancelled timers are looked for and dropped, if they are half of all."""
+CALL_BEGINS_S = (0.000_05, 0.001)
+"""How long work waits for a thread of an executor, at least and at most."""
+CALL_TAKES_S = (0.000_05, 0.002)
+"""How long it runs there."""
+
+
+class Stuck(RuntimeError):
+    """Everybody waits for ever, or somebody spins without ever waiting."""
+
+
+class OutsideSimulation(RuntimeError):
+    """Something asked for a socket, a thread or another part of the real world."""
+
+
+class _Timer(asyncio.TimerHandle):
+    """A timer that knows whether it is in the heap still."""
+
+    waits = True
+
+
+class VirtualLoop(asyncio.BaseEventLoop):
+    """The loop of a simulated run."""
+
+    _stopping: bool
+    _thread_id: int
+
+    def __init__(self, chances: Chances) -> None:
+        """Begin at time 0; everything that is drawn comes from `chances`."""
+        super().__init__()
+        self._now_s = 0.0
+        self._order = chances.of("order")
+        self._executors = chances.of("executors")
+        self._runnable: list[SimulatedProcess] = []
+        self._timers: list[tuple[float, int, _Timer, SimulatedProcess]] = []
+        self._cancelled_timers = 0
+        self._timer_number = 0
+        self._task_number = 0
+        self._turns = 0
+        self._generators: dict[int, SimulatedProcess] = {}
+        self.outside = SimulatedProcess(self, "simulation")
+        """Whatever belongs to no process: the network, and those who watch."""
+
+    # time and order
+
+    def time(self) -> float:
+        """Virtual seconds since the run began."""
+        return self._now_s
+
+    def leap(self, seconds: float) -> None:
+        """Let time pass at once, as for a machine that slept: every timer that comes in it fires late."""
+        self._now_s += seconds
+
+    def wake(self, process: SimulatedProcess) -> None:
+        """Give a process turns again."""
+        if process.ready and not process.paused and process not in self._runnable:
+            self._runnable.append(process)
+
+    def rest(self, process: SimulatedProcess) -> None:
+        """Give a process no more turns."""
+        if process in self._runnable:
+            self._runnable.remove(process)
+
+    def _run_once(self) -> None:
+        """One turn: of one process, what was ready when the turn began."""
+        timers = self._timers
+        if timers and timers[0][0] <= self._now_s:
+            self._fire()
+        elif not self._runnable and not self._stopping:
+            self._pass_time()
+        runnable = self._runnable
+        if not runnable:
+            return
+        self._turns += 1
+        if self._turns > TURNS_MAX:
+            raise Stuck(f"{TURNS_MAX} turns without any time passing; {runnable[0].name} has something to do always")
+        process = runnable[int(self._order.uniform(0, len(runnable))) if len(runnable) > 1 else 0]
+        ready = process.ready
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if not handle.cancelled():
+                handle._run()
+            if process.ready is not ready or process.paused:
+                return  # it was killed or paused by what it did
+        if not ready:
+            self.rest(process)
+
+    def _pass_time(self) -> None:
+        timers = self._timers
+        while timers and timers[0][2].cancelled():
+            heapq.heappop(timers)
+            self._cancelled_timers -= 1
+        if not timers:
+            raise Stuck("everybody waits, and nothing is going to happen")
+        self._now_s = max(self._now_s, timers[0][0])
+        self._turns = 0
+        self._fire()
+
+    def _fire(self) -> None:
+        timers, now_s = self._timers, self._now_s
+        while timers and timers[0][0] <= now_s:
+            _, _, timer, process = heapq.heappop(timers)
+            timer.waits = False
+            if timer.cancelled():
+                self._cancelled_timers -= 1
+            else:
+                self._queue(timer, process)
+
+    def _queue(self, handle: asyncio.Handle, process: SimulatedProcess) -> None:
+        if not process.alive:
+            process.keep(handle)
+            return
+        ready = process.ready
+        ready.append(handle)
+        if len(ready) == 1 and not process.paused:
+            self._runnable.append(process)
+
+    # what asyncio asks of a loop
+
+    def call_soon(
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.Handle:
+        """Run `callback` in its process's next turn."""
+        context = copy_context() if context is None else context
+        handle = asyncio.Handle(callback, args, self, context)
+        self._queue(handle, process_of(context) or self.outside)
+        return handle
+
+    def call_soon_threadsafe(
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.Handle:
+        """As `call_soon`. Errors: OutsideSimulation from another thread."""
+        if threading.get_ident() != self._thread_id:
+            _outside("a thread")
+        return self.call_soon(callback, *args, context=context)
+
+    def call_at(
+        self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """Run `callback` at this virtual time; those of one time run in the order in which they were asked for."""
+        context = copy_context() if context is None else context
+        timer = _Timer(when, callback, args, self, context)
+        self._timer_number += 1
+        heapq.heappush(self._timers, (when, self._timer_number, timer, process_of(context) or self.outside))
+        return timer
+
+    def call_later(
+        self, delay: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """Run `callback` after so many virtual seconds."""
+        return self.call_at(self._now_s + delay, callback, *args, context=context)
+
+    def create_future(self) -> NumberedFuture:
+        """A future of this loop."""
+        self._task_number += 1
+        return NumberedFuture(number=self._task_number, loop=self)
+
+    def create_task(  # type: ignore[override]  # every task here is a numbered one
+        self, coro: Coroutine[Any, Any, Any], *, name: str | None = None, context: Context | None = None, **_: Any
+    ) -> NumberedTask:
+        """Run `coro` in its own context, or in `context`."""
+        context = copy_context() if context is None else context
+        self._task_number += 1
+        process = process_of(context) or self.outside
+        return NumberedTask(coro, number=self._task_number, process=process, loop=self, name=name, context=context)
+
+    def run_in_executor(self, executor: Any, func: Callable[[*Ts], T], *args: *Ts) -> "asyncio.Future[T]":
+        """Run `func` on this thread, a drawn moment from now; of one executor, in the order of the calls."""
+        answer: asyncio.Future[T] = self.create_future()
+        process = current_process() or self.outside
+        free_at_s = process.executors_free_at_s.get(id(executor), 0.0)
+        begins_at_s = max(free_at_s, self._now_s) + self._drawn(CALL_BEGINS_S)
+        ends_at_s = begins_at_s + self._drawn(CALL_TAKES_S)
+        process.executors_free_at_s[id(executor)] = ends_at_s
+
+        def begin() -> None:
+            if answer.cancelled():
+                return
+            try:
+                result = func(*args)
+            except BaseException as error:
+                self.call_at(ends_at_s, _fail, answer, error)
+            else:
+                self.call_at(ends_at_s, _answer, answer, result)
+
+        self.call_at(begins_at_s, begin)
+        return answer
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """Tell of an exception that nobody caught, unless a dead process is meant."""
+        process = current_process()
+        if process is None or process.alive:
+            super().call_exception_handler(context)
+
+    def close(self) -> None:
+        """Forget everything."""
+        self._timers.clear()
+        self._runnable.clear()
+        super().close()
+
+    def _drawn(self, between: tuple[float, float]) -> float:
+        return self._executors.uniform(*between)
+
+    def _timer_handle_cancelled(self, handle: "_Timer") -> None:
+        if handle.waits:
+            self._cancelled_timers += 1
+            if self._cancelled_timers > CANCELLED_MIN and self._cancelled_timers * 2 > len(self._timers):
+                self._timers = [timer for timer in self._timers if not timer[2].cancelled()]
+                heapq.heapify(self._timers)
+                self._cancelled_timers = 0
+
+    # asynchronous generators: who finalizes one is decided by the process that began it, not by the collector
+
+    def _asyncgen_firstiter_hook(self, generator: AsyncGenerator[Any, Any]) -> None:
+        self._generators[id(generator)] = current_process() or self.outside
+
+    def _asyncgen_finalizer_hook(self, generator: AsyncGenerator[Any, Any]) -> None:
+        process = self._generators.pop(id(generator), self.outside)
+        if process.alive:
+            process.spawn("finalize", _aclose(generator))
+        else:
+            process.keep(generator)
+
+    # the real world
+
+    def _write_to_self(self) -> None:
+        """Nobody waits in a system call."""
+
+    async def getaddrinfo(self, *_: Any, **__: Any) -> NoReturn:
+        """Errors: OutsideSimulation."""
+        _outside("a resolver")
+
+    async def create_connection(self, *_: Any, **__: Any) -> NoReturn:
+        """Errors: OutsideSimulation."""
+        _outside("a connection")
+
+    async def create_server(self, *_: Any, **__: Any) -> NoReturn:
+        """Errors: OutsideSimulation."""
+        _outside("a listening socket")
+
+    async def subprocess_exec(self, *_: Any, **__: Any) -> NoReturn:
+        """Errors: OutsideSimulation."""
+        _outside("another process")
+
+
+async def _aclose(generator: AsyncGenerator[Any, Any]) -> None:
+    await generator.aclose()
+
+
+def _answer(future: "asyncio.Future[T]", result: T) -> None:
+    if not future.done():
+        future.set_result(result)
+
+
+def _fail(future: "asyncio.Future[Any]", error: BaseException) -> None:
+    if not future.done():
+        future.set_exception(error)
+
+
+def _outside(what: str) -> NoReturn:
+    raise OutsideSimulation(f"{what} was asked for, and there is none in the simulation")

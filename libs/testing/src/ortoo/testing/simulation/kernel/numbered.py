@@ -1,0 +1,55 @@
+"""Tasks and futures whose hash is a running number.
+
+asyncio keeps tasks in sets and walks them: `TaskGroup`, `wait`, `gather`. The usual hash of a task is its address, so
+the order would differ from run to run.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from contextvars import Context
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ortoo.testing.simulation.kernel.process import SimulatedProcess
+
+
+class NumberedTask(asyncio.Task[Any]):
+    """A task that knows its number and the process it is a part of."""
+
+    _log_destroy_pending: bool
+
+    def __init__(
+        self,
+        work: Coroutine[Any, Any, Any],
+        *,
+        number: int,
+        process: "SimulatedProcess",
+        loop: asyncio.AbstractEventLoop,
+        name: str | None,
+        context: Context,
+    ) -> None:
+        """Begin to run `work` in the loop's next turn."""
+        self.number = number  # first: the task is put into a set by its base class
+        self.process = process
+        super().__init__(work, loop=loop, name=name, context=context)
+
+    def __hash__(self) -> int:
+        return self.number
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+class NumberedFuture(asyncio.Future[Any]):
+    """A future that knows its number."""
+
+    def __init__(self, *, number: int, loop: asyncio.AbstractEventLoop) -> None:
+        """A future that has no result yet."""
+        self.number = number
+        super().__init__(loop=loop)
+
+    def __hash__(self) -> int:
+        return self.number
+
+    def __eq__(self, other: object) -> bool:
+        return self is other

@@ -1,0 +1,113 @@
+"""A process in the simulation: everything that runs in its context, until it is killed."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Coroutine
+from contextvars import Context, ContextVar, copy_context
+from typing import TYPE_CHECKING, Any
+
+from ortoo.testing.simulation.kernel.numbered import NumberedTask
+
+if TYPE_CHECKING:
+    from ortoo.testing.simulation.kernel.event_loop import VirtualLoop
+
+CLOSE_TRIES_MAX = 50
+"""How often a coroutine that awaits again and again while it is closed is closed, before it is left alone."""
+
+_current: ContextVar["SimulatedProcess | None"] = ContextVar("simulated_process", default=None)
+
+
+def process_of(context: Context) -> "SimulatedProcess | None":
+    """The process that code in this context belongs to; None for what no process has begun."""
+    return context.get(_current)
+
+
+def current_process() -> "SimulatedProcess | None":
+    """The process whose code runs now."""
+    return _current.get()
+
+
+class SimulatedProcess:
+    """What the operating system knows of a process: its name, its threads' work, whether it runs.
+
+    Its first task is begun by `spawn`; everything that task begins belongs to the process too, because the context is
+    inherited. After `kill` nothing of it runs again, finally blocks included: the loop passes over whatever carries
+    its context, and what it leaves is kept here, so that no finalizer runs either.
+    """
+
+    def __init__(self, loop: "VirtualLoop", name: str) -> None:
+        """A process with nothing to do yet. Names are unique in a run: a restart gets another one."""
+        self.loop = loop
+        self.name = name
+        self.alive = True
+        self.paused = False
+        """Stopped as by SIGSTOP: what becomes ready waits."""
+        self.ready: deque[asyncio.Handle] = deque()
+        """What the loop is to run, in this order, as asyncio promises."""
+        self.executors_free_at_s: dict[int, float] = {}
+        """When each executor has done what it was given, by its identity."""
+        self.context = copy_context()
+        self.context.run(_current.set, self)
+        self._grave: list[object] = []
+
+    def spawn(self, name: str, work: Coroutine[Any, Any, Any]) -> NumberedTask:
+        """Run `work` as a part of this process."""
+        return self.loop.create_task(work, name=name, context=self.context.copy())
+
+    def pause(self) -> None:
+        """Stop it as SIGSTOP does: time goes on without it."""
+        self.paused = True
+        self.loop.rest(self)
+
+    def resume(self) -> None:
+        """Let it run again: all timers that came meanwhile have come."""
+        self.paused = False
+        self.loop.wake(self)
+
+    def kill(self) -> None:
+        """End it at once. Nothing of it runs again."""
+        if not self.alive:
+            return
+        self.alive = False
+        # Dropping the last reference to a coroutine would run its finally blocks.
+        self._grave += [task for task in asyncio.all_tasks(self.loop) if self._owns(task)]
+        self._grave += self.ready
+        self.ready = deque()
+        self.loop.rest(self)
+
+    def keep(self, remains: object) -> None:
+        """Hold on to something that came too late for this process, so that it is not finalized."""
+        self._grave.append(remains)
+
+    def tasks(self) -> list[NumberedTask]:
+        """Its tasks that are not done, oldest first."""
+        found = [task for task in asyncio.all_tasks(self.loop) if self._owns(task)]
+        return sorted((task for task in found if isinstance(task, NumberedTask)), key=lambda task: task.number)
+
+    def bury(self) -> None:
+        """Free what it left, after the run: finally blocks run now, up to what they await, and do no harm any more."""
+        remains, self._grave = self._grave, []
+        self.context.copy().run(_close, remains)
+
+    def _owns(self, task: "asyncio.Task[Any]") -> bool:
+        return isinstance(task, NumberedTask) and task.process is self
+
+
+def _close(remains: list[object]) -> None:
+    for one in remains:
+        if isinstance(one, NumberedTask):
+            one._log_destroy_pending = False  # asyncio's own switch against a warning that means nothing here
+            _closed(one.get_coro())
+        elif isinstance(one, AsyncGenerator):
+            _closed(one.aclose())
+
+
+def _closed(work: Any) -> None:
+    for _ in range(CLOSE_TRIES_MAX):
+        try:
+            work.close()
+        except RuntimeError:
+            continue  # it awaits in a finally block: the next try goes on behind that
+        except BaseException:  # whatever a dead process says at its end concerns nobody
+            return
+        return

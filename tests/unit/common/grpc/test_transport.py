@@ -1,0 +1,46 @@
+"""The one place where channels and servers come from."""
+
+from collections.abc import Sequence
+
+import grpc
+
+from ortoo.common.grpc.channels import OPTIONS, Channels
+from ortoo.common.grpc.server import GrpcServer
+from ortoo.common.grpc.transport import Options, SocketTransport, current_transport, using_transport
+from ortoo.common.process.background import Background
+
+
+class Recorded(SocketTransport):
+    """A transport that notes what it was asked for."""
+
+    def __init__(self) -> None:
+        self.channels: list[tuple[str, Options]] = []
+        self.servers = 0
+
+    def channel(self, address: str, options: Options) -> grpc.aio.Channel:
+        self.channels.append((address, options))
+        return super().channel(address, options)
+
+    def server(self, interceptors: Sequence[grpc.aio.ServerInterceptor], options: Options) -> grpc.aio.Server:
+        self.servers += 1
+        return super().server(interceptors, options)
+
+
+async def test_channels_and_servers_come_from_the_transport_in_use() -> None:
+    """Within the block, and in tasks spawned there, pools and servers ask the given transport; outside, sockets."""
+    outside = current_transport()
+    recorded = Recorded()
+    async with Channels() as channels, Background("test") as background:
+        with using_transport(recorded):
+            spawned = background.spawn("channel", _channel(channels, "127.0.0.1:2"))
+            channels.to("127.0.0.1:1")
+            GrpcServer("127.0.0.1:0", [])
+        assert current_transport() is outside
+        await spawned
+        channels.to("127.0.0.1:3")
+    assert recorded.channels == [("127.0.0.1:1", OPTIONS), ("127.0.0.1:2", OPTIONS)]
+    assert recorded.servers == 1
+
+
+async def _channel(channels: Channels, address: str) -> grpc.aio.Channel:
+    return channels.to(address)
