@@ -138,7 +138,7 @@ def segments_deleted_before_the_checkpoint(patch: pytest.MonkeyPatch) -> None:
     checkpoint = Housekeeping.checkpoint
 
     async def early(keeping: Housekeeping) -> None:
-        keeping.checkpoints.extend([keeping._appender.durable_position] * CHECKPOINTS_KEPT)
+        keeping.checkpoints.extend([keeping.appender.durable_position] * CHECKPOINTS_KEPT)
         await keeping.retain()
         await checkpoint(keeping)
 
@@ -158,10 +158,10 @@ def deletions_not_in_order(patch: pytest.MonkeyPatch) -> None:
     """Delete several segments without syncing the folder in between, so that a crash brings older ones back."""
 
     def delete(keeping: Housekeeping, segment: Segment) -> None:
-        keeping._disk.remove(segment.path)
-        names = keeping._disk.list(segment.folder)
+        keeping.disk.remove(segment.path)
+        names = keeping.disk.list(segment.folder)
         if index_name(segment.base) in names:
-            keeping._disk.remove(segment.folder / index_name(segment.base))
+            keeping.disk.remove(segment.folder / index_name(segment.base))
 
     patch.setattr(Housekeeping, "_delete", delete)
 

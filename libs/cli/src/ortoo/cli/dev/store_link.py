@@ -16,7 +16,7 @@ from ortoo.enode.changes.halves import Source as StoreSource
 from ortoo.enode.changes.halves import Verdict as StoreVerdict
 from ortoo.enode.changes.lives import Mode
 from ortoo.enode.deferred.check_watchers import Watcher
-from ortoo.enode.store.lock_table import Granted, Refused, Wish
+from ortoo.enode.store.lock_table import Granted, LockRequest, Refused
 from ortoo.enode.store.store import FlushMode as StoreFlushMode
 from ortoo.snode.cluster.routes import DeliveryMode
 from ortoo.snode.enodes.link import (
@@ -180,7 +180,7 @@ class StoreLink:
         """Store a group's offsets."""
         await self._topics.arrival(topic_id, max(offsets, default=0))
         await self._store.modes.use(topic_id, group, Mode.OFFSETS)
-        await self._store.commit_offsets(topic_id, group, offsets, generation)
+        await self._store.offsets.commit(topic_id, group, offsets, generation)
 
     async def commit_rows(
         self, topic_id: int, group: str, rows: Sequence[OffsetRow], *, reset: bool = False
@@ -189,13 +189,13 @@ class StoreLink:
         await self._topics.arrival(topic_id, max((row[0] for row in rows), default=0))
         if not reset:
             await self._store.modes.use(topic_id, group, Mode.OFFSETS)
-            return await self._store.commit_each(topic_id, group, rows)
-        await self._store.reset_offsets(topic_id, group, {queue_id: offset for queue_id, offset, _ in rows})
+            return await self._store.offsets.commit_each(topic_id, group, rows)
+        await self._store.offsets.reset(topic_id, group, {queue_id: offset for queue_id, offset, _ in rows})
         return []
 
     async def offset_groups(self, topic_id: int) -> list[str]:
         """The groups that have an offset in a topic."""
-        return self._store.offset_groups(topic_id)
+        return self._store.offsets.groups(topic_id)
 
     async def take_locks(self, incarnation: str, wishes: Sequence[LockWish]) -> list[LockAnswer]:
         """Take or renew locks."""
@@ -204,7 +204,10 @@ class StoreLink:
         refused = await self._store.modes.refused({(w.topic_id, w.group) for w in wishes}, Mode.OFFSETS)
         wanted = [w for w in wishes if (w.topic_id, w.group) not in refused]
         taken = await self._store.locks.take(
-            [Wish((w.topic_id, w.group, w.queue_id), w.owner, w.session_id, incarnation, w.resume) for w in wanted]
+            [
+                LockRequest((one.topic_id, one.group, one.queue_id), one.owner, one.session_id, incarnation, one.resume)
+                for one in wanted
+            ]
         )
         answers = dict(zip(wanted, taken, strict=True))
         return [
@@ -226,7 +229,7 @@ class StoreLink:
     async def query_offsets(self, topic_id: int, group: str, queue_ids: Iterable[int] = ()) -> dict[int, int]:
         """A group's offsets."""
         await self._topics.arrival(topic_id)
-        return self._store.query_offsets(topic_id, group, queue_ids)
+        return self._store.offsets.of(topic_id, group, queue_ids)
 
     async def describe_queues(self, topic_id: int) -> list[QueueRange]:
         """What each queue of a topic holds."""

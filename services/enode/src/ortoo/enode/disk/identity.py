@@ -7,6 +7,7 @@ from pathlib import Path
 from ortoo.common.errors import Conflict, DataLoss, Unsupported
 from ortoo.common.records.sealed_batch import crc32c
 from ortoo.enode.disk.disk import Disk
+from ortoo.enode.disk.whole_files import read_whole, write_whole
 
 FILE_NAME = "identity"
 VERSION = 1
@@ -40,33 +41,6 @@ def decode_identity(data: bytes, file: Path) -> Identity:
     if fields.pop("version") != VERSION:
         raise Unsupported(f"{file} is of a newer version: upgrade this process")
     return Identity(**fields)
-
-
-def write_whole(disk: Disk, path: Path, data: bytes) -> None:
-    """Replace a small file in one step: after a crash it holds the old bytes or the new ones, never a mixture."""
-    temporary = path.with_name(path.name + ".tmp")
-    if temporary.name in disk.list(path.parent):
-        disk.remove(temporary)
-    file = disk.open(temporary, create=True)
-    try:
-        file.write(0, [data])
-        file.sync_data()
-    finally:
-        file.close()
-    disk.rename(temporary, path)
-    disk.sync_directory(path.parent)
-
-
-def read_whole(disk: Disk, path: Path) -> bytes | None:
-    """A small file's bytes; None when it does not exist."""
-    try:
-        file = disk.open(path, writable=False)
-    except FileNotFoundError:
-        return None
-    try:
-        return file.read(0, file.size_bytes())
-    finally:
-        file.close()
 
 
 def claim(disk: Disk, folder: Path, wanted: Identity, names: list[str]) -> Identity:

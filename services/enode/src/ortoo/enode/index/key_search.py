@@ -13,8 +13,8 @@ from ortoo.common.errors import OrtooError
 from ortoo.common.records.batch import open_batch
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.enode.disk.disk import Disk
-from ortoo.enode.disk.identity import write_whole
-from ortoo.enode.index.key_index import KIND_KEY, BadKeys, Entries, Fences, encode_keys, text_hash
+from ortoo.enode.disk.whole_files import write_whole
+from ortoo.enode.index.key_index import KIND_KEY, Entries, Fences, encode_keys, text_hash
 from ortoo.enode.log.frame import HEADER_BYTES, BadHeader, FrameHeader, Kind, body_problem, decode_header
 from ortoo.enode.log.scan import Window, walk
 from ortoo.enode.log.segment import Segment, keys_name
@@ -118,7 +118,7 @@ class KeySearch:
             return self._tails[stretch.base][0].find(wanted)
         try:
             return self._fences(stretch.base).find(wanted)
-        except (BadKeys, FileNotFoundError):
+        except FileNotFoundError:
             self._files.pop(stretch.base, None)
             if keys_name(stretch.base) in self._disk.list(self._folder):
                 self._disk.remove(self._folder / keys_name(stretch.base))

@@ -21,7 +21,6 @@ from ortoo.enode.log.frame import (
     FrameHeader,
     Kind,
     frame_bytes,
-    new_header,
 )
 from ortoo.enode.log.group import Entry, Group, Part
 from ortoo.enode.log.segment import Segment
@@ -218,9 +217,9 @@ class Appender:
         return self.stored_at_ms
 
     def _header(self, kind: Kind, *, payload: bytes = b"", flags: int = 0, item_count: int = 0) -> FrameHeader:
-        return new_header(
-            kind,
-            self.appended_position,
+        return FrameHeader(
+            kind=kind,
+            position=self.appended_position,
             durable_below=self.durable_position,
             store_open=self.store_open,
             stored_at_ms=self.next_stored_at_ms(),

@@ -22,7 +22,8 @@ from ortoo.common.errors import Invalid, NotFound
 from ortoo.common.records.message_id import message_address
 from ortoo.enode.changes.all import decode_changes, encode_changes
 from ortoo.enode.disk.disk import Disk, RealDisk
-from ortoo.enode.disk.identity import FILE_NAME, decode_identity, read_whole
+from ortoo.enode.disk.identity import FILE_NAME, decode_identity
+from ortoo.enode.disk.whole_files import read_whole
 from ortoo.enode.index.catalog import Catalog
 from ortoo.enode.log.frame import HEADER_BYTES, FrameHeader, Kind
 from ortoo.enode.log.scan import Hole, walk

@@ -8,12 +8,12 @@ from typing import NamedTuple
 from ortoo.common.errors import DataLoss, Unavailable
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.enode.disk.disk import Disk
+from ortoo.enode.disk.whole_files import Damaged
 from ortoo.enode.index.catalog import Catalog, QueueLog, Run
 from ortoo.enode.index.index_files import load_rows, make_index
 from ortoo.enode.log.answers import Damage, DamagedQueue, StoredBatch
 from ortoo.enode.log.disk_work import DiskWork
 from ortoo.enode.log.frame import HEADER_BYTES, BadHeader, Kind, body_problem, decode_header, frame_bytes
-from ortoo.enode.log.queue_index import BadIndex
 from ortoo.enode.log.rows import Rows
 from ortoo.enode.log.segment import Segment, segment_name
 from ortoo.enode.reading.recent import Recent
@@ -138,7 +138,7 @@ class Reader:
             return rows
         try:
             rows = await self._work.run(load_rows, self._disk, run)
-        except (BadIndex, FileNotFoundError):
+        except (Damaged, FileNotFoundError):
             end = run.segment.end or run.segment.base
             contents = await self._work.run(make_index, self._disk, run.segment, end)
             for entry in contents.queues:
@@ -148,7 +148,7 @@ class Reader:
                         one.entry = entry
             try:
                 rows = await self._work.run(load_rows, self._disk, run)
-            except BadIndex as error:
+            except Damaged as error:
                 raise DataLoss(
                     f"{run.segment.path}: {error}; reading can go on at offset {run.end_offset}",
                     field="from_offset",

@@ -8,15 +8,13 @@ from pathlib import Path
 
 from ortoo.common.errors import Conflict
 from ortoo.common.records.sealed_batch import crc32c
-from ortoo.enode.disk.clean_stop import FILE_NAME as CLEAN_NAME
-from ortoo.enode.disk.clean_stop import decode_clean_stop
+from ortoo.enode.disk.clean_stop import forget_clean_stop, read_clean_stop
 from ortoo.enode.disk.disk import DirectoryLock, Disk, File
 from ortoo.enode.disk.identity import FILE_NAME as IDENTITY_NAME
-from ortoo.enode.disk.identity import Identity, decode_identity, encode_identity, read_whole, write_whole
-from ortoo.enode.disk.tide_mark import FILE_NAME as TIDE_NAME
-from ortoo.enode.disk.tide_mark import TideMark, decode_slots
+from ortoo.enode.disk.identity import Identity, decode_identity, encode_identity
+from ortoo.enode.disk.tide_mark import TideMark, read_tide_mark
+from ortoo.enode.disk.whole_files import read_whole, write_whole
 from ortoo.enode.log.segment import bases, segment_name
-from ortoo.enode.recovery.opening import forget_clean_stop
 from ortoo.enode.replication.log_bytes import TAIL_BYTES, LogBytes
 
 
@@ -112,9 +110,8 @@ class LogCopy:
     def _cut_behind_durable(self) -> int:
         """Where the copy ends; what an interrupted write, or another life of this folder, left behind it is removed."""
         disk, folder = self._disk, self._folder
-        clean = decode_clean_stop(read_whole(disk, folder / CLEAN_NAME) or b"")
-        tide = decode_slots(read_whole(disk, folder / TIDE_NAME) or b"")
-        end = max(tide, clean.end_position if clean else 0)
+        clean = read_clean_stop(disk, folder)
+        end = max(read_tide_mark(disk, folder), clean.end_position if clean else 0)
         forget_clean_stop(disk, folder)
         starts = bases(disk.list(folder))
         for base in starts:

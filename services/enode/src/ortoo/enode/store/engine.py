@@ -10,6 +10,7 @@ from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
 from ortoo.common.process.randomness import Randomness
 from ortoo.enode.changes.all import Change, TopicGone
+from ortoo.enode.disk.clean_stop import forget_clean_stop
 from ortoo.enode.disk.disk import DirectoryLock, Disk, RealDisk
 from ortoo.enode.disk.identity import Identity, claim
 from ortoo.enode.index.key_process import KeyProcess, Keys, LocalKeys
@@ -23,7 +24,7 @@ from ortoo.enode.log.spares import Spares
 from ortoo.enode.reading.reader import Reader
 from ortoo.enode.reading.recent import Recent
 from ortoo.enode.reading.waiting import Waiting
-from ortoo.enode.recovery.opening import Recovered, forget_clean_stop, recover
+from ortoo.enode.recovery.opening import Recovered, recover
 from ortoo.enode.state.tables.dedup import Sequencer
 from ortoo.enode.state.tables.offsets import Reservations
 from ortoo.enode.store.committer import Committer
@@ -144,6 +145,20 @@ class Engine:
 
         Errors: Overloaded, Unavailable, and what `check` raises.
         """
+        waiters = await self._accept(changes, check)
+        self.appender.want_flush()
+        for waiter in waiters:
+            await waiter
+
+    async def note(self, changes: Sequence[Change]) -> None:
+        """Store state changes without waiting until they are durable: a crash may take them. Errors: as `store`."""
+        await self._accept(changes)
+        self.appender.flush_due.set()
+
+    async def _accept(
+        self, changes: Sequence[Change], check: Callable[[], None] | None = None
+    ) -> list[asyncio.Future[None]]:
+        """Give each change its place in the log; the futures are done when they are durable."""
         if self.closed or self.appender.alone:
             raise Unavailable(self.appender.alone or "the store is closed")
         appender = self.appender
@@ -157,22 +172,7 @@ class Engine:
                 check()
             waiters.append(self._loop.create_future())
             appender.append_change(change, encoded, waiters[-1])
-        appender.want_flush()
-        for waiter in waiters:
-            await waiter
-
-    async def note(self, changes: Sequence[Change]) -> None:
-        """Store state changes without waiting until they are durable: a crash may take them. Errors: as `store`."""
-        if self.closed or self.appender.alone:
-            raise Unavailable(self.appender.alone or "the store is closed")
-        appender = self.appender
-        for change in changes:
-            encoded = change.encoded()
-            appender.check_alive()
-            if not appender.fits(appender.change_room(len(encoded))):
-                await appender.make_room(appender.change_room(len(encoded)), is_state=True)
-            appender.append_change(change, encoded, self._loop.create_future())
-        appender.flush_due.set()
+        return waiters
 
     async def read_log(self, segment: Segment, position: int, length: int) -> bytes:
         """Bytes of the log as they lie on disk, for replicas. Errors: OSError, Unavailable."""

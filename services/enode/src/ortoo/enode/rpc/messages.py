@@ -1,0 +1,71 @@
+"""Between messages of the wire and plain values: what both name alike is carried over by its name."""
+
+from dataclasses import fields
+from typing import Any, TypeVar
+
+from ortoo.common.errors import Invalid
+from ortoo.common.records.sealed_batch import SealedBatch
+from ortoo.v1 import record_pb2
+
+T = TypeVar("T")
+LISTED_DEFAULT = 100
+LISTED_MAX = 10_000
+
+
+def filled(kind: type[T], value: object, **others: Any) -> T:
+    """A message of that kind: its fields are `value`'s attributes of the same names, except those among `others`."""
+    message: Any = kind
+    names = [name for name in message.DESCRIPTOR.fields_by_name if name not in others]
+    return kind(**{name: getattr(value, name) for name in names}, **others)
+
+
+def plain(kind: type[T], message: object, **others: Any) -> T:
+    """A dataclass of that kind: its fields are `message`'s of the same names, except those among `others`."""
+    dataclass: Any = kind
+    names = [field.name for field in fields(dataclass) if field.name not in others]
+    return kind(**{name: getattr(message, name) for name in names}, **others)
+
+
+def batch_of(request: Any, records: bytes | None = None) -> SealedBatch:
+    """The batch of a request; `records` are its bytes if they came beside it. Each look at those inside is a copy."""
+    batch = request.batch
+    return SealedBatch(
+        batch.records if records is None else records,
+        batch.records_crc32c,
+        batch.count,
+        batch.body_inflated_bytes,
+        batch.producer_id,
+        batch.first_sequence,
+        batch.delayed,
+    )
+
+
+def checked_batch_of(request: Any) -> SealedBatch:
+    """The batch of a request, its bytes checked. Errors: Invalid, Corrupt as `SealedBatch.check` says them."""
+    batch = batch_of(request)
+    batch.check()
+    return batch
+
+
+def sealed(batch: SealedBatch) -> record_pb2.SealedBatch:
+    """A batch for somebody to whom its producer is nothing."""
+    return record_pb2.SealedBatch(
+        records=batch.records,
+        records_crc32c=batch.records_crc32c,
+        count=batch.count,
+        body_inflated_bytes=batch.body_inflated_bytes,
+    )
+
+
+def check_number(field: str, number: int, most: int) -> None:
+    """Refuse a number below 1 or above `most`. Errors: Invalid, naming the field."""
+    if not 1 <= number <= most:
+        raise Invalid(f"{number}; expected 1 to {most}", field=field)
+
+
+def limit_of(request: Any) -> int:
+    """How many entries a list may have. Errors: Invalid when it asks for too many."""
+    limit: int = request.limit
+    if limit > LISTED_MAX:
+        raise Invalid(f"{limit}; at most {LISTED_MAX}", field="limit")
+    return limit or LISTED_DEFAULT
