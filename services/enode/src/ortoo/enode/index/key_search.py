@@ -5,9 +5,9 @@ for a disk that only exists in memory, in the store's.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from ortoo.common.errors import OrtooError
 from ortoo.common.records.batch import open_batch
@@ -23,8 +23,7 @@ CANDIDATES_MAX = 4096
 """How many hits of one hash are looked at before giving up: a key that nearly every message has is no key."""
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
+class Query(NamedTuple):
     """What is looked for."""
 
     topic_id: int
@@ -35,8 +34,7 @@ class Query:
     limit: int
 
 
-@dataclass(frozen=True, slots=True)
-class FoundMessage:
+class FoundMessage(NamedTuple):
     """Where a message is."""
 
     queue_id: int
@@ -44,8 +42,7 @@ class FoundMessage:
     stored_at_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Stretch:
+class Stretch(NamedTuple):
     """A segment, or the part of the last one that is durable."""
 
     base: int

@@ -134,7 +134,7 @@ class Appender:
                             self.active.folder,
                             0,
                             spare.size_bytes,
-                            file=spare.file,
+                            opened=spare.file,
                             source=spare.path,
                         )
                     )

@@ -120,14 +120,12 @@ class Engine:
             identity = await work.run(claim, disk, folder, wanted, disk.list(folder))
             recovered = await work.run(recover, disk, folder)
             await work.run(forget_clean_stop, disk, folder)
-            spares = Spares(
-                disk, folder, work, segment_bytes=settings.segment_bytes, headroom_bytes=settings.headroom_bytes
-            )
+            spares = Spares(disk, folder, work, settings.segment_bytes, settings.headroom_bytes)
             active = recovered.active
             if active is None:
                 spare = await spares.take(settings.segment_bytes, is_state=True)
                 base = recovered.end_position
-                active = Segment(disk, folder, base, base + spare.size_bytes, file=spare.file, source=spare.path)
+                active = Segment(disk, folder, base, base + spare.size_bytes, opened=spare.file, source=spare.path)
                 await work.run(active.install)
             engine = cls(folder, settings, disk, clock, work, lock, identity, recovered, spares, active)
             await engine._start(recovered, active)
