@@ -7,7 +7,7 @@ from ortoo.common.records.sealed_batch import crc32c
 from ortoo.enode.log.frame import (
     FIELDS,
     HEADER_BYTES,
-    BadHeader,
+    BadFrame,
     FrameHeader,
     Kind,
     body_problem,
@@ -45,13 +45,13 @@ def test_every_flipped_bit_of_a_header_is_noticed() -> None:
     for bit in range(len(encoded) * 8):
         damaged = bytearray(encoded)
         damaged[bit // 8] ^= 1 << bit % 8
-        with pytest.raises(BadHeader):
+        with pytest.raises(BadFrame):
             decode_header(bytes(damaged), 640)
 
 
 def test_a_frame_that_lies_elsewhere_is_stale() -> None:
     """The own position protects against bytes that were left behind or copied."""
-    with pytest.raises(BadHeader, match="stale"):
+    with pytest.raises(BadFrame, match="stale"):
         decode_header(header().encoded(), 704)
 
 

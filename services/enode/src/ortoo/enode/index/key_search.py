@@ -15,8 +15,8 @@ from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.whole_files import write_whole
 from ortoo.enode.index.key_index import KIND_KEY, Entries, Fences, encode_keys, text_hash
-from ortoo.enode.log.frame import HEADER_BYTES, BadHeader, FrameHeader, Kind, body_problem, decode_header
-from ortoo.enode.log.scan import Window, walk
+from ortoo.enode.log.frame import HEADER_BYTES, BadFrame, FrameHeader, Kind, decode_header
+from ortoo.enode.log.scan import Window, read_body, walk
 from ortoo.enode.log.segment import Segment, keys_name
 
 CANDIDATES_MAX = 4096
@@ -144,14 +144,11 @@ class KeySearch:
             header = decode_header(segment.read(position, HEADER_BYTES), position)
             if header.topic_id != query.topic_id or not query.begin_ms <= header.stored_at_ms < query.end_ms:
                 return None
-            body = segment.read(position + HEADER_BYTES, header.prefix_length + header.length)
-            if body_problem(header, body):
-                return None
-            records = body[header.prefix_length :]
+            records = read_body(segment.read, header)[header.prefix_length :]
             sealed = SealedBatch(records, header.payload_crc, header.item_count, header.inflated_bytes)
             view = open_batch(sealed)
             texts = view.keys()[row] if query.kind == KIND_KEY else (view.message_ids()[row],)
-        except (BadHeader, OrtooError, IndexError):
+        except (BadFrame, OrtooError, IndexError):
             return None
         if query.text not in texts:
             return None

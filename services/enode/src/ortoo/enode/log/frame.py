@@ -122,32 +122,37 @@ def with_durable_below(encoded: bytes, durable_below: int) -> bytes:
     return checked + crc32c(checked).to_bytes(4, "little")
 
 
-class BadHeader(ValueError):
-    """These bytes are not the header of a frame at this position; the message says why."""
+class BadFrame(ValueError):
+    """These bytes are not a whole frame of this position; the message says why."""
+
+    def __init__(self, reason: str, length_bytes: int = HEADER_BYTES) -> None:
+        """So many bytes are bad, as far as one can tell."""
+        super().__init__(reason)
+        self.length_bytes = length_bytes
 
 
 def decode_header(data: bytes, position: int) -> FrameHeader:
     """Read the header that should lie at `position` of the log; `data` begins with it.
 
-    Errors: BadHeader when the bytes are something else, damaged or stale; Unsupported when they are whole, but of a
+    Errors: BadFrame when the bytes are something else, damaged or stale; Unsupported when they are whole, but of a
     version, kind or flag that this process does not know.
     """
     if len(data) < HEADER_BYTES:
-        raise BadHeader(f"only {len(data)} bytes are left, a header has {HEADER_BYTES}")
+        raise BadFrame(f"only {len(data)} bytes are left, a header has {HEADER_BYTES}")
     header = FrameHeader._make(HEADER.unpack_from(data))
     if header.magic != MAGIC:
-        raise BadHeader("zeros" if not any(data[:HEADER_BYTES]) else "no magic number")
+        raise BadFrame("zeros" if not any(data[:HEADER_BYTES]) else "no magic number")
     if crc32c(data[:_CHECKED_BYTES]) != header.header_crc:
-        raise BadHeader("the header's CRC does not match")
+        raise BadFrame("the header's CRC does not match")
     if header.position != position:
-        raise BadHeader(f"the frame says it lies at {header.position}: stale bytes")
+        raise BadFrame(f"the frame says it lies at {header.position}: stale bytes")
     if header.version != VERSION or header.kind not in _KINDS or header.flags & _FLAGS_UNKNOWN or header.codec:
         raise Unsupported(
             f"frame at position {position}: version {header.version}, kind {header.kind}, codec {header.codec}, flags "
             f"{header.flags:#x}; this process knows version {VERSION}: upgrade it"
         )
     if header.prefix_length + header.length > PAYLOAD_BYTES_MAX:
-        raise BadHeader(f"{header.length} bytes of payload, more than a frame may have")
+        raise BadFrame(f"{header.length} bytes of payload, more than a frame may have")
     return header
 
 

@@ -18,7 +18,7 @@ from ortoo.enode.disk.whole_files import Damaged
 from ortoo.enode.index.catalog import Catalog
 from ortoo.enode.index.index_files import load_rows, make_index, read_contents
 from ortoo.enode.index.survey import Survey, find_cut, survey
-from ortoo.enode.log.frame import HEADER_BYTES, BadHeader, decode_header
+from ortoo.enode.log.frame import HEADER_BYTES, BadFrame, decode_header
 from ortoo.enode.log.queue_index import Contents, decode_contents, decode_rows, encode_index
 from ortoo.enode.log.scan import Hole
 from ortoo.enode.log.segment import (
@@ -178,7 +178,7 @@ def _is_end_of_log(clean: CleanStop, last: Segment) -> bool:
         if decode_contents(clean.active_index, last.base).end != clean.end_position:
             return False
         decode_header(last.read(clean.end_position, HEADER_BYTES), clean.end_position)
-    except BadHeader:
+    except BadFrame:
         return True
     except Damaged:
         return False

@@ -59,7 +59,7 @@ class Engine:
         self.sequencer = Sequencer(self.state.windows, idle_ms=settings.producer_idle_ms)
         self.reservations = Reservations()
         recent = Recent(settings.recent_bytes)
-        self.reader = Reader(self.catalog, disk, work, recent=recent, index_bytes=settings.index_bytes)
+        self.reader = Reader(self.catalog, disk, work, recent, settings.index_bytes)
         self.waiting = Waiting(clock, waiters_max=settings.waiters_max)
         self.appender = Appender(
             active=active,
