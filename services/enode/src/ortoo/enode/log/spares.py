@@ -7,16 +7,22 @@ from pathlib import Path
 from ortoo.common.errors import Overloaded
 from ortoo.enode.disk.disk import Disk, File
 from ortoo.enode.log.disk_work import DiskWork
-from ortoo.enode.log.segment import SPARE_SUFFIX
+from ortoo.enode.log.segment import SPARE_SUFFIX, Segment
 
 
 @dataclass(frozen=True, slots=True)
 class Spare:
     """A file of zeros, synced, waiting to become a segment."""
 
+    disk: Disk
     path: Path
     file: File
     size_bytes: int
+
+    def segment(self, base: int = 0) -> Segment:
+        """The segment at log position `base` that this file becomes."""
+        limit = base + self.size_bytes
+        return Segment(self.disk, self.path.parent, base, limit, opened=self.file, source=self.path)
 
 
 @dataclass(eq=False)
@@ -96,5 +102,5 @@ class Spares:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise Overloaded(f"the disk is full: {error}", retry_after_ms=1000) from error
             raise
-        spare = self._unused[path] = Spare(path, file, size_bytes)
+        spare = self._unused[path] = Spare(self.disk, path, file, size_bytes)
         return spare

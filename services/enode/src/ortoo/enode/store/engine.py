@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import InitVar, dataclass
 from pathlib import Path
 
 from ortoo.common.errors import OrtooError, Unavailable
@@ -17,7 +18,6 @@ from ortoo.enode.index.key_process import KeyProcess, Keys, LocalKeys
 from ortoo.enode.log.appender import Appender
 from ortoo.enode.log.disk_work import DiskWork, disk_work
 from ortoo.enode.log.frame import Flag
-from ortoo.enode.log.group import Group
 from ortoo.enode.log.segment import Segment
 from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.log.spares import Spares
@@ -33,27 +33,26 @@ from ortoo.enode.store.housekeeping import Housekeeping, close_mark
 _log = get_logger("store")
 
 
+@dataclass(eq=False)
 class Engine:
-    """One open store's parts. Belongs to the event loop that opened it."""
+    """One open store's parts. Belongs to the event loop that opened it; `open` is the way in."""
 
-    def __init__(
-        self,
-        folder: Path,
-        settings: StoreSettings,
-        disk: Disk,
-        clock: Clock,
-        work: DiskWork,
-        lock: DirectoryLock,
-        identity: Identity,
-        recovered: Recovered,
-        spares: Spares,
-        active: Segment,
-    ) -> None:
-        """Put the parts together; `open` is the way in."""
-        self.settings = settings
-        self.clock = clock
-        self.identity = identity
-        self.closed = False
+    folder: Path
+    settings: StoreSettings
+    disk: Disk
+    clock: Clock
+    work: DiskWork
+    lock: DirectoryLock
+    identity: Identity
+    recovered: InitVar[Recovered]
+    spares: Spares
+    active: InitVar[Segment]
+    closed: bool = False
+
+    def __post_init__(self, recovered: Recovered, active: Segment) -> None:
+        """Put the parts together."""
+        settings, disk, clock, work, spares = self.settings, self.disk, self.clock, self.work, self.spares
+        self._loop = asyncio.get_running_loop()
         self.catalog = recovered.catalog
         self.state = recovered.state
         self.sequencer = Sequencer(self.state.windows, idle_ms=settings.producer_idle_ms)
@@ -63,19 +62,19 @@ class Engine:
         self.waiting = Waiting(clock, waiters_max=settings.waiters_max)
         self.appender = Appender(
             active=active,
-            position=recovered.end_position,
+            appended_position=recovered.end_position,
             store_open=recovered.store_open + 1,
             stored_at_ms=recovered.stored_at_ms,
             settings=settings,
             clock=clock,
             work=work,
             spares=spares,
-            on_durable=self._commit,
-            on_roll=self._roll,
+            on_durable=lambda group: self.committer.commit(group),
+            on_roll=lambda segment: self.committer.next_segments.append(segment),
         )
-        self.keys: Keys = LocalKeys(disk, folder, work)
+        self.keys: Keys = LocalKeys(disk, self.folder, work)
         if settings.threads and isinstance(disk, RealDisk):
-            self.keys = KeyProcess(folder)
+            self.keys = KeyProcess(self.folder)
         self.housekeeping = Housekeeping(
             settings=settings,
             clock=clock,
@@ -98,11 +97,6 @@ class Engine:
             waiting=self.waiting,
             housekeeping=self.housekeeping,
         )
-        self._folder = folder
-        self._work = work
-        self._lock = lock
-        self._spares = spares
-        self._loop = asyncio.get_running_loop()
 
     @classmethod
     async def open(
@@ -124,8 +118,7 @@ class Engine:
             active = recovered.active
             if active is None:
                 spare = await spares.take(settings.segment_bytes, is_state=True)
-                base = recovered.end_position
-                active = Segment(disk, folder, base, base + spare.size_bytes, opened=spare.file, source=spare.path)
+                active = spare.segment(recovered.end_position)
                 await work.run(active.install)
             engine = cls(folder, settings, disk, clock, work, lock, identity, recovered, spares, active)
             await engine._start(recovered, active)
@@ -174,7 +167,7 @@ class Engine:
 
     async def read_log(self, segment: Segment, position: int, length: int) -> bytes:
         """Bytes of the log as they lie on disk, for replicas. Errors: OSError, Unavailable."""
-        return await self._work.run(segment.read, position, length)
+        return await self.work.run(segment.read, position, length)
 
     async def close(self) -> None:
         """Flush, leave the marker of a clean stop, give the folder back. A second call does nothing."""
@@ -193,10 +186,10 @@ class Engine:
             await self.keys.close()
             appender.failure = appender.failure or "the store is closed"
             appender.fail_waiting()
-            self._work.close()
-            self._spares.close()
+            self.work.close()
+            self.spares.close()
             self.catalog.close()
-            self._lock.release()
+            self.lock.release()
 
     async def _close_cleanly(self) -> None:
         """Make everything durable and leave the marker that saves the next start a scan."""
@@ -205,7 +198,7 @@ class Engine:
         await self.housekeeping.stop()
         await self.appender.flush()
         await self.housekeeping.index_sealed()
-        await self.housekeeping.leave_marker(self._folder)
+        await self.housekeeping.leave_marker(self.folder)
 
     async def _start(self, recovered: Recovered, active: Segment) -> None:
         """A mark of this opening first, and what recovery has to say; only then is the store open."""
@@ -247,15 +240,9 @@ class Engine:
             self.housekeeping.checkpoint_due.set()
         _log.info(
             "store opened",
-            folder=str(self._folder),
+            folder=str(self.folder),
             clean=recovered.was_clean,
             end=recovered.end_position,
             cut_bytes=recovered.cut_bytes,
             segments=len(catalog.segments),
         )
-
-    def _commit(self, group: Group) -> None:
-        self.committer.commit(group)
-
-    def _roll(self, segment: Segment) -> None:
-        self.committer.next_segments.append(segment)
