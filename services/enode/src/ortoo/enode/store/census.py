@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ortoo.enode.index.catalog import Catalog, QueueLog
+from ortoo.enode.log.answers import StoreDescription
 from ortoo.enode.state.fold import State
+from ortoo.enode.store.engine import Engine
 
 
 class TopicTotals(NamedTuple):
@@ -66,6 +68,40 @@ class Census:
                     stored_at_ms = _stored_at_ms(queue, next_offset)
                     oldest_at_ms = min(oldest_at_ms or stored_at_ms, stored_at_ms)
             yield GroupLag(name, group, lag, oldest_at_ms)
+
+
+def description(engine: Engine, fetches: int) -> StoreDescription:
+    """The store as a whole: sizes, positions, health, damages; `fetches` reads were answered."""
+    appender, catalog, committer, reader = engine.appender, engine.catalog, engine.committer, engine.reader
+    reason = "closed" if engine.closed else appender.failure or appender.alone or appender.full
+    return StoreDescription(
+        enode=engine.identity.enode,
+        cluster=engine.identity.cluster,
+        store_id=engine.identity.store_id,
+        log_begin_position=catalog.begin_position,
+        log_bytes=appender.appended_position - catalog.begin_position,
+        segment_count=len(catalog.segments),
+        appended_position=appender.appended_position,
+        durable_position=appender.durable_position,
+        store_open_number=appender.store_open,
+        writable=not reason,
+        reason=reason,
+        damages=tuple(catalog.damages),
+        counters={
+            "appends": committer.appends,
+            "appended_messages": committer.appended_messages,
+            "appended_bytes": committer.appended_bytes,
+            "pending_bytes": appender.pending_bytes,
+            "flushes": appender.flushes,
+            "flush_ms": int(appender.flush_s * 1000),
+            "fetches": fetches,
+            "waiting_fetches": engine.waiting.count,
+            "batches_from_memory": reader.hits,
+            "batches_from_disk": reader.misses,
+            "deleted_segments": engine.housekeeping.deleted_segments,
+            "producer_windows": len(engine.state.windows),
+        },
+    )
 
 
 def _stored_at_ms(queue: QueueLog, offset: int) -> int:

@@ -29,7 +29,7 @@ from ortoo.enode.state.tables.dedup import Duplicate
 from ortoo.enode.state.tables.halves import Halves
 from ortoo.enode.state.tables.timers import Timers
 from ortoo.enode.state.tables.topics import put
-from ortoo.enode.store.census import Census
+from ortoo.enode.store.census import Census, description
 from ortoo.enode.store.deferral import Deferral, Told
 from ortoo.enode.store.delivery_modes import DeliveryModes
 from ortoo.enode.store.engine import Engine
@@ -294,36 +294,7 @@ class Store:
 
     def describe(self) -> StoreDescription:
         """Sizes, positions, health, damages."""
-        engine, appender, catalog = self.engine, self._appender, self._catalog
-        reason = "closed" if engine.closed else appender.failure or appender.alone or appender.full
-        return StoreDescription(
-            enode=engine.identity.enode,
-            cluster=engine.identity.cluster,
-            store_id=engine.identity.store_id,
-            log_begin_position=catalog.begin_position,
-            log_bytes=appender.appended_position - catalog.begin_position,
-            segment_count=len(catalog.segments),
-            appended_position=appender.appended_position,
-            durable_position=appender.durable_position,
-            store_open_number=appender.store_open,
-            writable=not reason,
-            reason=reason,
-            damages=tuple(catalog.damages),
-            counters={
-                "appends": engine.committer.appends,
-                "appended_messages": engine.committer.appended_messages,
-                "appended_bytes": engine.committer.appended_bytes,
-                "pending_bytes": appender.pending_bytes,
-                "flushes": appender.flushes,
-                "flush_ms": int(appender.flush_s * 1000),
-                "fetches": self._fetches,
-                "waiting_fetches": engine.waiting.count,
-                "batches_from_memory": self._reader.hits,
-                "batches_from_disk": self._reader.misses,
-                "deleted_segments": engine.housekeeping.deleted_segments,
-                "producer_windows": len(self._state.windows),
-            },
-        )
+        return description(self.engine, self._fetches)
 
     async def put_topics(self, topics: Sequence[TopicCopy]) -> None:
         """Store copies of topics; returns when they are durable. A copy older than the stored one changes nothing."""
