@@ -22,6 +22,14 @@ class Identity:
     store_id: str
     created_at_ms: int
 
+    def check_owner(self, folder: Path, cluster: str, enode: str, role: str = "") -> None:
+        """Refuse another's store. Errors: Conflict."""
+        if (self.cluster, self.enode) != (cluster, enode):
+            raise Conflict(
+                f"{folder} belongs to enode {self.enode!r} of cluster {self.cluster!r}; this is {role}{enode!r} of "
+                f"{cluster!r}: choose another folder or correct the settings"
+            )
+
 
 def encode_identity(identity: Identity) -> bytes:
     """One line of JSON and one with its CRC-32C in hex, for people to read."""
@@ -43,23 +51,24 @@ def decode_identity(data: bytes, file: Path) -> Identity:
     return Identity(**fields)
 
 
+def read_identity(disk: Disk, folder: Path) -> Identity | None:
+    """Whose store a folder holds; None when it does not say. Errors: DataLoss, Unsupported."""
+    data = read_whole(disk, folder / FILE_NAME)
+    return decode_identity(data, folder / FILE_NAME) if data is not None else None
+
+
 def claim(disk: Disk, folder: Path, wanted: Identity, names: list[str]) -> Identity:
     """The identity of the store in `folder`; written first if the folder is empty.
 
     Errors: Conflict when it is another's; DataLoss when there is a log but no identity.
     """
-    data = read_whole(disk, folder / FILE_NAME)
-    if data is None:
+    found = read_identity(disk, folder)
+    if found is None:
         if any(name.endswith(".seg") for name in names):
             raise DataLoss(
                 f"{folder} holds a log but no file {FILE_NAME}: put it back from a copy, or run `ortoo-enode repair`"
             )
         write_whole(disk, folder / FILE_NAME, encode_identity(wanted))
         return wanted
-    found = decode_identity(data, folder / FILE_NAME)
-    if (found.cluster, found.enode) != (wanted.cluster, wanted.enode):
-        raise Conflict(
-            f"{folder} belongs to enode {found.enode!r} of cluster {found.cluster!r}; this is {wanted.enode!r} of "
-            f"{wanted.cluster!r}: choose another folder or correct the settings"
-        )
+    found.check_owner(folder, wanted.cluster, wanted.enode)
     return found

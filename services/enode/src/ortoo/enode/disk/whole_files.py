@@ -1,6 +1,7 @@
 """Small files: replaced in one step, with a head that says what they are and CRCs that say whether they are whole."""
 
 import struct
+from contextlib import closing
 from pathlib import Path
 
 from ortoo.common.errors import Unsupported
@@ -59,12 +60,9 @@ def write_whole(disk: Disk, path: Path, data: bytes) -> None:
     temporary = path.with_name(path.name + ".tmp")
     if temporary.name in disk.list(path.parent):
         disk.remove(temporary)
-    file = disk.open(temporary, create=True)
-    try:
+    with closing(disk.open(temporary, create=True)) as file:
         file.write(0, [data])
         file.sync_data()
-    finally:
-        file.close()
     disk.rename(temporary, path)
     disk.sync_directory(path.parent)
 
@@ -72,10 +70,13 @@ def write_whole(disk: Disk, path: Path, data: bytes) -> None:
 def read_whole(disk: Disk, path: Path) -> bytes | None:
     """A small file's bytes; None when it does not exist."""
     try:
-        file = disk.open(path, writable=False)
+        with closing(disk.open(path, writable=False)) as file:
+            return file.read(0, file.size_bytes())
     except FileNotFoundError:
         return None
-    try:
-        return file.read(0, file.size_bytes())
-    finally:
-        file.close()
+
+
+def read_part(disk: Disk, path: Path, position: int, length: int) -> bytes:
+    """Bytes of a file that is not kept open; fewer at its end. Errors: FileNotFoundError."""
+    with closing(disk.open(path, writable=False)) as file:
+        return file.read(position, length)

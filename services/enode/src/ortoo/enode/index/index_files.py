@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from ortoo.enode.disk.disk import Disk
-from ortoo.enode.disk.whole_files import Damaged, write_whole
+from ortoo.enode.disk.whole_files import Damaged, read_part, write_whole
 from ortoo.enode.index.catalog import Run
 from ortoo.enode.index.survey import survey_sealed
 from ortoo.enode.log.queue_index import (
@@ -22,17 +22,12 @@ from ortoo.enode.log.segment import Segment, index_name
 
 def read_contents(disk: Disk, segment: Segment) -> Contents | None:
     """The tables of a segment's index file; None when it is missing or damaged. Errors: Unsupported."""
+    path = segment.folder / index_name(segment.base)
     try:
-        file = disk.open(segment.folder / index_name(segment.base), writable=False)
-    except FileNotFoundError:
+        length = tables_bytes(read_part(disk, path, 0, HEAD_BYTES))
+        return decode_contents(read_part(disk, path, 0, length), segment.base)
+    except (FileNotFoundError, Damaged):
         return None
-    try:
-        head = file.read(0, HEAD_BYTES)
-        return decode_contents(file.read(0, tables_bytes(head)), segment.base)
-    except Damaged:
-        return None
-    finally:
-        file.close()
 
 
 def write_index(
@@ -67,8 +62,5 @@ def load_rows(disk: Disk, run: Run) -> Rows:
         return run.rows
     if run.entry is None:
         raise Damaged("no index file yet")
-    file = disk.open(run.segment.folder / index_name(run.segment.base), writable=False)
-    try:
-        return decode_rows(run.entry, file.read(run.entry.block_at, run.entry.block_bytes))
-    finally:
-        file.close()
+    path = run.segment.folder / index_name(run.segment.base)
+    return decode_rows(run.entry, read_part(disk, path, run.entry.block_at, run.entry.block_bytes))

@@ -189,11 +189,9 @@ class Entries:
     def find(self, wanted: int) -> list[tuple[int, int]]:
         """(frame position, row) of each entry with this hash, in order of position."""
         self._settle()
-        value = np.uint64(wanted)
         found: list[tuple[int, int]] = []
         for hashes, places in zip(self._hashes, self._places, strict=True):
-            low, high = np.searchsorted(hashes, value, "left"), np.searchsorted(hashes, value, "right")
-            found.extend(unpacked(self._base, places[low:high]))
+            found.extend(_found(self._base, hashes, places, wanted))
         return found
 
     def _settle(self) -> None:
@@ -214,6 +212,13 @@ def unpacked(base: int, places: Numbers) -> Iterator[tuple[int, int]]:
     """(frame position, row) of each place."""
     for place in places.tolist():
         yield base + (place >> ROW_BITS) * 64, place & (1 << ROW_BITS) - 1
+
+
+def _found(base: int, hashes: Numbers, places: Numbers, wanted: int) -> Iterator[tuple[int, int]]:
+    """(frame position, row) of each entry with this hash, of some that are sorted by hash."""
+    value = np.uint64(wanted)
+    low, high = np.searchsorted(hashes, value, "left"), np.searchsorted(hashes, value, "right")
+    return unpacked(base, places[low:high])
 
 
 def encode_keys(base: int, end: int, hashes: Numbers, places: Numbers) -> bytes:
@@ -243,13 +248,10 @@ class Fences:
 
     def find(self, wanted: int) -> list[tuple[int, int]]:
         """(frame position, row) of each entry with this hash, in order of position. Errors: Damaged."""
-        value = np.uint64(wanted)
         found: list[tuple[int, int]] = []
-        block = max(int(np.searchsorted(self._fences, value, "left")) - 1, 0)
+        block = max(int(np.searchsorted(self._fences, np.uint64(wanted), "left")) - 1, 0)
         while block < self._blocks and int(self._fences[block]) <= wanted:
-            hashes, places = self._block(block)
-            low, high = np.searchsorted(hashes, value, "left"), np.searchsorted(hashes, value, "right")
-            found.extend(unpacked(self._base, places[low:high]))
+            found.extend(_found(self._base, *self._block(block), wanted))
             block += 1
         return found
 

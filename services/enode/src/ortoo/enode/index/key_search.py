@@ -5,6 +5,7 @@ for a disk that only exists in memory, in the store's.
 """
 
 from collections.abc import Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -13,7 +14,7 @@ from ortoo.common.errors import OrtooError
 from ortoo.common.records.batch import open_batch
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.enode.disk.disk import Disk
-from ortoo.enode.disk.whole_files import write_whole
+from ortoo.enode.disk.whole_files import read_part, write_whole
 from ortoo.enode.index.key_index import KIND_KEY, Entries, Fences, encode_keys, text_hash
 from ortoo.enode.log.frame import HEADER_BYTES, BadFrame, FrameHeader, Kind, decode_header
 from ortoo.enode.log.scan import Window, read_body, walk
@@ -115,7 +116,7 @@ class KeySearch:
             return self._tails[stretch.base][0].find(wanted)
         try:
             return self._fences(stretch.base).find(wanted)
-        except FileNotFoundError:
+        except (Damaged, FileNotFoundError):
             self._files.pop(stretch.base, None)
             if keys_name(stretch.base) in self._disk.list(self._folder):
                 self._disk.remove(self._folder / keys_name(stretch.base))
@@ -124,18 +125,11 @@ class KeySearch:
 
     def _fences(self, base: int) -> Fences:
         if base not in self._files:
-            file = self._disk.open(self._folder / keys_name(base), writable=False)
-            size_bytes = file.size_bytes()
-            file.close()
-            self._files[base] = Fences(partial(self._read_keys, base), size_bytes, base)
+            path = self._folder / keys_name(base)
+            with closing(self._disk.open(path, writable=False)) as file:
+                size_bytes = file.size_bytes()
+            self._files[base] = Fences(partial(read_part, self._disk, path), size_bytes, base)
         return self._files[base]
-
-    def _read_keys(self, base: int, position: int, length: int) -> bytes:
-        file = self._disk.open(self._folder / keys_name(base), writable=False)
-        try:
-            return file.read(position, length)
-        finally:
-            file.close()
 
     def _look(self, query: Query, base: int, position: int, row: int) -> FoundMessage | None:
         """Read the message at a place; None when it is another one with the same hash, or damaged."""

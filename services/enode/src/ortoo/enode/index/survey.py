@@ -28,9 +28,7 @@ class Survey:
     def cut(self, position: int) -> None:
         """Forget everything from `position` on."""
         for rows in self.rows.values():
-            while rows and rows.positions[-1] >= position:
-                for column in (rows.first_offsets, rows.positions, rows.stored_at_ms, rows.counts, rows.lengths):
-                    column.pop()
+            rows.cut(position)
         self.slices = [one for one in self.slices if one.position < position]
         self.holes = [
             Hole(one.position, min(one.end_position, position) - one.position, one.reason)

@@ -22,8 +22,7 @@ from ortoo.common.errors import Invalid, NotFound
 from ortoo.common.records.message_id import message_address
 from ortoo.enode.changes.all import decode_changes, encode_changes
 from ortoo.enode.disk.disk import Disk, RealDisk
-from ortoo.enode.disk.identity import FILE_NAME, decode_identity
-from ortoo.enode.disk.whole_files import read_whole
+from ortoo.enode.disk.identity import read_identity
 from ortoo.enode.index.catalog import Catalog
 from ortoo.enode.log.answers import Damage
 from ortoo.enode.log.frame import HEADER_BYTES, FrameHeader, Kind
@@ -61,9 +60,9 @@ def inspect(
     """All there is to say about a store, one line a thing. Errors: NotFound, DataLoss, Unsupported."""
     recovered = _read(disk, folder)
     catalog = recovered.catalog
-    data = read_whole(disk, folder / FILE_NAME)
-    if data is not None:
-        yield _line("store", decode_identity(data, folder / FILE_NAME))
+    identity = read_identity(disk, folder)
+    if identity is not None:
+        yield _line("store", identity)
     yield _line(
         "log",
         begin_position=catalog.begin_position,
