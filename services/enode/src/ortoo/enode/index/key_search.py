@@ -14,7 +14,7 @@ from ortoo.common.errors import OrtooError
 from ortoo.common.records.batch import open_batch
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.enode.disk.disk import Disk
-from ortoo.enode.disk.whole_files import read_part, write_whole
+from ortoo.enode.disk.whole_files import Damaged, read_part, write_whole
 from ortoo.enode.index.key_index import KIND_KEY, Entries, Fences, encode_keys, text_hash
 from ortoo.enode.log.frame import HEADER_BYTES, BadFrame, FrameHeader, Kind, decode_header
 from ortoo.enode.log.scan import Window, read_body, walk
