@@ -27,7 +27,7 @@ from ortoo.v1 import topic_pb2
 from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-MIGRATIONS = Path(schema.__file__).parent / "migrations"
+MIGRATIONS = Path(schema.__file__).parents[1] / "migrations"
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -45,7 +45,7 @@ def described(cls: Any) -> dict[str, str]:
 
 def rows(settings: Any, prefix: str = "") -> list[tuple[str, str, str]]:
     """(name, default, description) of every setting, nested ones last."""
-    texts = described(type(settings))
+    texts = {name: text for cls in reversed(type(settings).__mro__[:-1]) for name, text in described(cls).items()}
     plain, nested = [], []
     for field in dataclasses.fields(settings):
         name, value = prefix + field.name, getattr(settings, field.name)

@@ -149,7 +149,7 @@ def test_protos_use_one_word_per_thing(tree: Tree) -> None:
 def test_the_rule_on_words_fires(tmp_path: Path) -> None:
     """Refused words are found in comments and inside compound names, in both cases; parts of other words are not."""
     planted = {
-        "docs/glossary.md": "| **queue** | of order | Kafka: partition | partition, shard |\n| **topic** | a name | - | - |\n",
+        "docs/glossary.md": "| **queue** | of order | partition | partition, shard |\n| **topic** | a name | - | - |\n",
         "protos/ortoo/v1/a.proto": "message PartitionState {\n  // Shards.\n  int32 shard_id = 1;\n  // sharding\n}\n",
     }
     name = "protos/ortoo/v1/a.proto"

@@ -11,7 +11,7 @@ from unittest import mock
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.place import Queue
 from ortoo.client.produce.producer import Producer, ProducerSettings
-from ortoo.client.produce.producer_batch import Parcel
+from ortoo.client.produce.producer_batch import ProducerBatch
 from ortoo.client.produce.routes import Route
 from ortoo.common.errors import NOT_TAKEN_FIELD, OrtooError, Overloaded, Unavailable
 from ortoo.common.process.clock import SystemClock
@@ -61,17 +61,17 @@ class SimulatedStore:
         self.sends += 1
         return next(self._faults, Fault.NONE)
 
-    def store(self, parcel: Parcel) -> int:
+    def store(self, batch: ProducerBatch) -> int:
         """Store a batch, or find it again; its first offset. Errors: a gap, an unknown producer."""
-        batch = parcel.batch
-        key = (TOPIC_ID, parcel.queue.queue_id, batch.producer_id)
-        decision = self._sequencer.decide(key, batch.first_sequence, batch.count, batch.records_crc32c, 0)
+        sealed = batch.sealed
+        key = (TOPIC_ID, batch.queue.queue_id, sealed.producer_id)
+        decision = self._sequencer.decide(key, sealed.first_sequence, sealed.count, sealed.records_crc32c, 0)
         if isinstance(decision, Duplicate):
             return decision.batch.first_offset
-        stored = self.queues.setdefault(parcel.queue, [])
+        stored = self.queues.setdefault(batch.queue, [])
         first_offset = len(stored)
-        stored += open_batch(batch).bodies()
-        window = WindowBatch(batch.first_sequence, batch.count, first_offset, 0, batch.records_crc32c)
+        stored += open_batch(sealed).bodies()
+        window = WindowBatch(sealed.first_sequence, sealed.count, first_offset, 0, sealed.records_crc32c)
         self._sequencer.accepted(key, window)
         self._windows.add(key, window)
         self._sequencer.settle(key)
@@ -89,44 +89,44 @@ class SimulatedCall:
         self.has_heard = False
         self._store = store
         self._answered = answered
-        self._unsent: deque[Parcel] = deque()
+        self._unsent: deque[ProducerBatch] = deque()
         self._wake = asyncio.Event()
 
-    def send(self, parcel: Parcel) -> None:
+    def send(self, batch: ProducerBatch) -> None:
         """Send a batch after those before it."""
-        self._unsent.append(parcel)
+        self._unsent.append(batch)
         self._wake.set()
 
     async def run(self) -> OrtooError:
         """Answer until a fault breaks the stream."""
-        owed: list[Parcel] = []
+        owed: list[ProducerBatch] = []
 
-        def answer(parcel: Parcel, error: OrtooError | None) -> None:
+        def answer(batch: ProducerBatch, error: OrtooError | None) -> None:
             """Answers for one queue come in order: those that are owed go before a refusal."""
             for one in owed:
                 self.has_heard = True
                 self._answered(one, None)
             owed.clear()
-            self._answered(parcel, error)
+            self._answered(batch, error)
 
         while True:
             while self._unsent and not self._store.is_away.is_set():
                 await SystemClock().sleep(0)
-                parcel = self._unsent.popleft()
+                batch = self._unsent.popleft()
                 fault = self._store.next_fault()
                 if fault is Fault.LOST:
                     return Unavailable("the stream broke")
                 if fault in REFUSALS:
-                    answer(parcel, REFUSALS[fault])
+                    answer(batch, REFUSALS[fault])
                     continue
                 try:
-                    parcel.first_offset = self._store.store(parcel)
+                    batch.first_offset = self._store.store(batch)
                 except OrtooError as error:
-                    answer(parcel, error)
+                    answer(batch, error)
                     continue
                 if fault is Fault.ANSWER_LOST:
                     return Unavailable("the stream broke")
-                owed.append(parcel)
+                owed.append(batch)
                 if fault is Fault.SILENT and self._unsent:
                     continue
                 for one in owed:

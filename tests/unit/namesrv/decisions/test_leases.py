@@ -8,7 +8,7 @@ from ortoo.namesrv.decisions.leases import ENODES_MAX, Enode, Leases, Snode
 
 def enode(leases: Leases, now_s: float, *, store_id: str = "s", address: str = "h:1") -> Enode | None:
     """Announce enode `e`."""
-    return leases.register_enode("e", address, store_id, now_s)
+    return leases.register_enode(Enode("e", address, store_id), now_s)
 
 
 def snode(
@@ -98,7 +98,7 @@ def test_address_must_be_reachable(address: str) -> None:
 def test_name_store_id_and_incarnation_must_be_said() -> None:
     """Each missing text is named."""
     for call, field in (
-        (lambda: Leases(1).register_enode("", "h:1", "s", 0), "enode.name"),
+        (lambda: Leases(1).register_enode(Enode("", "h:1", "s"), 0), "enode.name"),
         (lambda: enode(Leases(1), 0, store_id=""), "enode.store_id"),
         (lambda: snode(Leases(1), 0, incarnation=""), "incarnation"),
     ):
@@ -111,7 +111,7 @@ def test_number_of_enodes_is_limited_and_the_dead_make_room() -> None:
     """A full house of the living refuses; one dead enode is forgotten for a new one."""
     leases = Leases(15)
     for number in range(ENODES_MAX):
-        leases.register_enode(f"e{number}", "h:1", "s", 0)
+        leases.register_enode(Enode(f"e{number}", "h:1", "s"), 0)
     with pytest.raises(Overloaded):
         enode(leases, 1)
     leases.end_enode("e7")

@@ -9,29 +9,26 @@ receipt = await producer.send(Message(b"hello"))
 
 from ortoo.client.admin.admin import Admin
 from ortoo.client.admin.descriptions import (
+    ClientDescription,
+    ClientInfo,
+    ClientQueue,
     ClusterInfo,
     DelayedMessage,
+    DirectResult,
     FoundMessages,
+    GroupDescription,
     GroupInfo,
     GroupLag,
+    MemberInfo,
     OpenTransaction,
     ProcessInfo,
     QueueInfo,
     QueueLag,
-    StoredMessage,
+    QueueOffset,
     TopicDescription,
     TopicInfo,
-    TopicPlacement,
-)
-from ortoo.client.admin.group_descriptions import (
-    ClientDescription,
-    ClientInfo,
-    ClientQueue,
-    DirectResult,
-    GroupDescription,
-    MemberInfo,
-    QueueOffset,
     TopicMode,
+    TopicPlacement,
     TopicProgress,
 )
 from ortoo.client.admin.groups import GroupAdmin
@@ -54,6 +51,7 @@ from ortoo.client.pull.pulling import Pulled, PullStatus
 from ortoo.client.pull.settings import PullSettings
 from ortoo.client.push.consumer import Consumer, ConsumerSettings
 from ortoo.client.read.dead_letters import DeadLetter, PeekedMessage, ReplayProgress
+from ortoo.client.read.tailing import StoredMessage
 from ortoo.common.errors import (
     AlreadyExists,
     Conflict,

@@ -28,7 +28,7 @@ ROLE = front.Role(
     open=open_by_role,
     important=IMPORTANT,
     live=("log_level", "namesrv_address"),
-    hidden=HIDDEN,
+    hidden=tuple(HIDDEN),
     epilog="`ortoo-enode inspect DIR` reads a store without the server; `ortoo-enode repair DIR` shows what is "
     "damaged in one, and mends it when told to. Each has its own -h.",
 )

@@ -1,23 +1,21 @@
 """What may be chosen about an enode, by file, environment (`ORTOO_ENODE_...`) and command line."""
 
 import dataclasses
-import os
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from ortoo.common.cluster.address_server import check_name_servers
 from ortoo.common.cluster.addresses import check_address, check_advertised, check_receiver
 from ortoo.common.cluster.names import check_process_name
+from ortoo.common.cluster.service_settings import ServiceSettings
 from ortoo.common.errors import Invalid
-from ortoo.common.process import settings
+from ortoo.common.process.settings import Loaded
 from ortoo.enode.cluster.node_role import NO_REPLICATION, SLAVE_MEMORY_LESS_PERCENT, NodeRole, check_replica_id
 from ortoo.enode.deferred.check_schedule import CheckSchedule
 from ortoo.enode.log.settings import StoreSettings
 
 DAY_MS = 86_400_000
-ENVIRON_PREFIX = "ORTOO_ENODE_"
 IMPORTANT = (
     "name",
     "cluster",
@@ -29,13 +27,15 @@ IMPORTANT = (
     "replica_id",
     "store.flush_mode",
 )
-HIDDEN = ("store.enode", "store.cluster")
-"""Taken from `name` and `cluster`."""
+HIDDEN = {"store.enode": "name", "store.cluster": "cluster"}
+"""Settings that nobody gives, and those that they are taken from."""
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(ServiceSettings):
     """The settings of one enode."""
+
+    ENVIRON_PREFIX = "ORTOO_ENODE_"
 
     name: str = "enode-0"
     """Its name in the cluster; the store keeps it, so it must not change."""
@@ -61,8 +61,6 @@ class Settings:
     """How often the enode announces itself."""
     health_interval_s: float = 0.5
     """How often health is taken from the store."""
-    drain_delay_s: float = 0.0
-    """How long everything is served after readiness went red at a stop, so that load balancers hear of it."""
     transaction_check_after_ms: int = 6_000
     """How long a transaction may stay open before its producers are asked, unless it says otherwise."""
     transaction_check_interval_ms: int = 30_000
@@ -71,18 +69,8 @@ class Settings:
     """After so many checks without a verdict a transaction is parked."""
     dedup_window_ms: int = 600_000
     """For how long a message with the property DEDUP_ID is not stored again; 0 = the property means nothing."""
-    stop_grace_s: float = 5.0
-    """How long running calls may go on after a stop was asked for."""
-    metrics_address: str = ""
-    """host:port where Prometheus scrapes (/metrics, /healthz, /readyz). Empty = nowhere."""
-    metrics_endpoint: str = ""
-    """http://host:port of an OTLP/gRPC receiver that metrics are sent to. Empty = none."""
-    metrics_interval_s: float = 60.0
-    """How often they are sent there."""
     trace_endpoint: str = ""
     """http://host:port of an OTLP/gRPC receiver of spans of messages with a sampled trace context. Empty = none."""
-    log_level: str = "info"
-    """debug, info, warning or error."""
     store: StoreSettings = field(default_factory=StoreSettings)
     """The storage engine."""
 
@@ -100,13 +88,9 @@ class Settings:
 
     def check(self) -> None:
         """Refuse settings that cannot work. Errors: Invalid, naming the field."""
-        check_process_name(self.name, "name")
+        super().check()
         check_process_name(self.cluster, "cluster")
         check_name_servers(self.namesrv_address)
-        check_address(self.listen_address, "listen_address")
-        if self.metrics_address:
-            check_address(self.metrics_address, "metrics_address")
-        check_receiver(self.metrics_endpoint, "metrics_endpoint")
         check_receiver(self.trace_endpoint, "trace_endpoint")
         check_advertised(self.advertised_address, self.listen_address, who="snodes")
         check_replica_id(self.role, self.replica_id)
@@ -126,32 +110,22 @@ class Settings:
         for name in ("heartbeat_interval_s", "health_interval_s", "metrics_interval_s"):
             if getattr(self, name) <= 0:
                 raise Invalid(f"{getattr(self, name)}; expected more than 0", field=name)
-        if self.log_level not in ("debug", "info", "warning", "error"):
-            raise Invalid(f"{self.log_level!r}; expected debug, info, warning or error", field="log_level")
         self.store_settings.check()
 
+    @classmethod
+    def completed(cls, loaded: Loaded[Self]) -> Loaded[Self]:
+        """What follows from the role: a master has number 0, a replica leaves more memory to the page cache."""
+        for name, short in HIDDEN.items():
+            if loaded.origins[name] != "default":
+                raise Invalid(f"is taken from {short}; set {short} instead", field=name)
+        chosen = loaded.settings
+        by_role: dict[str, Any] = {}
+        if chosen.role is not NodeRole.SLAVE:
+            by_role["replica_id"] = 0
+        elif loaded.origins["memory_share_percent"] == "default":
+            by_role["memory_share_percent"] = chosen.memory_share_percent - SLAVE_MEMORY_LESS_PERCENT
+        changed = {name: "role" for name, value in by_role.items() if value != getattr(chosen, name)}
+        return Loaded(dataclasses.replace(chosen, **by_role), {**loaded.origins, **changed})
 
-def load(
-    environ: Mapping[str, str] = os.environ, *, file: Path | None = None, overrides: Mapping[str, Any] | None = None
-) -> settings.Loaded[Settings]:
-    """Read and check the settings. Errors: Invalid, naming the setting."""
-    loaded = settings.load(Settings, environ_prefix=ENVIRON_PREFIX, environ=environ, file=file, overrides=overrides)
-    for name in HIDDEN:
-        if loaded.origins[name] != "default":
-            short = "name" if name == "store.enode" else "cluster"
-            raise Invalid(f"is taken from {short}; set {short} instead", field=name)
-    loaded = _as_the_role_wants(loaded)
-    loaded.settings.check()
-    return loaded
 
-
-def _as_the_role_wants(loaded: settings.Loaded[Settings]) -> settings.Loaded[Settings]:
-    """What follows from the role: a master has number 0, a replica leaves more memory to the page cache."""
-    chosen = loaded.settings
-    by_role: dict[str, Any] = {}
-    if chosen.role is not NodeRole.SLAVE:
-        by_role["replica_id"] = 0
-    elif loaded.origins["memory_share_percent"] == "default":
-        by_role["memory_share_percent"] = chosen.memory_share_percent - SLAVE_MEMORY_LESS_PERCENT
-    changed = {name: "role" for name, value in by_role.items() if value != getattr(chosen, name)}
-    return settings.Loaded(dataclasses.replace(chosen, **by_role), {**loaded.origins, **changed})
+load = Settings.load

@@ -45,8 +45,9 @@ async def open_namesrv(
         await parts.enter_async_context(telemetry.open(ready=lambda: any(server.serving for server in servers)))
         catalog = await _opened_catalog(open_catalog, settings, clock, randomness)
         parts.push_async_callback(catalog.close)
-        directory = await Directory.open(
+        directory = Directory(
             catalog,
+            await catalog.contents(),
             lease_s=settings.lease_s,
             watchers_max=settings.watchers_max,
             clock=clock,

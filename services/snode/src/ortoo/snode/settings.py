@@ -1,24 +1,21 @@
 """What may be chosen about a snode, by file, environment (`ORTOO_SNODE_...`) and command line."""
 
-import os
-from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 from ortoo.common.cluster.address_server import check_name_servers
 from ortoo.common.cluster.addresses import check_address, check_advertised, check_receiver
-from ortoo.common.cluster.names import check_process_name, check_topic_name
+from ortoo.common.cluster.names import check_topic_name
+from ortoo.common.cluster.service_settings import ServiceSettings
 from ortoo.common.errors import Invalid
-from ortoo.common.process import settings
 
-ENVIRON_PREFIX = "ORTOO_SNODE_"
 IMPORTANT = ("name", "listen_address", "advertised_address", "namesrv_address")
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(ServiceSettings):
     """The settings of one snode."""
+
+    ENVIRON_PREFIX = "ORTOO_SNODE_"
 
     name: str = "snode-0"
     """Its name in the cluster."""
@@ -69,32 +66,16 @@ class Settings:
     """What else is called around every call: `module:attribute`, several separated by `;`."""
     sweep_interval_s: float = 0.5
     """How often silent and slow sessions are looked for."""
-    drain_delay_s: float = 0.0
-    """How long everything is served after readiness went red at a stop, so that load balancers hear of it."""
-    stop_grace_s: float = 5.0
-    """How long running calls may go on after a stop was asked for."""
-    metrics_address: str = ""
-    """host:port where Prometheus scrapes (/metrics, /healthz, /readyz). Empty = nowhere."""
-    metrics_endpoint: str = ""
-    """http://host:port of an OTLP/gRPC receiver that metrics are sent to. Empty = none."""
-    metrics_interval_s: float = 60.0
-    """How often they are sent there."""
     trace_endpoint: str = ""
     """http://host:port of an OTLP/gRPC receiver of spans of messages with a sampled trace context. Empty = none."""
     trace_topic: str = ""
     """A topic that gets a record of every batch that is sent and acknowledged through this snode; it is created when
     it does not exist. Empty = none."""
-    log_level: str = "info"
-    """debug, info, warning or error."""
 
     def check(self) -> None:
         """Refuse settings that cannot work. Errors: Invalid, naming the field."""
-        check_process_name(self.name, "name")
+        super().check()
         check_name_servers(self.namesrv_address)
-        check_address(self.listen_address, "listen_address")
-        if self.metrics_address:
-            check_address(self.metrics_address, "metrics_address")
-        check_receiver(self.metrics_endpoint, "metrics_endpoint")
         check_receiver(self.trace_endpoint, "trace_endpoint")
         check_advertised(self.advertised_address)
         if self.tls_listen_address:
@@ -107,28 +88,17 @@ class Settings:
         if self.trace_topic:
             check_topic_name(self.trace_topic, "trace_topic")
         check_advertised(self.rocketmq_advertised_address, field="rocketmq_advertised_address")
-        for name, low, high in (
-            ("enode_timeout_ms", 10, 600_000),
-            ("enode_in_flight_bytes", 8 << 20, 16 << 30),
-            ("heartbeat_interval_s", 0.05, 3600),
-            ("session_expiry_s", 0.1, 86_400),
-            ("membership_timeout_s", 0.2, 600),
-            ("sweep_interval_s", 0.01, 60),
-            ("stop_grace_s", 0, 600),
-            ("auto_create_queue_count", 1, 1024),
-            ("metrics_interval_s", 0.05, 3600),
-        ):
-            value = getattr(self, name)
-            if not low <= value <= high:
-                raise Invalid(f"{value}; expected {low} to {high}", field=name)
-        if self.log_level not in ("debug", "info", "warning", "error"):
-            raise Invalid(f"{self.log_level!r}; expected debug, info, warning or error", field="log_level")
+        self.check_ranges(
+            enode_timeout_ms=(10, 600_000),
+            enode_in_flight_bytes=(8 << 20, 16 << 30),
+            heartbeat_interval_s=(0.05, 3600),
+            session_expiry_s=(0.1, 86_400),
+            membership_timeout_s=(0.2, 600),
+            sweep_interval_s=(0.01, 60),
+            stop_grace_s=(0, 600),
+            auto_create_queue_count=(1, 1024),
+            metrics_interval_s=(0.05, 3600),
+        )
 
 
-def load(
-    environ: Mapping[str, str] = os.environ, *, file: Path | None = None, overrides: Mapping[str, Any] | None = None
-) -> settings.Loaded[Settings]:
-    """Read and check the settings. Errors: Invalid, naming the setting."""
-    loaded = settings.load(Settings, environ_prefix=ENVIRON_PREFIX, environ=environ, file=file, overrides=overrides)
-    loaded.settings.check()
-    return loaded
+load = Settings.load

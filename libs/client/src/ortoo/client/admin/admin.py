@@ -13,35 +13,24 @@ from ortoo.client.admin.descriptions import (
     OpenTransaction,
     ProcessInfo,
     QueueInfo,
-    QueueLag,
-    StoredMessage,
     TopicDescription,
     TopicInfo,
-    TopicPlacement,
 )
 from ortoo.client.admin.groups import GroupAdmin, group_info
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter, Sql, expressions
 from ortoo.client.core.place import Queue
-from ortoo.client.core.wire import message_of
+from ortoo.client.core.wire import EnumNames, plain
 from ortoo.client.produce.transactions import Verdict, end_transaction
 from ortoo.client.read.dead_letters import DeadLetter, PeekedMessage, ReplayProgress, dead_letters, peek, replay
-from ortoo.client.read.tailing import coming, newest
+from ortoo.client.read.tailing import StoredMessage, coming, newest
 from ortoo.common.errors import AlreadyExists, Invalid, NotFound
 from ortoo.v1 import admin_pb2, client_pb2, enode_deferred_pb2, namesrv_pb2, topic_pb2
 from ortoo.v1.admin_pb2_grpc import AdminServiceStub
 
 UINT32_MAX = (1 << 32) - 1
-_MESSAGE_TYPES = {
-    "any": topic_pb2.MESSAGE_TYPE_UNSPECIFIED,
-    "normal": topic_pb2.MESSAGE_TYPE_NORMAL,
-    "fifo": topic_pb2.MESSAGE_TYPE_FIFO,
-    "delay": topic_pb2.MESSAGE_TYPE_DELAY,
-    "transaction": topic_pb2.MESSAGE_TYPE_TRANSACTION,
-    "priority": topic_pb2.MESSAGE_TYPE_PRIORITY,
-    "lite": topic_pb2.MESSAGE_TYPE_LITE,
-}
-_MESSAGE_TYPE_NAMES = {number: name for name, number in _MESSAGE_TYPES.items()}
+_MESSAGE_TYPES = EnumNames("message_type", topic_pb2.MessageType, unspecified="any")
+_PERMISSIONS = EnumNames("permission", topic_pb2.Permission)
 
 
 class Admin:
@@ -71,8 +60,8 @@ class Admin:
         request = namesrv_pb2.CreateTopicRequest(
             name=name,
             read_queue_count=_count(queue_count, "queue_count"),
-            permission=_permission(permission),
-            message_type=_message_type(message_type),
+            permission=_PERMISSIONS.number(permission),
+            message_type=_MESSAGE_TYPES.number(message_type),
             enodes=enodes,
         )
         return _topic((await self._call("CreateTopic", request)).topic)
@@ -92,13 +81,8 @@ class Admin:
     async def describe_topic(self, name: str) -> TopicDescription:
         """One topic with what its queues hold. Errors: NotFound."""
         answer = await self._call("DescribeTopic", admin_pb2.DescribeTopicRequest(name=name))
-        return TopicDescription(
-            _topic(answer.topic),
-            tuple(
-                QueueInfo(Queue(name, item.enode, item.queue_id), item.begin_offset, item.end_offset)
-                for item in answer.queues
-            ),
-        )
+        queues = (plain(QueueInfo, it, queue=Queue(name, it.enode, it.queue_id)) for it in answer.queues)
+        return TopicDescription(_topic(answer.topic), tuple(queues))
 
     async def update_topic(
         self,
@@ -119,7 +103,7 @@ class Admin:
             name=name,
             read_queue_count=_count(read_queue_count, "read_queue_count"),
             write_queue_count=_count(write_queue_count, "write_queue_count"),
-            permission=_permission(permission) if permission else topic_pb2.PERMISSION_UNSPECIFIED,
+            permission=_PERMISSIONS.number(permission) if permission else topic_pb2.PERMISSION_UNSPECIFIED,
             add_enodes=add_enodes,
             publish_order=None if publish_order is None else _publish_order(publish_order),
         )
@@ -167,29 +151,19 @@ class Admin:
         answer = await self._call("DescribeLag", admin_pb2.DescribeLagRequest(group=group, topic=topic))
         if all(item.committed_offset < 0 for item in answer.queues):
             await self.describe_group(group)  # a group that was never there has no lag, it has a typing error
-        queues = tuple(
-            QueueLag(_queue(item.queue), item.committed_offset, item.end_offset, item.lag_messages)
-            for item in answer.queues
-        )
-        return GroupLag(queues, answer.lag_messages)
+        return plain(GroupLag, answer)
 
     async def describe_cluster(self) -> ClusterInfo:
         """The processes of the cluster."""
         answer = await self._call("DescribeCluster", admin_pb2.DescribeClusterRequest())
-        return ClusterInfo(
-            tuple(
-                ProcessInfo(
-                    item.name,
-                    item.address,
-                    item.alive,
-                    item.role,
-                    tuple((one.replica_id, one.address) for one in item.replicas),
-                )
-                for item in answer.enodes
+        return plain(
+            ClusterInfo,
+            answer,
+            enodes=tuple(
+                plain(ProcessInfo, it, replicas=tuple((one.replica_id, one.address) for one in it.replicas))
+                for it in answer.enodes
             ),
-            tuple(ProcessInfo(item.name, item.address, item.alive) for item in answer.snodes),
-            answer.version,
-            answer.now_ms,
+            snodes=tuple(plain(ProcessInfo, it, role="", replicas=()) for it in answer.snodes),
         )
 
     async def consumer_count(self, group: str) -> int:
@@ -216,16 +190,13 @@ class Admin:
             limit=_count(limit, "limit"),
         )
         answer = await self._call("FindMessages", request)
-        return FoundMessages(tuple(map(_stored, answer.messages)), tuple(answer.enodes_away))
+        return plain(FoundMessages, answer)
 
     async def list_delayed(self, topic: str, *, from_ms: int = 0, limit: int = 100) -> list[DelayedMessage]:
         """The delayed messages of a topic that are due at `from_ms` or later, by time."""
         request = admin_pb2.ListDelayedMessagesRequest(topic=topic, from_ms=from_ms, limit=_count(limit, "limit"))
         answer = await self._call("ListDelayedMessages", request)
-        return [
-            DelayedMessage(one.message_id, one.recall_handle, _queue(one.queue), one.deliver_at_ms)
-            for one in answer.messages
-        ]
+        return [plain(DelayedMessage, one) for one in answer.messages]
 
     async def list_transactions(
         self, *, topic: str = "", producer_group: str = "", parked_only: bool = False, limit: int = 100
@@ -235,19 +206,7 @@ class Admin:
             topic=topic, producer_group=producer_group, parked_only=parked_only, limit=_count(limit, "limit")
         )
         answer = await self._call("ListTransactions", request)
-        return [
-            OpenTransaction(
-                one.transaction_id,
-                _queue(one.queue),
-                one.message_count,
-                one.producer_group,
-                one.begun_at_ms,
-                one.next_check_ms,
-                one.checks,
-                one.parked,
-            )
-            for one in answer.transactions
-        ]
+        return [plain(OpenTransaction, one) for one in answer.transactions]
 
     async def end_transaction(self, transaction_id: str, verdict: Verdict) -> None:
         """Commit or roll back in the producer's stead. Errors: NotFound; Conflict when it ended otherwise."""
@@ -277,17 +236,18 @@ class Admin:
         )
         async with aclosing(self._connection.stream(AdminServiceStub, "Tail", request)) as answers:
             async for answer in answers:
-                yield _stored(answer)
+                yield plain(StoredMessage, answer)
 
     async def tail_last(
         self, topic: str, count: int, *, follow: bool = True, wanted: Filter = "*"
     ) -> AsyncIterator[StoredMessage]:
         """The newest messages of a topic, at most so many, then those that come. Errors: as `tail`."""
-        description = await self.describe_topic(topic)
-        for stored in await newest(self._connection, description.queues, _count(count, "count"), wanted):
+        queues = (await self.describe_topic(topic)).queues
+        ranges = {it.queue: (it.begin_offset, it.end_offset) for it in queues}
+        for stored in await newest(self._connection, ranges, _count(count, "count"), wanted):
             yield stored
         if follow:
-            ends = {it.queue: it.end_offset for it in description.queues}
+            ends = {queue: end for queue, (_, end) in ranges.items()}
             async for stored in coming(self._connection, ends, wanted):
                 yield stored
 
@@ -337,49 +297,16 @@ def _count(value: int, field: str) -> int:
     return value
 
 
-_PERMISSIONS: dict[str, "topic_pb2.Permission.ValueType"] = {
-    "read_write": topic_pb2.PERMISSION_READ_WRITE,
-    "read_only": topic_pb2.PERMISSION_READ_ONLY,
-    "write_only": topic_pb2.PERMISSION_WRITE_ONLY,
-    "none": topic_pb2.PERMISSION_NONE,
-}
-_PERMISSION_NAMES = {number: name for name, number in _PERMISSIONS.items()}
-
-
-def _permission(name: str) -> "topic_pb2.Permission.ValueType":
-    if name not in _PERMISSIONS:
-        raise Invalid(f"{name!r}; expected {', '.join(_PERMISSIONS)}", field="permission")
-    return _PERMISSIONS[name]
-
-
-def _message_type(name: str) -> "topic_pb2.MessageType.ValueType":
-    if name not in _MESSAGE_TYPES:
-        raise Invalid(f"{name!r}; expected {', '.join(_MESSAGE_TYPES)}", field="message_type")
-    return _MESSAGE_TYPES[name]
-
-
-def _queue(queue: topic_pb2.Queue) -> Queue:
-    return Queue(queue.topic, queue.enode, queue.queue_id)
-
-
 def _topic(topic: topic_pb2.Topic) -> TopicInfo:
-    return TopicInfo(
-        topic.name,
-        topic.topic_id,
-        _PERMISSION_NAMES.get(topic.permission, "unknown"),
-        tuple(TopicPlacement(p.enode, p.read_queue_count, p.write_queue_count) for p in topic.placements),
-        topic.created_at_ms,
-        _MESSAGE_TYPE_NAMES.get(topic.message_type, "unknown"),
-        tuple((place.enode, place.queue_count) for place in topic.publish_order.places),
+    return plain(
+        TopicInfo,
+        topic,
+        permission=_PERMISSIONS.name(topic.permission),
+        message_type=_MESSAGE_TYPES.name(topic.message_type),
+        publish_order=tuple((place.enode, place.queue_count) for place in topic.publish_order.places),
     )
 
 
 def _publish_order(order: Sequence[tuple[str, int]]) -> topic_pb2.PublishOrder:
     places = [topic_pb2.PublishPlace(enode=enode, queue_count=_count(count, "publish_order")) for enode, count in order]
     return topic_pb2.PublishOrder(places=places)
-
-
-def _stored(answer: admin_pb2.TailResponse) -> StoredMessage:
-    return StoredMessage(
-        answer.message_id, _queue(answer.queue), answer.offset, answer.stored_at_ms, message_of(answer.message)
-    )

@@ -1,37 +1,30 @@
 """What operators do with groups and their clients. Everything goes through AdminService, so grpcurl can do it too."""
 
-import dataclasses
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
-from ortoo.client.admin.descriptions import GroupInfo
-from ortoo.client.admin.group_descriptions import (
+from ortoo.client.admin.descriptions import (
     ClientDescription,
     ClientInfo,
     ClientQueue,
     DirectResult,
     GroupDescription,
+    GroupInfo,
     MemberInfo,
     QueueOffset,
     TopicMode,
-    TopicProgress,
 )
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.place import Queue
-from ortoo.client.push.push_call import queue_of, wire_queue
+from ortoo.client.core.wire import EnumNames, plain, wire_queue
 from ortoo.common.errors import Invalid
 from ortoo.common.errors.status import error_of
 from ortoo.common.groups.retry_policy import RetryKind, RetryPolicy
 from ortoo.v1 import client_pb2, consumer_pb2, record_pb2, session_pb2, topic_pb2
 from ortoo.v1.admin_pb2_grpc import AdminServiceStub
 
-_MODES = {
-    "offsets": topic_pb2.DELIVERY_MODE_OFFSETS,
-    "pop": topic_pb2.DELIVERY_MODE_POP,
-    "pop-in-order": topic_pb2.DELIVERY_MODE_POP_IN_ORDER,
-    "any": topic_pb2.DELIVERY_MODE_UNSPECIFIED,
-}
-_MODE_NAMES = {number: name for name, number in _MODES.items()}
+_MODES = EnumNames("mode", topic_pb2.DeliveryMode, unspecified="any", separator="-")
 
 
 class GroupAdmin:
@@ -44,11 +37,8 @@ class GroupAdmin:
     async def describe(self, name: str) -> GroupDescription:
         """A group's settings, its members, and how far it is in the topics they want. Errors: NotFound."""
         answer = await self._call("DescribeGroup", client_pb2.DescribeGroupRequest(name=name))
-        return GroupDescription(
-            group_info(answer.group),
-            tuple(map(_member, answer.members)),
-            tuple(TopicProgress(it.topic, _offsets(it.offsets), it.lag_messages) for it in answer.progress),
-        )
+        members = tuple(map(_member, answer.members))
+        return plain(GroupDescription, answer, group=group_info(answer.group), members=members)
 
     async def update(
         self,
@@ -100,15 +90,13 @@ class GroupAdmin:
         `mode` is "offsets" (push and pull), "pop", "pop-in-order", or "any": its next use decides. Errors: Invalid,
         NotFound; Conflict while members are at work, unless forced: what they have is delivered again.
         """
-        if mode not in _MODES:
-            raise Invalid(f"{mode!r}; expected {', '.join(_MODES)}", field="mode")
-        request = client_pb2.SetDeliveryModeRequest(group=group, topic=topic, mode=_MODES[mode], force=force)
-        return _MODE_NAMES[(await self._call("SetDeliveryMode", request)).before]
+        request = client_pb2.SetDeliveryModeRequest(group=group, topic=topic, mode=_MODES.number(mode), force=force)
+        return _MODES.name((await self._call("SetDeliveryMode", request)).before)
 
     async def modes(self, group: str) -> list[TopicMode]:
         """How a group consumes its topics, by topic and enode."""
         answer = await self._call("ListDeliveryModes", client_pb2.ListDeliveryModesRequest(group=group))
-        return [TopicMode(one.topic, one.enode, _MODE_NAMES[one.mode]) for one in answer.modes]
+        return [plain(TopicMode, one, mode=_MODES.name(one.mode)) for one in answer.modes]
 
     async def reset_offsets(
         self,
@@ -135,28 +123,29 @@ class GroupAdmin:
         else:
             starts = [consumer_pb2.QueueStart(queue=wire_queue(q), offset=it) for q, it in (offsets or {}).items()]
             request.offsets.CopyFrom(client_pb2.QueueStarts(starts=starts))
-        return list(_offsets((await self._call("ResetOffsets", request)).offsets))
+        return _offsets(await self._call("ResetOffsets", request))
 
     async def clone_offsets(self, from_group: str, to_group: str, topic: str) -> list[QueueOffset]:
         """Give a group the offsets of another one. Errors: NotFound."""
         request = client_pb2.CloneOffsetsRequest(from_group=from_group, to_group=to_group, topic=topic)
-        return list(_offsets((await self._call("CloneOffsets", request)).offsets))
+        return _offsets(await self._call("CloneOffsets", request))
 
     async def clients(self, group: str = "") -> list[ClientInfo]:
         """The clients that are connected, at whichever snode; with `group` only its producers and consumers."""
         answer = await self._call("ListClients", client_pb2.ListClientsRequest(group=group))
-        return list(map(_client, answer.clients))
+        return [plain(ClientInfo, one) for one in answer.clients]
 
     async def describe_client(self, client_id: str, group: str = "", *, ask_client: bool = True) -> ClientDescription:
         """One client and its queues; with `ask_client` as it sees them itself. Errors: NotFound."""
         request = client_pb2.DescribeClientRequest(client_id=client_id, group=group, ask_client=ask_client)
         answer = await self._call("DescribeClient", request)
-        asked = answer.HasField("running")
-        return ClientDescription(
-            _client(answer.client),
-            tuple(map(_client_queue, answer.running.queues if asked else answer.queues)),
-            dict(answer.running.properties),
-            answer.failure.message if answer.HasField("failure") else "",
+        queues = answer.running.queues if answer.HasField("running") else answer.queues
+        return plain(
+            ClientDescription,
+            answer,
+            queues=tuple(plain(ClientQueue, one) for one in queues),
+            properties=dict(answer.running.properties),
+            failure=answer.failure.message,
         )
 
     async def print_stack(self, client_id: str) -> str:
@@ -171,14 +160,14 @@ class GroupAdmin:
 
         Errors: NotFound, Unavailable.
         """
-        wish = session_pb2.ConsumeMessage(
+        consumption = session_pb2.ConsumeMessage(
             group=group,
             queue=wire_queue(queue),
             offset=offset,
             message=record_pb2.Message(body=body, tag=tag),
         )
-        result = (await self._command(client_id, session_pb2.Command(consume_message=wish))).consumed
-        return DirectResult(result.succeeded, result.duration_ms, result.error, result.orderly)
+        result = await self._command(client_id, session_pb2.Command(consume_message=consumption))
+        return plain(DirectResult, result.consumed)
 
     async def _command(self, client_id: str, command: session_pb2.Command) -> session_pb2.CommandResult:
         request = client_pb2.CallClientRequest(client_id=client_id, command=command)
@@ -192,62 +181,26 @@ class GroupAdmin:
 
 
 def group_info(group: topic_pb2.Group) -> GroupInfo:
-    """A group as it travelled."""
-    return GroupInfo(
-        group.name,
-        group.consume_enabled,
-        group.slow_consumer_threshold_messages,
-        group.slow_consumer_grace_ms,
-        group.created_at_ms,
-        group.attempts_max,
-        _retry_text(group.retry),
-        group.in_flight_max,
-        group.park_expired,
-    )
+    """A group, read."""
+    return plain(GroupInfo, group, retry=_retry_text(group.retry))
 
 
 def _wire_retry(text: str) -> topic_pb2.RetryPolicy:
-    return topic_pb2.RetryPolicy(**dataclasses.asdict(RetryPolicy.read(text)))
+    return topic_pb2.RetryPolicy(**asdict(RetryPolicy.read(text)))
 
 
 def _retry_text(retry: topic_pb2.RetryPolicy) -> str:
-    kind = RetryKind(retry.kind)
-    return RetryPolicy(kind, retry.first_ms, retry.longest_ms, retry.factor, tuple(retry.listed_ms)).text()
+    return plain(RetryPolicy, retry, kind=RetryKind(retry.kind)).text()
 
 
 def _member(member: consumer_pb2.Member) -> MemberInfo:
-    return MemberInfo(
-        member.client_id,
-        member.snode,
-        member.language,
-        member.client_version,
-        tuple(it.topic for it in member.subscriptions),
-        member.pushed,
-        member.message_model == consumer_pb2.MESSAGE_MODEL_BROADCAST,
-        member.room,
-        member.since_ms,
+    return plain(
+        MemberInfo,
+        member,
+        topics=tuple(it.topic for it in member.subscriptions),
+        broadcast=member.message_model == consumer_pb2.MESSAGE_MODEL_BROADCAST,
     )
 
 
-def _offsets(offsets: Any) -> tuple[QueueOffset, ...]:
-    return tuple(QueueOffset(queue_of(it.queue), it.offset) for it in offsets)
-
-
-def _client(client: client_pb2.ClientInfo) -> ClientInfo:
-    return ClientInfo(
-        client.client_id,
-        client.session_id,
-        client.snode,
-        client.peer,
-        client.language,
-        client.client_version,
-        tuple(client.producer_groups),
-        tuple(client.consumer_groups),
-        client.since_ms,
-    )
-
-
-def _client_queue(queue: session_pb2.RunningQueue) -> ClientQueue:
-    return ClientQueue(
-        queue.group, queue_of(queue.queue), queue.offset, queue.next_offset, queue.held_messages, queue.locked
-    )
+def _offsets(answer: Any) -> list[QueueOffset]:
+    return [plain(QueueOffset, it) for it in answer.offsets]

@@ -10,18 +10,9 @@
 One thread runs the event loop of each connection; calls may come from any thread. Leaving the block ends the thread.
 """
 
-from ortoo.client.blocking.admin import Admin
-from ortoo.client.blocking.client import (
-    Client,
-    Consumer,
-    PopConsumer,
-    Producer,
-    Transaction,
-    TransactionalProducer,
-    connect,
-)
-from ortoo.client.blocking.groups import GroupAdmin
-from ortoo.client.blocking.pull import PullConsumer
+from ortoo.client.blocking.admin import Admin, GroupAdmin
+from ortoo.client.blocking.client import Client, Producer, Transaction, TransactionalProducer, connect
+from ortoo.client.blocking.consumers import Consumer, PopConsumer, PullConsumer
 
 __all__ = [
     "Admin",

@@ -5,7 +5,7 @@ import concurrent.futures
 import contextlib
 import os
 import threading
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import Any, TypeVar
 
@@ -95,6 +95,16 @@ class LoopThread:
                 concurrent.futures.wait([coming], timeout=5.0)
             with contextlib.suppress(RuntimeError):
                 self.wait(close())
+
+    def call(self, call: Callable[[], T]) -> T:
+        """Run a plain function on the loop and wait; called on the loop itself, it runs at once."""
+        if threading.current_thread() is self._thread:
+            return call()
+
+        async def do() -> T:
+            return call()
+
+        return self.wait(do())
 
     def soon(self, call: Any, *arguments: Any) -> None:
         """Run a plain function on the loop."""

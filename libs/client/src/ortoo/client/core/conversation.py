@@ -22,11 +22,19 @@ class Conversation(Generic[Request, Response]):
     """Requests go out in the order in which they were said; `run` ends when the server ends the stream or it breaks."""
 
     def __init__(
-        self, peer: str, hear: Callable[[Response], bool], heartbeat: Callable[[], Request], *, clock: Clock
+        self,
+        peer: str,
+        hear: Callable[[Response], bool],
+        heartbeat: Callable[[], Request | None],
+        *,
+        clock: Clock,
+        heartbeat_s: float = HEARTBEAT_FIRST_S,
     ) -> None:
-        """`hear` gets what the snode at `peer` says, and tells whether that was its last word."""
-        self.heartbeat_s = HEARTBEAT_FIRST_S
-        """How often to give a sign of life."""
+        """`hear` gets what the snode at `peer` says, and tells whether that was its last word.
+
+        `heartbeat` is called every `heartbeat_s` and may return a sign of life; what it raises ends the conversation.
+        """
+        self.heartbeat_s = heartbeat_s
         self._peer = peer
         self._hear = hear
         self._heartbeat = heartbeat
@@ -59,7 +67,13 @@ class Conversation(Generic[Request, Response]):
         async def beat() -> None:
             while True:
                 await self._clock.sleep(self.heartbeat_s)
-                self.say(self._heartbeat())
+                try:
+                    request = self._heartbeat()
+                except OrtooError as error:
+                    _fail(ended, error)
+                    return
+                if request is not None:
+                    self.say(request)
 
         try:
             async with Background("conversation") as background:

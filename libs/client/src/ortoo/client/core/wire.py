@@ -1,7 +1,79 @@
-"""Between messages and their form on the wire."""
+"""Between the client's plain values and their form on the wire."""
 
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+
+from ortoo.client.core.filters import Filter, expressions
+from ortoo.client.core.place import Queue
+from ortoo.client.core.received import Finished, ReceivedBatch
+from ortoo.common.errors import Invalid
 from ortoo.common.records.message import Message
-from ortoo.v1 import record_pb2
+from ortoo.common.records.sealed_batch import SealedBatch
+from ortoo.v1 import consumer_pb2, pull_pb2, record_pb2, topic_pb2
+
+LANGUAGE = "python"
+T = TypeVar("T")
+
+
+def client_version() -> str:
+    """The version of this client, for people."""
+    try:
+        return version("ortoo-client")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+# what a request carries
+
+
+def wire_queue(queue: Queue) -> topic_pb2.Queue:
+    """A queue, written."""
+    return topic_pb2.Queue(topic=queue.topic, enode=queue.enode, queue_id=queue.queue_id)
+
+
+def wire_message(message: Message) -> record_pb2.Message:
+    """A single message, written."""
+    return record_pb2.Message(
+        body=message.body,
+        tag=message.tag or "",
+        keys=message.keys,
+        message_group=message.message_group or "",
+        properties=dict(message.properties),
+        message_id=message.message_id or "",
+        born_at_ms=message.born_at_ms or 0,
+        deliver_at_ms=message.deliver_at_ms or 0,
+        expire_at_ms=message.expire_at_ms or 0,
+        priority=message.priority,
+    )
+
+
+def subscription(topic: str, wanted: Filter, version: int = 0) -> consumer_pb2.Subscription:
+    """A topic and its filter, written; the server ignores an older version than it knows, but never 0."""
+    tags, sql = expressions(wanted)
+    return consumer_pb2.Subscription(topic=topic, tag_expression=tags, sql_expression=sql, version=version)
+
+
+def start_from(from_first: bool, from_time_ms: int | None) -> "consumer_pb2.StartFrom.ValueType":
+    """Where a group without an offset starts, written."""
+    if from_time_ms is not None:
+        return consumer_pb2.START_FROM_TIME
+    return consumer_pb2.START_FROM_FIRST if from_first else consumer_pb2.START_FROM_LAST
+
+
+def message_model(*, broadcast: bool) -> "consumer_pb2.MessageModel.ValueType":
+    """Whether every member gets every message, written."""
+    return consumer_pb2.MESSAGE_MODEL_BROADCAST if broadcast else consumer_pb2.MESSAGE_MODEL_CLUSTERING
+
+
+# what an answer brings
+
+
+def queue_of(queue: topic_pb2.Queue) -> Queue:
+    """A queue, read."""
+    return Queue(queue.topic, queue.enode, queue.queue_id)
 
 
 def message_of(message: record_pb2.Message) -> Message:
@@ -20,17 +92,76 @@ def message_of(message: record_pb2.Message) -> Message:
     )
 
 
-def message_to(message: Message) -> record_pb2.Message:
-    """A single message, written."""
-    return record_pb2.Message(
-        body=message.body,
-        tag=message.tag or "",
-        keys=message.keys,
-        message_group=message.message_group or "",
-        properties=dict(message.properties),
-        message_id=message.message_id or "",
-        born_at_ms=message.born_at_ms or 0,
-        deliver_at_ms=message.deliver_at_ms or 0,
-        expire_at_ms=message.expire_at_ms or 0,
-        priority=message.priority,
+def received_batch(
+    answer: "consumer_pb2.Delivery | consumer_pb2.FetchResponse | pull_pb2.PulledBatch",
+    queue: Queue,
+    records: bytes | None = None,
+    *,
+    generation: int = 0,
+    finished: Finished | None = None,
+) -> ReceivedBatch:
+    """The batch of an answer; `records` are its bytes if they came beside it. `finished` hears of acknowledgements."""
+    return ReceivedBatch(
+        queue,
+        sealed_batch(answer.batch, records),
+        topic_id=answer.topic_id,
+        first_offset=answer.first_offset,
+        next_offset=answer.next_offset,
+        stored_at_ms=answer.stored_at_ms,
+        rows=answer.rows,
+        generation=generation,
+        finished=finished,
     )
+
+
+def sealed_batch(batch: record_pb2.SealedBatch, records: bytes | None = None) -> SealedBatch:
+    """A sealed batch, read; `records` are its bytes if they came beside it."""
+    records = batch.records if records is None else records
+    return SealedBatch(records, batch.records_crc32c, batch.count, batch.body_inflated_bytes)
+
+
+def plain(kind: type[T], answer: Any, /, **given: Any) -> T:
+    """The dataclass `kind`, each field read from the field of that name in `answer`, except those that are `given`."""
+    readers = _readers(kind)  # type: ignore[arg-type]
+    read = {name: of(getattr(answer, name)) for name, of in readers.items() if name not in given}
+    return kind(**read, **given)
+
+
+@cache
+def _readers(kind: Any) -> Mapping[str, Callable[[Any], Any]]:
+    """How each field of a dataclass is read, by its type."""
+    hints = get_type_hints(kind)
+    return {field.name: _reader(hints[field.name]) for field in fields(kind)}
+
+
+def _reader(hint: Any) -> Callable[[Any], Any]:
+    if hint is Message:
+        return message_of
+    if is_dataclass(hint):
+        return lambda value: plain(hint, value)  # type: ignore[arg-type]
+    if get_origin(hint) is tuple:
+        item = _reader(get_args(hint)[0])
+        return lambda values: tuple(map(item, values))
+    return lambda value: value
+
+
+class EnumNames:
+    """The values of an enum of the wire by the names that people use: what follows the prefix, in small letters."""
+
+    def __init__(self, field: str, enum: Any, *, unspecified: str = "", separator: str = "_") -> None:
+        """`field` is the argument that is refused; `unspecified` names the value 0, empty = nobody may choose it."""
+        prefix = enum.Name(0).removesuffix("UNSPECIFIED")
+        names = {number: key.removeprefix(prefix) for key, number in enum.items()} | {0: unspecified}
+        self._field = field
+        self._names: dict[int, str] = {at: name.lower().replace("_", separator) for at, name in names.items() if name}
+        self._numbers = {name: number for number, name in self._names.items()}
+
+    def number(self, name: str) -> Any:
+        """The value of a name. Errors: Invalid, with the names there are."""
+        if name not in self._numbers:
+            raise Invalid(f"{name!r}; expected {', '.join(self._numbers)}", field=self._field)
+        return self._numbers[name]
+
+    def name(self, number: int) -> str:
+        """The name of a value; "unknown" for one that is newer than this client."""
+        return self._names.get(number, "unknown")

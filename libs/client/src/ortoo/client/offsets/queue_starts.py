@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.place import Queue
+from ortoo.client.core.wire import queue_of, wire_queue
 from ortoo.client.offsets.start_point import StartRule
 from ortoo.client.offsets.store import OffsetStore
-from ortoo.client.push.push_call import queue_of, wire_queue
 from ortoo.v1 import consumer_pb2, pull_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
 

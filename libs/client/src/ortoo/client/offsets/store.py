@@ -6,9 +6,9 @@ from typing import Protocol
 
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.place import Queue
+from ortoo.client.core.wire import queue_of, wire_queue
 from ortoo.client.offsets.file import OffsetFile
 from ortoo.client.offsets.table import OffsetTable
-from ortoo.client.push.push_call import queue_of, wire_queue
 from ortoo.common.errors import Fenced, OrtooError, Unavailable
 from ortoo.common.errors.status import error_of
 from ortoo.common.process.logs import get_logger

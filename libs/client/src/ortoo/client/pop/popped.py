@@ -4,9 +4,8 @@ import struct
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from ortoo.client.core.place import Queue
 from ortoo.client.core.received import MessageFields, ReceivedBatch
-from ortoo.client.push.push_call import sealed_batch
+from ortoo.client.core.wire import queue_of, sealed_batch
 from ortoo.v1 import pop_pb2
 
 ORIGIN_TOPIC = "RETRY_TOPIC"
@@ -69,8 +68,8 @@ def lease_of(answer: pop_pb2.PoppedMessages, popped_at_s: float) -> PopLease:
     first = offsets[0]
     attempts = dict(zip(offsets, answer.attempts, strict=True)) if answer.attempts else {}
     batch = ReceivedBatch(
-        Queue(answer.queue.topic, answer.queue.enode, answer.queue.queue_id),
-        sealed_batch(answer),
+        queue_of(answer.queue),
+        sealed_batch(answer.batch),
         topic_id=answer.topic_id,
         first_offset=first,
         next_offset=offsets[-1] + 1,

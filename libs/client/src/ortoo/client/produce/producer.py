@@ -9,10 +9,11 @@ from typing import Self
 
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.place import Queue, Receipt
-from ortoo.client.core.wire import message_to
-from ortoo.client.produce.batcher import Fate, QueueLane
+from ortoo.client.core.wire import queue_of, wire_message
+from ortoo.client.produce.batcher import Batcher
+from ortoo.client.produce.in_flight import Fate, InFlight
 from ortoo.client.produce.produce_call import ProduceCall
-from ortoo.client.produce.producer_batch import Parcel, Sending, Sendings
+from ortoo.client.produce.producer_batch import ProducerBatch, Sending, Sendings
 from ortoo.client.produce.routes import Route, query_route
 from ortoo.common.errors import Invalid, NotFound, OrtooError, Overloaded, Unavailable
 from ortoo.common.process.background import Background
@@ -60,13 +61,13 @@ class Producer:
         self._clock = connection.clock
         self._background = Background(f"producer {topic}")
         self._route: Route
-        self._lanes: dict[Queue, _Lane] = {}
+        self._batchers: dict[Queue, Batcher] = {}
         self._sticky_number = connection.randomness.below(1 << 16)
-        self._sticky: _Lane
+        self._sticky: Batcher
         self._call: ProduceCall | None = None
         self._bytes = 0
         self._under_way = 0
-        self._lingering: dict[_Lane, None] = {}
+        self._lingering: dict[Batcher, None] = {}
         """Queues whose open batch waits for company, the longest waiting first."""
         self._pause = False
         self._wanted = asyncio.Event()
@@ -95,8 +96,8 @@ class Producer:
         finally:
             self._closed = True
             await self._background.__aexit__(kind, error, traceback)
-            for lane in self._lanes.values():
-                lane.abandon()
+            for batcher in self._batchers.values():
+                batcher.abandon()
 
     async def send(self, message: Message | bytes) -> Receipt:
         """Send one message and wait until it is stored.
@@ -116,10 +117,10 @@ class Producer:
         given = message if isinstance(message, Message) else Message(message)
         given = given.replace(properties={**given.properties, DEDUP_ID: dedup_id})
         given.check()
-        request = producer_pb2.PublishRequest(topic=self._topic, messages=[message_to(given)])
+        request = producer_pb2.PublishRequest(topic=self._topic, messages=[wire_message(given)])
         [receipt] = (await self._connection.call(ProducerServiceStub, "Publish", request)).receipts
-        queue = Queue(receipt.queue.topic, receipt.queue.enode, receipt.queue.queue_id)
-        return Receipt(receipt.message_id, queue, receipt.offset, 0, receipt.recall_handle, receipt.duplicate)
+        place = queue_of(receipt.queue), receipt.offset
+        return Receipt(receipt.message_id, *place, 0, receipt.recall_handle, receipt.duplicate)
 
     def send_soon(self, message: Message | bytes) -> Sending:
         """Take a message now and send it with others; await the answer for the receipt, or `flush` for all.
@@ -148,9 +149,9 @@ class Producer:
 
     async def flush(self) -> None:
         """Wait until every message taken so far has its outcome. Errors: the first failure since the last flush."""
-        for lane in list(self._lanes.values()):  # sealing one may open the next queue's
-            self._seal(lane)
-        while not all(lane.is_settled for lane in self._lanes.values()):
+        for batcher in list(self._batchers.values()):  # sealing one may open the next queue's
+            self._seal(batcher)
+        while not all(batcher.is_settled for batcher in self._batchers.values()):
             self._settled.clear()
             await self._settled.wait()
         failed, self._failed = self._failed, None
@@ -165,19 +166,19 @@ class Producer:
             raise Invalid(
                 f"send a message with a dedup id by send_once, not as property {DEDUP_ID}", field="properties"
             )
-        lane = self._lane_of(rare)
-        if not lane.builder.add(message):
-            self._seal(lane)
-            lane = self._lane_of(rare)
-            lane.builder.add(message)
-        parcel = lane.open
-        if parcel is None:
-            parcel = lane.open = self._new_parcel(lane)
+        batcher = self._batcher_of(rare)
+        if not batcher.builder.add(message):
+            self._seal(batcher)
+            batcher = self._batcher_of(rare)
+            batcher.builder.add(message)
+        batch = batcher.open
+        if batch is None:
+            batch = batcher.open = self._new_batch(batcher)
         if rare is not NO_RARE_FIELDS and rare.message_group is not None:
-            parcel.is_bound = True
-        row = lane.taken
-        lane.taken = row + 1
-        return Sending(parcel, row, rare.message_id)
+            batch.is_bound = True
+        row = batcher.taken
+        batcher.taken = row + 1
+        return Sending(batch, row, rare.message_id)
 
     def _take_some(self, messages: Sequence[Message | bytes], runs: list[tuple[Sending, int]]) -> int:
         """Take messages, all of one type, from the front and note them in `runs`; return how many."""
@@ -187,36 +188,36 @@ class Producer:
         if isinstance(first, Message) and first.rare is not NO_RARE_FIELDS:
             runs.append((self._take(first), 1))
             return 1
-        lane = self._lane_of(NO_RARE_FIELDS)
-        count = lane.builder.extend(messages)  # type: ignore[arg-type]
+        batcher = self._batcher_of(NO_RARE_FIELDS)
+        count = batcher.builder.extend(messages)  # type: ignore[arg-type]
         if not count:
-            self._seal(lane)
+            self._seal(batcher)
             return 0
-        if lane.open is None:
-            lane.open = self._new_parcel(lane)
-        runs.append((Sending(lane.open, lane.taken, None), count))
-        lane.taken += count
+        if batcher.open is None:
+            batcher.open = self._new_batch(batcher)
+        runs.append((Sending(batcher.open, batcher.taken, None), count))
+        batcher.taken += count
         return count
 
-    def _new_parcel(self, lane: "_Lane") -> Parcel:
+    def _new_batch(self, batcher: Batcher) -> ProducerBatch:
         loop = asyncio.get_running_loop()
         deadline_s = self._clock.monotonic_s() + self._settings.delivery_timeout_ms / 1000
-        parcel = Parcel(lane.queue, self._route.topic_id, loop.create_future(), deadline_s)
-        parcel.is_bound = self._route.has_levels
+        batch = ProducerBatch(batcher.queue, self._route.topic_id, loop.create_future(), deadline_s)
+        batch.is_bound = self._route.has_levels
         # With little under way there is nothing to wait for: the batch is whatever this turn of the loop brings. With
         # more it waits for company until an answer comes, so batches grow as fast as answers get slower.
-        if self._under_way < _PROMPT_BATCHES and lane.account.has_room:
-            lane.timer = loop.call_soon(self._seal, lane)
+        if self._under_way < _PROMPT_BATCHES and batcher.in_flight.has_room:
+            batcher.timer = loop.call_soon(self._seal, batcher)
         else:
-            lane.timer = loop.call_later(self._settings.linger_ms / 1000, self._seal, lane)
-            self._lingering[lane] = None
-        return parcel
+            batcher.timer = loop.call_later(self._settings.linger_ms / 1000, self._seal, batcher)
+            self._lingering[batcher] = None
+        return batch
 
-    def _lane_of(self, rare: RareFields) -> "_Lane":
+    def _batcher_of(self, rare: RareFields) -> Batcher:
         if rare.message_group is not None:
-            return self._lane(self._route.queue_of_group(rare.message_group))
+            return self._batcher(self._route.queue_of_group(rare.message_group))
         if self._route.has_levels:
-            return self._lane(self._route.queue_of_priority(rare.priority or 0, self._sticky.queue.enode))
+            return self._batcher(self._route.queue_of_priority(rare.priority or 0, self._sticky.queue.enode))
         return self._sticky
 
     def _move_on(self) -> None:
@@ -227,48 +228,48 @@ class Producer:
         queues = self._route.writable
         for _ in queues:
             self._sticky_number += 1
-            self._sticky = self._lane(queues[self._sticky_number % len(queues)])
+            self._sticky = self._batcher(queues[self._sticky_number % len(queues)])
             if not self._sticky.is_troubled:
                 return
 
-    def _lane(self, queue: Queue) -> "_Lane":
-        lane = self._lanes.get(queue)
-        if lane is None:
-            account = QueueLane(self._connection.randomness.id64)
+    def _batcher(self, queue: Queue) -> Batcher:
+        batcher = self._batchers.get(queue)
+        if batcher is None:
+            in_flight = InFlight(self._connection.randomness.id64)
             builder = BatchBuilder(bytes_max=self._settings.batch_bytes_max)
-            lane = self._lanes[queue] = _Lane(queue, account, builder)
-        return lane
+            batcher = self._batchers[queue] = Batcher(queue, in_flight, builder)
+        return batcher
 
-    def _seal(self, lane: "_Lane") -> None:
-        parcel = lane.close()
-        if parcel is None:
-            return
-        self._lingering.pop(lane, None)
-        if lane is self._sticky or self._route.has_levels:
-            self._move_on()
-        batch = self._encode(lane.builder.take(), parcel)
+    def _seal(self, batcher: Batcher) -> None:
+        batch = batcher.close()
         if batch is None:
-            parcel.stored(-1, 0)
+            return
+        self._lingering.pop(batcher, None)
+        if batcher is self._sticky or self._route.has_levels:
+            self._move_on()
+        sealed = self._encode(batcher.builder.take(), batch)
+        if sealed is None:
+            batch.stored(-1, 0)
             self._settled.set()
             return
-        parcel.seal(batch)
-        self._bytes += len(batch.records)
+        batch.seal(sealed)
+        self._bytes += len(sealed.records)
         self._under_way += 1
         self._pause = True
         self._wanted.set()
-        self._put(parcel, lane)
+        self._put(batch, batcher)
 
-    def _put(self, parcel: Parcel, lane: "_Lane") -> None:
+    def _put(self, batch: ProducerBatch, batcher: Batcher) -> None:
         """Hand a batch to a queue; where something waits to be sent again, it goes to another one if it may."""
-        if lane.is_troubled and parcel.may_move:
+        if batcher.is_troubled and batch.may_move:
             self._move_on()
             if not self._sticky.is_troubled:
-                lane = self._sticky
-                parcel.queue = lane.queue
-        lane.account.put(parcel)
-        self._pump(lane)
+                batcher = self._sticky
+                batch.queue = batcher.queue
+        batcher.in_flight.put(batch)
+        self._pump(batcher)
 
-    def _encode(self, messages: Sequence[Message | bytes], parcel: Parcel) -> SealedBatch | None:
+    def _encode(self, messages: Sequence[Message | bytes], batch: ProducerBatch) -> SealedBatch | None:
         """Encode what keeps every limit; None if nothing does. Limits are checked in bulk, singly only on failure."""
         now_ms, codec = self._clock.now_ms(), self._settings.codec
         try:
@@ -280,62 +281,62 @@ class Producer:
                     encode((message,), now_ms=now_ms)
                     good.append(message)
                 except Invalid as error:
-                    parcel.refused[row] = error
+                    batch.refused[row] = error
                     self._failed = self._failed or error
         return encode(good, now_ms=now_ms, codec=codec) if good else None
 
-    def _pump(self, lane: "_Lane") -> None:
+    def _pump(self, batcher: Batcher) -> None:
         """Hand everything to the stream that may go now."""
-        while self._call is not None and (parcel := lane.account.next_to_send()) is not None:
-            self._call.send(parcel)
+        while self._call is not None and (batch := batcher.in_flight.next_to_send()) is not None:
+            self._call.send(batch)
 
-    def _answered(self, parcel: Parcel, error: OrtooError | None) -> None:
-        if parcel.future.done():
+    def _answered(self, batch: ProducerBatch, error: OrtooError | None) -> None:
+        if batch.future.done():
             return  # its time was over before its answer came
-        lane = self._lanes[parcel.queue]
-        account = lane.account
-        moving: list[Parcel] = []
+        batcher = self._batchers[batch.queue]
+        in_flight = batcher.in_flight
+        moving: list[ProducerBatch] = []
         if isinstance(error, NotFound | Unavailable):
             self._route_doubted.set()
         if error is None:
-            lane.attempt = 0
-            account.stored(parcel)
-            self._finish(parcel, None)
+            batcher.attempt = 0
+            in_flight.stored(batch)
+            self._finish(batch, None)
         else:
-            moving = self._failed_there(parcel, account, error)
-        if account.is_waiting_to_resend and lane.retry is None:
-            delay_s = self._connection.backoff.delay_s(lane.attempt, self._connection.randomness) if error else 0.0
-            lane.attempt += 1
-            lane.retry = asyncio.get_running_loop().call_later(delay_s, self._resume, lane)
+            moving = self._failed_there(batch, in_flight, error)
+        if in_flight.is_waiting_to_resend and batcher.retry is None:
+            delay_s = self._connection.backoff.delay_s(batcher.attempt, self._connection.randomness) if error else 0.0
+            batcher.attempt += 1
+            batcher.retry = asyncio.get_running_loop().call_later(delay_s, self._resume, batcher)
         for one in moving:
-            self._put(one, lane)
-        self._pump(lane)
+            self._put(one, batcher)
+        self._pump(batcher)
 
-    def _failed_there(self, parcel: Parcel, account: QueueLane, error: OrtooError) -> list[Parcel]:
+    def _failed_there(self, batch: ProducerBatch, in_flight: InFlight, error: OrtooError) -> list[ProducerBatch]:
         """End a batch that is refused for good; what should look for another queue."""
-        fate = account.failed(parcel, error)
+        fate = in_flight.failed(batch, error)
         if fate is Fate.REFUSED:
-            self._finish(parcel, error)
+            self._finish(batch, error)
             return []
-        unsent = account.take_movable()
-        return [parcel, *unsent] if fate is Fate.MOVES else unsent
+        unsent = in_flight.take_movable()
+        return [batch, *unsent] if fate is Fate.MOVES else unsent
 
-    def _resume(self, lane: "_Lane") -> None:
-        lane.retry = None
-        if lane.account.is_waiting_to_resend:
-            lane.account.resume()
-        self._pump(lane)
+    def _resume(self, batcher: Batcher) -> None:
+        batcher.retry = None
+        if batcher.in_flight.is_waiting_to_resend:
+            batcher.in_flight.resume()
+        self._pump(batcher)
 
-    def _finish(self, parcel: Parcel, error: OrtooError | None) -> None:
-        self._bytes -= len(parcel.batch.records)
+    def _finish(self, batch: ProducerBatch, error: OrtooError | None) -> None:
+        self._bytes -= len(batch.sealed.records)
         self._under_way -= 1
         if self._lingering and self._under_way < _PROMPT_BATCHES:
             self._seal(next(iter(self._lingering)))
         if error is None:
-            parcel.stored(parcel.first_offset, parcel.stored_at_ms)
+            batch.stored(batch.first_offset, batch.stored_at_ms)
         else:
             self._failed = self._failed or error
-            parcel.fail(error)
+            batch.fail(error)
         self._room.set()
         self._settled.set()
 
@@ -346,26 +347,26 @@ class Producer:
             await self._wanted.wait()
             address = self._connection.address
             call = self._call = ProduceCall(self._connection.channel(), address, self._answered, clock=self._clock)
-            for lane in self._lanes.values():
-                self._pump(lane)
+            for batcher in self._batchers.values():
+                self._pump(batcher)
             await call.run()
             self._call = None
             self._connection.failed(address)
             attempt = 0 if call.has_heard else attempt + 1
-            for lane in self._lanes.values():
-                lane.account.connection_lost()
+            for batcher in self._batchers.values():
+                batcher.in_flight.connection_lost()
             await self._clock.sleep(self._connection.backoff.delay_s(attempt, self._connection.randomness))
-            for lane in self._lanes.values():
-                if lane.account.is_waiting_to_resend:
-                    lane.account.resume()
+            for batcher in self._batchers.values():
+                if batcher.in_flight.is_waiting_to_resend:
+                    batcher.in_flight.resume()
 
     async def _give_up_late(self) -> None:
         now_s = self._clock.monotonic_s()
         timeout_s = self._settings.delivery_timeout_ms / 1000
-        for lane in list(self._lanes.values()):  # each end may open another
-            for parcel in lane.account.give_up(now_s):
-                words = "the outcome is unknown" if parcel.is_numbered else "it was never sent"
-                self._finish(parcel, Unavailable(f"no answer for {timeout_s:.0f} s from {lane.queue.enode}; {words}"))
+        for batcher in list(self._batchers.values()):  # each end may open another
+            for batch in batcher.in_flight.give_up(now_s):
+                words = "the outcome is unknown" if batch.is_numbered else "it was never sent"
+                self._finish(batch, Unavailable(f"no answer for {timeout_s:.0f} s from {batcher.queue.enode}; {words}"))
 
     async def _refresh_route(self) -> None:
         self._route = await query_route(self._connection, self._topic)
@@ -391,51 +392,6 @@ class Producer:
 
 DEDUP_ID = "DEDUP_ID"
 """The property that carries what the application calls the same message."""
-
-
-class _Lane:
-    """One queue's account, the batch that is being filled for it, and its timers."""
-
-    __slots__ = ("account", "attempt", "builder", "open", "queue", "retry", "taken", "timer")
-
-    def __init__(self, queue: Queue, account: QueueLane, builder: BatchBuilder) -> None:
-        self.queue = queue
-        self.account = account
-        self.builder = builder
-        self.open: Parcel | None = None
-        self.timer: asyncio.Handle | None = None
-        self.retry: asyncio.Handle | None = None
-        self.attempt = 0
-        self.taken = 0
-        """How many messages the batch that is being filled has."""
-
-    @property
-    def is_troubled(self) -> bool:
-        """Whether something waits to be sent again, so that others had better go elsewhere."""
-        return self.retry is not None or self.account.has_failed
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether every message taken for this queue has its outcome."""
-        return self.open is None and self.account.is_idle
-
-    def close(self) -> Parcel | None:
-        """Take out the batch that is being filled, if there is one."""
-        parcel, self.open = self.open, None
-        self.taken = 0
-        if self.timer is not None:
-            self.timer.cancel()
-            self.timer = None
-        return parcel
-
-    def abandon(self) -> None:
-        """Fail what has no outcome yet: nobody will send it."""
-        error = Unavailable("the producer was closed before the answer; the outcome is unknown")
-        if self.retry is not None:
-            self.retry.cancel()
-        for parcel in (self.close(), *self.account.everything()):
-            if parcel is not None:
-                parcel.fail(error)
 
 
 _CHUNK_MESSAGES = 1024

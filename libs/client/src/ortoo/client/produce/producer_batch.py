@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ortoo.client.core.place import Queue, Receipt
@@ -14,53 +14,40 @@ from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.common.records.view import open_batch
 
 
-class Parcel:
+@dataclass(eq=False, slots=True)
+class ProducerBatch:
     """One batch from its first message to its answer."""
 
-    __slots__ = (
-        "_batch",
-        "deadline_s",
-        "first_offset",
-        "future",
-        "is_bound",
-        "is_doubtful",
-        "is_numbered",
-        "queue",
-        "refused",
-        "stored_at_ms",
-        "topic_id",
-    )
-
-    def __init__(self, queue: Queue, topic_id: int, future: "asyncio.Future[None]", deadline_s: float) -> None:
-        """A batch for `queue` that fails unless it is answered by `deadline_s` of the monotonic clock."""
-        self.queue = queue
-        self.topic_id = topic_id
-        self.future = future
-        self.deadline_s = deadline_s
-        self.is_numbered = False
-        self.is_bound = False
-        """Whether it must go to this queue: a message in it belongs there, by its group or its priority."""
-        self.is_doubtful = False
-        """Whether it may be stored already, because the outcome of a try is unknown."""
-        self.first_offset = -1
-        self.stored_at_ms = 0
-        self.refused: dict[int, OrtooError] = {}
-        """Messages that broke a limit and were left out, by the place at which they were taken."""
-        self._batch: SealedBatch | None = None
+    queue: Queue
+    topic_id: int
+    future: "asyncio.Future[None]"
+    """Done when it is stored or has failed."""
+    deadline_s: float
+    """It fails unless it is answered by then, on the monotonic clock."""
+    is_numbered: bool = False
+    is_bound: bool = False
+    """Whether it must go to this queue: a message in it belongs there, by its group or its priority."""
+    is_doubtful: bool = False
+    """Whether it may be stored already, because the outcome of a try is unknown."""
+    first_offset: int = -1
+    stored_at_ms: int = 0
+    refused: dict[int, OrtooError] = field(default_factory=dict)
+    """Messages that broke a limit and were left out, by the place at which they were taken."""
+    _sealed: SealedBatch | None = None
 
     @property
-    def batch(self) -> SealedBatch:
+    def sealed(self) -> SealedBatch:
         """The sealed batch."""
-        assert self._batch is not None, "not sealed yet"
-        return self._batch
+        assert self._sealed is not None, "not sealed yet"
+        return self._sealed
 
-    def seal(self, batch: SealedBatch) -> None:
+    def seal(self, sealed: SealedBatch) -> None:
         """No further message comes."""
-        self._batch = batch
+        self._sealed = sealed
 
     def number(self, producer_id: int, first_sequence: int) -> None:
         """Give it the identity by which the enode recognises it when it comes again."""
-        self._batch = replace(self.batch, producer_id=producer_id, first_sequence=first_sequence)
+        self._sealed = replace(self.sealed, producer_id=producer_id, first_sequence=first_sequence)
         self.is_numbered = True
 
     def forget_number(self) -> None:
@@ -89,47 +76,47 @@ class Parcel:
 class Sending:
     """A message that a producer has taken; await it for the receipt."""
 
-    __slots__ = ("_message_id", "_parcel", "_row")
+    __slots__ = ("_batch", "_message_id", "_row")
 
-    def __init__(self, parcel: Parcel, row: int, message_id: str | None) -> None:
-        """The message at `row` of `parcel`."""
-        self._parcel = parcel
+    def __init__(self, batch: ProducerBatch, row: int, message_id: str | None) -> None:
+        """The message at `row` of `batch`."""
+        self._batch = batch
         self._row = row
         self._message_id = message_id
 
     @property
     def done(self) -> bool:
         """Whether the outcome is known."""
-        return self._parcel.future.done()
+        return self._batch.future.done()
 
     def __await__(self) -> Generator[Any, None, Receipt]:
-        yield from asyncio.shield(self._parcel.future).__await__()
+        yield from asyncio.shield(self._batch.future).__await__()
         return self.receipt()
 
     def receipt(self) -> Receipt:
         """The receipt of a message that is done. Errors: whatever the send failed with."""
-        parcel = self._parcel
-        parcel.future.result()
-        if self._row in parcel.refused:
-            raise parcel.refused[self._row]
-        left_out = sum(row < self._row for row in parcel.refused)
-        offset = parcel.first_offset + self._row - left_out
-        queue = parcel.queue
-        topic_id, queue_id, handle = parcel.topic_id, queue.queue_id, ""
-        if parcel.batch.delayed:
-            due_ms = (open_batch(parcel.batch).deliver_at_ms() or ())[self._row - left_out]
+        batch = self._batch
+        batch.future.result()
+        if self._row in batch.refused:
+            raise batch.refused[self._row]
+        left_out = sum(row < self._row for row in batch.refused)
+        offset = batch.first_offset + self._row - left_out
+        queue = batch.queue
+        topic_id, queue_id, handle = batch.topic_id, queue.queue_id, ""
+        if batch.sealed.delayed:
+            due_ms = (open_batch(batch.sealed).deliver_at_ms() or ())[self._row - left_out]
             handle = Handle(HandleKind.DELAYED, queue.enode, topic_id, queue_id, offset, due_ms).text()
             topic_id, queue_id = DELAYED_TOPIC_ID, 0
         message_id = self._message_id or message_id_text(topic_id, queue.enode, queue_id, offset)
-        return Receipt(message_id, queue, offset, parcel.stored_at_ms, handle)
+        return Receipt(message_id, queue, offset, batch.stored_at_ms, handle)
 
     def later(self, messages: int) -> "Sending":
         """The message so many after this one in the same batch."""
-        return Sending(self._parcel, self._row + messages, None)
+        return Sending(self._batch, self._row + messages, None)
 
     async def settled(self) -> None:
         """Wait for the outcome of the whole batch, whatever it is."""
-        await asyncio.wait([self._parcel.future])
+        await asyncio.wait([self._batch.future])
 
 
 class Sendings:

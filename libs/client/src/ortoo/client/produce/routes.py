@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.place import Queue
+from ortoo.client.core.wire import queue_of
 from ortoo.common.errors import NotFound
 from ortoo.common.groups.queue_choice import level_of_priority, queue_of_group
 from ortoo.v1 import producer_pb2, topic_pb2
@@ -36,7 +37,7 @@ class Route:
 async def readable_queues(connection: Connection, topic: str) -> list[Queue]:
     """The queues of a topic that can be read, sorted. Errors: NotFound, Unavailable."""
     answer = await connection.call(ProducerServiceStub, "QueryRoute", producer_pb2.QueryRouteRequest(topic=topic))
-    return sorted(Queue(q.topic, q.enode, q.queue_id) for q in answer.readable_queues)
+    return sorted(map(queue_of, answer.readable_queues))
 
 
 async def query_route(connection: Connection, topic: str) -> Route:
@@ -45,8 +46,8 @@ async def query_route(connection: Connection, topic: str) -> Route:
     answer = await connection.call(ProducerServiceStub, "QueryRoute", request)
     route = Route(
         answer.topic.topic_id,
-        tuple(Queue(q.topic, q.enode, q.queue_id) for q in answer.writable_queues),
-        tuple(sorted(Queue(q.topic, q.enode, q.queue_id) for q in answer.readable_queues)),
+        tuple(map(queue_of, answer.writable_queues)),
+        tuple(sorted(map(queue_of, answer.readable_queues))),
         tuple(_placed(answer.topic)),
         answer.topic.message_type == topic_pb2.MESSAGE_TYPE_PRIORITY,
     )

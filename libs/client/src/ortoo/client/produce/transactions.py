@@ -20,14 +20,14 @@ from typing import Self
 
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.place import Queue
-from ortoo.client.core.wire import message_of, message_to
+from ortoo.client.core.wire import plain, wire_message, wire_queue
 from ortoo.client.produce.routes import Route, query_route
 from ortoo.common.errors import OrtooError, Unavailable
 from ortoo.common.errors.status import rpc_errors
 from ortoo.common.process.background import Background
 from ortoo.common.process.logs import get_logger
 from ortoo.common.records.message import Message
-from ortoo.v1 import enode_deferred_pb2, producer_pb2, topic_pb2
+from ortoo.v1 import enode_deferred_pb2, producer_pb2
 from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
 
 _log = get_logger("transactions")
@@ -124,10 +124,10 @@ class TransactionalProducer:
         queue = self._queue(messages)
         request = producer_pb2.BeginTransactionRequest(
             topic=self._topic,
-            messages=map(message_to, messages),
+            messages=map(wire_message, messages),
             producer_group=self._group,
             check_after_ms=check_after_ms,
-            queue=topic_pb2.Queue(topic=queue.topic, enode=queue.enode, queue_id=queue.queue_id),
+            queue=wire_queue(queue),
             key=self._connection.randomness.id64(),
         )
         answer = await self._connection.call(ProducerServiceStub, "BeginTransaction", request)
@@ -181,11 +181,8 @@ class TransactionalProducer:
             await connection.clock.sleep(connection.backoff.delay_s(attempt, connection.randomness))
 
     async def _check(self, check: producer_pb2.WatchTransactionChecksResponse) -> None:
-        question = TransactionCheck(
-            check.transaction_id, check.topic, tuple(map(message_of, check.messages)), check.checks, check.begun_at_ms
-        )
         try:
-            verdict = await self._checker(question)
+            verdict = await self._checker(plain(TransactionCheck, check))
             if verdict is not Verdict.UNKNOWN:
                 await end_transaction(
                     self._connection, check.transaction_id, verdict, enode_deferred_pb2.VERDICT_SOURCE_CHECK

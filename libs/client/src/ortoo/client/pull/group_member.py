@@ -22,7 +22,8 @@ from ortoo.client.pull.queue_locks import QueueLocks
 from ortoo.client.pull.queue_puller import QueuePuller
 from ortoo.client.pull.settings import PullSettings
 from ortoo.client.sessions.group_view import GroupView, allocated, change_of
-from ortoo.client.sessions.session import Registration, RunningQueue, Session, query_view
+from ortoo.client.sessions.membership import Registration, RunningQueue
+from ortoo.client.sessions.session import Session, query_view
 from ortoo.common.errors import Invalid, NotFound, OrtooError, Unsupported
 from ortoo.common.process.background import Background
 from ortoo.common.process.logs import get_logger

@@ -8,10 +8,10 @@ from ortoo.client.core.connection import Connection
 from ortoo.client.core.place import Queue
 from ortoo.client.core.received import ReceivedMessage
 from ortoo.client.core.retry_later import RetryLater
+from ortoo.client.core.wire import wire_queue
 from ortoo.client.pull.group_member import GroupMember
 from ortoo.client.pull.handling_in_order import OrderedHandling, Processed, acknowledge
 from ortoo.client.pull.process_queue import ProcessQueue, in_order
-from ortoo.client.push.push_call import wire_queue
 from ortoo.common.errors import OrtooError
 from ortoo.common.process.background import Background
 from ortoo.common.process.logs import get_logger

@@ -1,16 +1,13 @@
 """One pull: messages of a queue from an offset on, and what the server says about the offset."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from functools import partial
-from typing import Any
 
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter, expressions
 from ortoo.client.core.place import Queue
-from ortoo.client.core.received import ReceivedBatch
-from ortoo.client.push.push_call import sealed_batch, wire_queue
+from ortoo.client.core.received import Finished, ReceivedBatch
+from ortoo.client.core.wire import received_batch, wire_queue
 from ortoo.common.errors import Internal
 from ortoo.v1 import pull_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
@@ -57,14 +54,13 @@ async def pull(
     wait_ms: float = 0.0,
     wanted: Filter = "*",
     generation: int = 0,
-    finished: Callable[[ReceivedBatch, int], None] | None = None,
+    finished: Finished | None = None,
 ) -> Pulled:
     """Pull once, through the snode that is asked now. At the end of the queue the server waits up to `wait_ms`.
 
     Errors: NotFound, Invalid, Conflict, Fenced when the lock of `generation` is lost, Unavailable.
     """
     tags, sql = expressions(wanted)
-    more: dict[str, Any] = {"sql_expression": sql} if sql else {}
     request = pull_pb2.PullRequest(
         group=group,
         queue=wire_queue(queue),
@@ -73,8 +69,8 @@ async def pull(
         bytes_max=bytes_max,
         wait_ms=int(wait_ms),
         tag_expression=tags,
+        sql_expression=sql,
         generation=generation,
-        **more,
     )
     answer = await connection.call_at(
         connection.address,
@@ -86,30 +82,8 @@ async def pull(
     status = _STATUSES.get(answer.status)
     if status is None:
         raise Internal(f"a pull was answered with the status {answer.status}, which this client does not know")
-    received = partial(_received, queue=queue, generation=generation, finished=finished)
-    return Pulled(
-        status, answer.next_offset, answer.begin_offset, answer.end_offset, tuple(map(received, answer.batches))
-    )
-
-
-def _received(
-    batch: pull_pb2.PulledBatch,
-    *,
-    queue: Queue,
-    generation: int,
-    finished: Callable[[ReceivedBatch, int], None] | None,
-) -> ReceivedBatch:
-    return ReceivedBatch(
-        queue,
-        sealed_batch(batch),
-        topic_id=batch.topic_id,
-        first_offset=batch.first_offset,
-        next_offset=batch.next_offset,
-        stored_at_ms=batch.stored_at_ms,
-        rows=batch.rows,
-        generation=generation,
-        finished=finished,
-    )
+    batches = tuple(received_batch(it, queue, generation=generation, finished=finished) for it in answer.batches)
+    return Pulled(status, answer.next_offset, answer.begin_offset, answer.end_offset, batches)
 
 
 _STATUSES = {

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.place import Queue
+from ortoo.client.core.wire import queue_of, wire_queue
 from ortoo.client.pull.lock_trust import LockTrust
-from ortoo.client.push.push_call import queue_of, wire_queue
 from ortoo.client.sessions.session import Session
 from ortoo.common.errors import OrtooError
 from ortoo.common.process.logs import get_logger

@@ -12,14 +12,15 @@ from ortoo.client.core.filters import Filter, Topics, wanted_topics
 from ortoo.client.core.losses import Losses, LostMessages
 from ortoo.client.core.place import Queue
 from ortoo.client.core.received import ReceivedBatch, ReceivedMessage
+from ortoo.client.core.wire import LANGUAGE, client_version, message_model, start_from, subscription, wire_queue
 from ortoo.client.offsets.file import OffsetFile, offset_path
 from ortoo.client.offsets.start_point import StartRule
 from ortoo.client.push.broadcast_offsets import BroadcastOffsets
-from ortoo.client.push.push_call import opening, subscription
 from ortoo.client.push.push_member import PushMember
 from ortoo.common.groups.allocation import AllocationStrategy
 from ortoo.common.process.background import Background
 from ortoo.common.process.logs import get_logger
+from ortoo.v1 import consumer_pb2
 
 Handler = Callable[[ReceivedMessage], Awaitable[None]]
 _KEEP_INTERVAL_S = 5.0
@@ -80,18 +81,7 @@ class Consumer:
             self._kept = BroadcastOffsets(connection, file, rule)
         self._member = PushMember(
             connection,
-            opening(
-                group,
-                topics,
-                client_id=client_id,
-                room=connection.room,
-                from_first=settings.from_first,
-                from_time_ms=settings.from_time_ms,
-                strategy=settings.strategy,
-                configured_queues=settings.configured_queues,
-                rooms=settings.rooms,
-                broadcast=settings.broadcast,
-            ),
+            _opening(group, topics, settings, client_id=client_id, room=connection.room),
             Losses(settings.on_loss),
             messages_max=settings.unfinished_messages_max,
             bytes_max=settings.unfinished_bytes_max,
@@ -183,3 +173,23 @@ class Consumer:
 
     async def _say_progress(self) -> None:
         self._member.report()
+
+
+def _opening(
+    group: str, topics: Mapping[str, Filter], settings: ConsumerSettings, *, client_id: str, room: str
+) -> consumer_pb2.OpenSession:
+    """The first request of a session."""
+    return consumer_pb2.OpenSession(
+        group=group,
+        client_id=client_id,
+        room=room,
+        subscriptions=[subscription(topic, topics[topic]) for topic in sorted(topics)],
+        start_from=start_from(settings.from_first, settings.from_time_ms),
+        start_time_ms=settings.from_time_ms or 0,
+        strategy=settings.strategy.value,  # type: ignore[arg-type]
+        configured_queues=map(wire_queue, settings.configured_queues),
+        rooms=settings.rooms,
+        message_model=message_model(broadcast=settings.broadcast),
+        client_version=client_version(),
+        language=LANGUAGE,
+    )

@@ -10,8 +10,9 @@ from ortoo.client.core.losses import Losses, LostMessages
 from ortoo.client.core.place import Queue
 from ortoo.client.core.progress import BatchProgress, QueueProgress
 from ortoo.client.core.received import ReceivedBatch
+from ortoo.client.core.wire import received_batch, wire_queue
 from ortoo.client.push.broadcast_offsets import BroadcastOffsets
-from ortoo.client.push.push_call import Acknowledgement, PushCall, received_batch, wire_queue
+from ortoo.client.push.push_call import Acknowledgement, PushCall
 from ortoo.client.push.suspension import Suspension
 from ortoo.common.errors import OrtooError
 from ortoo.common.process.logs import get_logger
@@ -235,15 +236,12 @@ class PushMember:
             progress.deliver(BatchProgress([], delivery.next_offset))
             return
         finished = partial(self._finished, self._session_number)
-        batch = received_batch(delivery, records, queue, generation=delivery.generation, finished=finished)
+        batch = received_batch(delivery, queue, records, generation=delivery.generation, finished=finished)
         progress.deliver(batch.progress)
         self._buffer.append(batch)
         if self._suspension:
             self._lend(batch)
         self._arrived.set()
-
-    def acknowledged(self, acknowledgements: Sequence[Acknowledgement]) -> None:
-        """These offsets are durable."""
 
     def _finished(self, session_number: int, batch: ReceivedBatch, count: int) -> None:
         # Credit is given back by the batch: the bytes of one are in memory until its last message is done.

@@ -3,15 +3,17 @@
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Sql
 from ortoo.client.core.place import Queue
+from ortoo.client.core.wire import plain
 from ortoo.common.records.message import Message
 from ortoo.v1 import dead_letter_pb2 as pb
-from ortoo.v1 import record_pb2, topic_pb2
 from ortoo.v1.dead_letter_pb2_grpc import DeadLetterServiceStub
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,7 @@ def dead_letters(
     request = pb.ListDeadLettersRequest(
         group=group, where=_expression(where), letters_max=letters_max, with_replayed=with_replayed
     )
-    return _streamed(connection, "ListDeadLetters", request, _letter)
+    return _streamed(connection, "ListDeadLetters", request, DeadLetter)
 
 
 def replay(
@@ -92,69 +94,21 @@ def replay(
         messages_max=messages_max,
         dry_run=dry_run,
     )
-    return _streamed(connection, "ReplayDeadLetters", request, _progress)
+    return _streamed(connection, "ReplayDeadLetters", request, ReplayProgress)
 
 
 async def peek(connection: Connection, topic: str, group: str, messages_max: int) -> list[PeekedMessage]:
     """The next messages of a topic."""
     request = pb.PeekRequest(topic=topic, group=group, messages_max=messages_max)
     answer = await connection.call(DeadLetterServiceStub, "Peek", request)
-    return [_peeked(one) for one in answer.messages]
+    return [plain(PeekedMessage, one) for one in answer.messages]
 
 
-async def _streamed(connection: Connection, method: str, request: Any, read: Any) -> AsyncIterator[Any]:
+async def _streamed(connection: Connection, method: str, request: Any, kind: type[T]) -> AsyncIterator[T]:
     async with aclosing(connection.stream(DeadLetterServiceStub, method, request)) as answers:
         async for answer in answers:
-            yield read(answer)
+            yield plain(kind, answer)
 
 
 def _expression(where: Sql | None) -> str:
     return where.expression if where is not None else ""
-
-
-def _letter(letter: pb.DeadLetter) -> DeadLetter:
-    return DeadLetter(
-        letter.message_id,
-        _queue(letter.queue),
-        letter.offset,
-        letter.reason,
-        letter.attempts,
-        letter.error,
-        letter.consumer,
-        _queue(letter.origin_queue),
-        letter.origin_offset,
-        letter.parked_at_ms,
-        letter.replayed,
-        _message(letter.message),
-    )
-
-
-def _progress(progress: pb.ReplayProgress) -> ReplayProgress:
-    return ReplayProgress(progress.replayed_messages, progress.seen_messages, progress.skipped_messages, progress.done)
-
-
-def _peeked(peeked: pb.PeekedMessage) -> PeekedMessage:
-    return PeekedMessage(
-        peeked.message_id,
-        _queue(peeked.queue),
-        peeked.offset,
-        peeked.stored_at_ms,
-        peeked.attempts,
-        _message(peeked.message),
-    )
-
-
-def _queue(queue: topic_pb2.Queue) -> Queue:
-    return Queue(queue.topic, queue.enode, queue.queue_id)
-
-
-def _message(message: record_pb2.Message) -> Message:
-    return Message(
-        message.body,
-        message.tag or None,
-        tuple(message.keys),
-        message_group=message.message_group or None,
-        properties=dict(message.properties),
-        message_id=message.message_id or None,
-        born_at_ms=message.born_at_ms or None,
-    )

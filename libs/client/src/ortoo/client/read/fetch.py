@@ -6,12 +6,12 @@ from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter, expressions
 from ortoo.client.core.place import Queue
 from ortoo.client.core.received import ReceivedBatch
-from ortoo.client.push.push_call import sealed_batch
+from ortoo.client.core.wire import queue_of, received_batch, wire_queue
 from ortoo.common.errors import Invalid, NotFound, OrtooError, Unavailable
 from ortoo.common.errors.status import error_of, rpc_errors
 from ortoo.common.grpc import bulk_calls
 from ortoo.common.grpc.bulk_field import Bulky
-from ortoo.v1 import consumer_pb2, topic_pb2
+from ortoo.v1 import consumer_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
 
 BREAKS_MAX = 5
@@ -46,15 +46,7 @@ async def fetch(
             async for answer, (records,) in _batches(connection, queue, at, to_offset, follow, wanted, columns):
                 breaks, at = 0, answer.next_offset
                 if answer.HasField("batch"):
-                    yield ReceivedBatch(
-                        queue,
-                        sealed_batch(answer, records),
-                        topic_id=answer.topic_id,
-                        first_offset=answer.first_offset,
-                        next_offset=answer.next_offset,
-                        stored_at_ms=answer.stored_at_ms,
-                        rows=answer.rows,
-                    )
+                    yield received_batch(answer, queue, records)
             if not follow:
                 return
         except OrtooError as error:
@@ -77,10 +69,9 @@ async def _batches(
     columns: Sequence[str] = (),
 ) -> AsyncIterator[Bulky]:
     address = connection.address
-    wire_queue = topic_pb2.Queue(topic=queue.topic, enode=queue.enode, queue_id=queue.queue_id)
     tags, sql = expressions(wanted)
     request = consumer_pb2.FetchRequest(
-        queue=wire_queue,
+        queue=wire_queue(queue),
         from_offset=at,
         to_offset=to_offset,
         follow=follow,
@@ -104,7 +95,7 @@ async def _end_of(connection: Connection, queue: Queue) -> int:
         ConsumerServiceStub, "QueryQueues", consumer_pb2.QueryQueuesRequest(topic=queue.topic)
     )
     for state in answer.queues:
-        if (state.queue.enode, state.queue.queue_id) == (queue.enode, queue.queue_id):
+        if queue_of(state.queue) == queue:
             return int(state.end_offset)
     # It does not exist, or its enode is away: a read says which.
     try:

@@ -3,8 +3,8 @@
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
 
-from ortoo.client.admin.descriptions import QueueInfo, StoredMessage
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter
 from ortoo.client.core.place import Queue
@@ -13,29 +13,43 @@ from ortoo.client.read.fetch import fetch
 from ortoo.common.errors import DataLoss
 from ortoo.common.process.background import Background
 from ortoo.common.process.logs import get_logger
+from ortoo.common.records.message import Message
 
 BUFFERED_MAX = 64
 _log = get_logger("tail")
 
 
+@dataclass(frozen=True, slots=True)
+class StoredMessage:
+    """One message and where it lies."""
+
+    message_id: str
+    queue: Queue
+    offset: int
+    stored_at_ms: int
+    message: Message
+
+
 async def newest(
-    connection: Connection, queues: tuple[QueueInfo, ...], count: int, wanted: Filter = "*"
+    connection: Connection, ranges: Mapping[Queue, tuple[int, int]], count: int, wanted: Filter = "*"
 ) -> list[StoredMessage]:
-    """The newest messages below the queues' ends, at most so many, by the time they were stored.
+    """The newest messages in these ranges of offsets, ends exclusive, at most so many, by the time they were stored.
 
     With a filter all messages are looked at, by the servers.
     """
 
-    async def newest_of(item: QueueInfo) -> list[StoredMessage]:
-        begin = item.begin_offset if wanted != "*" else max(item.begin_offset, item.end_offset - count)
-        if begin >= item.end_offset:
+    async def newest_of(queue: Queue, begin: int, end: int) -> list[StoredMessage]:
+        if wanted == "*":
+            begin = max(begin, end - count)
+        if begin >= end:
             return []
         found: deque[StoredMessage] = deque(maxlen=count)
-        async for it in _messages(connection, item.queue, begin, item.end_offset, wanted):
+        async for it in _messages(connection, queue, begin, end, wanted):
             found.append(it)
         return list(found)
 
-    found = [it for part in await asyncio.gather(*map(newest_of, queues)) for it in part]
+    parts = await asyncio.gather(*(newest_of(queue, begin, end) for queue, (begin, end) in ranges.items()))
+    found = [it for part in parts for it in part]
     found.sort(key=lambda it: (it.stored_at_ms, it.queue, it.offset))
     return found[-count:] if count else []
 

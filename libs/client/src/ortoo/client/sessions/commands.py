@@ -4,25 +4,22 @@ import asyncio
 import sys
 import traceback
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from dataclasses import asdict
 
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.received import ReceivedBatch, ReceivedMessage
-from ortoo.client.push.push_call import LANGUAGE, client_version, queue_of, wire_queue
+from ortoo.client.core.wire import LANGUAGE, client_version, message_of, queue_of, wire_queue
+from ortoo.client.sessions.membership import GroupMembership
 from ortoo.common.errors import NotFound, Unsupported
 from ortoo.common.errors.status import failure_of
 from ortoo.common.records.batch import encode
-from ortoo.common.records.message import Message
-from ortoo.v1 import record_pb2, session_pb2
-
-if TYPE_CHECKING:
-    from ortoo.client.sessions.session import GroupMembership
+from ortoo.v1 import session_pb2
 
 STACK_LENGTH_MAX = 1 << 20
 
 
 async def answer_to(
-    command: session_pb2.Command, members: "Mapping[str, GroupMembership]", connection: Connection
+    command: session_pb2.Command, members: Mapping[str, GroupMembership], connection: Connection
 ) -> session_pb2.CommandResult:
     """Do it and say what came of it; one that this client does not know is refused as unsupported."""
     result = session_pb2.CommandResult(command_id=command.command_id)
@@ -44,7 +41,7 @@ async def answer_to(
 
 
 def _running(
-    wanted_group: str, members: "Mapping[str, GroupMembership]", connection: Connection
+    wanted_group: str, members: Mapping[str, GroupMembership], connection: Connection
 ) -> session_pb2.RunningDescription:
     told = session_pb2.RunningDescription(
         properties={"client_id": connection.client_id, "language": LANGUAGE, "version": client_version()}
@@ -52,30 +49,21 @@ def _running(
     for group, member in members.items():
         if wanted_group in ("", group):
             for it in member.running_queues():
-                told.queues.append(
-                    session_pb2.RunningQueue(
-                        group=group,
-                        queue=wire_queue(it.queue),
-                        offset=it.offset,
-                        next_offset=it.next_offset,
-                        held_messages=it.held_messages,
-                        held_bytes=it.held_bytes,
-                        locked=it.locked,
-                    )
-                )
+                fields = asdict(it) | {"queue": wire_queue(it.queue)}
+                told.queues.append(session_pb2.RunningQueue(group=group, **fields))
     return told
 
 
 async def _consume(
-    wish: session_pb2.ConsumeMessage,
-    member: "GroupMembership",
+    request: session_pb2.ConsumeMessage,
+    member: GroupMembership,
     connection: Connection,
     result: session_pb2.CommandResult,
 ) -> None:
     began_s = connection.clock.monotonic_s()
     consumed = session_pb2.ConsumeResult()
     try:
-        consumed.orderly = await member.consume_directly(_received(wish, connection))
+        consumed.orderly = await member.consume_directly(_received(request, connection))
         consumed.succeeded = True
     except Unsupported as error:
         result.failure.CopyFrom(failure_of(error))
@@ -86,29 +74,18 @@ async def _consume(
     result.consumed.CopyFrom(consumed)
 
 
-def _received(wish: session_pb2.ConsumeMessage, connection: Connection) -> ReceivedMessage:
-    sealed = encode([_message(wish.message, wish.message_id)], now_ms=connection.clock.now_ms())
+def _received(request: session_pb2.ConsumeMessage, connection: Connection) -> ReceivedMessage:
+    message = message_of(request.message)
+    message = message.replace(message_id=message.message_id or request.message_id or None)
     batch = ReceivedBatch(
-        queue_of(wish.queue),
-        sealed,
+        queue_of(request.queue),
+        encode([message], now_ms=connection.clock.now_ms()),
         topic_id=0,
-        first_offset=wish.offset,
-        next_offset=wish.offset + 1,
-        stored_at_ms=wish.stored_at_ms,
+        first_offset=request.offset,
+        next_offset=request.offset + 1,
+        stored_at_ms=request.stored_at_ms,
     )
     return batch[0]
-
-
-def _message(message: record_pb2.Message, message_id: str) -> Message:
-    return Message(
-        message.body,
-        message.tag or None,
-        tuple(message.keys),
-        message_group=message.message_group or None,
-        properties=dict(message.properties),
-        message_id=message.message_id or message_id or None,
-        born_at_ms=message.born_at_ms or None,
-    )
 
 
 def _stacks() -> str:

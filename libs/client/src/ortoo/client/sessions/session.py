@@ -3,17 +3,14 @@
 import asyncio
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.conversation import Conversation
-from ortoo.client.core.filters import Filter
-from ortoo.client.core.place import Queue
-from ortoo.client.core.received import ReceivedMessage
-from ortoo.client.offsets.start_point import StartRule
-from ortoo.client.push.push_call import LANGUAGE, client_version, start_from, subscription, wire_queue
+from ortoo.client.core.wire import LANGUAGE, client_version, message_model, start_from, subscription, wire_queue
 from ortoo.client.sessions.commands import answer_to
 from ortoo.client.sessions.group_view import GroupView
+from ortoo.client.sessions.membership import GroupMembership, Registration
 from ortoo.common.errors import Conflict, NotFound, OrtooError
 from ortoo.common.errors.status import error_of
 from ortoo.common.groups.allocation import AllocationStrategy
@@ -25,49 +22,6 @@ from ortoo.v1.session_pb2_grpc import SessionServiceStub
 
 LEAVE_TIMEOUT_S = 5.0
 _log = get_logger("session")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Registration:
-    """How a client wants to be a member of a group."""
-
-    group: str
-    topics: dict[str, Filter]
-    version: int
-    """Grows with every change of the topics."""
-    broadcast: bool = False
-    strategy: AllocationStrategy = AllocationStrategy.AVERAGELY
-    configured_queues: tuple[Queue, ...] = ()
-    rooms: tuple[str, ...] = ()
-    start: StartRule = StartRule()
-
-
-@dataclass(frozen=True, slots=True)
-class RunningQueue:
-    """One queue as a client sees it, for people who ask."""
-
-    queue: Queue
-    offset: int
-    next_offset: int
-    held_messages: int
-    held_bytes: int
-    locked: bool
-
-
-class GroupMembership(Protocol):
-    """Who hears what concerns one group of the session."""
-
-    def members_changed(self, view: GroupView) -> None:
-        """These share out the queues now; also told each time the session was opened anew."""
-
-    def refused(self, error: OrtooError) -> None:
-        """The group takes this client no more."""
-
-    def running_queues(self) -> list[RunningQueue]:
-        """The queues this member has."""
-
-    async def consume_directly(self, message: ReceivedMessage) -> bool:
-        """Process one message at once; whether in order. Errors: what the handler raised; Unsupported without one."""
 
 
 @dataclass(slots=True)
@@ -266,16 +220,16 @@ async def query_view(connection: Connection, group: str) -> GroupView:
     )
 
 
-def _register_consumer(wish: Registration) -> session_pb2.RegisterConsumer:
+def _register_consumer(wanted: Registration) -> session_pb2.RegisterConsumer:
     return session_pb2.RegisterConsumer(
-        group=wish.group,
-        subscriptions=[subscription(topic, wish.topics[topic], wish.version) for topic in sorted(wish.topics)],
+        group=wanted.group,
+        subscriptions=[subscription(topic, wanted.topics[topic], wanted.version) for topic in sorted(wanted.topics)],
         consume_type=session_pb2.CONSUME_TYPE_PULL,
-        message_model=consumer_pb2.MESSAGE_MODEL_BROADCAST if wish.broadcast else consumer_pb2.MESSAGE_MODEL_CLUSTERING,
-        strategy=wish.strategy.value,  # type: ignore[arg-type]
-        configured_queues=map(wire_queue, wish.configured_queues),
-        rooms=wish.rooms,
-        start_from=start_from(wish.start.from_first, wish.start.from_time_ms),
+        message_model=message_model(broadcast=wanted.broadcast),
+        strategy=wanted.strategy.value,  # type: ignore[arg-type]
+        configured_queues=map(wire_queue, wanted.configured_queues),
+        rooms=wanted.rooms,
+        start_from=start_from(wanted.start.from_first, wanted.start.from_time_ms),
     )
 
 

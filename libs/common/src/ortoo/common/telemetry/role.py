@@ -2,8 +2,8 @@
 
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Protocol
 
+from ortoo.common.cluster.service_settings import ServiceSettings
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
 from ortoo.common.telemetry.call_metrics import CallMetrics
@@ -13,30 +13,10 @@ from ortoo.common.telemetry.metrics import Metrics
 from ortoo.common.telemetry.process_metrics import ProcessMetrics
 
 
-class TelemetrySettings(Protocol):
-    """The settings that every role has for it. What is empty is not done."""
-
-    @property
-    def name(self) -> str:
-        """The process's name."""
-
-    @property
-    def metrics_address(self) -> str:
-        """Where metrics are served, host:port."""
-
-    @property
-    def metrics_endpoint(self) -> str:
-        """Where they are sent, http://host:port (OTLP/gRPC)."""
-
-    @property
-    def metrics_interval_s(self) -> float:
-        """How often they are sent."""
-
-
 class Telemetry:
     """What a process counts. Made before its server, whose interceptor is `calls`; opened when the parts are there."""
 
-    def __init__(self, role: str, settings: TelemetrySettings, clock: Clock) -> None:
+    def __init__(self, role: str, settings: ServiceSettings, clock: Clock) -> None:
         """Count for one process; serve and send when opened, as `settings` say."""
         self.metrics = Metrics()
         self.calls = CallMetrics(clock)

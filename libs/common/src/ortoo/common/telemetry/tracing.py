@@ -7,7 +7,7 @@ such a message passes adds its spans to the same trace. Nothing here runs, or is
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
 from ortoo.common.errors import Invalid, Unsupported
@@ -17,6 +17,7 @@ from ortoo.common.process.logs import get_logger
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.reader import buffer
 from ortoo.common.records.wire import read_fields
+from ortoo.common.telemetry.span import Attributes, Context, Span
 
 CONTEXT_BYTES: Final = 55
 SPANS_MAX: Final = 8
@@ -29,9 +30,6 @@ COLUMN: Final = 18
 DATA: Final = 3
 _SAMPLED = re.compile(rb"00-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f][13579bdf]")
 _EVEN: Final = b"02468ace"
-Attributes = Mapping[str, str | int]
-Context = tuple[int, int]
-"""(trace id, span id) of a sampled message."""
 _log = get_logger("tracing")
 
 
@@ -54,31 +52,6 @@ def sampled_contexts(records: bytes | memoryview) -> list[Context]:
         if len(found) > SPANS_MAX:
             return found[:1]
     return found
-
-
-class Span:
-    """What one process did for one sampled message: a few plain values until it is sent."""
-
-    __slots__ = ("attributes", "begun_ns", "ended_ns", "error", "id", "links", "parent_id", "trace_id", "what")
-
-    def __init__(
-        self,
-        what: str,
-        context: Context,
-        span_id: int,
-        attributes: Attributes,
-        links: Sequence[Context],
-        begun_ns: int,
-    ) -> None:
-        """Begin below the span of `context`; `links` are spans of earlier tries."""
-        self.what = what
-        self.trace_id, self.parent_id = context
-        self.id = span_id
-        self.attributes = attributes
-        self.links = links
-        self.begun_ns = begun_ns
-        self.ended_ns = 0
-        self.error = ""
 
 
 class Tracing:
@@ -109,13 +82,14 @@ class Tracing:
         return [
             Span(
                 what,
-                context,
+                trace_id,
+                parent_id,
                 self._randomness.id64(),
                 attributes,
-                [(one.trace_id, one.id) for one in earlier if one.trace_id == context[0]],
+                [(one.trace_id, one.id) for one in earlier if one.trace_id == trace_id],
                 now_ns,
             )
-            for context in contexts
+            for trace_id, parent_id in contexts
         ]
 
     def end(self, spans: Sequence[Span], error: BaseException | None = None) -> None:

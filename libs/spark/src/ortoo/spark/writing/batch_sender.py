@@ -13,7 +13,7 @@ from typing import Self
 from ortoo.client import Conflict, OrtooError, Queue, Unavailable
 from ortoo.client.core.connection import Connection
 from ortoo.client.produce.produce_call import ProduceCall
-from ortoo.client.produce.producer_batch import Parcel
+from ortoo.client.produce.producer_batch import ProducerBatch
 from ortoo.common.process.background import Background
 from ortoo.spark.writing.lanes import Addressed
 
@@ -39,9 +39,9 @@ class Sent:
 class _Line:
     """One producer's batches for one queue."""
 
-    ready: deque[Parcel] = field(default_factory=deque)
-    in_flight: deque[Parcel] = field(default_factory=deque)
-    returned: list[Parcel] = field(default_factory=list)
+    ready: deque[ProducerBatch] = field(default_factory=deque)
+    in_flight: deque[ProducerBatch] = field(default_factory=deque)
+    returned: list[ProducerBatch] = field(default_factory=list)
 
     @property
     def is_idle(self) -> bool:
@@ -86,11 +86,11 @@ class BatchSender:
             raise self._error
         if not self._bytes:
             self._progress_s = self._connection.clock.monotonic_s()
-        parcel = Parcel(addressed.queue, addressed.topic_id, asyncio.get_running_loop().create_future(), 0.0)
-        parcel.seal(addressed.batch)
+        batch = ProducerBatch(addressed.queue, addressed.topic_id, asyncio.get_running_loop().create_future(), 0.0)
+        batch.seal(addressed.batch)
         self._bytes += len(addressed.batch.records)
         line = self._lines.setdefault((addressed.queue, addressed.batch.producer_id), _Line())
-        line.ready.append(parcel)
+        line.ready.append(batch)
         self._wanted.set()
         self._pump(line)
 
@@ -108,18 +108,18 @@ class BatchSender:
 
     def _pump(self, line: _Line) -> None:
         while self._call is not None and line.ready and not line.returned and len(line.in_flight) < IN_FLIGHT_MAX:
-            parcel = line.ready.popleft()
-            line.in_flight.append(parcel)
-            self._call.send(parcel)
+            batch = line.ready.popleft()
+            line.in_flight.append(batch)
+            self._call.send(batch)
 
-    def _answered(self, parcel: Parcel, error: OrtooError | None) -> None:
-        line = self._lines[parcel.queue, parcel.batch.producer_id]
-        line.in_flight.remove(parcel)
+    def _answered(self, batch: ProducerBatch, error: OrtooError | None) -> None:
+        line = self._lines[batch.queue, batch.sealed.producer_id]
+        line.in_flight.remove(batch)
         if error is None or _stored_before(error):
-            self._stored(parcel, error)
+            self._stored(batch, error)
         elif error.retriable:
             self._trouble = str(error)
-            line.returned.append(parcel)
+            line.returned.append(batch)
         else:
             self._error = self._error or error
         if line.returned and not line.in_flight:
@@ -128,21 +128,21 @@ class BatchSender:
         self._pump(line)
         self._changed.set()
 
-    def _stored(self, parcel: Parcel, error: OrtooError | None) -> None:
-        sent, batch = self.sent, parcel.batch
+    def _stored(self, batch: ProducerBatch, error: OrtooError | None) -> None:
+        sent, sealed = self.sent, batch.sealed
         self._progress_s = self._connection.clock.monotonic_s()
-        self._bytes -= len(batch.records)
-        sent.messages += batch.count
-        sent.size_bytes += len(batch.records)
+        self._bytes -= len(sealed.records)
+        sent.messages += sealed.count
+        sent.size_bytes += len(sealed.records)
         if error is not None:
-            sent.repeated += batch.count
+            sent.repeated += sealed.count
         else:
-            end = parcel.first_offset + batch.count
-            sent.ends[parcel.queue] = max(end, sent.ends.get(parcel.queue, 0))
+            end = batch.first_offset + sealed.count
+            sent.ends[batch.queue] = max(end, sent.ends.get(batch.queue, 0))
 
     def _resume(self, line: _Line) -> None:
         if line.returned and not line.in_flight:
-            line.returned.sort(key=lambda parcel: parcel.batch.first_sequence)
+            line.returned.sort(key=lambda batch: batch.sealed.first_sequence)
             line.ready.extendleft(reversed(line.returned))
             line.returned = []
             self._pump(line)

@@ -1,16 +1,60 @@
-"""The tables of the directory and their rows as values. No SQL here that only one database understands."""
+"""The tables of the directory; a column knows how its values are kept. No SQL here that only one database understands.
 
-from collections.abc import Iterable
+A column that keeps a field of a value is called as the field is: `row_of` and `Topic(**row._mapping)` rely on it.
+"""
+
+from collections.abc import Callable
+from typing import Any
 
 import sqlalchemy as sa
 
 from ortoo.common.groups.retry_policy import RetryPolicy
-from ortoo.namesrv.decisions.groups import Group
-from ortoo.namesrv.decisions.publish_order import order_of_text
-from ortoo.namesrv.decisions.topics import MessageType, Permission, Placement, Topic
+from ortoo.namesrv.decisions.publish_order import order_of_text, order_to_text
+from ortoo.namesrv.decisions.topics import MessageType, Permission
 
 SCHEMA_VERSION = 1
 """What databases say that were made before there were migrations."""
+
+
+class Kept(sa.TypeDecorator[Any]):
+    """A type of column whose values are kept in another form, of the type `kept_as`."""
+
+    impl = sa.types.NullType
+    cache_ok = True
+
+    def __init__(
+        self, kept_as: sa.types.TypeEngine[Any], written: Callable[[Any], Any], read: Callable[[Any], Any]
+    ) -> None:
+        """`written` makes what is kept of a value, `read` the value of what is kept."""
+        super().__init__()
+        self.kept_as = kept_as
+        self.written = written
+        self.read = read
+
+    def load_dialect_impl(self, dialect: sa.Dialect) -> sa.types.TypeEngine[Any]:
+        """How the database calls the type."""
+        return dialect.type_descriptor(self.kept_as)
+
+    def process_bind_param(self, value: Any, dialect: sa.Dialect) -> Any:
+        """What is kept."""
+        return self.written(value)
+
+    def process_result_value(self, value: Any, dialect: sa.Dialect) -> Any:
+        """What was meant."""
+        return self.read(value)
+
+
+def _signed(topic_id: int) -> int:
+    return topic_id - (1 << 64) if topic_id >= 1 << 63 else topic_id
+
+
+def _unsigned(kept: int) -> int:
+    return kept % (1 << 64)
+
+
+TOPIC_ID = Kept(sa.BigInteger(), _signed, _unsigned)
+"""The 64-bit integers of databases have a sign."""
+RETRY = Kept(sa.String(1_024), RetryPolicy.text, RetryPolicy.read)
 
 metadata = sa.MetaData()
 
@@ -25,17 +69,17 @@ topics = sa.Table(
     "topics",
     metadata,
     sa.Column("name", sa.String(127), primary_key=True),
-    sa.Column("topic_id", sa.BigInteger, nullable=False, unique=True),
+    sa.Column("topic_id", TOPIC_ID, nullable=False, unique=True),
     sa.Column("version", sa.BigInteger, nullable=False),
-    sa.Column("permission", sa.Integer, nullable=False),
+    sa.Column("permission", Kept(sa.Integer(), int, Permission), nullable=False),
     sa.Column("created_at_ms", sa.BigInteger, nullable=False),
-    sa.Column("message_type", sa.Integer, nullable=False, server_default="0"),
-    sa.Column("publish_order", sa.Text, nullable=False, server_default=""),
+    sa.Column("message_type", Kept(sa.Integer(), int, MessageType), nullable=False, server_default="0"),
+    sa.Column("publish_order", Kept(sa.Text(), order_to_text, order_of_text), nullable=False, server_default=""),
 )
 placements = sa.Table(
     "placements",
     metadata,
-    sa.Column("topic_id", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("topic_id", TOPIC_ID, primary_key=True, autoincrement=False),
     sa.Column("enode", sa.String(63), primary_key=True),
     sa.Column("read_queue_count", sa.Integer, nullable=False),
     sa.Column("write_queue_count", sa.Integer, nullable=False),
@@ -55,7 +99,9 @@ groups = sa.Table(
     sa.Column("unacknowledged_bytes_max", sa.BigInteger, nullable=False, server_default=str(64 << 20)),
     sa.Column("attempts_max", sa.Integer, nullable=False, server_default="16"),
     # Since revision 0007.
-    sa.Column("retry", sa.String(1_024), nullable=False, server_default="classic"),
+    sa.Column(
+        "retry", Kept(sa.String(1_024), RetryPolicy.text, RetryPolicy.read), nullable=False, server_default="classic"
+    ),
     sa.Column("in_flight_max", sa.Integer, nullable=False, server_default="0"),
     sa.Column("park_expired", sa.Boolean, nullable=False, server_default=sa.false()),
 )
@@ -78,41 +124,6 @@ users = sa.Table(
 )
 
 
-def signed(topic_id: int) -> int:
-    """A topic id as databases keep it: their 64-bit integers have a sign."""
-    return topic_id - (1 << 64) if topic_id >= 1 << 63 else topic_id
-
-
-def topic_of(row: sa.Row[tuple[object, ...]], placed: Iterable[sa.Row[tuple[object, ...]]]) -> Topic:
-    """A topic from its row and those of its placements."""
-    found = [Placement(p.enode, p.read_queue_count, p.write_queue_count) for p in placed]
-    found.sort(key=lambda placement: placement.enode)
-    return Topic(
-        row.name,
-        row.topic_id % (1 << 64),
-        row.version,
-        Permission(row.permission),
-        tuple(found),
-        row.created_at_ms,
-        MessageType(row.message_type),
-        order_of_text(row.publish_order),
-    )
-
-
-def group_of(row: sa.Row[tuple[object, ...]]) -> Group:
-    """A group from its row."""
-    return Group(
-        row.name,
-        row.version,
-        row.consume_enabled,
-        row.slow_consumer_threshold_messages,
-        row.slow_consumer_grace_ms,
-        row.created_at_ms,
-        row.broadcast_enabled,
-        row.notify_members_changed,
-        row.unacknowledged_bytes_max,
-        row.attempts_max,
-        RetryPolicy.read(row.retry),
-        row.in_flight_max,
-        row.park_expired,
-    )
+def row_of(table: sa.Table, value: object, **given: object) -> dict[str, object]:
+    """The columns of a table, each with the field of `value` that is called so, or with what is given."""
+    return {c.name: given[c.name] if c.name in given else getattr(value, c.name) for c in table.columns}

@@ -1,17 +1,18 @@
 """One change of the stored directory: what it may read and write. Runs on the catalog's thread."""
 
-import dataclasses
 from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 import sqlalchemy as sa
 
 from ortoo.namesrv.catalog import tables
+from ortoo.namesrv.catalog.tables import row_of
 from ortoo.namesrv.decisions.groups import Group
-from ortoo.namesrv.decisions.publish_order import order_to_text
-from ortoo.namesrv.decisions.topics import Topic
+from ortoo.namesrv.decisions.topics import Placement, Topic
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Contents:
     """Everything that is stored."""
 
@@ -46,8 +47,8 @@ class Transaction:
         groups = self._connection.execute(sa.select(tables.groups)).all()
         return Contents(
             self.stored_version(),
-            tuple(tables.topic_of(row, placed[row.topic_id]) for row in topics),
-            tuple(map(tables.group_of, groups)),
+            tuple(_topic(row, placed[row.topic_id]) for row in topics),
+            tuple(Group(**row._mapping) for row in groups),
         )
 
     def topic(self, name: str) -> Topic | None:
@@ -56,12 +57,12 @@ class Transaction:
         if row is None:
             return None
         of_topic = tables.placements.c.topic_id == row.topic_id
-        return tables.topic_of(row, self._connection.execute(sa.select(tables.placements).where(of_topic)))
+        return _topic(row, self._connection.execute(sa.select(tables.placements).where(of_topic)))
 
     def group(self, name: str) -> Group | None:
         """A group by name."""
         row = self._connection.execute(sa.select(tables.groups).where(tables.groups.c.name == name)).one_or_none()
-        return None if row is None else tables.group_of(row)
+        return None if row is None else Group(**row._mapping)
 
     def topic_count(self) -> int:
         """How many topics there are."""
@@ -73,34 +74,27 @@ class Transaction:
 
     def put_topic(self, topic: Topic) -> None:
         """Store a topic in place of the one with its name."""
-        topic_id = tables.signed(topic.topic_id)
         self.delete_topic(topic)
-        self._connection.execute(
-            sa.insert(tables.topics).values(
-                name=topic.name,
-                topic_id=topic_id,
-                version=topic.version,
-                permission=topic.permission.value,
-                created_at_ms=topic.created_at_ms,
-                message_type=topic.message_type.value,
-                publish_order=order_to_text(topic.publish_order),
-            )
-        )
-        rows = [{"topic_id": topic_id, **dataclasses.asdict(placement)} for placement in topic.placements]
+        self._connection.execute(sa.insert(tables.topics).values(row_of(tables.topics, topic)))
+        rows = [row_of(tables.placements, placement, topic_id=topic.topic_id) for placement in topic.placements]
         self._connection.execute(sa.insert(tables.placements), rows)
 
     def delete_topic(self, topic: Topic) -> None:
         """Remove a topic and its placements, if they are there."""
-        topic_id = tables.signed(topic.topic_id)
-        self._connection.execute(sa.delete(tables.placements).where(tables.placements.c.topic_id == topic_id))
-        self._connection.execute(sa.delete(tables.topics).where(tables.topics.c.topic_id == topic_id))
+        for table in (tables.placements, tables.topics):
+            self._connection.execute(sa.delete(table).where(table.c.topic_id == topic.topic_id))
 
     def put_group(self, group: Group) -> None:
         """Store a group in place of the one with its name."""
         self.delete_group(group.name)
-        row = {**dataclasses.asdict(group), "retry": group.retry.text()}
-        self._connection.execute(sa.insert(tables.groups).values(**row))
+        self._connection.execute(sa.insert(tables.groups).values(row_of(tables.groups, group)))
 
     def delete_group(self, name: str) -> None:
         """Remove a group, if it is there."""
         self._connection.execute(sa.delete(tables.groups).where(tables.groups.c.name == name))
+
+
+def _topic(row: sa.Row[tuple[object, ...]], placed: Iterable[sa.Row[tuple[object, ...]]]) -> Topic:
+    """A topic from its row and those of its placements."""
+    found = [Placement(p.enode, p.read_queue_count, p.write_queue_count) for p in placed]
+    return Topic(**row._mapping, placements=tuple(sorted(found, key=lambda placement: placement.enode)))

@@ -47,14 +47,7 @@ class Users:
             raise Overloaded(f"there are {count} users, which is the most; delete some that are not used")
         user = User(access_key, secret_key, enabled, now_ms if existing is None else existing.created_at_ms)
         self._connection.execute(sa.delete(tables.users).where(tables.users.c.access_key == access_key))
-        self._connection.execute(
-            sa.insert(tables.users).values(
-                access_key=user.access_key,
-                secret_key=user.secret_key,
-                enabled=user.enabled,
-                created_at_ms=user.created_at_ms,
-            )
-        )
+        self._connection.execute(sa.insert(tables.users).values(tables.row_of(tables.users, user)))
         return user
 
     def get(self, access_key: str) -> User:
@@ -72,7 +65,7 @@ class Users:
     def all(self) -> list[User]:
         """All users, by access key."""
         rows = self._connection.execute(sa.select(tables.users).order_by(tables.users.c.access_key))
-        return [_user(row) for row in rows]
+        return [User(**row._mapping) for row in rows]
 
     def _find(self, access_key: str) -> User | None:
         if not _ACCESS_KEY.match(access_key):
@@ -80,8 +73,4 @@ class Users:
         row = self._connection.execute(
             sa.select(tables.users).where(tables.users.c.access_key == access_key)
         ).one_or_none()
-        return None if row is None else _user(row)
-
-
-def _user(row: sa.Row[tuple[object, ...]]) -> User:
-    return User(row.access_key, row.secret_key, row.enabled, row.created_at_ms)
+        return None if row is None else User(**row._mapping)

@@ -27,8 +27,8 @@ class Group:
     version: int
     consume_enabled: bool
     slow_consumer_threshold_messages: int
-    slow_consumer_grace_ms: int
-    created_at_ms: int
+    slow_consumer_grace_ms: int = SLOW_GRACE_DEFAULT_MS
+    created_at_ms: int = 0
     broadcast_enabled: bool = True
     notify_members_changed: bool = True
     unacknowledged_bytes_max: int = 0

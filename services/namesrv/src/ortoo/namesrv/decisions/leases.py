@@ -11,33 +11,31 @@ from ortoo.common.errors import Conflict, Fenced, Invalid, Overloaded
 
 ENODES_MAX = 1_000
 SNODES_MAX = 1_000
+REPLICAS_MAX = 64
 TEXT_LENGTH_MAX = 255
 REPLACED_KEPT = 8
 
 
 @dataclass(frozen=True, slots=True)
-class LogPlaces:
-    """Who else has an enode's log, as the enode says."""
+class Replica:
+    """Another process that has an enode's log."""
 
-    role: str = ""
-    replica_id: int = 0
-    replication_address: str = ""
-    replicas: tuple[tuple[int, str], ...] = ()
-    """(number, address) of those who follow it."""
-
-
-NOWHERE_ELSE = LogPlaces()
+    replica_id: int
+    address: str
 
 
 @dataclass(frozen=True, slots=True)
 class Enode:
-    """A storage node."""
+    """A storage node, and who else has its log, as it says itself."""
 
     name: str
     address: str
     store_id: str
     alive: bool = True
-    log: LogPlaces = NOWHERE_ELSE
+    role: str = ""
+    replica_id: int = 0
+    replication_address: str = ""
+    replicas: tuple[Replica, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,25 +79,25 @@ class Leases:
         """All living snodes by name."""
         return {name: lease.snode for name, lease in self._snodes.items()}
 
-    def register_enode(
-        self, name: str, address: str, store_id: str, now_s: float, log: LogPlaces = NOWHERE_ELSE
-    ) -> Enode | None:
+    def register_enode(self, enode: Enode, now_s: float) -> Enode | None:
         """Give or renew a lease; the enode if that is news. Errors: Invalid, Conflict, Overloaded."""
-        check_process_name(name, "enode.name")
-        _check_address(address, "enode.address")
-        _check_text(store_id, "enode.store_id", "the id that the store got when it was made")
-        known = self._enodes.get(name)
-        if known is not None and self._lives(known, now_s) and known.enode.store_id != store_id:
+        check_process_name(enode.name, "enode.name")
+        _check_address(enode.address, "enode.address")
+        _check_text(enode.store_id, "enode.store_id", "the id that the store got when it was made")
+        if len(enode.replicas) > REPLICAS_MAX:
+            raise Invalid(f"{len(enode.replicas)} replicas; expected at most {REPLICAS_MAX}", field="enode.replicas")
+        known = self._enodes.get(enode.name)
+        if known is not None and self._lives(known, now_s) and known.enode.store_id != enode.store_id:
             raise Conflict(
-                f"enode {name!r} is alive at {known.enode.address} with store {known.enode.store_id}, and this one has "
-                f"store {store_id}; give this one another name, or stop the other and retry when its lease has ended",
+                f"enode {enode.name!r} is alive at {known.enode.address} with store {known.enode.store_id}, and this "
+                f"one has store {enode.store_id}; give this one another name, or stop the other and retry when its "
+                "lease has ended",
                 field="enode.store_id",
                 retry_after_ms=_left_ms(known.until_s, now_s),
             )
         if known is None:
             self._make_room_for_enode()
-        enode = Enode(name, address, store_id, log=log)
-        self._enodes[name] = _EnodeLease(enode, now_s + self._lease_s)
+        self._enodes[enode.name] = _EnodeLease(enode, now_s + self._lease_s)
         return None if known is not None and known.enode == enode else enode
 
     def register_snode(

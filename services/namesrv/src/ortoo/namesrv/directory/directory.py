@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from ortoo.common.errors import DataLoss, OrtooError, Overloaded, Unavailable
 from ortoo.common.process.clock import Clock
@@ -15,7 +15,7 @@ from ortoo.namesrv.catalog.transaction import Contents, Transaction
 from ortoo.namesrv.catalog.users import User
 from ortoo.namesrv.decisions import groups, topics
 from ortoo.namesrv.decisions.groups import Group
-from ortoo.namesrv.decisions.leases import NOWHERE_ELSE, Enode, Leases, LogPlaces, Snode
+from ortoo.namesrv.decisions.leases import Enode, Leases, Snode
 from ortoo.namesrv.decisions.route_changes import ROUTES_BYTES_MAX, RouteChange, Routes
 from ortoo.namesrv.decisions.topics import NewTopic, Topic, TopicChange
 from ortoo.namesrv.directory.watches import Watches
@@ -30,16 +30,16 @@ class Directory:
     def __init__(
         self,
         catalog: Catalog,
-        routes: Routes,
+        stored: Contents,
         *,
         lease_s: float,
         watchers_max: int,
         clock: Clock,
         randomness: Randomness,
     ) -> None:
-        """Use `open`."""
+        """Begin with what the catalog holds, `stored`; processes come back by their heartbeats."""
         self._catalog = catalog
-        self._routes = routes
+        self._routes = routes = Routes(stored.version, stored.topics, stored.groups)
         self._leases = Leases(lease_s)
         self._watches = Watches(routes, watchers_max=watchers_max)
         self._clock = clock
@@ -50,15 +50,6 @@ class Directory:
         self._behind = asyncio.Event()
         self.outcomes = {"stored": 0, "refused": 0, "failed": 0}
         """How many changes were made, were refused for a reason of their own, or met a database that failed."""
-
-    @classmethod
-    async def open(
-        cls, catalog: Catalog, *, lease_s: float, watchers_max: int, clock: Clock, randomness: Randomness
-    ) -> Self:
-        """Begin with what the catalog holds; processes come back by their heartbeats."""
-        stored = await catalog.contents()
-        routes = Routes(stored.version, stored.topics, stored.groups)
-        return cls(catalog, routes, lease_s=lease_s, watchers_max=watchers_max, clock=clock, randomness=randomness)
 
     @property
     def version(self) -> int:
@@ -182,9 +173,9 @@ class Directory:
         """All users, by access key. Errors: Unavailable."""
         return await self._catalog.change_users(lambda users: users.all())
 
-    def register_enode(self, name: str, address: str, store_id: str, log: LogPlaces = NOWHERE_ELSE) -> None:
+    def register_enode(self, enode: Enode) -> None:
         """Give or renew an enode's lease. Errors: as `Leases.register_enode`."""
-        self._tell(enode=self._leases.register_enode(name, address, store_id, self._clock.monotonic_s(), log))
+        self._tell(enode=self._leases.register_enode(enode, self._clock.monotonic_s()))
 
     def register_snode(self, name: str, address: str, incarnation: str, *, shares_membership: bool) -> None:
         """Give or renew a snode's lease. Errors: as `Leases.register_snode`."""

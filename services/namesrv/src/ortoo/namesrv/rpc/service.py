@@ -5,9 +5,12 @@ from collections.abc import AsyncIterator
 
 from ortoo.common.errors import Invalid
 from ortoo.common.grpc.errors import Context
+from ortoo.common.grpc.fields import read, write
+from ortoo.namesrv.decisions.topics import NewTopic
 from ortoo.namesrv.directory.directory import Directory
 from ortoo.namesrv.rpc import wire
 from ortoo.v1 import namesrv_pb2 as pb
+from ortoo.v1 import topic_pb2
 from ortoo.v1.namesrv_pb2_grpc import NameServiceServicer
 
 NAME = "ortoo.v1.NameService"
@@ -21,8 +24,7 @@ class NameService(NameServiceServicer):
 
     async def RegisterEnode(self, request: pb.RegisterEnodeRequest, context: Context) -> pb.RegisterEnodeResponse:
         """Announce an enode or renew its lease."""
-        enode = request.enode
-        self._directory.register_enode(enode.name, enode.address, enode.store_id, wire.log_places_of(enode))
+        self._directory.register_enode(wire.enode_of(request.enode))
         return pb.RegisterEnodeResponse(lease_ms=self._directory.lease_ms, version=self._directory.version)
 
     async def RegisterSnode(self, request: pb.RegisterSnodeRequest, context: Context) -> pb.RegisterSnodeResponse:
@@ -44,7 +46,7 @@ class NameService(NameServiceServicer):
 
     async def CreateTopic(self, request: pb.CreateTopicRequest, context: Context) -> pb.CreateTopicResponse:
         """Create a topic, or answer the equal one that exists."""
-        topic = await self._directory.create_topic(wire.new_topic_of(request))
+        topic = await self._directory.create_topic(read(NewTopic, request))
         return pb.CreateTopicResponse(topic=wire.topic_to(topic))
 
     async def UpdateTopic(self, request: pb.UpdateTopicRequest, context: Context) -> pb.UpdateTopicResponse:
@@ -68,7 +70,7 @@ class NameService(NameServiceServicer):
     async def PutGroup(self, request: pb.PutGroupRequest, context: Context) -> pb.PutGroupResponse:
         """Create or change a group."""
         group = await self._directory.put_group(wire.group_of(request.group), create_only=request.create_only)
-        return pb.PutGroupResponse(group=wire.group_to(group))
+        return pb.PutGroupResponse(group=write(topic_pb2.Group, group))
 
     async def DeleteGroup(self, request: pb.DeleteGroupRequest, context: Context) -> pb.DeleteGroupResponse:
         """Delete a group."""
@@ -77,12 +79,12 @@ class NameService(NameServiceServicer):
 
     async def ListGroups(self, request: pb.ListGroupsRequest, context: Context) -> pb.ListGroupsResponse:
         """All groups."""
-        return pb.ListGroupsResponse(groups=map(wire.group_to, self._directory.groups()))
+        return pb.ListGroupsResponse(groups=[write(topic_pb2.Group, group) for group in self._directory.groups()])
 
     async def PutUser(self, request: pb.PutUserRequest, context: Context) -> pb.PutUserResponse:
         """Create or change a user."""
-        wish = request.user
-        user = await self._directory.put_user(wish.access_key, request.secret_key, enabled=wish.enabled)
+        asked = request.user
+        user = await self._directory.put_user(asked.access_key, request.secret_key, enabled=asked.enabled)
         return pb.PutUserResponse(user=wire.user_to(user))
 
     async def DeleteUser(self, request: pb.DeleteUserRequest, context: Context) -> pb.DeleteUserResponse:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ortoo.common.records.sealed_batch import SealedBatch
-from ortoo.common.telemetry.tracing import Span, Tracing, sampled_contexts
+from ortoo.common.telemetry.span import Span
+from ortoo.common.telemetry.tracing import Tracing, sampled_contexts
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.enodes.link import Appended, EnodeLink, FlushMode, Links
 from ortoo.snode.push.outbox import Delivery

@@ -5,21 +5,21 @@ import asyncio
 import pytest
 
 from ortoo.client import Invalid, Sendings, Unavailable
-from ortoo.client.produce.producer_batch import Parcel, Sending
+from ortoo.client.produce.producer_batch import ProducerBatch, Sending
 from ortoo.common.records.batch import encode
 from ortoo.common.records.message import Message
 from tests.unit.client.made_batches import QUEUE
 
 
-def parcel() -> Parcel:
-    made = Parcel(QUEUE, 7, asyncio.get_running_loop().create_future(), 10.0)
-    made.seal(encode([Message(b"x")] * 3, now_ms=1))
-    return made
+def made() -> ProducerBatch:
+    batch = ProducerBatch(QUEUE, 7, asyncio.get_running_loop().create_future(), 10.0)
+    batch.seal(encode([Message(b"x")] * 3, now_ms=1))
+    return batch
 
 
 async def test_each_message_of_a_batch_has_its_own_receipt() -> None:
     """Offsets follow the first one; an id given by the producer stays."""
-    batch = parcel()
+    batch = made()
     sendings = [Sending(batch, 0, None), Sending(batch, 1, "mine"), Sending(batch, 0, None).later(2)]
     assert not sendings[0].done
     batch.stored(100, 5)
@@ -31,7 +31,7 @@ async def test_each_message_of_a_batch_has_its_own_receipt() -> None:
 
 async def test_a_message_that_was_left_out_shifts_those_behind_it() -> None:
     """The refused one fails alone; the offsets of the others count what was stored."""
-    batch = parcel()
+    batch = made()
     batch.refused[1] = Invalid("empty")
     batch.stored(100, 5)
     assert [Sending(batch, row, None).receipt().offset for row in (0, 2)] == [100, 101]
@@ -41,7 +41,7 @@ async def test_a_message_that_was_left_out_shifts_those_behind_it() -> None:
 
 async def test_a_failed_batch_fails_all_its_messages_and_only_once() -> None:
     """A late answer changes nothing."""
-    batch = parcel()
+    batch = made()
     batch.fail(Unavailable("gone"))
     batch.stored(100, 5)
     for row in range(2):
@@ -51,7 +51,7 @@ async def test_a_failed_batch_fails_all_its_messages_and_only_once() -> None:
 
 async def test_many_sendings_are_awaited_together_in_order() -> None:
     """Runs of several batches give one receipt for each message."""
-    first, second = parcel(), parcel()
+    first, second = made(), made()
     sendings = Sendings([(Sending(first, 0, None), 2), (Sending(second, 0, None), 3)])
     first.stored(10, 5)
     second.stored(0, 5)
@@ -61,7 +61,7 @@ async def test_many_sendings_are_awaited_together_in_order() -> None:
 
 async def test_an_abandoned_wait_leaves_the_batch_alone() -> None:
     """Cancelling one who waits cancels nothing for the others."""
-    batch = parcel()
+    batch = made()
 
     async def wait() -> None:
         await Sending(batch, 0, None)

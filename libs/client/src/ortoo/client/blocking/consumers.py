@@ -1,0 +1,167 @@
+"""The consumers for programs without an event loop. What they received is settled by their own methods."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import TypeVar
+
+from ortoo.client.blocking.facade import A, Facade, blocking, iterating, on_loop
+from ortoo.client.blocking.loop_thread import LoopThread
+from ortoo.client.core.place import Queue
+from ortoo.client.core.received import ReceivedBatch, ReceivedMessage
+from ortoo.client.pop.consumer import PopConsumer as AsyncPopConsumer
+from ortoo.client.pop.popped import PoppedMessage
+from ortoo.client.pull.consumer import PullConsumer as AsyncPullConsumer
+from ortoo.client.pull.handling import Handling
+from ortoo.client.pull.handling_in_order import CommitVerdict
+from ortoo.client.push.consumer import Consumer as AsyncConsumer
+
+T = TypeVar("T")
+M = TypeVar("M")
+
+
+class HandlerFacade(Facade[A]):
+    """A consumer whose handlers run in threads, until somebody stops them; one run at a time."""
+
+    def __init__(self, thread: LoopThread, behind: A) -> None:
+        """The methods of `Client` are the way in."""
+        super().__init__(thread, behind)
+        self._running: asyncio.Task[None] | None = None
+
+    def stop(self) -> None:
+        """Let `run` return; call it from another thread, or from a handler."""
+        self._thread.soon(self._stop)
+
+    def _stop(self) -> None:
+        if self._running is not None:
+            self._running.cancel()
+
+    def _run(
+        self,
+        concurrency: int,
+        handler: Callable[[M], T],
+        run: Callable[[Callable[[M], Awaitable[T]]], Awaitable[None]],
+    ) -> None:
+        """Wait for `run`, which gets a handler for the loop, until it ends or `stop` is called. Errors: those of it."""
+
+        async def handle(received: M) -> T:
+            return await asyncio.get_running_loop().run_in_executor(pool, handler, received)
+
+        async def until_stopped() -> None:
+            self._running = asyncio.current_task()
+            with suppress(asyncio.CancelledError):
+                await run(handle)
+
+        with ThreadPoolExecutor(concurrency, thread_name_prefix="ortoo-handler") as pool:
+            self._thread.wait(until_stopped())
+
+
+class Consumer(HandlerFacade[AsyncConsumer]):
+    """A member of a group; see `ortoo.client.Consumer`. Acknowledge with `ack` of this object, from any thread."""
+
+    batches = iterating(AsyncConsumer.batches)
+    subscribe = on_loop(AsyncConsumer.subscribe)
+    suspend = on_loop(AsyncConsumer.suspend)
+    resume = on_loop(AsyncConsumer.resume)
+
+    @property
+    def queues(self) -> tuple[Queue, ...]:
+        """The queues this member has now."""
+        return self._behind.queues
+
+    @property
+    def lost_messages(self) -> int:
+        """How many messages could not be delivered because they are damaged where they are stored."""
+        return self._behind.lost_messages
+
+    def __iter__(self) -> Iterator[ReceivedMessage]:
+        """Messages, in order within each queue."""
+        for batch in self.batches():
+            yield from batch
+
+    def ack(self, received: ReceivedMessage | ReceivedBatch) -> None:
+        """A message, or a whole batch, is processed."""
+        self._thread.soon(received.ack)
+
+    def run(self, handler: Callable[[ReceivedMessage], None], *, concurrency: int = 1) -> None:
+        """Give each message to `handler`, in so many threads, and acknowledge it when it returns; until `stop`."""
+        self._run(concurrency, handler, lambda handle: self._behind.run(handle, concurrency=concurrency))
+
+
+class PullConsumer(HandlerFacade[AsyncPullConsumer]):
+    """A member of a group that pulls; see `ortoo.client.PullConsumer`. Acknowledge with `ack` of this object."""
+
+    assign = on_loop(AsyncPullConsumer.assign)
+    subscribe = on_loop(AsyncPullConsumer.subscribe)
+    suspend = on_loop(AsyncPullConsumer.suspend)
+    resume = on_loop(AsyncPullConsumer.resume)
+    poll = blocking(AsyncPullConsumer.poll)
+    batches = iterating(AsyncPullConsumer.batches)
+    position = on_loop(AsyncPullConsumer.position)
+    seek = on_loop(AsyncPullConsumer.seek)
+    seek_to_begin = blocking(AsyncPullConsumer.seek_to_begin)
+    seek_to_end = blocking(AsyncPullConsumer.seek_to_end)
+    search = blocking(AsyncPullConsumer.search)
+    commit = blocking(AsyncPullConsumer.commit)
+    committed = blocking(AsyncPullConsumer.committed)
+    pull = blocking(AsyncPullConsumer.pull)
+
+    @property
+    def queues(self) -> tuple[Queue, ...]:
+        """The queues this consumer has now, sorted."""
+        return self._thread.call(lambda: self._behind.queues)
+
+    def __iter__(self) -> Iterator[ReceivedMessage]:
+        """Messages, in order within each queue."""
+        for batch in self.batches():
+            yield from batch
+
+    def ack(self, received: ReceivedMessage | ReceivedBatch) -> None:
+        """A message, or a whole batch, is processed."""
+        self._thread.soon(received.ack)
+
+    def run(self, handler: Callable[[ReceivedMessage], None], handling: Handling | None = None) -> None:
+        """Give each message to `handler`, in many threads, and acknowledge it when it returns; until `stop`."""
+        chosen = handling or Handling()
+        self._run(chosen.concurrency, handler, lambda handle: self._behind.run(handle, chosen))
+
+    def run_batches(self, handler: Callable[[Sequence[ReceivedMessage]], int | None], handling: Handling) -> None:
+        """As `run`, with several messages of a queue at once; the handler returns how many are processed."""
+        self._run(handling.concurrency, handler, lambda handle: self._behind.run_batches(handle, handling))
+
+    def run_in_order(
+        self, handler: Callable[[ReceivedMessage], CommitVerdict | None], handling: Handling | None = None
+    ) -> None:
+        """Give the messages of each queue to `handler` one after another, in threads; until `stop`."""
+        chosen = handling or Handling()
+        self._run(chosen.concurrency, handler, lambda handle: self._behind.run_in_order(handle, chosen))
+
+
+class PopConsumer(HandlerFacade[AsyncPopConsumer]):
+    """A worker of a group; see `ortoo.client.PopConsumer`. Settle messages with the methods of this object."""
+
+    pop = blocking(AsyncPopConsumer.pop)
+
+    def __iter__(self) -> Iterator[PoppedMessage]:
+        """Messages as they come, for ever."""
+        while True:
+            yield from self.pop()
+
+    def run(self, handler: Callable[[PoppedMessage], None], *, concurrency: int = 1) -> None:
+        """Give each message to `handler`, in so many threads, and acknowledge it when it returns; until `stop`."""
+        self._run(concurrency, handler, lambda handle: self._behind.run(handle, concurrency=concurrency))
+
+    def ack(self, message: PoppedMessage) -> None:
+        """A message is processed."""
+        self._thread.wait(message.ack())
+
+    def give_back(
+        self, message: PoppedMessage, delay_ms: float | None = None, *, counts: bool = True, error: str = ""
+    ) -> None:
+        """A message shall come again."""
+        self._thread.wait(message.give_back(delay_ms, counts=counts, error=error))
+
+    def park(self, message: PoppedMessage, error: str = "") -> None:
+        """Put a message into the dead-letter topic."""
+        self._thread.wait(message.park(error))

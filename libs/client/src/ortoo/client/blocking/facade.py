@@ -1,0 +1,76 @@
+"""How a class for programs without an event loop is made of an asynchronous one: one line a method.
+
+    class Producer(Facade[AsyncProducer]):
+        send = blocking(AsyncProducer.send)
+
+Each keeps the name, the arguments and the docstring of the asynchronous method, for people and for type checkers alike.
+"""
+
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
+from functools import wraps
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+
+from ortoo.client.blocking.loop_thread import LoopThread
+
+A = TypeVar("A")
+T = TypeVar("T")
+F = TypeVar("F")
+P = ParamSpec("P")
+
+
+class Facade(Generic[A]):
+    """Something of the asynchronous client, and the thread whose loop it lives on. Calls may come from any thread."""
+
+    def __init__(self, thread: LoopThread, behind: A) -> None:
+        """`connect` is the way in."""
+        self._thread = thread
+        self._behind = behind
+
+
+def blocking(
+    method: Callable[Concatenate[A, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Facade[A], P], T]:
+    """A coroutine method as one that returns when it is done."""
+
+    @wraps(method)
+    def call(facade: Facade[A], /, *arguments: P.args, **options: P.kwargs) -> T:
+        return facade._thread.wait(method(facade._behind, *arguments, **options))
+
+    return call
+
+
+def on_loop(method: Callable[Concatenate[A, P], T]) -> Callable[Concatenate[Facade[A], P], T]:
+    """A plain method, run where the others run."""
+
+    @wraps(method)
+    def call(facade: Facade[A], /, *arguments: P.args, **options: P.kwargs) -> T:
+        return facade._thread.call(lambda: method(facade._behind, *arguments, **options))
+
+    return call
+
+
+def iterating(
+    method: Callable[Concatenate[A, P], AsyncIterator[T]],
+) -> Callable[Concatenate[Facade[A], P], Iterator[T]]:
+    """A method that gives an async iterator as one that gives an iterator."""
+
+    @wraps(method)
+    def call(facade: Facade[A], /, *arguments: P.args, **options: P.kwargs) -> Iterator[T]:
+        return facade._thread.iterate(method(facade._behind, *arguments, **options))
+
+    return call
+
+
+def entering(
+    method: Callable[Concatenate[A, P], AbstractAsyncContextManager[T]], kind: Callable[[LoopThread, T], F]
+) -> Callable[Concatenate[Facade[A], P], AbstractContextManager[F]]:
+    """A method that gives an async context manager as one for `with`, which gives a facade of this `kind`."""
+
+    @wraps(method)
+    @contextmanager
+    def call(facade: Facade[A], /, *arguments: P.args, **options: P.kwargs) -> Iterator[F]:
+        with facade._thread.inside(method(facade._behind, *arguments, **options)) as entered:
+            yield kind(facade._thread, entered)
+
+    return call

@@ -1,0 +1,73 @@
+"""The settings that every role has; a role's own class adds the rest."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from ortoo.common.cluster.addresses import check_address, check_receiver
+from ortoo.common.cluster.names import check_process_name
+from ortoo.common.errors import Invalid
+from ortoo.common.process.settings import Loaded, load
+
+
+@dataclass(frozen=True)
+class ServiceSettings:
+    """What may be chosen about any process; a role says its own defaults of the first two."""
+
+    ENVIRON_PREFIX: ClassVar[str]
+    """What its variables of the environment begin with, such as ORTOO_ENODE_."""
+
+    name: str = ""
+    """Its name in the cluster."""
+    listen_address: str = ""
+    """host:port to serve on; port 0 takes any free one."""
+    drain_delay_s: float = 0.0
+    """How long everything is served after readiness went red at a stop, so that load balancers hear of it."""
+    stop_grace_s: float = 5.0
+    """How long running calls may go on after a stop was asked for."""
+    metrics_address: str = ""
+    """host:port where Prometheus scrapes (/metrics, /healthz, /readyz). Empty = nowhere."""
+    metrics_endpoint: str = ""
+    """http://host:port of an OTLP/gRPC receiver that metrics are sent to. Empty = none."""
+    metrics_interval_s: float = 60.0
+    """How often they are sent there."""
+    log_level: str = "info"
+    """debug, info, warning or error."""
+
+    @classmethod
+    def load(
+        cls,
+        environ: Mapping[str, str] = os.environ,
+        *,
+        file: Path | None = None,
+        overrides: Mapping[str, Any] | None = None,
+    ) -> Loaded[Self]:
+        """Read and check the settings. Errors: Invalid, naming the setting."""
+        found = load(cls, environ_prefix=cls.ENVIRON_PREFIX, environ=environ, file=file, overrides=overrides)
+        completed = cls.completed(found)
+        completed.settings.check()
+        return completed
+
+    @classmethod
+    def completed(cls, loaded: Loaded[Self]) -> Loaded[Self]:
+        """The settings with what follows from them. Errors: Invalid."""
+        return loaded
+
+    def check(self) -> None:
+        """Refuse settings that cannot work. Errors: Invalid, naming the field."""
+        check_process_name(self.name, "name")
+        check_address(self.listen_address, "listen_address")
+        if self.metrics_address:
+            check_address(self.metrics_address, "metrics_address")
+        check_receiver(self.metrics_endpoint, "metrics_endpoint")
+        if self.log_level not in ("debug", "info", "warning", "error"):
+            raise Invalid(f"{self.log_level!r}; expected debug, info, warning or error", field="log_level")
+
+    def check_ranges(self, **ranges: tuple[float, float]) -> None:
+        """Raise Invalid, naming the field, unless each of these settings lies from the first number to the second."""
+        for name, (low, high) in ranges.items():
+            value = getattr(self, name)
+            if not low <= value <= high:
+                raise Invalid(f"{value}; expected {low} to {high}", field=name)

@@ -1,0 +1,81 @@
+"""What hostile clients do beside sending nonsense: read nothing, half open connections, flood with errors."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import grpc
+
+from ortoo.common.grpc.channels import MESSAGE_BYTES_MAX
+from ortoo.v1 import consumer_pb2, consumer_pb2_grpc, producer_pb2, producer_pb2_grpc
+
+DEAF = (("grpc.max_receive_message_length", MESSAGE_BYTES_MAX), ("grpc.http2.lookahead_bytes", 1 << 10))
+HALF_OPEN_PREFACES = (
+    b"",
+    b"PRI",
+    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    b"GET / HTTP/1.1\r\n",
+    b"\x16\x03\x01\x02\x00\x01",
+)
+"""What each half-open connection has said when it falls silent: nothing, parts of a preface, no HTTP/2, TLS."""
+
+
+@contextlib.asynccontextmanager
+async def half_open(addresses: Sequence[str], count: int) -> AsyncIterator[int]:
+    """Hold up to `count` connections open that never go on; yields how many the machine allows."""
+    sockets: list[socket.socket] = []
+    loop = asyncio.get_running_loop()
+    with contextlib.ExitStack() as stack:
+        for number in range(count):
+            host, _, port = addresses[number % len(addresses)].rpartition(":")
+            try:
+                one = stack.enter_context(socket.socket())
+                one.setblocking(False)
+                await loop.sock_connect(one, (host, int(port)))
+                await loop.sock_sendall(one, HALF_OPEN_PREFACES[number % len(HALF_OPEN_PREFACES)])
+            except OSError:
+                break
+            sockets.append(one)
+        yield len(sockets)
+
+
+@contextlib.asynccontextmanager
+async def deaf_sessions(address: str, group: str, topic: str, count: int) -> AsyncIterator[None]:
+    """Hold `count` push sessions open that grant credit without end and read nothing."""
+    async with contextlib.AsyncExitStack() as stack:
+        for number in range(count):
+            channel = await stack.enter_async_context(
+                grpc.aio.insecure_channel(address, options=[*DEAF, ("n", number)])
+            )
+            call = consumer_pb2_grpc.ConsumerServiceStub(channel).Push()
+            stack.callback(call.cancel)
+            wanted = consumer_pb2.OpenSession(
+                group=f"{group}-{number}", subscriptions=[consumer_pb2.Subscription(topic=topic)]
+            )
+            with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+                await call.write(consumer_pb2.PushRequest(open=wanted))
+                await call.write(consumer_pb2.PushRequest(credit=consumer_pb2.Credit(messages=1 << 30, bytes=1 << 40)))
+        yield
+
+
+async def flood(address: str, seconds_until: asyncio.Event, senders: int = 8) -> int:
+    """Send what is worth a line in a log, as fast as it goes, until the event; returns how many were answered."""
+    answered = 0
+    async with grpc.aio.insecure_channel(address) as channel:
+        stub = producer_pb2_grpc.ProducerServiceStub(channel)
+        refused: Any = producer_pb2.RecallMessageRequest(recall_handle="AAAA")
+        malformed: Any = channel.unary_unary("/ortoo.v1.ProducerService/Publish", request_serializer=bytes)
+
+        async def one(number: int) -> None:
+            nonlocal answered
+            while not seconds_until.is_set():
+                with contextlib.suppress(grpc.aio.AioRpcError):
+                    await (malformed(b"\xff\xff\xff") if number % 2 else stub.RecallMessage(refused, timeout=5))
+                answered += 1
+
+        async with asyncio.TaskGroup() as group:
+            for number in range(senders):
+                group.create_task(one(number))
+    return answered

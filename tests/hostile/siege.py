@@ -1,0 +1,284 @@
+"""A cluster under siege: hostile clients of every kind at once, while honest ones go on; then what became of it.
+
+    python -m tests.hostile.siege --seconds 600 --seed 7
+
+Three real processes. Nonsense is drawn by hypothesis from the methods that the servers' reflection names.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import statistics
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import grpc
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+
+from ortoo.client import Message, connect
+from ortoo.common.process.clock import SystemClock
+from ortoo.common.records.batch import encode_bodies
+from ortoo.testing.servers.processes import ProcessCluster, RoleProcess, process_cluster
+from tests.hostile import attacks
+from tests.hostile.nonsense import Words, request_of
+from tests.hostile.surface import Method, methods_of
+
+TOPIC, GROUP = "flights", "victims"
+CALL_TIMEOUT_S = 0.5
+ANSWERS_MAX = 3
+TOGETHER_MAX = 16
+"""How many calls of one handful are on their way at once."""
+CALM_S = 5.0
+"""How long honest clients are watched before the siege: their times are what those under it are compared with."""
+LOG_BYTES_MAX = 1 << 20
+SLOWER_MAX = 3.0
+OUR_FAULT = frozenset({grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN, grpc.StatusCode.DATA_LOSS})
+"""What no request, whatever is in it, may be answered with."""
+CLIENTS_OWN = "Internal error from Core"
+"""What gRPC's client says of a call that ended while a request was being written."""
+SPARED = frozenset(
+    {"/ortoo.v1.NameService/Unregister", "/ortoo.v1.NameService/DeleteTopic", "/ortoo.v1.NameService/PutGroup"}
+)
+"""Methods with which an operator may rightly take from honest clients what they need."""
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What became of a siege."""
+
+    calls: int = 0
+    codes: Counter[str] = field(default_factory=Counter)
+    our_fault: list[str] = field(default_factory=list)
+    """Answers that say that the server is broken: method, status, details."""
+    dead: list[str] = field(default_factory=list)
+    """Roles that ended."""
+    memory_mib: dict[str, float] = field(default_factory=dict)
+    log_bytes: dict[str, int] = field(default_factory=dict)
+    calm_p99_ms: float = 0.0
+    siege_p99_ms: float = 0.0
+    honest_errors: list[str] = field(default_factory=list)
+    missing: int = 0
+
+    def broken(self, *, memory_mib_max: float) -> list[str]:
+        """The promises that did not hold."""
+        said = [f"{role} ended" for role in self.dead]
+        said += [f"answered as if broken: {answer}" for answer in self.our_fault[:20]]
+        said += [f"{role} grew to {mib:.0f} MiB" for role, mib in self.memory_mib.items() if mib > memory_mib_max]
+        said += [f"{role} logged {size} bytes" for role, size in self.log_bytes.items() if size > LOG_BYTES_MAX]
+        said += [f"an honest client failed: {error}" for error in self.honest_errors[:5]]
+        if self.missing:
+            said.append(f"{self.missing} honest messages never arrived")
+        if self.siege_p99_ms > SLOWER_MAX * max(self.calm_p99_ms, 20.0):
+            said.append(f"honest p99 {self.siege_p99_ms:.0f} ms under siege, {self.calm_p99_ms:.0f} ms before")
+        return said
+
+
+class Honest:
+    """The honest client's process, and what it says."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self.took_ms: list[float] = []
+        self.errors: list[str] = []
+        self.missing = 0
+
+    @classmethod
+    async def start(cls, address: str) -> "Honest":
+        """Start it; it sends and receives until `finish`."""
+        command = (sys.executable, "-m", "tests.hostile.honest", address, TOPIC)
+        pipes: dict[str, Any] = {"stdin": asyncio.subprocess.PIPE, "stdout": asyncio.subprocess.PIPE}
+        return cls(await asyncio.create_subprocess_exec(*command, **pipes, limit=1 << 24))
+
+    async def listen(self) -> None:
+        """Take in what it says until it ends."""
+        assert self._process.stdout is not None
+        async for line in self._process.stdout:
+            said = json.loads(line)
+            self.took_ms += said["took_ms"]
+            self.errors += said["errors"]
+            self.missing = said["missing"]
+
+    async def finish(self) -> None:
+        """Let it send no more, and wait until it has got everything or given up."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        await self._process.wait()
+
+    def p99_ms(self) -> float:
+        """The time that one of a hundred messages exceeded since the last call."""
+        took, self.took_ms = self.took_ms, []
+        return statistics.quantiles(took, n=100)[98] if len(took) > 1 else float("inf")
+
+
+class Nonsense:
+    """Calls of every method of one role with whatever hypothesis draws."""
+
+    def __init__(self, role: str, channel: grpc.aio.Channel, methods: Sequence[Method], words: Words) -> None:
+        self._role = role
+        self._channel = channel
+        self._words = words
+        self._methods = [method for method in methods if method.path not in SPARED]
+
+    async def call(self, method: Method, requests: Sequence[bytes], verdict: Verdict) -> None:
+        """One call; its status is counted, and kept if it says that the server is broken."""
+
+        async def all_requests() -> AsyncIterator[bytes]:
+            for request in requests:
+                yield request
+
+        call = method.callable(self._channel)(
+            all_requests() if method.client_streams else requests[0], timeout=CALL_TIMEOUT_S
+        )
+        code, details = grpc.StatusCode.OK, ""
+        try:
+            if method.server_streams:
+                for _ in range(ANSWERS_MAX):
+                    if await call.read() is grpc.aio.EOF:
+                        break
+                else:
+                    call.cancel()
+            else:
+                await call
+        except grpc.aio.AioRpcError as error:
+            code, details = error.code(), error.details() or ""
+        except asyncio.CancelledError:
+            if (task := asyncio.current_task()) is not None and task.cancelling():
+                raise
+        verdict.calls += 1
+        verdict.codes[code.name] += 1
+        if code in OUR_FAULT and details != CLIENTS_OWN:
+            verdict.our_fault.append(f"{self._role} {method.path}: {code.name} {details[:200]}")
+
+    async def together(self, handful: Sequence[tuple[Method, Sequence[bytes]]], verdict: Verdict) -> None:
+        """Some calls at once."""
+        await asyncio.gather(*(self.call(method, requests, verdict) for method, requests in handful))
+
+    def round(self, loop: asyncio.AbstractEventLoop, number: int, examples: int, verdict: Verdict) -> None:
+        """So many handfuls of calls, drawn by the seed `number`."""
+
+        @seed(number)
+        @settings(
+            max_examples=examples, deadline=None, database=None, phases=[Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        )  # fmt: skip
+        @given(data=st.data())
+        def drawn(data: st.DataObject) -> None:
+            handful = []
+            for method in data.draw(st.lists(st.sampled_from(self._methods), min_size=1, max_size=TOGETHER_MAX)):
+                count = data.draw(st.integers(1, 4)) if method.client_streams else 1
+                requests = [data.draw(request_of(method, self._words)) for _ in range(count)]
+                handful.append((method, requests))
+            loop.run_until_complete(self.together(handful, verdict))
+
+        drawn()
+
+
+def resident_mib(role: RoleProcess) -> float:
+    """The resident memory of a running role, in MiB."""
+    for line in Path(f"/proc/{role.pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS"):
+            return int(line.split()[1]) / 1024
+    raise AssertionError("the kernel says no VmRSS")
+
+
+async def _words(cluster: ProcessCluster) -> Words:
+    async with connect(cluster.address) as mq:
+        await mq.admin.create_topic(TOPIC, queue_count=2)
+        async with mq.producer(TOPIC) as producer, mq.pop_consumer(GROUP, TOPIC) as consumer:
+            receipt = await producer.send(Message(b"bait"))
+            popped = await anext(aiter(consumer))
+            handles = [popped.lease.receipt_handle, receipt.message_id]
+            await popped.ack()
+    texts = [TOPIC, GROUP, "enode-0", "snode-0", "", "%RETRY%" + GROUP, "%DLQ%" + GROUP, "*", *handles]
+    return Words(texts, [b"", encode_bodies([b"x" * 10, b"y"], now_ms=SystemClock().now_ms()).records])
+
+
+def besieged(folder: Path, *, seconds: float, number: int, half_open: int, deaf: int) -> Verdict:
+    """Run one siege; `number` is the seed of all nonsense. What it finds is in the verdict."""
+    verdict, clock = Verdict(), SystemClock()
+    with asyncio.Runner() as runner:
+        loop = runner.get_loop()
+        with _Entered(runner, process_cluster(folder)) as cluster:
+            words = runner.run(_words(cluster))
+            honest = runner.run(Honest.start(cluster.address))
+            stack = contextlib.AsyncExitStack()
+            listening = loop.create_task(honest.listen())
+            runner.run(clock.sleep(CALM_S))
+            verdict.calm_p99_ms = honest.p99_ms()
+            over = asyncio.Event()
+            addresses = [role.address for role in cluster.roles]
+            runner.run(stack.enter_async_context(attacks.half_open(addresses, half_open)))
+            runner.run(stack.enter_async_context(attacks.deaf_sessions(cluster.address, "deaf", TOPIC, deaf)))
+            flooding = loop.create_task(attacks.flood(cluster.address, over))
+            attackers = []
+            for role in cluster.roles:
+                channel = grpc.aio.insecure_channel(role.address)
+                stack.push_async_callback(channel.close)
+                attackers.append(Nonsense(role.folder.name, channel, runner.run(methods_of(channel)), words))
+            end_s = clock.monotonic_s() + seconds
+            while clock.monotonic_s() < end_s and all(role.alive for role in cluster.roles):
+                for attacker in attackers:
+                    number += 1
+                    attacker.round(loop, number, 10, verdict)
+            over.set()
+            runner.run(_ended(flooding))
+            verdict.siege_p99_ms = honest.p99_ms()
+            verdict.dead = [role.folder.name for role in cluster.roles if not role.alive]
+            verdict.memory_mib = {role.folder.name: resident_mib(role) for role in cluster.roles if role.alive}
+            runner.run(stack.aclose())
+            runner.run(honest.finish())
+            runner.run(_ended(listening))
+            verdict.honest_errors, verdict.missing = honest.errors, honest.missing
+            verdict.log_bytes = {role.folder.name: len(role.log_text()) for role in cluster.roles}
+    return verdict
+
+
+async def _ended(task: "asyncio.Task[Any]") -> None:
+    with contextlib.suppress(grpc.aio.AioRpcError):
+        await task
+
+
+class _Entered(contextlib.AbstractContextManager[Any]):
+    """An asynchronous context manager, entered and left by a runner: hypothesis calls from outside of any loop."""
+
+    def __init__(self, runner: asyncio.Runner, manager: contextlib.AbstractAsyncContextManager[Any]) -> None:
+        self._runner = runner
+        self._manager = manager
+
+    def __enter__(self) -> Any:
+        return self._runner.run(self._manager.__aenter__())
+
+    def __exit__(self, *error: Any) -> bool | None:
+        return self._runner.run(self._manager.__aexit__(*error))
+
+
+def main() -> int:
+    """Run from the command line; 1 when a promise is broken."""
+    parser = argparse.ArgumentParser(prog="python -m tests.hostile.siege", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=600.0)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--half-open", type=int, default=5_000, help="connections")
+    parser.add_argument("--deaf", type=int, default=200, help="push sessions that read nothing")
+    parser.add_argument("--memory-mib", type=float, default=640.0, help="what no role may exceed")
+    chosen = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="ortoo-siege-") as folder:
+        verdict = besieged(
+            Path(folder), seconds=chosen.seconds, number=chosen.seed, half_open=chosen.half_open, deaf=chosen.deaf
+        )
+    broken = verdict.broken(memory_mib_max=chosen.memory_mib)
+    shown = {"calls": verdict.calls, "codes": verdict.codes, "memory_mib": verdict.memory_mib, "log": verdict.log_bytes}
+    print(json.dumps({**shown, "calm_p99_ms": verdict.calm_p99_ms, "siege_p99_ms": verdict.siege_p99_ms}))  # noqa: T201
+    for line in broken:
+        print(line)  # noqa: T201
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,171 @@
+"""What a producer has under way to one queue."""
+
+import asyncio
+from collections.abc import Iterator
+from itertools import count
+
+import pytest
+
+from ortoo.client import NotFound, Overloaded, Unavailable
+from ortoo.client.produce.in_flight import IN_FLIGHT_MAX, Fate, InFlight
+from ortoo.client.produce.producer_batch import ProducerBatch
+from ortoo.common.errors import NOT_TAKEN_FIELD, Invalid
+from ortoo.common.records.batch import encode
+from ortoo.common.records.message import Message
+from tests.unit.client.made_batches import QUEUE
+
+GAP = Unavailable("gap", field="batch.first_sequence")
+STOPPING = Unavailable("the enode stops", field=NOT_TAKEN_FIELD)
+UNKNOWN = NotFound("unknown", field="batch.producer_id")
+
+
+@pytest.fixture
+def in_flight() -> InFlight:
+    """An account whose producer ids are 1, 2, 3."""
+    ids: Iterator[int] = count(1)
+    return InFlight(lambda: next(ids))
+
+
+@pytest.fixture(autouse=True)
+def loop() -> Iterator[None]:
+    """Futures need a loop."""
+    asyncio.set_event_loop(made := asyncio.new_event_loop())
+    yield
+    made.close()
+    asyncio.set_event_loop(None)
+
+
+def made(messages: int = 2, deadline_s: float = 100.0) -> ProducerBatch:
+    batch = ProducerBatch(QUEUE, 7, asyncio.get_event_loop_policy().get_event_loop().create_future(), deadline_s)
+    batch.seal(encode([Message(b"x")] * messages, now_ms=1))
+    return batch
+
+
+def identity(sent: ProducerBatch | None) -> tuple[int, int]:
+    assert sent is not None
+    return sent.sealed.producer_id, sent.sealed.first_sequence
+
+
+def test_sequences_count_messages_and_few_batches_are_under_way(in_flight: InFlight) -> None:
+    """The sixth batch waits for the answer of the first: the enode remembers the offsets of five."""
+    for _ in range(IN_FLIGHT_MAX + 1):
+        in_flight.put(made())
+    sent = [in_flight.next_to_send() for _ in range(IN_FLIGHT_MAX)]
+    assert [identity(it) for it in sent] == [(1, 2 * n) for n in range(IN_FLIGHT_MAX)]
+    assert in_flight.next_to_send() is None
+    assert sent[0] is not None
+    in_flight.stored(sent[0])
+    assert identity(in_flight.next_to_send()) == (1, 2 * IN_FLIGHT_MAX)
+
+
+def test_a_batch_comes_again_as_it_was_and_before_those_behind_it(in_flight: InFlight) -> None:
+    """After a refusal nothing new goes out until all under way is answered; then all goes in order, same numbers."""
+    for _ in range(3):
+        in_flight.put(made())
+    first, second = in_flight.next_to_send(), in_flight.next_to_send()
+    assert first is not None
+    assert second is not None
+    assert in_flight.failed(first, Overloaded()) is Fate.RETURNED
+    assert in_flight.next_to_send() is None
+    assert in_flight.failed(second, GAP) is Fate.RETURNED
+    assert in_flight.is_waiting_to_resend
+    in_flight.resume()
+    assert [identity(in_flight.next_to_send()) for _ in range(3)] == [(1, 0), (1, 2), (1, 4)]
+
+
+def test_what_an_enode_has_not_taken_may_go_elsewhere(in_flight: InFlight) -> None:
+    """The batch leaves with what was never sent; what is sent here later begins where it would have stood."""
+    for _ in range(IN_FLIGHT_MAX + 2):
+        in_flight.put(made())
+    sent = [it for _ in range(IN_FLIGHT_MAX) if (it := in_flight.next_to_send()) is not None]
+    in_flight.stored(sent[0])
+    for batch in sent[1:]:
+        assert in_flight.failed(batch, STOPPING) is Fate.MOVES
+        assert not batch.is_numbered
+    assert len(in_flight.take_movable()) == 2
+    in_flight.put(made())
+    assert in_flight.next_to_send() is None
+    assert in_flight.is_waiting_to_resend
+    in_flight.resume()
+    assert identity(in_flight.next_to_send()) == (1, 2)
+
+
+@pytest.mark.parametrize("why", ["its outcome was unknown once", "the connection broke once", "it belongs here"])
+def test_what_may_be_stored_or_belongs_here_stays(in_flight: InFlight, why: str) -> None:
+    """G4: a batch that may lie in a queue already goes to no other, nor does what was sent behind it."""
+    for _ in range(2):
+        in_flight.put(made())
+    first, second = in_flight.next_to_send(), in_flight.next_to_send()
+    assert first is not None
+    assert second is not None
+    if why == "it belongs here":
+        first.is_bound = True
+    else:
+        if why == "the connection broke once":
+            in_flight.connection_lost()
+        else:
+            assert in_flight.failed(first, Unavailable("who knows")) is Fate.RETURNED
+            assert in_flight.failed(second, GAP) is Fate.RETURNED
+        in_flight.resume()
+        assert (in_flight.next_to_send(), in_flight.next_to_send()) == (first, second)
+    assert in_flight.failed(first, STOPPING) is Fate.RETURNED
+    assert in_flight.failed(second, STOPPING) is Fate.RETURNED
+    in_flight.resume()
+    assert [identity(in_flight.next_to_send()) for _ in range(2)] == [(1, 0), (1, 2)]
+
+
+def test_a_lost_connection_returns_everything(in_flight: InFlight) -> None:
+    """What was under way keeps queue, id and sequence."""
+    for _ in range(2):
+        in_flight.put(made())
+        in_flight.next_to_send()
+    in_flight.connection_lost()
+    in_flight.resume()
+    assert [identity(in_flight.next_to_send()) for _ in range(2)] == [(1, 0), (1, 2)]
+
+
+def test_a_batch_that_is_refused_for_good_leaves_no_gap(in_flight: InFlight) -> None:
+    """The batches behind it were certainly not stored, so they take its sequence."""
+    for _ in range(3):
+        in_flight.put(made())
+    bad, second, third = (in_flight.next_to_send() for _ in range(3))
+    assert bad is not None
+    assert second is not None
+    assert third is not None
+    assert in_flight.failed(bad, Invalid("bad")) is Fate.REFUSED
+    in_flight.failed(second, GAP)
+    in_flight.failed(third, GAP)
+    assert in_flight.is_waiting_to_resend
+    in_flight.resume()
+    assert [identity(in_flight.next_to_send()) for _ in range(2)] == [(1, 0), (1, 2)]
+
+
+def test_a_forgotten_producer_begins_anew(in_flight: InFlight) -> None:
+    """Nothing was stored under the old id, so the batch gets a new id and sequence 0."""
+    in_flight.put(made())
+    sent = in_flight.next_to_send()
+    assert sent is not None
+    assert in_flight.failed(sent, UNKNOWN) is Fate.RETURNED
+    in_flight.resume()
+    assert identity(in_flight.next_to_send()) == (2, 0)
+
+
+def test_after_giving_up_new_batches_have_a_new_identity(in_flight: InFlight) -> None:
+    """The outcome of what was sent is unknown: a gap under the old id would block everything for ever."""
+    late, waiting = made(deadline_s=1.0), made(deadline_s=50.0)
+    in_flight.put(late)
+    in_flight.next_to_send()
+    in_flight.put(waiting)
+    assert in_flight.give_up(0.5) == []
+    assert in_flight.give_up(1.0) == [late]
+    assert identity(in_flight.next_to_send()) == (2, 0)
+    assert list(in_flight.everything()) == [waiting]
+
+
+def test_giving_up_what_was_never_sent_changes_nothing_else(in_flight: InFlight) -> None:
+    """The identity stays: no sequence was used."""
+    in_flight.put(made(deadline_s=1.0))
+    assert len(in_flight.give_up(2.0)) == 1
+    in_flight.put(made())
+    assert identity(in_flight.next_to_send()) == (1, 0)
+    assert not in_flight.is_idle
