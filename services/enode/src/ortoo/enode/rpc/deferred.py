@@ -5,12 +5,13 @@ from collections.abc import AsyncIterator, Iterable
 
 from ortoo.common.errors import Invalid
 from ortoo.common.grpc.errors import Context
+from ortoo.common.grpc.fields import write
 from ortoo.common.process.background import Background
 from ortoo.enode.changes.halves import HalfOpen, Source, Verdict
 from ortoo.enode.deferred.check_watchers import DueCheck, Watcher
 from ortoo.enode.deferred.transactions import Transactions
 from ortoo.enode.rpc.handlers import Handlers
-from ortoo.enode.rpc.messages import checked_batch_of, filled, limit_of, sealed
+from ortoo.enode.rpc.messages import checked_batch_of, limit_of, unnumbered
 from ortoo.enode.rpc.streams.outbox import Outbox
 from ortoo.v1 import enode_deferred_pb2 as pb
 from ortoo.v1 import enode_lives_pb2 as lives_pb
@@ -32,7 +33,7 @@ class DeferredHandlers(Handlers):
         """The delayed messages of a topic."""
         await self.topics.arrival(request.topic_id)
         listed = self.intake.delays.listed(request.topic_id, request.from_ms, limit_of(request))
-        return pb.ListDelayedResponse(entries=[filled(pb.DelayedEntry, one) for one in listed])
+        return pb.ListDelayedResponse(entries=[write(pb.DelayedEntry, one) for one in listed])
 
     async def AppendIdentified(
         self, request: lives_pb.AppendIdentifiedRequest, context: Context
@@ -41,7 +42,7 @@ class DeferredHandlers(Handlers):
         await self.topics.arrival(request.topic_id, request.queue_id)
         batch = checked_batch_of(request)
         places = await self.identified.append(request.topic_id, request.queue_id, batch, request.ids)
-        return lives_pb.AppendIdentifiedResponse(places=[filled(lives_pb.IdentifiedPlace, one) for one in places])
+        return lives_pb.AppendIdentifiedResponse(places=[write(lives_pb.IdentifiedPlace, one) for one in places])
 
     async def StoreHalf(self, request: pb.StoreHalfRequest, context: Context) -> pb.StoreHalfResponse:
         """Begin a transaction."""
@@ -101,8 +102,8 @@ class CheckStream:
 
     def _ask(self, check: DueCheck) -> None:
         if self.outbox.open_requests < ASKED_MAX:
-            self.outbox.tell(pb.WatchHalvesResponse(half=_half(check.half), batch=sealed(check.batch)))
+            self.outbox.tell(pb.WatchHalvesResponse(half=_half(check.half), batch=unnumbered(check.batch)))
 
 
 def _half(half: HalfOpen) -> pb.Half:
-    return filled(pb.Half, half, message_count=half.count)
+    return write(pb.Half, half, message_count=half.count)

@@ -7,9 +7,9 @@ from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Invalid, OrtooError
 from ortoo.common.errors.status import failure_of
 from ortoo.common.grpc.errors import Context
+from ortoo.common.grpc.fields import write
 from ortoo.enode.changes.lives import Mode
 from ortoo.enode.rpc.handlers import Handlers
-from ortoo.enode.rpc.messages import filled
 from ortoo.enode.store.lock_table import LIFETIME_S, Granted, Key, LockRequest, Refused
 from ortoo.v1 import enode_pb2 as pb
 
@@ -53,7 +53,7 @@ class LockHandlers(Handlers):
         held = self.store.locks.of_group(request.topic_id, request.group)
         return pb.QueryLocksResponse(
             locks=[
-                filled(pb.HeldLock, lock, queue_id=queue_id, remaining_ms=int(remaining_s * 1000))
+                write(pb.HeldLock, lock, queue_id=queue_id, remaining_ms=int(remaining_s * 1000))
                 for queue_id, lock, remaining_s in held
             ]
         )

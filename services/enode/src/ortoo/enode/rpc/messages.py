@@ -1,29 +1,14 @@
-"""Between messages of the wire and plain values: what both name alike is carried over by its name."""
+"""What several methods read of their requests."""
 
-from dataclasses import fields
-from typing import Any, TypeVar
+from typing import Any
 
 from ortoo.common.errors import Invalid
+from ortoo.common.grpc.fields import write
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.v1 import record_pb2
 
-T = TypeVar("T")
 LISTED_DEFAULT = 100
 LISTED_MAX = 10_000
-
-
-def filled(kind: type[T], value: object, **others: Any) -> T:
-    """A message of that kind: its fields are `value`'s attributes of the same names, except those among `others`."""
-    message: Any = kind
-    names = [name for name in message.DESCRIPTOR.fields_by_name if name not in others]
-    return kind(**{name: getattr(value, name) for name in names}, **others)
-
-
-def plain(kind: type[T], message: object, **others: Any) -> T:
-    """A dataclass of that kind: its fields are `message`'s of the same names, except those among `others`."""
-    dataclass: Any = kind
-    names = [field.name for field in fields(dataclass) if field.name not in others]
-    return kind(**{name: getattr(message, name) for name in names}, **others)
 
 
 def batch_of(request: Any, records: bytes | None = None) -> SealedBatch:
@@ -47,14 +32,9 @@ def checked_batch_of(request: Any) -> SealedBatch:
     return batch
 
 
-def sealed(batch: SealedBatch) -> record_pb2.SealedBatch:
+def unnumbered(batch: SealedBatch) -> record_pb2.SealedBatch:
     """A batch for somebody to whom its producer is nothing."""
-    return record_pb2.SealedBatch(
-        records=batch.records,
-        records_crc32c=batch.records_crc32c,
-        count=batch.count,
-        body_inflated_bytes=batch.body_inflated_bytes,
-    )
+    return write(record_pb2.SealedBatch, batch, producer_id=0, first_sequence=0, delayed=False)
 
 
 def check_number(field: str, number: int, most: int) -> None:

@@ -17,8 +17,9 @@ from ortoo.common.groups.pop import (
     Verdict,
 )
 from ortoo.common.grpc.errors import Context
+from ortoo.common.grpc.fields import read, write
 from ortoo.enode.rpc.handlers import Handlers
-from ortoo.enode.rpc.messages import check_number, filled, plain, sealed
+from ortoo.enode.rpc.messages import check_number, unnumbered
 from ortoo.v1 import enode_pop_pb2 as pb
 
 MESSAGES_MAX = 4_096
@@ -37,7 +38,7 @@ class PopHandlers(Handlers):
         await self.topics.arrival(request.topic_id, max(request.queue_ids, default=0))
         pop = self.pops.peek if request.peek else self.pops.pop
         popped = await pop(_pop_request(request))
-        return filled(pb.PopQueuesResponse, popped, batches=map(_batch, popped.batches))
+        return write(pb.PopQueuesResponse, popped, batches=map(_batch, popped.batches))
 
     async def SettlePopped(self, request: pb.SettlePoppedRequest, context: Context) -> pb.SettlePoppedResponse:
         """Say what becomes of leased messages."""
@@ -48,7 +49,7 @@ class PopHandlers(Handlers):
         parts = [_part(part) for part in request.parts]
         check_number("parts", sum(count for part in parts for _, count in part.ranges), MESSAGES_SETTLED_MAX)
         stale = await self.pops.settle(request.topic_id, request.group, parts, _verdict(request))
-        return pb.SettlePoppedResponse(stale=[filled(pb.StaleOffset, one, lease_number=one.number) for one in stale])
+        return pb.SettlePoppedResponse(stale=[write(pb.StaleOffset, one, lease_number=one.number) for one in stale])
 
     async def SendBackMessages(
         self, request: pb.SendBackMessagesRequest, context: Context
@@ -59,8 +60,7 @@ class PopHandlers(Handlers):
         await self.topics.arrival(request.rules.dead_letter_topic_id)
         check_group_name(request.group)
         check_number("offsets", len(request.offsets), MESSAGES_MAX)
-        offsets, delays_ms = tuple(request.offsets), tuple(request.delays_ms)
-        wish = plain(SendBackWish, request, offsets=offsets, delays_ms=delays_ms, rules=plain(PopRules, request.rules))
+        wish = read(SendBackWish, request, rules=read(PopRules, request.rules))
         return pb.SendBackMessagesResponse(message_ids=await self.sending.send_back(wish))
 
     async def ReplayStored(self, request: pb.ReplayStoredRequest, context: Context) -> pb.ReplayStoredResponse:
@@ -69,7 +69,7 @@ class PopHandlers(Handlers):
         check_group_name(request.group)
         ranges = tuple((one.first_offset, one.count) for one in request.ranges)
         check_number("ranges", sum(count for _, count in ranges), MESSAGES_SETTLED_MAX)
-        sent = await self.sending.replay(plain(ReplayWish, request, ranges=ranges))
+        sent = await self.sending.replay(read(ReplayWish, request, ranges=ranges))
         return pb.ReplayStoredResponse(ranges=[pb.OffsetRange(first_offset=one, count=count) for one, count in sent])
 
 
@@ -81,17 +81,13 @@ def _pop_request(request: pb.PopQueuesRequest) -> PopWish:
         check_number("invisible_ms", request.invisible_ms, INVISIBLE_MS_MAX)
     if not request.queue_ids:
         raise Invalid("no queue is named", field="queue_ids")
-    return PopWish(
-        request.topic_id,
-        request.group,
-        tuple(request.queue_ids),
-        request.messages_max,
-        request.invisible_ms,
-        request.bytes_max or BYTES_DEFAULT,
-        min(request.wait_ms, WAIT_MS_MAX),
-        request.client_id,
-        request.attempt_id,
-        plain(PopRules, request.rules),
+    return read(
+        PopWish,
+        request,
+        bytes_max=request.bytes_max or BYTES_DEFAULT,
+        wait_ms=min(request.wait_ms, WAIT_MS_MAX),
+        consumer=request.client_id,
+        rules=read(PopRules, request.rules),
     )
 
 
@@ -112,7 +108,7 @@ def _verdict(request: pb.SettlePoppedRequest) -> Verdict:
     if kind == "give_back":
         how = request.give_back
         delays_ms = tuple(how.delays_ms) or (0,)
-        return GiveBack(delays_ms, not how.uncounted, how.client_id, how.error, how.park, plain(PopRules, how.rules))
+        return GiveBack(delays_ms, not how.uncounted, how.client_id, how.error, how.park, read(PopRules, how.rules))
     raise Invalid("say what becomes of the messages", field="verdict")
 
 
@@ -121,7 +117,7 @@ def _batch(popped: PoppedBatch) -> pb.PoppedBatch:
         queue_id=popped.queue_id,
         lease_number=popped.number,
         stored_at_ms=popped.stored_at_ms,
-        batch=sealed(popped.batch),
+        batch=unnumbered(popped.batch),
         offsets=popped.offsets,
         attempts=_attempts(popped.attempts),
     )

@@ -6,13 +6,14 @@ from functools import partial
 
 from ortoo.common.errors import Conflict, Invalid, OrtooError
 from ortoo.common.grpc.errors import Context
+from ortoo.common.grpc.fields import write
 from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.process.background import Background
 from ortoo.common.process.logs import get_logger
 from ortoo.enode.cluster.node_role import NodeRole, replication_address_of
 from ortoo.enode.disk.identity import Identity
 from ortoo.enode.replication.followers import Follower, Followers
-from ortoo.enode.replication.log_bytes import LogSource
+from ortoo.enode.replication.log_bytes import LogBytes, LogSource
 from ortoo.enode.rpc.streams.all import Streams
 from ortoo.enode.rpc.streams.outbox import Outbox
 from ortoo.enode.settings import Settings
@@ -93,14 +94,7 @@ class FollowStream:
 
     async def _send_log(self, follower: Follower) -> None:
         source, position = self._source, follower.durable_position
-        self.outbox.tell(
-            pb.FollowResponse(
-                store_id=self._identity.store_id,
-                created_at_ms=self._identity.created_at_ms,
-                begin_position=source.begin_position,
-                durable_position=source.durable_position,
-            )
-        )
+        self.outbox.tell(self._answer(self._identity))
         while not follower.is_over:
             follower.wake.clear()
             if position >= source.durable_position:
@@ -109,17 +103,11 @@ class FollowStream:
             await self.outbox.reserve(1)
             part = await source.read(position)
             position = part.end_position
-            self.outbox.tell(
-                pb.FollowResponse(
-                    begin_position=source.begin_position,
-                    segment_position=part.segment_position,
-                    segment_bytes=part.segment_bytes,
-                    position=part.position,
-                    data=part.data,
-                    durable_position=source.durable_position,
-                ),
-                1,
-            )
+            self.outbox.tell(self._answer(part), 1)
+
+    def _answer(self, content: Identity | LogBytes) -> pb.FollowResponse:
+        begin, durable = self._source.begin_position, self._source.durable_position
+        return write(pb.FollowResponse, content, begin_position=begin, durable_position=durable)
 
 
 @contextlib.asynccontextmanager

@@ -1,9 +1,8 @@
 """DescribeQueues, DescribeStore and FindMessages."""
 
 from ortoo.common.grpc.errors import Context
+from ortoo.common.grpc.fields import write
 from ortoo.enode.rpc.handlers import Handlers
-from ortoo.enode.rpc.messages import filled
-from ortoo.enode.store.store import Damage
 from ortoo.v1 import enode_pb2 as pb
 
 
@@ -14,7 +13,7 @@ class StorageHandlers(Handlers):
         """First and next offset of each queue of a topic."""
         await self.topics.arrival(request.topic_id)
         queues = self.store.describe_queues(request.topic_id)
-        return pb.DescribeQueuesResponse(queues=[filled(pb.QueueRange, one) for one in queues])
+        return pb.DescribeQueuesResponse(queues=[write(pb.QueueRange, one) for one in queues])
 
     async def FindMessages(self, request: pb.FindMessagesRequest, context: Context) -> pb.FindMessagesResponse:
         """Where messages with a key or an id lie."""
@@ -27,13 +26,8 @@ class StorageHandlers(Handlers):
             end_ms=request.end_ms,
             limit=request.limit,
         )
-        return pb.FindMessagesResponse(places=[filled(pb.MessagePlace, one) for one in found])
+        return pb.FindMessagesResponse(places=[write(pb.MessagePlace, one) for one in found])
 
     async def DescribeStore(self, request: pb.DescribeStoreRequest, context: Context) -> pb.DescribeStoreResponse:
         """Sizes, positions, health, and which snodes are attached."""
-        store, snodes = self.store.describe(), self.attached.names()
-        return filled(pb.DescribeStoreResponse, store, damages=map(_damage, store.damages), snodes=snodes)
-
-
-def _damage(damage: Damage) -> pb.Damage:
-    return filled(pb.Damage, damage, queues=[filled(pb.DamagedQueue, one) for one in damage.queues])
+        return write(pb.DescribeStoreResponse, self.store.describe(), snodes=self.attached.names())
