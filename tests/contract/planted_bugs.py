@@ -11,6 +11,7 @@ from ortoo.common.errors import Unavailable
 from ortoo.enode.disk import identity
 from ortoo.enode.disk.clean_stop import CleanStop
 from ortoo.enode.disk.disk import Disk
+from ortoo.enode.index import survey
 from ortoo.enode.index.survey import Survey
 from ortoo.enode.log import scan
 from ortoo.enode.log.appender import Appender
@@ -107,7 +108,7 @@ def cut_too_early(patch: pytest.MonkeyPatch) -> None:
 
 def torn_frame_accepted(patch: pytest.MonkeyPatch) -> None:
     """Look at headers only when searching for the end of the log."""
-    patch.setattr(scan, "body_problem", lambda header, body: "")
+    patch.setattr(survey, "walk", lambda read, start, end, **_: scan.walk(read, start, end))
 
 
 def durable_below_too_high(patch: pytest.MonkeyPatch) -> None:

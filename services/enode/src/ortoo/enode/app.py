@@ -169,22 +169,22 @@ def _make_folder(disk: Disk, folder: Path) -> None:
         ) from error
 
 
+@dataclass(slots=True)
 class Health:
     """Says by grpc.health.v1 whether this enode takes messages."""
 
-    def __init__(self, store: Store, server: GrpcServer) -> None:
-        self._store = store
-        self._server = server
-        self._serving = True
+    store: Store
+    server: GrpcServer
+    serving: bool = True
 
     async def look(self) -> None:
         """Compare with the store, and tell a change."""
-        description = self._store.describe()
-        if description.writable == self._serving or self._server.draining.is_set():
+        description = self.store.describe()
+        if description.writable == self.serving or self.server.draining.is_set():
             return
-        self._serving = description.writable
-        await self._server.set_serving(self._serving)
-        if self._serving:
+        self.serving = description.writable
+        await self.server.set_serving(self.serving)
+        if self.serving:
             _log.info("taking messages again")
         else:
             _log.error("takes no messages", reason=description.reason)

@@ -6,6 +6,7 @@ for a disk that only exists in memory, in the store's.
 
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -51,16 +52,16 @@ class Stretch(NamedTuple):
     is_sealed: bool
 
 
+@dataclass(eq=False)
 class KeySearch:
     """The key indexes of one store."""
 
-    def __init__(self, disk: Disk, folder: Path) -> None:
-        """Read and write the files in `folder`."""
-        self._disk = disk
-        self._folder = folder
-        self._tails: dict[int, tuple[Entries, int]] = {}
-        self._files: dict[int, Fences] = {}
-        self._segments: dict[int, Segment] = {}
+    disk: Disk
+    folder: Path
+    """Of the log, and of the index files that are read and written."""
+    _tails: dict[int, tuple[Entries, int]] = field(default_factory=dict)
+    _files: dict[int, Fences] = field(default_factory=dict)
+    _segments: dict[int, Segment] = field(default_factory=dict)
 
     def advance(self, stretch: Stretch) -> None:
         """Take in what the last segment has got since the last time."""
@@ -76,12 +77,12 @@ class KeySearch:
 
     def seal(self, stretch: Stretch) -> None:
         """Write the index file of a segment that gets no more frames; nothing is done if it is there."""
-        if stretch.base not in self._tails and keys_name(stretch.base) in self._disk.list(self._folder):
+        if stretch.base not in self._tails and keys_name(stretch.base) in self.disk.list(self.folder):
             return
         self.advance(stretch)
         entries, _ = self._tails.pop(stretch.base)
         data = encode_keys(stretch.base, stretch.end, *entries.sorted())
-        write_whole(self._disk, self._folder / keys_name(stretch.base), data)
+        write_whole(self.disk, self.folder / keys_name(stretch.base), data)
 
     def find(self, query: Query, stretches: Sequence[Stretch]) -> list[FoundMessage]:
         """The newest messages first, at most `query.limit`; `stretches` in order of position, only those existing."""
@@ -118,17 +119,17 @@ class KeySearch:
             return self._fences(stretch.base).find(wanted)
         except (Damaged, FileNotFoundError):
             self._files.pop(stretch.base, None)
-            if keys_name(stretch.base) in self._disk.list(self._folder):
-                self._disk.remove(self._folder / keys_name(stretch.base))
+            if keys_name(stretch.base) in self.disk.list(self.folder):
+                self.disk.remove(self.folder / keys_name(stretch.base))
             self.seal(stretch)
             return self._fences(stretch.base).find(wanted)
 
     def _fences(self, base: int) -> Fences:
         if base not in self._files:
-            path = self._folder / keys_name(base)
-            with closing(self._disk.open(path, writable=False)) as file:
+            path = self.folder / keys_name(base)
+            with closing(self.disk.open(path, writable=False)) as file:
                 size_bytes = file.size_bytes()
-            self._files[base] = Fences(partial(read_part, self._disk, path), size_bytes, base)
+            self._files[base] = Fences(partial(read_part, self.disk, path), size_bytes, base)
         return self._files[base]
 
     def _look(self, query: Query, base: int, position: int, row: int) -> FoundMessage | None:
@@ -150,7 +151,7 @@ class KeySearch:
 
     def _segment(self, base: int) -> Segment:
         if base not in self._segments:
-            self._segments[base] = Segment(self._disk, self._folder, base, base)
+            self._segments[base] = Segment(self.disk, self.folder, base, base)
         return self._segments[base]
 
     def _forget_all_but(self, bases: set[int]) -> None:

@@ -163,11 +163,9 @@ def _diagnose(disk: Disk, folder: Path) -> int:
     """Say what is wrong and what may help."""
     try:
         damages = [line for line in inspect(disk, folder, verify=True) if line["type"] == "damage"]
-    except DataLoss as error:
-        sys.stdout.write(f"the store does not start: {error.message}\n")
-        return 3
     except OrtooError as error:
-        sys.stdout.write(f"the store cannot be read: {error.message}\n")
+        trouble = "does not start" if isinstance(error, DataLoss) else "cannot be read"
+        sys.stdout.write(f"the store {trouble}: {error.message}\n")
         return 3
     for damage in damages:
         sys.stdout.write(

@@ -3,6 +3,7 @@
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from ortoo.enode.index.catalog import Catalog, QueueLog
@@ -33,29 +34,28 @@ class GroupLag(NamedTuple):
     """When the oldest message that it has not acknowledged was stored; 0 when it has acknowledged all."""
 
 
+@dataclass(frozen=True, slots=True)
 class Census:
     """Counts in the catalog and the state of an open store, on its event loop; it reads no disk."""
 
-    def __init__(self, catalog: Catalog, state: State) -> None:
-        """Count in these."""
-        self._catalog = catalog
-        self._state = state
+    catalog: Catalog
+    state: State
 
     def topics(self) -> list[TopicTotals]:
         """One entry for each topic that the enode has a copy of."""
         totals: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0])
-        for (topic_id, _), queue in self._catalog.queues.items():
+        for (topic_id, _), queue in self.catalog.queues.items():
             of_topic = totals[topic_id]
             of_topic[0] += queue.end_offset
             of_topic[1] += queue.bytes_in
             of_topic[2] += queue.end_offset - queue.begin_offset
-        return [TopicTotals(copy.name, *totals[copy.topic_id]) for copy in self._state.topics.all()]
+        return [TopicTotals(copy.name, *totals[copy.topic_id]) for copy in self.state.topics.all()]
 
     def lags(self) -> Iterator[GroupLag]:
         """One entry for each (topic, group) with a committed offset."""
-        queues = self._catalog.queues
-        names = {copy.topic_id: copy.name for copy in self._state.topics.all()}
-        for topic_id, group, offsets in self._state.offsets.committed():
+        queues = self.catalog.queues
+        names = {copy.topic_id: copy.name for copy in self.state.topics.all()}
+        for topic_id, group, offsets in self.state.offsets.committed():
             name = names.get(topic_id)
             if name is None:
                 continue
