@@ -202,9 +202,8 @@ async def test_a_directory_keeps_topics_groups_and_users(commit: str, tmp_path: 
     expected = json.loads((STORES / commit / "expected.json").read_text())["namesrv"]
     catalog = await Catalog.open("", folder)
     try:
-        directory = await Directory.open(
-            catalog, lease_s=30, watchers_max=10, clock=SetClock(BORN_AT_MS), randomness=Randomness(8)
-        )
+        clock, stored = SetClock(BORN_AT_MS), await catalog.contents()
+        directory = Directory(catalog, stored, lease_s=30, watchers_max=10, clock=clock, randomness=Randomness(8))
         found = {
             "version": directory.version,
             "topics": [dataclasses.asdict(one) for one in directory.topics()],
