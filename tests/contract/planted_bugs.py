@@ -11,6 +11,7 @@ from ortoo.common.errors import Unavailable
 from ortoo.enode.disk import identity
 from ortoo.enode.disk.clean_stop import CleanStop
 from ortoo.enode.disk.disk import Disk
+from ortoo.enode.index import survey
 from ortoo.enode.index.survey import Survey
 from ortoo.enode.log import scan
 from ortoo.enode.log.appender import Appender
@@ -107,7 +108,7 @@ def cut_too_early(patch: pytest.MonkeyPatch) -> None:
 
 def torn_frame_accepted(patch: pytest.MonkeyPatch) -> None:
     """Look at headers only when searching for the end of the log."""
-    patch.setattr(scan, "body_problem", lambda header, body: "")
+    patch.setattr(survey, "walk", lambda read, start, end, **_: scan.walk(read, start, end))
 
 
 def durable_below_too_high(patch: pytest.MonkeyPatch) -> None:
@@ -138,7 +139,7 @@ def segments_deleted_before_the_checkpoint(patch: pytest.MonkeyPatch) -> None:
     checkpoint = Housekeeping.checkpoint
 
     async def early(keeping: Housekeeping) -> None:
-        keeping.checkpoints.extend([keeping._appender.durable_position] * CHECKPOINTS_KEPT)
+        keeping.checkpoints.extend([keeping.appender.durable_position] * CHECKPOINTS_KEPT)
         await keeping.retain()
         await checkpoint(keeping)
 
@@ -158,10 +159,10 @@ def deletions_not_in_order(patch: pytest.MonkeyPatch) -> None:
     """Delete several segments without syncing the folder in between, so that a crash brings older ones back."""
 
     def delete(keeping: Housekeeping, segment: Segment) -> None:
-        keeping._disk.remove(segment.path)
-        names = keeping._disk.list(segment.folder)
+        keeping.disk.remove(segment.path)
+        names = keeping.disk.list(segment.folder)
         if index_name(segment.base) in names:
-            keeping._disk.remove(segment.folder / index_name(segment.base))
+            keeping.disk.remove(segment.folder / index_name(segment.base))
 
     patch.setattr(Housekeeping, "_delete", delete)
 

@@ -4,7 +4,7 @@ import pytest
 
 from ortoo.common.errors import Conflict
 from ortoo.enode.changes.lives import Mode
-from ortoo.enode.store.lock_table import Wish
+from ortoo.enode.store.lock_table import LockRequest
 from tests.contract.one_store import TOPIC
 from tests.contract.pop_store import GROUP, PopStore, play, texts
 
@@ -23,7 +23,7 @@ def test_a_second_mode_is_refused_with_what_to_do() -> None:
         assert set(refused) == {(TOPIC, GROUP)}
         with pytest.raises(Conflict, match="in the order of message groups"):
             await it.pop(in_order=True)
-        await it.store.reset_offsets(TOPIC, GROUP, {0: 0})  # an operator may move a group that pops
+        await it.store.offsets.reset(TOPIC, GROUP, {0: 0})  # an operator may move a group that pops
         assert texts(await it.pop()) == ["a"]
 
     play(scenario)
@@ -39,10 +39,10 @@ def test_an_operator_changes_the_mode_of_an_idle_group() -> None:
             await it.leasing.change_mode(TOPIC, GROUP, Mode.OFFSETS, force=False)
         await it.ack(popped)
         assert await it.leasing.change_mode(TOPIC, GROUP, Mode.OFFSETS, force=False) is Mode.POP
-        assert it.store.query_offsets(TOPIC, GROUP) == {0: 1, 1: 0, 2: 0}
+        assert it.store.offsets.of(TOPIC, GROUP) == {0: 1, 1: 0, 2: 0}
         with pytest.raises(Conflict):
             await it.pop()
-        await it.store.locks.take([Wish((TOPIC, GROUP, 0), "c", "s", "")])
+        await it.store.locks.take([LockRequest((TOPIC, GROUP, 0), "c", "s", "")])
         with pytest.raises(Conflict, match="0 messages and 1 queues"):
             await it.leasing.change_mode(TOPIC, GROUP, Mode.UNDECIDED, force=False)
         await it.leasing.change_mode(TOPIC, GROUP, Mode.UNDECIDED, force=True)

@@ -17,11 +17,11 @@ async def test_committed_offsets_survive_stops_and_power_cuts() -> None:
     for number in range(40):
         group = "ab"[number % 2]
         offsets = {number % 3: 100 + number, 2: 50 - number}
-        await one.store.commit_offsets(TOPIC, group, offsets)
+        await one.store.offsets.commit(TOPIC, group, offsets)
         expected[group].update(offsets)
         if number % 5 == 4:
             store = await (one.crash(number, KEEP_NOTHING) if number % 2 else one.restart())
-            assert {name: store.query_offsets(TOPIC, name) for name in "ab"} == expected
+            assert {name: store.offsets.of(TOPIC, name) for name in "ab"} == expected
     await one.store.close()
 
 
@@ -29,14 +29,14 @@ async def test_offsets_survive_the_deletion_of_the_segments_they_were_written_in
     """G10: retention takes messages, never what a group had acknowledged."""
     one = OneStore(settings=replace(SETTINGS, retention_bytes=20_000, retention_interval_ms=1000))
     store = await one.open()
-    await store.commit_offsets(TOPIC, "early", {0: 3, 1: 4}, 7)
+    await store.offsets.commit(TOPIC, "early", {0: 3, 1: 4}, 7)
     for number in range(100):
         await one.append(b"%d " % number * 200)
         if number % 10 == 0:
             await one.clock.pass_time(3)
     assert store.describe().log_begin_position > 0
     store = await one.crash(1, KEEP_NOTHING)
-    assert store.query_offsets(TOPIC, "early") == {0: 3, 1: 4}
+    assert store.offsets.of(TOPIC, "early") == {0: 3, 1: 4}
     with pytest.raises(Fenced):
-        await store.commit_offsets(TOPIC, "early", {0: 9}, 6)
+        await store.offsets.commit(TOPIC, "early", {0: 9}, 6)
     await one.store.close()

@@ -33,7 +33,7 @@ def test_what_is_acknowledged_never_comes_back_even_after_power_cuts() -> None:
             await it.one.clock.sleep(INVISIBLE_MS / 1000 + 1)
             again = await it.pop(invisible_ms=10)
             assert texts(again) == ["c"]
-        assert it.store.query_offsets(TOPIC, GROUP) == {0: 2, 1: 0, 2: 0}
+        assert it.store.offsets.of(TOPIC, GROUP) == {0: 2, 1: 0, 2: 0}
 
     play(scenario)
 
@@ -176,7 +176,7 @@ def test_an_offset_set_by_an_operator_begins_the_group_anew() -> None:
     async def scenario(it: PopStore) -> None:
         await it.send("a", "b")
         await it.ack(await it.pop())
-        await it.store.commit_offsets(TOPIC, GROUP, {0: 0})
+        await it.store.offsets.commit(TOPIC, GROUP, {0: 0})
         assert texts(await it.pop()) == ["a", "b"]
 
     play(scenario)

@@ -5,14 +5,14 @@ from dataclasses import replace
 import pytest
 
 from ortoo.common.errors import Fenced
-from ortoo.enode.store.lock_table import Granted, Refused, Wish
+from ortoo.enode.store.lock_table import Granted, LockRequest, Refused
 from ortoo.testing.disks.disk_image import KEEP_NOTHING
 from tests.contract.one_store import SETTINGS, TOPIC, OneStore
 
 
-def wish(queue_id: int, owner: str) -> Wish:
+def wish(queue_id: int, owner: str) -> LockRequest:
     """A wish for the lock of one queue."""
-    return Wish((TOPIC, "g", queue_id), owner, f"session of {owner}")
+    return LockRequest((TOPIC, "g", queue_id), owner, f"session of {owner}")
 
 
 async def test_granted_locks_survive_stops_and_power_cuts() -> None:
@@ -43,15 +43,15 @@ async def test_a_reset_is_whole_or_not_at_all() -> None:
     store = await one.open()
     [granted] = await store.locks.take([wish(0, "a")])
     assert isinstance(granted, Granted)
-    await store.commit_offsets(TOPIC, "g", {0: 9}, granted.generation)
-    await store.reset_offsets(TOPIC, "g", {0: 4})
+    await store.offsets.commit(TOPIC, "g", {0: 9}, granted.generation)
+    await store.offsets.reset(TOPIC, "g", {0: 4})
     for number in range(100):
         await one.append(b"%d " % number * 200)
         if number % 10 == 0:
             await one.clock.pass_time(3)
     store = await one.crash(1, KEEP_NOTHING)
-    assert store.query_offsets(TOPIC, "g") == {0: 4}
+    assert store.offsets.of(TOPIC, "g") == {0: 4}
     with pytest.raises(Fenced):
-        await store.commit_offsets(TOPIC, "g", {0: 9}, granted.generation)
+        await store.offsets.commit(TOPIC, "g", {0: 9}, granted.generation)
     assert (await store.locks.take([wish(0, "a")]))[0] == Granted(granted.generation + 1, is_news=False)
     await one.store.close()

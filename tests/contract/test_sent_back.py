@@ -64,9 +64,9 @@ def test_asking_again_copies_nothing_until_the_group_has_passed_the_message() ->
             assert one.store.timers.live == 1
             await it.send_back(_wish(0, park=True))
             assert await _bodies(one.store, LETTERS) == [b"0"]
-            await one.store.commit_offsets(TOPIC, "g", {0: 2})
+            await one.store.offsets.commit(TOPIC, "g", {0: 2})
             assert one.store.engine.state.sent_back.count((TOPIC, "g", 0)) == 1
-            await one.store.reset_offsets(TOPIC, "g", {0: 0})
+            await one.store.offsets.reset(TOPIC, "g", {0: 0})
             await it.send_back(_wish(2))
             assert await _bodies(one.store, RETRIES) == [b"0", b"1", b"2"]
         await one.halt()

@@ -133,7 +133,7 @@ async def test_old_segments_go_and_delayed_messages_stay(tmp_path: Path) -> None
         for _ in range(3):
             for number in range(40):
                 await running.store.append(7, 1, encode([Message(bytes(20_000), f"t{number}")], now_ms=1))
-            await running.store.retain()
+            await running.store.engine.housekeeping.retain()
         assert running.store.describe().log_begin_position > 64 << 10
         assert [one.timer_id for one in running.intake.delays.listed(7, 0, 100)] == [0, 1, 2, *range(4, 20)]
         await running.intake.delays.recall(7, 5, due_ms + 5)

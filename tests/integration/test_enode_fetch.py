@@ -181,7 +181,7 @@ async def test_wrong_commit_is_refused_by_field(tmp_path: Path, what: str) -> No
         with pytest.raises(kind) as caught, rpc_errors("enode"):
             await enode.stub.CommitOffsets(pb.CommitOffsetsRequest(**request))
         assert field in caught.value.field  # type: ignore[attr-defined]
-        assert enode.running.store.query_offsets(TOPIC, "g") == {}
+        assert enode.running.store.offsets.of(TOPIC, "g") == {}
 
 
 async def test_deleted_topic_is_gone_and_its_successor_starts_empty(tmp_path: Path) -> None:

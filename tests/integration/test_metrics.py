@@ -143,7 +143,7 @@ async def test_ten_thousand_pairs_are_scraped_quickly(tmp_path: Path) -> None:
         batch = encode_bodies([b"x"] * 10, now_ms=1)
         await asyncio.gather(*(store.append(topic.topic_id, 0, batch) for topic in topics))
         await asyncio.gather(
-            *(store.commit_offsets(t.topic_id, f"group-{n:03}", {0: n % 11}) for t in topics for n in range(100))
+            *(store.offsets.commit(t.topic_id, f"group-{n:03}", {0: n % 11}) for t in topics for n in range(100))
         )
         metrics = Metrics()
         register(metrics, store, SystemClock())

@@ -191,7 +191,7 @@ async def test_verdicts_survive_restarts_and_retention(tmp_path: Path) -> None:
         for _ in range(3):
             for _ in range(40):
                 await running.store.append(7, 1, encode([Message(bytes(20_000))], now_ms=1))
-            await running.store.retain()
+            await running.store.engine.housekeeping.retain()
         assert running.store.describe().log_begin_position > 64 << 10
     async with open_lone_enode(tmp_path, topic(7), store=small) as enode:
         transactions = enode.running.intake.transactions

@@ -168,7 +168,7 @@ class Run:
             return
         await self._same(
             lambda: self.model.commit(topic_id, group, queue_id, offset, generation),
-            self.store.commit_offsets(topic_id, group, {queue_id: offset}, generation),
+            self.store.offsets.commit(topic_id, group, {queue_id: offset}, generation),
         )
 
     async def put_topic(self, topic_id: int, queue_count: int) -> None:

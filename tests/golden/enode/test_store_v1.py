@@ -79,13 +79,13 @@ async def write_store(folder: Path) -> None:
         await store.append(TOPIC, number % 2, batch(number))
         if number % 8 == 0:
             await store.append(TOPIC, 2, batch(number, producer_id=99, first_sequence=number // 8 * 2))
-            await store.commit_offsets(TOPIC, "billing", {0: number, 1: number // 2}, 4)
+            await store.offsets.commit(TOPIC, "billing", {0: number, 1: number // 2}, 4)
     await store.append(2, 0, batch(41))
     await store.delete_topics([3])
     await store.find_messages(TOPIC, key="key-0")
     await store.close()
     store = await opened(folder)
-    await store.commit_offsets(2, "reports", {0: 1})
+    await store.offsets.commit(2, "reports", {0: 1})
     await store.close()
 
 
@@ -143,8 +143,8 @@ async def test_the_golden_store_is_read(tmp_path: Path, without: tuple[str, ...]
         while (fetched := await store.fetch(TOPIC, queue_id, len(found) * 2)).batches:
             found += [one.batch for one in fetched.batches]
         assert found == [batch(number) for number in range(queue_id, 40, 2)]
-    assert store.query_offsets(TOPIC, "billing") == {0: 32, 1: 16}
-    assert store.query_offsets(2, "reports") == {0: 1}
+    assert store.offsets.of(TOPIC, "billing") == {0: 32, 1: 16}
+    assert store.offsets.of(2, "reports") == {0: 1}
     again = await store.append(TOPIC, 2, batch(32, producer_id=99, first_sequence=8))
     assert again.first_offset == 8
     assert [one.offset for one in await store.find_messages(TOPIC, key="key-8")] == [2, 8]

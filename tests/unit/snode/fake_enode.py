@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from ortoo.common.errors import NotFound, OrtooError, OutOfRange, Unavailable
 from ortoo.common.groups.pop import LeasePart, Popped, PopWish, ReplayWish, SendBackWish, Stale, Verdict
 from ortoo.common.records.sealed_batch import SealedBatch
-from ortoo.enode.store.lock_table import Granted, LockTable, Wish
+from ortoo.enode.store.lock_table import Granted, LockTable
+from ortoo.enode.store.lock_table import LockRequest as TableRequest
 from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.cluster.routes import DeliveryMode, EnodeEntry, Permission, Placement, RouteChange, Topic
 from ortoo.snode.enodes.link import (
@@ -159,7 +160,7 @@ class FakeEnode:
         answers = []
         for one in wishes:
             key = (one.topic_id, one.group, one.queue_id)
-            wish = Wish(key, one.owner, one.session_id, "", one.resume)
+            wish = TableRequest(key, one.owner, one.session_id, "", one.resume)
             answer = self.locks.take(wish, 0.0, generation_above=0)
             if isinstance(answer, Granted):
                 answers.append(LockAnswer(answer.generation))

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from ortoo.common.process.randomness import Randomness
-from ortoo.enode.disk.identity import read_whole, write_whole
+from ortoo.enode.disk.whole_files import read_whole, write_whole
 from ortoo.testing.disks.disk_image import KEEP_EVERYTHING
 from ortoo.testing.disks.memory_disk import MemoryDisk
 from ortoo.testing.store.crash_points import FATES

@@ -15,10 +15,10 @@ from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.batch import Message, encode
 from ortoo.enode.disk.disk import RealDisk
+from ortoo.enode.disk.whole_files import Damaged
 from ortoo.enode.index.key_index import (
     KIND_KEY,
     KIND_MESSAGE_ID,
-    BadKeys,
     Entries,
     Fences,
     encode_keys,
@@ -88,9 +88,9 @@ def test_a_key_file_finds_what_was_put_in_and_notices_damage() -> None:
         at = (position - 640) // 64
         assert (hashes[at], row) == (wanted, 0)
     bad = data[:100] + b"\xff" + data[101:]
-    with pytest.raises(BadKeys):
+    with pytest.raises(Damaged):
         Fences(lambda position, length: bad[position : position + length], len(bad), 640).find(0)
-    with pytest.raises(BadKeys):
+    with pytest.raises(Damaged):
         Fences(read, len(data) + 1, 640)
     assert Fences(lambda at, n: encode_keys(0, 64, *Entries(0).sorted())[at : at + n], 36 + 4, 0).find(7) == []
 
@@ -159,7 +159,8 @@ async def test_key_files_are_made_anew_when_they_are_missing_or_damaged(tmp_path
     first, second, *_ = sorted(tmp_path.glob("*.keys"))
     first.unlink()
     data = bytearray(second.read_bytes())
-    data[200] ^= 1
+    for at in range(40, len(data), 1_000):  # some byte of each block
+        data[at] ^= 1
     second.write_bytes(data)
     store = await opened(tmp_path)
     assert await store.find_messages(1, key="mod-3", limit=1000) == expected

@@ -7,20 +7,19 @@ from ortoo.common.records.sealed_batch import crc32c
 from ortoo.enode.log.frame import (
     FIELDS,
     HEADER_BYTES,
-    BadHeader,
+    BadFrame,
     FrameHeader,
     Kind,
     body_problem,
     decode_header,
     frame_bytes,
-    new_header,
     with_durable_below,
 )
 
 
 def header(**fields: int) -> FrameHeader:
     """A messages header with a few fields set."""
-    return new_header(Kind.MESSAGES, 640, durable_below=64, store_open=3, stored_at_ms=1000, **fields)
+    return FrameHeader(kind=Kind.MESSAGES, position=640, durable_below=64, store_open=3, stored_at_ms=1000, **fields)
 
 
 def test_a_header_is_two_cache_lines_and_the_table_names_its_fields() -> None:
@@ -46,13 +45,13 @@ def test_every_flipped_bit_of_a_header_is_noticed() -> None:
     for bit in range(len(encoded) * 8):
         damaged = bytearray(encoded)
         damaged[bit // 8] ^= 1 << bit % 8
-        with pytest.raises(BadHeader):
+        with pytest.raises(BadFrame):
             decode_header(bytes(damaged), 640)
 
 
 def test_a_frame_that_lies_elsewhere_is_stale() -> None:
     """The own position protects against bytes that were left behind or copied."""
-    with pytest.raises(BadHeader, match="stale"):
+    with pytest.raises(BadFrame, match="stale"):
         decode_header(header().encoded(), 704)
 
 

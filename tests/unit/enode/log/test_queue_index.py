@@ -3,8 +3,8 @@
 import pytest
 
 from ortoo.common.errors import Unsupported
+from ortoo.enode.disk.whole_files import Damaged
 from ortoo.enode.log.queue_index import (
-    BadIndex,
     SliceAt,
     decode_contents,
     decode_rows,
@@ -45,11 +45,11 @@ def test_every_damaged_byte_is_noticed() -> None:
     for at in range(len(data)):
         damaged = bytearray(data)
         damaged[at] ^= 1 << at % 8
-        with pytest.raises((BadIndex, Unsupported)):
+        with pytest.raises((Damaged, Unsupported)):
             assert decode_contents(bytes(damaged), 0) == contents
             for entry in contents.queues:
                 decode_rows(entry, bytes(damaged[entry.block_at : entry.block_at + entry.block_bytes]))
-    with pytest.raises(BadIndex):
+    with pytest.raises(Damaged):
         decode_contents(data, 64)
 
 

@@ -2,15 +2,16 @@
 
 from ortoo.common.records.sealed_batch import crc32c
 from ortoo.enode.index.survey import find_cut, survey, survey_sealed
-from ortoo.enode.log.frame import PADDING, Flag, FrameHeader, Kind, frame_bytes, new_header
+from ortoo.enode.log.frame import PADDING, Flag, FrameHeader, Kind, frame_bytes
 from ortoo.enode.log.scan import Hole, Read, walk
 
 
 def frame(position: int, payload: bytes, *, durable_below: int = 0, store_open: int = 1, flags: int = 0) -> bytes:
     """A whole messages frame."""
-    header = new_header(
-        Kind.MESSAGES, position, durable_below=durable_below, store_open=store_open, stored_at_ms=position,
-        length=len(payload), payload_crc=crc32c(payload), topic_id=1, item_count=1, first_offset=position, flags=flags,
+    header = FrameHeader(
+        kind=Kind.MESSAGES, position=position, durable_below=durable_below, store_open=store_open,
+        stored_at_ms=position, length=len(payload), payload_crc=crc32c(payload), topic_id=1, item_count=1,
+        first_offset=position, flags=flags,
     )  # fmt: skip
     return header.encoded() + payload + PADDING[frame_bytes(len(payload)) - 128 - len(payload)]
 

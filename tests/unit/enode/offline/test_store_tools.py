@@ -29,7 +29,7 @@ async def folder(tmp_path: Path) -> Path:
     """A closed store whose first segments are gone."""
     store = await opened(tmp_path)
     await store.put_topics([TopicCopy(1, "orders", 2, 1)])
-    await store.commit_offsets(1, "billing", {0: 7})
+    await store.offsets.commit(1, "billing", {0: 7})
     number = 0
     while store.describe().log_begin_position == 0:
         data = b"%08d" % number * 50
@@ -130,7 +130,7 @@ async def test_repair_shows_before_it_does(folder: Path, capsys: pytest.CaptureF
     assert repair.main([str(folder), "--caches", "--apply"]) == 0
     assert [name for name in bytes_of(folder) if not name.endswith(".seg")] == ["identity"]
     store = await opened(folder)
-    assert store.query_offsets(1, "billing") == {0: 7}
+    assert store.offsets.of(1, "billing") == {0: 7}
     await store.close()
 
 

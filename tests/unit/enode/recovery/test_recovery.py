@@ -34,7 +34,7 @@ async def filled(folder: Path, batches: int = 120) -> Store:
         await store.append(1, 0, SealedBatch(data, crc32c(data), 1, 800, 5, number))
         if number % 10 == 0:
             await store.append(2, 0, SealedBatch(data, crc32c(data), 3, 800))
-            await store.commit_offsets(1, "g", {0: number})
+            await store.offsets.commit(1, "g", {0: number})
     return store
 
 
@@ -79,7 +79,7 @@ async def test_caches_may_be_missing_after_a_clean_stop(tmp_path: Path, lost: tu
     store = await reopened(folder)
     assert await numbers(store) == list(range(120))
     assert store.describe_queues(1) == ends
-    assert store.query_offsets(1, "g") == {0: 110}
+    assert store.offsets.of(1, "g") == {0: 110}
     data = b"%08d" % 119 * 100
     assert (await store.append(1, 0, SealedBatch(data, crc32c(data), 1, 800, 5, 119))).first_offset == 119
     assert not store.describe().damages
@@ -266,7 +266,7 @@ async def test_retention_keeps_the_state_and_survives_the_loss_of_all_caches(tmp
     )  # fmt: skip
     store = await reopened(folder, settings)
     await store.put_topics([TopicCopy(1, "a", 2, 1)])
-    await store.commit_offsets(1, "early", {1: 3})
+    await store.offsets.commit(1, "early", {1: 3})
     await store.append(1, 1, SealedBatch(b"old", crc32c(b"old"), 4, 3, 6, 0))
     number = 0
     while store.describe().log_begin_position == 0 or store.describe_queues(1)[1].begin_offset == 0:
@@ -278,7 +278,7 @@ async def test_retention_keeps_the_state_and_survives_the_loss_of_all_caches(tmp
     for file in [*folder.glob("*.idx"), folder / "clean"]:
         file.unlink()
     store = await reopened(folder, settings)
-    assert store.query_offsets(1, "early") == {1: 3}
+    assert store.offsets.of(1, "early") == {1: 3}
     empty = store.describe_queues(1)[1]
     assert (empty.begin_offset, empty.end_offset) == (4, 4)
     assert (await store.append(1, 1, SealedBatch(b"old", crc32c(b"old"), 4, 3, 6, 0))).first_offset == 0
@@ -304,7 +304,7 @@ async def everything(folder: Path) -> tuple[object, ...]:
         while (fetched := await store.fetch(1, queue.queue_id, offset)).batches:
             batches += [(queue.queue_id, one) for one in fetched.batches]
             offset = fetched.next_offset
-    answers = (state, store.describe_queues(1), store.topics(), batches, store.query_offsets(1, "g"))
+    answers = (state, store.describe_queues(1), store.topics(), batches, store.offsets.of(1, "g"))
     await store.close()
     return answers
 
@@ -406,7 +406,7 @@ async def test_a_log_cut_short_goes_on_densely_and_says_what_is_missing(tmp_path
             await store.append(1, 0, SealedBatch(data, crc32c(data), 1, 800, 5, 120))
         batch = SealedBatch(data, crc32c(data), 1, 800, producer_id, sequence)
         assert (await store.append(1, 0, batch)).first_offset == kept
-        assert store.query_offsets(1, "g") == {0: 110}
+        assert store.offsets.of(1, "g") == {0: 110}
         with pytest.raises(OutOfRange):
             await store.fetch(1, 0, 140)
         copy = crashed_copy(folder, tmp_path / f"killed-{kept}")

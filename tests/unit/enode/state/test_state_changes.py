@@ -20,7 +20,7 @@ from ortoo.enode.changes.all import (
     encode_changes,
 )
 from ortoo.enode.log.checkpoint import Slice, cut_slices, decode_slice, newest_complete
-from ortoo.enode.log.frame import Kind, new_header
+from ortoo.enode.log.frame import FrameHeader, Kind
 from ortoo.enode.log.queue_index import SliceAt
 from ortoo.enode.state.fold import State
 
@@ -68,9 +68,9 @@ def filled() -> State:
         state.apply(LocksPut(topic, "g", "", "", "", ((1, 2),)))
     for position in range(20):
         state.apply_messages(
-            new_header(
-                Kind.MESSAGES,
-                position * 192,
+            FrameHeader(
+                kind=Kind.MESSAGES,
+                position=position * 192,
                 durable_below=0,
                 store_open=1,
                 stored_at_ms=position,
@@ -111,9 +111,9 @@ def test_folding_a_stretch_again_changes_nothing() -> None:
     again.apply(OffsetsCommitted(3, "g", 2, ((0, 0), (1, 10), (2, 20), (3, 30))))
     for position in range(12, 20):
         again.apply_messages(
-            new_header(
-                Kind.MESSAGES,
-                position * 192,
+            FrameHeader(
+                kind=Kind.MESSAGES,
+                position=position * 192,
                 durable_below=0,
                 store_open=1,
                 stored_at_ms=position,

@@ -97,12 +97,12 @@ async def test_a_full_disk_refuses_sends_keeps_offsets_and_resumes_alone(tmp_pat
     assert "full" in description.reason
     assert store.describe_queues(1)[0].end_offset == stored
     for offset in range(300):
-        await store.commit_offsets(1, "g", {0: offset})
+        await store.offsets.commit(1, "g", {0: offset})
     assert (await store.fetch(1, 0, 0)).batches
     disk.free = 1 << 40
     async with asyncio.timeout(5):
         while not store.describe().writable:
-            await store.commit_offsets(1, "g", {0: 1})
+            await store.offsets.commit(1, "g", {0: 1})
     assert (await store.append(1, 0, batch())).first_offset == stored
     await store.close()
 
@@ -137,7 +137,7 @@ async def test_a_failed_disk_is_never_a_success(tmp_path: Path, where: str) -> N
         with pytest.raises(Unavailable):
             await store.append(1, 0, batch(b"later"))
     with pytest.raises(Unavailable):
-        await store.commit_offsets(1, "g", {0: 1})
+        await store.offsets.commit(1, "g", {0: 1})
     assert not store.describe().writable
     assert [one.batch.records for one in (await store.fetch(1, 0, 0)).batches] == [b"before"]
     await store.close()

@@ -5,17 +5,26 @@ import pytest
 from ortoo.common.errors import Fenced
 from ortoo.common.process.randomness import Randomness
 from ortoo.enode.state.tables.locks import Lock
-from ortoo.enode.store.lock_table import BOUND_S, DETACHED_S, LIFETIME_S, RESTART_S, Granted, LockTable, Refused, Wish
+from ortoo.enode.store.lock_table import (
+    BOUND_S,
+    DETACHED_S,
+    LIFETIME_S,
+    RESTART_S,
+    Granted,
+    LockRequest,
+    LockTable,
+    Refused,
+)
 
 KEY = (1, "g", 0)
 
 
-def wish(owner: str, session: str = "", incarnation: str = "") -> Wish:
+def wish(owner: str, session: str = "", incarnation: str = "") -> LockRequest:
     """A wish for the lock."""
-    return Wish(KEY, owner, session or f"session of {owner}", incarnation)
+    return LockRequest(KEY, owner, session or f"session of {owner}", incarnation)
 
 
-def take(table: LockTable, wanted: Wish, now_s: float = 0.0) -> Granted | Refused:
+def take(table: LockTable, wanted: LockRequest, now_s: float = 0.0) -> Granted | Refused:
     """Ask."""
     return table.take(wanted, now_s, generation_above=0)
 

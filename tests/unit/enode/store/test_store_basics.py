@@ -102,17 +102,17 @@ async def test_wrong_places_are_refused_by_name(tmp_path: Path) -> None:
 async def test_offsets_survive_and_older_generations_are_fenced(tmp_path: Path) -> None:
     """Committed offsets are there after a restart; generations never go back."""
     store = await opened(tmp_path)
-    await store.commit_offsets(TOPIC, "g", {0: 5, 1: 7}, 3)
-    await store.commit_offsets(TOPIC, "g", {0: 2}, 3)
+    await store.offsets.commit(TOPIC, "g", {0: 5, 1: 7}, 3)
+    await store.offsets.commit(TOPIC, "g", {0: 2}, 3)
     with pytest.raises(Fenced):
-        await store.commit_offsets(TOPIC, "g", {0: 9}, 2)
+        await store.offsets.commit(TOPIC, "g", {0: 9}, 2)
     with pytest.raises(Invalid):
-        await store.commit_offsets(TOPIC, "g", {0: -1})
+        await store.offsets.commit(TOPIC, "g", {0: -1})
     await store.close()
     store = await opened(tmp_path)
-    assert store.query_offsets(TOPIC, "g") == {0: 2, 1: 7}
+    assert store.offsets.of(TOPIC, "g") == {0: 2, 1: 7}
     with pytest.raises(Fenced):
-        await store.commit_offsets(TOPIC, "g", {0: 9}, 2)
+        await store.offsets.commit(TOPIC, "g", {0: 9}, 2)
     await store.close()
 
 
@@ -166,7 +166,7 @@ async def test_topics_are_copied_deleted_and_never_go_back_a_version(tmp_path: P
     await store.put_topics([TopicCopy(5, "five", 2, 2)])
     assert [topic.queue_count for topic in store.topics()] == [8, 4]
     await store.append(5, 7, batch(b"x"))
-    await store.commit_offsets(5, "g", {7: 1})
+    await store.offsets.commit(5, "g", {7: 1})
     waiting = asyncio.get_running_loop().create_task(store.fetch(5, 0, 0, wait_ms=60_000))
     await store.append(TOPIC, 0, batch(b"y"))
     await store.delete_topics([5, 1234])
@@ -174,7 +174,7 @@ async def test_topics_are_copied_deleted_and_never_go_back_a_version(tmp_path: P
         await waiting
     with pytest.raises(NotFound):
         await store.fetch(5, 7, 0)
-    assert store.offset_groups(5) == []
+    assert store.offsets.groups(5) == []
     await store.close()
     store = await opened(tmp_path)
     assert [topic.topic_id for topic in store.topics()] == [TOPIC]
@@ -205,7 +205,7 @@ async def test_closing_ends_waiting_fetches_and_refuses_later_calls(tmp_path: Pa
     with pytest.raises(Unavailable):
         await store.fetch(TOPIC, 1, 0)
     with pytest.raises(Unavailable):
-        await store.commit_offsets(TOPIC, "g", {0: 1})
+        await store.offsets.commit(TOPIC, "g", {0: 1})
     assert not store.describe().writable
 
 
@@ -215,12 +215,12 @@ async def test_a_batch_and_what_it_consumes_are_one_transition(tmp_path: Path, l
     store = await opened(tmp_path)
     change = OffsetsCommitted(TOPIC, "timers", 0, ((2, 41),))
     await store.append(TOPIC, 0, batch(b"due message"), consumes=(change,))
-    assert store.query_offsets(TOPIC, "timers") == {2: 41}
+    assert store.offsets.of(TOPIC, "timers") == {2: 41}
     await store.close()
     if lose_caches:
         (tmp_path / "clean").unlink()
     store = await opened(tmp_path)
-    assert store.query_offsets(TOPIC, "timers") == {2: 41}
+    assert store.offsets.of(TOPIC, "timers") == {2: 41}
     assert await read_all(store) == [(0, b"due message")]
     await store.close()
 

@@ -10,7 +10,7 @@ from ortoo.common.process import front, service
 from ortoo.common.process.service import Running
 from ortoo.enode.app import open_enode
 from ortoo.enode.cluster.node_role import NodeRole
-from ortoo.enode.replication.replica_app import open_replica
+from ortoo.enode.replica import open_replica
 from ortoo.enode.settings import HIDDEN, IMPORTANT, Settings, load
 
 TOOLS = ("inspect", "repair")

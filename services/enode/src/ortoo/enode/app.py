@@ -1,4 +1,4 @@
-"""The enode, opened part by part: store, topic copies, server, registration."""
+"""The enode, opened room by room: store, deferred messages, pops, server, replication, announcements."""
 
 import contextlib
 import sys
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ortoo.common.cluster.address_server import found_name_servers, listed_again
-from ortoo.common.errors import Conflict, Invalid
+from ortoo.common.errors import Invalid
 from ortoo.common.groups.system_topics import DELAYED_TOPIC_ID, HALF_TOPIC_ID
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.grpc.server import GrpcServer
@@ -16,10 +16,9 @@ from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.logs import get_logger
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.service import Running
-from ortoo.common.telemetry.metrics import Metrics
 from ortoo.common.telemetry.role import Telemetry
 from ortoo.common.telemetry.tracing import open_tracing
-from ortoo.enode.cluster.node_role import NodeRole, reached_at, replication_address_of
+from ortoo.enode.cluster.node_role import NodeRole, reached_at
 from ortoo.enode.cluster.registration import registration
 from ortoo.enode.cluster.topic_copies import TopicCopies, watch_topics
 from ortoo.enode.deferred.delays import Delays
@@ -28,15 +27,15 @@ from ortoo.enode.deferred.intake import Intake
 from ortoo.enode.deferred.moves import TimerMoves
 from ortoo.enode.deferred.transactions import Transactions
 from ortoo.enode.disk.disk import Disk, RealDisk
-from ortoo.enode.observe.metrics import register, register_pops
+from ortoo.enode.observe.metrics import register, register_followers, register_pops
 from ortoo.enode.observe.traces import traced_intake
 from ortoo.enode.pops.leasing import Leasing
 from ortoo.enode.pops.sending_back import SendingBack
 from ortoo.enode.replication.followers import Followers
-from ortoo.enode.rpc import replication, service
-from ortoo.enode.rpc.streams.all import Streams
+from ortoo.enode.rpc.replication import open_replication
+from ortoo.enode.rpc.service import EnodeService, enode_server
+from ortoo.enode.rpc.streams.attach import AttachedSnodes
 from ortoo.enode.settings import Settings
-from ortoo.enode.store.engine import Engine
 from ortoo.enode.store.memory_share import memory_bytes, within
 from ortoo.enode.store.store import Store
 from ortoo.v1 import topic_pb2
@@ -56,11 +55,8 @@ class RunningEnode(Running):
     store: Store
     topics: TopicCopies
     intake: Intake
-    pops: PopDesk
-    service: service.EnodeService
     pops: Leasing
-    sending: SendingBack
-    identified: IdentifiedIntake
+    service: EnodeService
 
 
 @contextlib.asynccontextmanager
@@ -89,39 +85,37 @@ async def open_enode(
         channels = await parts.enter_async_context(Channels())
         background = await parts.enter_async_context(Background("enode"))
         name_servers = await found_name_servers(settings.namesrv_address, background=background, clock=clock)
+
         delays = Delays(store, background, clock=clock)
         store.before_retention(DELAYED_TOPIC_ID, TimerMoves(store, clock=clock).rescue)
-        pops = Leasing(store, clock, background)
-        parts.push_async_callback(pops.close)
         transactions = Transactions(store, background, settings.check_schedule, clock=clock)
         store.before_retention(HALF_TOPIC_ID, transactions.rescue)
         intake = Intake(store, delays, transactions)
-        sending = SendingBack(store, pops.opened, intake, clock, background)
         tracing = await parts.enter_async_context(
             open_tracing("enode", settings.name, settings.trace_endpoint, clock=clock, randomness=randomness)
         )
         taking = intake if tracing is None else traced_intake(intake, tracing, settings.name)
         identified = IdentifiedIntake(store, taking, background, clock, window_ms=settings.dedup_window_ms)
-        handlers = service.EnodeService(store, topics, taking, identified, pops, sending)
-        server = GrpcServer(
-            settings.listen_address,
-            [(service.NAME, lambda grpc_server: service.add_to_server(handlers, grpc_server))],
-            outermost=[telemetry.calls],
-            grace_s=settings.stop_grace_s,
-            drain_delay_s=settings.drain_delay_s,
-        )
-        handlers.streams = Streams(background, server.draining)
+        pops = Leasing(store, clock, background)
+        parts.push_async_callback(pops.close)
+        sending = SendingBack(store, pops.opened, intake, clock, background)
+
+        handlers = EnodeService(store, topics, taking, identified, pops, sending, AttachedSnodes(store))
+        server = enode_server(handlers, settings, background, telemetry.calls)
+        followers = Followers(store.engine.appender, is_waited_for=settings.role is NodeRole.SYNC_MASTER)
         register(telemetry.metrics, store, clock)
         register_pops(telemetry.metrics, store, pops)
-        followers, replication_address = await parts.enter_async_context(
-            open_replication(settings, store.engine, background, telemetry.metrics)
+        register_followers(telemetry.metrics, followers)
+        replication_address = await parts.enter_async_context(
+            open_replication(settings, store.engine, followers, background)
         )
         await parts.enter_async_context(telemetry.open(ready=lambda: server.serving))
         await parts.enter_async_context(server)
+
         announced = topic_pb2.Enode(
             name=settings.name,
             address=settings.advertised_address or server.address,
-            store_id=store.describe().store_id,
+            store_id=store.engine.identity.store_id,
             role=settings.role,
             replica_id=settings.replica_id,
             replication_address=reached_at(replication_address, settings.advertised_address),
@@ -137,21 +131,21 @@ async def open_enode(
         )
         followers.on_change = leases.hurry
         parts.push_async_callback(leases.leave)
-        announcing = background.spawn("registration", leases.run())
-        parts.callback(announcing.cancel)  # else it would take back a lease that was just left
         following = watch_topics(
             topics, name_servers, channels, connected=leases.hurry, clock=clock, randomness=randomness
         )
         background.spawn("topics", following)
-        delivering = background.spawn("delays", delays.run())
-        parts.callback(delivering.cancel)
+        # These end before the leases are left: one that was taken back must not come again, nor a message be moved.
+        for name, work in {
+            "registration": leases.run(),
+            "delays": delays.run(),
+            "transactions": transactions.run(),
+        }.items():
+            parts.callback(background.spawn(name, work).cancel)
         background.every("idle groups", IDLE_INTERVAL_S, pops.forget_idle, clock=clock)
         background.every("old ids", IDLE_INTERVAL_S, identified.forget_old, clock=clock)
-        checking = background.spawn("transactions", transactions.run())
-        parts.callback(checking.cancel)
         background.every("locks", LOCKS_INTERVAL_S, handlers.attached.look, clock=clock)
-        health = Health(store, server)
-        background.every("health", settings.health_interval_s, health.look, clock=clock)
+        background.every("health", settings.health_interval_s, Health(store, server).look, clock=clock)
         yield RunningEnode(
             settings.name,
             server.address,
@@ -164,42 +158,6 @@ async def open_enode(
         )
 
 
-@contextlib.asynccontextmanager
-async def open_replication(
-    settings: Settings, engine: Engine, background: Background, metrics: Metrics
-) -> AsyncIterator[tuple[Followers, str]]:
-    """Let replicas follow the log; yields them, and the address where they can, empty if nowhere.
-
-    Errors: Conflict when an address that was set is taken; when the default one is, nobody can follow.
-    """
-    followers = Followers(engine.appender, is_waited_for=settings.role is NodeRole.SYNC_MASTER)
-    metrics.gauge(
-        "ortoo_replica_lag_bytes",
-        "Bytes of the log that a replica has not written yet.",
-        followers.lags_bytes,
-        labels=("replica_id",),
-    )
-    address = replication_address_of(settings.replication_address, settings.listen_address)
-    async with contextlib.AsyncExitStack() as parts:
-        parts.callback(followers.end)
-        if address:
-            handlers = replication.ReplicationService(engine, followers, background)
-            server = GrpcServer(
-                address, [(replication.NAME, replication.add_to_server(handlers))], grace_s=settings.stop_grace_s
-            )
-            try:
-                await parts.enter_async_context(server)
-                address = server.address
-                ending = background.spawn("replicas", replication.end_at(server.draining, followers))
-                parts.callback(ending.cancel)
-            except Conflict as error:
-                if settings.replication_address or settings.role is NodeRole.SYNC_MASTER:
-                    raise Conflict(error.message, field="replication_address") from error
-                _log.warning("no replica can follow", reason=str(error))
-                address = ""
-        yield followers, address
-
-
 def _make_folder(disk: Disk, folder: Path) -> None:
     try:
         disk.make_folder(folder)
@@ -209,22 +167,22 @@ def _make_folder(disk: Disk, folder: Path) -> None:
         ) from error
 
 
+@dataclass(slots=True)
 class Health:
     """Says by grpc.health.v1 whether this enode takes messages."""
 
-    def __init__(self, store: Store, server: GrpcServer) -> None:
-        self._store = store
-        self._server = server
-        self._serving = True
+    store: Store
+    server: GrpcServer
+    serving: bool = True
 
     async def look(self) -> None:
         """Compare with the store, and tell a change."""
-        description = self._store.describe()
-        if description.writable == self._serving or self._server.draining.is_set():
+        description = self.store.describe()
+        if description.writable == self.serving or self.server.draining.is_set():
             return
-        self._serving = description.writable
-        await self._server.set_serving(self._serving)
-        if self._serving:
+        self.serving = description.writable
+        await self.server.set_serving(self.serving)
+        if self.serving:
             _log.info("taking messages again")
         else:
             _log.error("takes no messages", reason=description.reason)

@@ -15,6 +15,7 @@ from ortoo.enode.cluster.node_role import NO_REPLICATION, SLAVE_MEMORY_LESS_PERC
 from ortoo.enode.deferred.check_schedule import CheckSchedule
 from ortoo.enode.log.settings import StoreSettings
 
+DAY_MS = 86_400_000
 IMPORTANT = (
     "name",
     "cluster",
@@ -97,15 +98,15 @@ class Settings(ServiceSettings):
             check_address(self.replication_address, "replication_address")
         if self.role is NodeRole.SYNC_MASTER and self.replication_address == NO_REPLICATION:
             raise Invalid("a SYNC_MASTER needs one for its replicas; give host:port", field="replication_address")
-        if not 1 <= self.memory_share_percent <= 90:
-            raise Invalid(f"{self.memory_share_percent}; expected 1 to 90", field="memory_share_percent")
-        for name in ("transaction_check_after_ms", "transaction_check_interval_ms", "transaction_checks_max"):
-            if not 1 <= getattr(self, name) <= 86_400_000:
-                raise Invalid(f"{getattr(self, name)}; expected 1 to 86,400,000", field=name)
-        if not 0 <= self.dedup_window_ms <= 7 * 86_400_000:
-            raise Invalid(
-                f"{self.dedup_window_ms}; expected 0 to 604,800,000, which is a week", field="dedup_window_ms"
-            )
+        for name, least, most in (
+            ("memory_share_percent", 1, 90),
+            ("transaction_check_after_ms", 1, DAY_MS),
+            ("transaction_check_interval_ms", 1, DAY_MS),
+            ("transaction_checks_max", 1, DAY_MS),
+            ("dedup_window_ms", 0, 7 * DAY_MS),
+        ):
+            if not least <= getattr(self, name) <= most:
+                raise Invalid(f"{getattr(self, name)}; expected {least} to {most:,}", field=name)
         for name in ("heartbeat_interval_s", "health_interval_s", "metrics_interval_s"):
             if getattr(self, name) <= 0:
                 raise Invalid(f"{getattr(self, name)}; expected more than 0", field=name)

@@ -27,8 +27,6 @@ from ortoo.snode.enodes.link import (
     Fetched,
     FlushMode,
     LockKey,
-    LockRequest,
-    OffsetRow,
     OpenHalf,
     StoredBatch,
 )
@@ -188,41 +186,6 @@ class StoreLink(GrpcEnodeLink):
         self._store.locks.check(key, generation)
         batches = tuple(StoredBatch(b.first_offset, b.stored_at_ms, b.batch) for b in fetched.batches)
         return Fetched(batches, fetched.next_offset, fetched.end_offset)
-
-    async def commit_rows(
-        self, topic_id: int, group: str, rows: Sequence[OffsetRow], *, reset: bool = False
-    ) -> list[int]:
-        """Store a group's offsets, each under its own generation."""
-        await self._topics.arrival(topic_id, max((row[0] for row in rows), default=0))
-        if not reset:
-            await self._store.modes.use(topic_id, group, Mode.OFFSETS)
-            return await self._store.commit_each(topic_id, group, rows)
-        await self._store.reset_offsets(topic_id, group, {queue_id: offset for queue_id, offset, _ in rows})
-        return []
-
-    async def offset_groups(self, topic_id: int) -> list[str]:
-        """The groups that have an offset in a topic."""
-        return self._store.offset_groups(topic_id)
-
-    async def take_locks(self, incarnation: str, wishes: Sequence[LockRequest]) -> list[LockAnswer]:
-        """Take or renew locks."""
-        for one in wishes:
-            await self._topics.arrival(one.topic_id, one.queue_id)
-        refused = await self._store.modes.refused({(w.topic_id, w.group) for w in wishes}, Mode.OFFSETS)
-        wanted = [w for w in wishes if (w.topic_id, w.group) not in refused]
-        taken = await self._store.locks.take(
-            [Wish((w.topic_id, w.group, w.queue_id), w.owner, w.session_id, incarnation, w.resume) for w in wanted]
-        )
-        answers = dict(zip(wanted, taken, strict=True))
-        return [
-            _lock_answer(answers[wish]) if wish in answers else LockAnswer(0, error=refused[wish.topic_id, wish.group])
-            for wish in wishes
-        ]
-
-    async def release_locks(self, wishes: Sequence[LockRequest]) -> list[bool]:
-        """Give locks back."""
-        keys = [((wish.topic_id, wish.group, wish.queue_id), wish.session_id) for wish in wishes]
-        return await self._store.locks.release(keys)
 
     async def attach(self, snode: str, incarnation: str, freed: Callable[[Sequence[LockKey]], None]) -> None:
         """Be there for the enode for ever; its only snode needs no news of locks, it asks again by itself."""

@@ -151,7 +151,7 @@ def build(size_bytes: int, seed: int) -> Pristine:
             answer = await store.append(*key, batch)
             sent.setdefault(key, []).append((answer.first_offset, batch))
             if number % 10 == 0:
-                await store.commit_offsets(key[0], GROUP, {key[1]: answer.first_offset})
+                await store.offsets.commit(key[0], GROUP, {key[1]: answer.first_offset})
                 offsets[key] = (answer.first_offset, store.describe().durable_position)
         await clock.sleep(1)
         end_position = store.describe().durable_position
@@ -276,7 +276,7 @@ async def _check(pristine: Pristine, place: Place, disk: MemoryDisk, clock: Virt
     for (topic_id, queue_id), (offset, end_position) in pristine.offsets.items():
         if topic_id not in known or end_position > torn_from:
             continue
-        if store.query_offsets(topic_id, GROUP).get(queue_id) != offset:
+        if store.offsets.of(topic_id, GROUP).get(queue_id) != offset:
             lost.append(f"the offset of {(topic_id, queue_id)}")
     lost += [f"topic {topic_id}" for topic_id in range(1, TOPICS + 1) if topic_id not in known]
     damages = store.describe().damages

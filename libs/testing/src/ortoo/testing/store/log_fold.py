@@ -24,7 +24,7 @@ from ortoo.enode.log.frame import (
     ALIGNMENT_BYTES,
     HEADER_BYTES,
     MAGIC_BYTES,
-    BadHeader,
+    BadFrame,
     FrameHeader,
     Kind,
     decode_header,
@@ -80,7 +80,7 @@ def frames_written(operations: Iterable[Operation]) -> dict[int, Frame]:
             position = int.from_bytes(data[at + _POSITION_AT : at + _POSITION_AT + 8], "little")
             try:
                 header = decode_header(data[at : at + HEADER_BYTES], position)
-            except BadHeader:
+            except BadFrame:
                 break
             body_at = at + HEADER_BYTES
             frames[position] = (header, data[body_at : body_at + header.prefix_length + header.length])

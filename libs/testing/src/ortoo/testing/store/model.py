@@ -98,8 +98,8 @@ async def observe(store: Store) -> Observed:
     found = Observed()
     for topic in store.topics():
         found.topics[topic.topic_id] = (topic.name, topic.queue_count, topic.version)
-        for group in store.offset_groups(topic.topic_id):
-            for queue_id, offset in store.query_offsets(topic.topic_id, group).items():
+        for group in store.offsets.groups(topic.topic_id):
+            for queue_id, offset in store.offsets.of(topic.topic_id, group).items():
                 found.offsets[topic.topic_id, group, queue_id] = offset
         for row in store.describe_queues(topic.topic_id):
             key = (topic.topic_id, row.queue_id)

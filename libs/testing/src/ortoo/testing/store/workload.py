@@ -236,7 +236,7 @@ class Workload:
         for one, offset in offsets.items():
             wishes.append(Wish(offset, self.moment))
             self.history.offsets.setdefault((topic_id, group, one), []).append(wishes[-1])
-        await self._store.commit_offsets(topic_id, group, offsets)
+        await self._store.offsets.commit(topic_id, group, offsets)
         for wish in wishes:
             wish.answered_at = self.moment
 
@@ -247,7 +247,7 @@ class Workload:
         topic_id, queue_id = topic.topic_id, self._pop_chance.below(topic.queue_count)
         key = (topic_id, POPPERS, queue_id)
         if key not in self._popped:
-            self._popped[key] = self._store.query_offsets(topic_id, POPPERS).get(queue_id, 0)
+            self._popped[key] = self._store.offsets.of(topic_id, POPPERS).get(queue_id, 0)
             self.history.offsets.setdefault(key, []).append(Wish(self._popped[key], self.moment))
         at, count = self._popped[key], 1 + self._pop_chance.below(6)
         middle = at + count // 2

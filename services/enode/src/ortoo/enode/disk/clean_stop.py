@@ -3,16 +3,14 @@
 It is a cache. Without it, or when the log goes on behind its end, the state is folded from the log.
 """
 
-import struct
 from dataclasses import dataclass
+from pathlib import Path
 
-from ortoo.common.errors import Unsupported
-from ortoo.common.records.sealed_batch import crc32c
+from ortoo.enode.disk.disk import Disk
+from ortoo.enode.disk.whole_files import Damaged, Head, read_whole, with_crc, without_crc
 
 FILE_NAME = "clean"
-MAGIC = b"ORTC"
-VERSION = 1
-_HEAD = struct.Struct("<4sHHQIqQQ")
+_HEAD = Head("marker of a clean stop", b"ORTC", 1, "QIqQQ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,33 +27,32 @@ class CleanStop:
 
     def encoded(self) -> bytes:
         """The file's bytes."""
-        body = (
-            _HEAD.pack(
-                MAGIC,
-                VERSION,
-                0,
-                self.end_position,
-                self.store_open,
-                self.stored_at_ms,
-                len(self.state),
-                len(self.active_index),
-            )
-            + self.state
-            + self.active_index
+        head = _HEAD.pack(
+            self.end_position, self.store_open, self.stored_at_ms, len(self.state), len(self.active_index)
         )
-        return body + crc32c(body).to_bytes(4, "little")
+        return with_crc(head + self.state + self.active_index)
 
 
 def decode_clean_stop(data: bytes) -> CleanStop | None:
     """Read the marker; None when it is not whole. Errors: Unsupported when it is newer."""
-    if len(data) < _HEAD.size + 4 or crc32c(data[:-4]) != int.from_bytes(data[-4:], "little"):
+    try:
+        body = without_crc(data, "bytes")
+        end_position, store_open, stored_at_ms, state_bytes, index_bytes = _HEAD.unpack(body)
+    except Damaged:
         return None
-    magic, version, _, end_position, store_open, stored_at_ms, state_bytes, index_bytes = _HEAD.unpack_from(data)
-    if magic != MAGIC or len(data) != _HEAD.size + state_bytes + index_bytes + 4:
-        return None
-    if version != VERSION:
-        raise Unsupported(f"the marker of a clean stop is of version {version}: upgrade this process")
     at_index = _HEAD.size + state_bytes
-    return CleanStop(
-        end_position, store_open, stored_at_ms, data[_HEAD.size : at_index], data[at_index : at_index + index_bytes]
-    )
+    if len(body) != at_index + index_bytes:
+        return None
+    return CleanStop(end_position, store_open, stored_at_ms, body[_HEAD.size : at_index], body[at_index:])
+
+
+def read_clean_stop(disk: Disk, folder: Path) -> CleanStop | None:
+    """The marker in a store's folder, if there is a whole one. Errors: Unsupported when it is newer."""
+    return decode_clean_stop(read_whole(disk, folder / FILE_NAME) or b"")
+
+
+def forget_clean_stop(disk: Disk, folder: Path) -> None:
+    """Remove the marker durably; nothing may be appended before."""
+    if FILE_NAME in disk.list(folder):
+        disk.remove(folder / FILE_NAME)
+        disk.sync_directory(folder)

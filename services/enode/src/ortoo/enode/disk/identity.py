@@ -7,6 +7,7 @@ from pathlib import Path
 from ortoo.common.errors import Conflict, DataLoss, Unsupported
 from ortoo.common.records.sealed_batch import crc32c
 from ortoo.enode.disk.disk import Disk
+from ortoo.enode.disk.whole_files import read_whole, write_whole
 
 FILE_NAME = "identity"
 VERSION = 1
@@ -20,6 +21,14 @@ class Identity:
     enode: str
     store_id: str
     created_at_ms: int
+
+    def check_owner(self, folder: Path, cluster: str, enode: str, role: str = "") -> None:
+        """Refuse another's store. Errors: Conflict."""
+        if (self.cluster, self.enode) != (cluster, enode):
+            raise Conflict(
+                f"{folder} belongs to enode {self.enode!r} of cluster {self.cluster!r}; this is {role}{enode!r} of "
+                f"{cluster!r}: choose another folder or correct the settings"
+            )
 
 
 def encode_identity(identity: Identity) -> bytes:
@@ -42,31 +51,10 @@ def decode_identity(data: bytes, file: Path) -> Identity:
     return Identity(**fields)
 
 
-def write_whole(disk: Disk, path: Path, data: bytes) -> None:
-    """Replace a small file in one step: after a crash it holds the old bytes or the new ones, never a mixture."""
-    temporary = path.with_name(path.name + ".tmp")
-    if temporary.name in disk.list(path.parent):
-        disk.remove(temporary)
-    file = disk.open(temporary, create=True)
-    try:
-        file.write(0, [data])
-        file.sync_data()
-    finally:
-        file.close()
-    disk.rename(temporary, path)
-    disk.sync_directory(path.parent)
-
-
-def read_whole(disk: Disk, path: Path) -> bytes | None:
-    """A small file's bytes; None when it does not exist."""
-    try:
-        file = disk.open(path, writable=False)
-    except FileNotFoundError:
-        return None
-    try:
-        return file.read(0, file.size_bytes())
-    finally:
-        file.close()
+def read_identity(disk: Disk, folder: Path) -> Identity | None:
+    """Whose store a folder holds; None when it does not say. Errors: DataLoss, Unsupported."""
+    data = read_whole(disk, folder / FILE_NAME)
+    return decode_identity(data, folder / FILE_NAME) if data is not None else None
 
 
 def claim(disk: Disk, folder: Path, wanted: Identity, names: list[str]) -> Identity:
@@ -74,18 +62,13 @@ def claim(disk: Disk, folder: Path, wanted: Identity, names: list[str]) -> Ident
 
     Errors: Conflict when it is another's; DataLoss when there is a log but no identity.
     """
-    data = read_whole(disk, folder / FILE_NAME)
-    if data is None:
+    found = read_identity(disk, folder)
+    if found is None:
         if any(name.endswith(".seg") for name in names):
             raise DataLoss(
                 f"{folder} holds a log but no file {FILE_NAME}: put it back from a copy, or run `ortoo-enode repair`"
             )
         write_whole(disk, folder / FILE_NAME, encode_identity(wanted))
         return wanted
-    found = decode_identity(data, folder / FILE_NAME)
-    if (found.cluster, found.enode) != (wanted.cluster, wanted.enode):
-        raise Conflict(
-            f"{folder} belongs to enode {found.enode!r} of cluster {found.cluster!r}; this is {wanted.enode!r} of "
-            f"{wanted.cluster!r}: choose another folder or correct the settings"
-        )
+    found.check_owner(folder, wanted.cluster, wanted.enode)
     return found

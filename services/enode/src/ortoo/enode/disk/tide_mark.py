@@ -4,35 +4,36 @@ Marks in the log say so too, but the last one lies beside the last batch: one ba
 slots are written in turn, so that a torn write leaves the other.
 """
 
-import struct
 from pathlib import Path
 
-from ortoo.common.records.sealed_batch import crc32c
+from ortoo.common.errors import Unsupported
 from ortoo.enode.disk.disk import Disk, File
+from ortoo.enode.disk.whole_files import CRC_BYTES, Damaged, Head, read_whole, with_crc, without_crc
 
 FILE_NAME = "durable"
-MAGIC = b"ORTD"
-VERSION = 1
 SLOT_BYTES = 64
-_SLOT = struct.Struct("<4sHHQ")
+_SLOT = Head("slot of the tide mark", b"ORTD", 1, "Q")
 
 
 def encode_slot(position: int) -> bytes:
     """One slot."""
-    body = _SLOT.pack(MAGIC, VERSION, 0, position).ljust(SLOT_BYTES - 4, b"\0")
-    return body + crc32c(body).to_bytes(4, "little")
+    return with_crc(_SLOT.pack(position).ljust(SLOT_BYTES - CRC_BYTES, b"\0"))
 
 
 def decode_slots(data: bytes) -> int:
     """The highest position of a whole slot; 0 if there is none. A newer version is passed over: it is only a hint."""
     positions = [0]
     for at in range(0, 2 * SLOT_BYTES, SLOT_BYTES):
-        slot = data[at : at + SLOT_BYTES]
-        if len(slot) == SLOT_BYTES and crc32c(slot[:-4]) == int.from_bytes(slot[-4:], "little"):
-            magic, version, _, position = _SLOT.unpack_from(slot)
-            if magic == MAGIC and version == VERSION:
-                positions.append(position)
+        try:
+            positions += _SLOT.unpack(without_crc(data[at : at + SLOT_BYTES], "slot"))
+        except (Damaged, Unsupported):
+            continue
     return max(positions)
+
+
+def read_tide_mark(disk: Disk, folder: Path) -> int:
+    """Up to which log position the mark in a store's folder says that the log is durable; 0 if nothing says so."""
+    return decode_slots(read_whole(disk, folder / FILE_NAME) or b"")
 
 
 class TideMark:

@@ -1,7 +1,10 @@
 """The catalog: which segments there are, and which batches of which queues lie where in them."""
 
 import asyncio
+from bisect import bisect_right
 from collections.abc import Iterable
+from dataclasses import dataclass, field
+from operator import attrgetter
 
 from ortoo.enode.log.answers import Damage
 from ortoo.enode.log.queue_index import Contents, QueueEntry, QueueKey, SliceAt
@@ -9,56 +12,59 @@ from ortoo.enode.log.rows import Rows
 from ortoo.enode.log.segment import Segment
 
 
+@dataclass(slots=True, eq=False)
 class Run:
     """The batches of one queue in one sealed segment."""
 
-    __slots__ = ("begin_offset", "end_offset", "entry", "first_stored_at_ms", "last_stored_at_ms", "rows", "segment")
+    segment: Segment
+    begin_offset: int
+    end_offset: int
+    first_stored_at_ms: int
+    last_stored_at_ms: int
+    entry: QueueEntry | None = None
+    """Where its rows lie in the index file; None as long as there is no file."""
+    rows: Rows | None = None
+    """They are in memory until there is one."""
 
-    def __init__(self, segment: Segment, entry: QueueEntry | None, rows: Rows | None) -> None:
-        """Known by its `entry` in the index file, or by its `rows` as long as there is no file."""
-        self.segment = segment
-        self.entry = entry
-        self.rows = rows
-        if rows is not None:
-            self.begin_offset, self.end_offset = rows.begin_offset, rows.end_offset
-            self.first_stored_at_ms, self.last_stored_at_ms = rows.stored_at_ms[0], rows.stored_at_ms[-1]
-        elif entry is not None:
-            self.begin_offset, self.end_offset = entry.begin_offset, entry.end_offset
-            self.first_stored_at_ms, self.last_stored_at_ms = entry.first_stored_at_ms, entry.last_stored_at_ms
-        else:
-            raise ValueError("a run needs an entry or rows")
+    @classmethod
+    def fresh(cls, segment: Segment, rows: Rows) -> "Run":
+        """Of a segment that was just sealed."""
+        times = rows.stored_at_ms
+        return cls(segment, rows.begin_offset, rows.end_offset, times[0], times[-1], rows=rows)
+
+    @classmethod
+    def indexed(cls, segment: Segment, entry: QueueEntry) -> "Run":
+        """Of a segment that has an index file."""
+        return cls(
+            segment, entry.begin_offset, entry.end_offset, entry.first_stored_at_ms, entry.last_stored_at_ms, entry
+        )
 
 
+@dataclass(slots=True, eq=False)
 class QueueLog:
-    """One queue: its range, and where its batches lie."""
+    """One queue: its range, and where its batches lie. It begins empty; its next message gets `end_offset`."""
 
-    __slots__ = ("begin_offset", "bytes_in", "end_offset", "key", "next_offset", "rows", "runs", "waiters")
+    key: QueueKey
+    begin_offset: int = 0
+    end_offset: int = 0
+    """The next offset to be stored, as far as readers may see."""
+    next_offset: int = field(init=False)
+    """The next offset to be given out; those below may still be on their way to the disk."""
+    bytes_in: int = 0
+    """What was stored since the store was opened."""
+    runs: list[Run] = field(default_factory=list)
+    rows: Rows | None = None
+    """Of the active segment."""
+    waiters: list[asyncio.Future[None]] = field(default_factory=list)
 
-    def __init__(self, key: QueueKey, begin_offset: int = 0, end_offset: int = 0) -> None:
-        """An empty queue whose next message gets `end_offset`."""
-        self.key = key
-        self.begin_offset = begin_offset
-        self.end_offset = end_offset
-        """The next offset to be stored, as far as readers may see."""
-        self.next_offset = end_offset
-        """The next offset to be given out; those below may still be on their way to the disk."""
-        self.bytes_in = 0
-        """What was stored since the store was opened."""
-        self.runs: list[Run] = []
-        self.rows: Rows | None = None
-        """Of the active segment."""
-        self.waiters: list[asyncio.Future[None]] = []
+    def __post_init__(self) -> None:
+        """Nothing is on its way."""
+        self.next_offset = self.end_offset
 
     def run_with(self, offset: int) -> Run | None:
         """The sealed run that holds `offset`, or the next one after it; None if only the active segment can."""
-        low, high = 0, len(self.runs)
-        while low < high:
-            middle = (low + high) // 2
-            if self.runs[middle].end_offset <= offset:
-                low = middle + 1
-            else:
-                high = middle
-        return self.runs[low] if low < len(self.runs) else None
+        at = bisect_right(self.runs, offset, key=attrgetter("end_offset"))
+        return self.runs[at] if at < len(self.runs) else None
 
     def first_stored_offset(self) -> int:
         """The first offset of which bytes are there; the end if there are none."""
@@ -140,14 +146,14 @@ class Catalog:
         self.segments.append(segment)
         self.contents[segment.base] = contents
         for entry in contents.queues:
-            self.queue((entry.topic_id, entry.queue_id)).runs.append(Run(segment, entry, None))
+            self.queue((entry.topic_id, entry.queue_id)).runs.append(Run.indexed(segment, entry))
 
     def seal(self, segment: Segment) -> "Sealed":
         """The active segment is full and durable: its rows become runs. Returns what its index file is made of."""
         runs: dict[QueueKey, Run] = {}
         for key, queue in self._active.items():
             if queue.rows:
-                runs[key] = Run(segment, None, queue.rows)
+                runs[key] = Run.fresh(segment, queue.rows)
                 queue.runs.append(runs[key])
             queue.rows = None
         sealed = Sealed(segment, runs, self._slices, self._holes)
@@ -188,19 +194,14 @@ class Catalog:
             segment.retire()
 
 
+@dataclass(slots=True, eq=False)
 class Sealed:
-    """A sealed segment that has no index file yet."""
+    """A sealed segment that has no index file yet, and what the file is made of."""
 
-    __slots__ = ("holes", "runs", "segment", "slices")
-
-    def __init__(
-        self, segment: Segment, runs: dict[QueueKey, Run], slices: list[SliceAt], holes: list[tuple[int, int]]
-    ) -> None:
-        """What the file is made of."""
-        self.segment = segment
-        self.runs = runs
-        self.slices = slices
-        self.holes = holes
+    segment: Segment
+    runs: dict[QueueKey, Run]
+    slices: list[SliceAt]
+    holes: list[tuple[int, int]]
 
     @property
     def rows_by_queue(self) -> dict[QueueKey, Rows]:

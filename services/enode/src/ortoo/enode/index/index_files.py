@@ -1,13 +1,16 @@
 """The index files of sealed segments: reading them, and making them anew."""
 
+from collections.abc import Iterable, Mapping
+
 from ortoo.enode.disk.disk import Disk
-from ortoo.enode.disk.identity import write_whole
+from ortoo.enode.disk.whole_files import Damaged, read_part, write_whole
 from ortoo.enode.index.catalog import Run
 from ortoo.enode.index.survey import survey_sealed
 from ortoo.enode.log.queue_index import (
     HEAD_BYTES,
-    BadIndex,
     Contents,
+    QueueKey,
+    SliceAt,
     decode_contents,
     decode_rows,
     encode_index,
@@ -19,17 +22,30 @@ from ortoo.enode.log.segment import Segment, index_name
 
 def read_contents(disk: Disk, segment: Segment) -> Contents | None:
     """The tables of a segment's index file; None when it is missing or damaged. Errors: Unsupported."""
+    path = segment.folder / index_name(segment.base)
     try:
-        file = disk.open(segment.folder / index_name(segment.base), writable=False)
-    except FileNotFoundError:
+        length = tables_bytes(read_part(disk, path, 0, HEAD_BYTES))
+        return decode_contents(read_part(disk, path, 0, length), segment.base)
+    except (FileNotFoundError, Damaged):
         return None
-    try:
-        head = file.read(0, HEAD_BYTES)
-        return decode_contents(file.read(0, tables_bytes(head)), segment.base)
-    except BadIndex:
-        return None
-    finally:
-        file.close()
+
+
+def write_index(
+    disk: Disk,
+    segment: Segment,
+    end: int,
+    last_stored_at_ms: int,
+    rows: Mapping[QueueKey, Rows],
+    slices: Iterable[SliceAt],
+    holes: Iterable[tuple[int, int]],
+    *,
+    write: bool = True,
+) -> Contents:
+    """Write the index file of a segment that ends at log position `end`; without `write` only make its contents."""
+    contents, data = encode_index(segment.base, end, last_stored_at_ms, rows, slices, holes)
+    if write:
+        write_whole(disk, segment.folder / index_name(segment.base), data)
+    return contents
 
 
 def make_index(disk: Disk, segment: Segment, next_base: int, *, write: bool = True) -> Contents:
@@ -37,20 +53,14 @@ def make_index(disk: Disk, segment: Segment, next_base: int, *, write: bool = Tr
     file_end = segment.base + segment.file.size_bytes()
     found = survey_sealed(segment.read, segment.base, file_end, next_base)
     holes = [(hole.position, hole.length) for hole in found.holes]
-    contents, data = encode_index(segment.base, next_base, found.stored_at_ms, found.rows, found.slices, holes)
-    if write:
-        write_whole(disk, segment.folder / index_name(segment.base), data)
-    return contents
+    return write_index(disk, segment, next_base, found.stored_at_ms, found.rows, found.slices, holes, write=write)
 
 
 def load_rows(disk: Disk, run: Run) -> Rows:
-    """One queue's rows in a sealed segment. Errors: BadIndex, FileNotFoundError."""
+    """One queue's rows in a sealed segment. Errors: Damaged, FileNotFoundError."""
     if run.rows is not None:
         return run.rows
     if run.entry is None:
-        raise BadIndex("no index file yet")
-    file = disk.open(run.segment.folder / index_name(run.segment.base), writable=False)
-    try:
-        return decode_rows(run.entry, file.read(run.entry.block_at, run.entry.block_bytes))
-    finally:
-        file.close()
+        raise Damaged("no index file yet")
+    path = run.segment.folder / index_name(run.segment.base)
+    return decode_rows(run.entry, read_part(disk, path, run.entry.block_at, run.entry.block_bytes))

@@ -3,21 +3,19 @@
 Keys are hashed, many at once; a hit is a place to look at, not an answer, so whoever searches reads the message.
 """
 
-import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ortoo.common.errors import Invalid, Unsupported
+from ortoo.common.errors import Invalid
 from ortoo.common.records.columns import NUMBERS
 from ortoo.common.records.reader import buffer
 from ortoo.common.records.sealed_batch import MESSAGES_MAX, crc32c
 from ortoo.common.records.wire import read_fields
+from ortoo.enode.disk.whole_files import CRC_BYTES, Damaged, Head, with_crc, without_crc
 
-MAGIC = b"ORTK"
-VERSION = 1
 BLOCK_ENTRIES = 256
 BLOCK_BYTES = BLOCK_ENTRIES * 16 + 8
 KIND_KEY = 1
@@ -26,7 +24,8 @@ ROW_BITS = 12
 WAITING_BYTES_MAX = 256 << 10
 """Texts of so many bytes are hashed at once."""
 
-_HEAD = struct.Struct("<4sHHQQQI")
+_HEAD = Head("key index", b"ORTK", 1, "QQQ")
+_HEAD_BYTES = _HEAD.size + CRC_BYTES
 _MASK = (1 << 64) - 1
 _FACTOR = 0x9E3779B97F4A7C15
 _INVERSE = pow(_FACTOR, -1, 1 << 64)
@@ -190,11 +189,9 @@ class Entries:
     def find(self, wanted: int) -> list[tuple[int, int]]:
         """(frame position, row) of each entry with this hash, in order of position."""
         self._settle()
-        value = np.uint64(wanted)
         found: list[tuple[int, int]] = []
         for hashes, places in zip(self._hashes, self._places, strict=True):
-            low, high = np.searchsorted(hashes, value, "left"), np.searchsorted(hashes, value, "right")
-            found.extend(unpacked(self._base, places[low:high]))
+            found.extend(_found(self._base, hashes, places, wanted))
         return found
 
     def _settle(self) -> None:
@@ -217,60 +214,51 @@ def unpacked(base: int, places: Numbers) -> Iterator[tuple[int, int]]:
         yield base + (place >> ROW_BITS) * 64, place & (1 << ROW_BITS) - 1
 
 
+def _found(base: int, hashes: Numbers, places: Numbers, wanted: int) -> Iterator[tuple[int, int]]:
+    """(frame position, row) of each entry with this hash, of some that are sorted by hash."""
+    value = np.uint64(wanted)
+    low, high = np.searchsorted(hashes, value, "left"), np.searchsorted(hashes, value, "right")
+    return unpacked(base, places[low:high])
+
+
 def encode_keys(base: int, end: int, hashes: Numbers, places: Numbers) -> bytes:
     """The key index file: header, blocks of 256 entries each with its CRC, and the first hash of each block."""
     count = len(hashes)
-    head = _HEAD.pack(MAGIC, VERSION, 0, base, end, count, 0)[:-4]
-    parts = [head, crc32c(head).to_bytes(4, "little")]
+    parts = [with_crc(_HEAD.pack(base, end, count))]
     for start in range(0, count, BLOCK_ENTRIES):
         block = hashes[start : start + BLOCK_ENTRIES].tobytes() + places[start : start + BLOCK_ENTRIES].tobytes()
         parts.append(block.ljust(BLOCK_ENTRIES * 16, b"\0") + crc32c(block).to_bytes(4, "little") + bytes(4))
-    fences = hashes[::BLOCK_ENTRIES].tobytes()
-    return b"".join([*parts, fences, crc32c(fences).to_bytes(4, "little")])
-
-
-class BadKeys(ValueError):
-    """The bytes are not a whole key index."""
+    return b"".join([*parts, with_crc(hashes[::BLOCK_ENTRIES].tobytes())])
 
 
 class Fences:
     """What is kept in memory of a key index file: enough to find an entry with one or two reads."""
 
     def __init__(self, read: Callable[[int, int], bytes], size_bytes: int, base: int) -> None:
-        """Read header and fences with `read(position in the file, length)`. Errors: BadKeys, Unsupported."""
+        """Read header and fences with `read(position in the file, length)`. Errors: Damaged, Unsupported."""
         self._read = read
-        head = read(0, _HEAD.size)
-        if len(head) < _HEAD.size or head[:4] != MAGIC or crc32c(head[:-4]) != int.from_bytes(head[-4:], "little"):
-            raise BadKeys("its header is damaged")
-        _, version, _, own_base, self.end, self.count, _ = _HEAD.unpack(head)
-        if version != VERSION:
-            raise Unsupported(f"key index of version {version}; this process knows {VERSION}")
+        own_base, self.end, self.count = _HEAD.unpack(without_crc(read(0, _HEAD_BYTES), "header"))
         self._base = base
         self._blocks = (self.count + BLOCK_ENTRIES - 1) // BLOCK_ENTRIES
-        at = _HEAD.size + self._blocks * BLOCK_BYTES
-        data = read(at, self._blocks * 8 + 4)
-        if own_base != base or size_bytes != at + len(data) or len(data) != self._blocks * 8 + 4:
-            raise BadKeys("it is cut, or of another segment")
-        if crc32c(data[:-4]) != int.from_bytes(data[-4:], "little"):
-            raise BadKeys("its fences are damaged")
-        self._fences: Numbers = np.frombuffer(data[:-4], _U64)
+        at = _HEAD_BYTES + self._blocks * BLOCK_BYTES
+        data = read(at, self._blocks * 8 + CRC_BYTES)
+        if own_base != base or size_bytes != at + len(data) or len(data) != self._blocks * 8 + CRC_BYTES:
+            raise Damaged("it is cut, or of another segment")
+        self._fences: Numbers = np.frombuffer(without_crc(data, "fences"), _U64)
 
     def find(self, wanted: int) -> list[tuple[int, int]]:
-        """(frame position, row) of each entry with this hash, in order of position. Errors: BadKeys."""
-        value = np.uint64(wanted)
+        """(frame position, row) of each entry with this hash, in order of position. Errors: Damaged."""
         found: list[tuple[int, int]] = []
-        block = max(int(np.searchsorted(self._fences, value, "left")) - 1, 0)
+        block = max(int(np.searchsorted(self._fences, np.uint64(wanted), "left")) - 1, 0)
         while block < self._blocks and int(self._fences[block]) <= wanted:
-            hashes, places = self._block(block)
-            low, high = np.searchsorted(hashes, value, "left"), np.searchsorted(hashes, value, "right")
-            found.extend(unpacked(self._base, places[low:high]))
+            found.extend(_found(self._base, *self._block(block), wanted))
             block += 1
         return found
 
     def _block(self, number: int) -> tuple[Numbers, Numbers]:
-        data = self._read(_HEAD.size + number * BLOCK_BYTES, BLOCK_BYTES)
+        data = self._read(_HEAD_BYTES + number * BLOCK_BYTES, BLOCK_BYTES)
         entries = min(BLOCK_ENTRIES, self.count - number * BLOCK_ENTRIES)
         body = data[: entries * 16]
         if len(data) != BLOCK_BYTES or crc32c(body) != int.from_bytes(data[-8:-4], "little"):
-            raise BadKeys(f"block {number} is damaged")
+            raise Damaged(f"block {number} is damaged")
         return np.frombuffer(body[: entries * 8], _U64), np.frombuffer(body[entries * 8 :], _U64)

@@ -3,15 +3,15 @@
 Requests and answers are JSON, one a line, answered in order. The process ends with its input.
 """
 
+import abc
 import asyncio
 import contextlib
 import json
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from ortoo.common.errors import Overloaded, Unavailable
 from ortoo.enode.disk.disk import Disk, RealDisk
@@ -24,59 +24,62 @@ SEARCHES_WAITING_MAX = 64
 """They are answered one after another; who would have to wait for so many is told to come again."""
 
 
-class Keys(Protocol):
-    """The key indexes of a store, wherever the work is done."""
+class Keys(abc.ABC):
+    """The key indexes of a store, wherever the work is done; one piece of it after another."""
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
 
     async def advance(self, stretch: Stretch) -> None:
-        """Take in what the last segment has got since the last time."""
+        """Take in what the last segment has got since the last time. Errors: Unavailable."""
+        async with self._lock:
+            await self._do("advance", stretch)
 
     async def seal(self, stretch: Stretch) -> None:
-        """Write the index file of a sealed segment."""
+        """Write the index file of a sealed segment. Errors: Unavailable."""
+        async with self._lock:
+            await self._do("seal", stretch)
 
     async def find(self, query: Query, stretches: Sequence[Stretch]) -> list[FoundMessage]:
-        """The newest messages first. Errors: Unavailable."""
+        """The newest messages first. Errors: Unavailable, Overloaded."""
+        async with self._lock:
+            found: list[FoundMessage] = await self._do("find", query, stretches)
+        return found
 
+    @abc.abstractmethod
+    async def _do(self, method: str, *arguments: Any) -> Any:
+        """Call this method of a `KeySearch`."""
+
+    @abc.abstractmethod
     async def close(self) -> None:
         """End the work."""
 
 
-class LocalKeys:
+class LocalKeys(Keys):
     """The work is done where the store's disk work is done."""
 
     def __init__(self, disk: Disk, folder: Path, work: DiskWork) -> None:
         """Keep the indexes of `folder`."""
+        super().__init__()
         self._search = KeySearch(disk, folder)
         self._work = work
-        self._lock = asyncio.Lock()
-
-    async def advance(self, stretch: Stretch) -> None:
-        """Take in what is new."""
-        async with self._lock:
-            await self._work.run(self._search.advance, stretch)
-
-    async def seal(self, stretch: Stretch) -> None:
-        """Write an index file."""
-        async with self._lock:
-            await self._work.run(self._search.seal, stretch)
-
-    async def find(self, query: Query, stretches: Sequence[Stretch]) -> list[FoundMessage]:
-        """Search."""
-        async with self._lock:
-            return await self._work.run(self._search.find, query, stretches)
 
     async def close(self) -> None:
         """Close the files."""
         self._search.close()
 
+    async def _do(self, method: str, *arguments: Any) -> Any:
+        return await self._work.run(getattr(self._search, method), *arguments)
 
-class KeyProcess:
+
+class KeyProcess(Keys):
     """The work is done by a process, started when first needed and again if it died."""
 
     def __init__(self, folder: Path) -> None:
         """Keep the indexes of `folder`, which lies on the operating system's disk."""
+        super().__init__()
         self._folder = folder
         self._process: asyncio.subprocess.Process | None = None
-        self._lock = asyncio.Lock()
         self._searches = 0
 
     @property
@@ -85,26 +88,15 @@ class KeyProcess:
         process = self._process
         return process.pid if process is not None and process.returncode is None else 0
 
-    async def advance(self, stretch: Stretch) -> None:
-        """Take in what is new."""
-        await self._ask({"do": "advance", "stretch": asdict(stretch)})
-
-    async def seal(self, stretch: Stretch) -> None:
-        """Write an index file."""
-        await self._ask({"do": "seal", "stretch": asdict(stretch)})
-
     async def find(self, query: Query, stretches: Sequence[Stretch]) -> list[FoundMessage]:
-        """Search. Errors: also Overloaded."""
+        """The newest messages first. Errors: Unavailable, Overloaded."""
         if self._searches >= SEARCHES_WAITING_MAX:
             raise Overloaded(f"{self._searches} searches wait already", retry_after_ms=1000)
         self._searches += 1
         try:
-            answer = await self._ask(
-                {"do": "find", "query": asdict(query), "stretches": [asdict(stretch) for stretch in stretches]}
-            )
+            return [FoundMessage(*one) for one in await super().find(query, stretches)]
         finally:
             self._searches -= 1
-        return [FoundMessage(**one) for one in answer]
 
     async def close(self) -> None:
         """End the process."""
@@ -116,11 +108,10 @@ class KeyProcess:
                 process.terminate()
             await process.wait()
 
-    async def _ask(self, request: dict[str, Any]) -> Any:
+    async def _do(self, method: str, *arguments: Any) -> Any:
         """Ask, and once more if the process died: it keeps nothing that it cannot make anew."""
-        line = json.dumps(request).encode() + b"\n"
-        async with self._lock:
-            reply = await self._exchange(line) or await self._exchange(line)
+        line = json.dumps([method, *arguments]).encode() + b"\n"
+        reply = await self._exchange(line) or await self._exchange(line)
         if not reply:
             raise Unavailable("the key index process ends as soon as it is asked", retry_after_ms=1000)
         answer = json.loads(reply)
@@ -162,15 +153,11 @@ class KeyProcess:
 def serve(search: KeySearch, line: bytes) -> bytes:
     """Answer one request."""
     try:
-        request = json.loads(line)
-        result: Any = None
-        if request["do"] == "find":
-            stretches = [Stretch(**one) for one in request["stretches"]]
-            result = [asdict(one) for one in search.find(Query(**request["query"]), stretches)]
-        elif request["do"] == "seal":
-            search.seal(Stretch(**request["stretch"]))
+        method, first, *others = json.loads(line)
+        if method == "find":
+            result: Any = search.find(Query(*first), [Stretch(*one) for one in others[0]])
         else:
-            search.advance(Stretch(**request["stretch"]))
+            result = (search.seal if method == "seal" else search.advance)(Stretch(*first))
         answer: dict[str, Any] = {"ok": result}
     except Exception as error:
         answer = {"error": f"{type(error).__name__}: {error}"}

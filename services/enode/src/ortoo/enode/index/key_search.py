@@ -5,26 +5,27 @@ for a disk that only exists in memory, in the store's.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from ortoo.common.errors import OrtooError
 from ortoo.common.records.batch import open_batch
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.enode.disk.disk import Disk
-from ortoo.enode.disk.identity import write_whole
-from ortoo.enode.index.key_index import KIND_KEY, BadKeys, Entries, Fences, encode_keys, text_hash
-from ortoo.enode.log.frame import HEADER_BYTES, BadHeader, FrameHeader, Kind, body_problem, decode_header
-from ortoo.enode.log.scan import Window, walk
+from ortoo.enode.disk.whole_files import Damaged, read_part, write_whole
+from ortoo.enode.index.key_index import KIND_KEY, Entries, Fences, encode_keys, text_hash
+from ortoo.enode.log.frame import HEADER_BYTES, BadFrame, FrameHeader, Kind, decode_header
+from ortoo.enode.log.scan import Window, read_body, walk
 from ortoo.enode.log.segment import Segment, keys_name
 
 CANDIDATES_MAX = 4096
 """How many hits of one hash are looked at before giving up: a key that nearly every message has is no key."""
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
+class Query(NamedTuple):
     """What is looked for."""
 
     topic_id: int
@@ -35,8 +36,7 @@ class Query:
     limit: int
 
 
-@dataclass(frozen=True, slots=True)
-class FoundMessage:
+class FoundMessage(NamedTuple):
     """Where a message is."""
 
     queue_id: int
@@ -44,8 +44,7 @@ class FoundMessage:
     stored_at_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Stretch:
+class Stretch(NamedTuple):
     """A segment, or the part of the last one that is durable."""
 
     base: int
@@ -53,16 +52,16 @@ class Stretch:
     is_sealed: bool
 
 
+@dataclass(eq=False)
 class KeySearch:
     """The key indexes of one store."""
 
-    def __init__(self, disk: Disk, folder: Path) -> None:
-        """Read and write the files in `folder`."""
-        self._disk = disk
-        self._folder = folder
-        self._tails: dict[int, tuple[Entries, int]] = {}
-        self._files: dict[int, Fences] = {}
-        self._segments: dict[int, Segment] = {}
+    disk: Disk
+    folder: Path
+    """Of the log, and of the index files that are read and written."""
+    _tails: dict[int, tuple[Entries, int]] = field(default_factory=dict)
+    _files: dict[int, Fences] = field(default_factory=dict)
+    _segments: dict[int, Segment] = field(default_factory=dict)
 
     def advance(self, stretch: Stretch) -> None:
         """Take in what the last segment has got since the last time."""
@@ -78,12 +77,12 @@ class KeySearch:
 
     def seal(self, stretch: Stretch) -> None:
         """Write the index file of a segment that gets no more frames; nothing is done if it is there."""
-        if stretch.base not in self._tails and keys_name(stretch.base) in self._disk.list(self._folder):
+        if stretch.base not in self._tails and keys_name(stretch.base) in self.disk.list(self.folder):
             return
         self.advance(stretch)
         entries, _ = self._tails.pop(stretch.base)
         data = encode_keys(stretch.base, stretch.end, *entries.sorted())
-        write_whole(self._disk, self._folder / keys_name(stretch.base), data)
+        write_whole(self.disk, self.folder / keys_name(stretch.base), data)
 
     def find(self, query: Query, stretches: Sequence[Stretch]) -> list[FoundMessage]:
         """The newest messages first, at most `query.limit`; `stretches` in order of position, only those existing."""
@@ -118,27 +117,20 @@ class KeySearch:
             return self._tails[stretch.base][0].find(wanted)
         try:
             return self._fences(stretch.base).find(wanted)
-        except (BadKeys, FileNotFoundError):
+        except (Damaged, FileNotFoundError):
             self._files.pop(stretch.base, None)
-            if keys_name(stretch.base) in self._disk.list(self._folder):
-                self._disk.remove(self._folder / keys_name(stretch.base))
+            if keys_name(stretch.base) in self.disk.list(self.folder):
+                self.disk.remove(self.folder / keys_name(stretch.base))
             self.seal(stretch)
             return self._fences(stretch.base).find(wanted)
 
     def _fences(self, base: int) -> Fences:
         if base not in self._files:
-            file = self._disk.open(self._folder / keys_name(base), writable=False)
-            size_bytes = file.size_bytes()
-            file.close()
-            self._files[base] = Fences(partial(self._read_keys, base), size_bytes, base)
+            path = self.folder / keys_name(base)
+            with closing(self.disk.open(path, writable=False)) as file:
+                size_bytes = file.size_bytes()
+            self._files[base] = Fences(partial(read_part, self.disk, path), size_bytes, base)
         return self._files[base]
-
-    def _read_keys(self, base: int, position: int, length: int) -> bytes:
-        file = self._disk.open(self._folder / keys_name(base), writable=False)
-        try:
-            return file.read(position, length)
-        finally:
-            file.close()
 
     def _look(self, query: Query, base: int, position: int, row: int) -> FoundMessage | None:
         """Read the message at a place; None when it is another one with the same hash, or damaged."""
@@ -147,14 +139,11 @@ class KeySearch:
             header = decode_header(segment.read(position, HEADER_BYTES), position)
             if header.topic_id != query.topic_id or not query.begin_ms <= header.stored_at_ms < query.end_ms:
                 return None
-            body = segment.read(position + HEADER_BYTES, header.prefix_length + header.length)
-            if body_problem(header, body):
-                return None
-            records = body[header.prefix_length :]
+            records = read_body(segment.read, header)[header.prefix_length :]
             sealed = SealedBatch(records, header.payload_crc, header.item_count, header.inflated_bytes)
             view = open_batch(sealed)
             texts = view.keys()[row] if query.kind == KIND_KEY else (view.message_ids()[row],)
-        except (BadHeader, OrtooError, IndexError):
+        except (BadFrame, OrtooError, IndexError):
             return None
         if query.text not in texts:
             return None
@@ -162,7 +151,7 @@ class KeySearch:
 
     def _segment(self, base: int) -> Segment:
         if base not in self._segments:
-            self._segments[base] = Segment(self._disk, self._folder, base, base)
+            self._segments[base] = Segment(self.disk, self.folder, base, base)
         return self._segments[base]
 
     def _forget_all_but(self, bases: set[int]) -> None:

@@ -3,10 +3,10 @@
 from dataclasses import dataclass, field
 
 from ortoo.enode.log.checkpoint import decode_slice
-from ortoo.enode.log.frame import HEADER_BYTES, Flag, Kind, body_problem
+from ortoo.enode.log.frame import BadFrame, Flag, Kind
 from ortoo.enode.log.queue_index import QueueKey, SliceAt
 from ortoo.enode.log.rows import Rows
-from ortoo.enode.log.scan import Hole, Read, walk
+from ortoo.enode.log.scan import Hole, Read, read_body, walk
 
 
 @dataclass(slots=True)
@@ -28,9 +28,7 @@ class Survey:
     def cut(self, position: int) -> None:
         """Forget everything from `position` on."""
         for rows in self.rows.values():
-            while rows and rows.positions[-1] >= position:
-                for column in (rows.first_offsets, rows.positions, rows.stored_at_ms, rows.counts, rows.lengths):
-                    column.pop()
+            rows.cut(position)
         self.slices = [one for one in self.slices if one.position < position]
         self.holes = [
             Hole(one.position, min(one.end_position, position) - one.position, one.reason)
@@ -65,11 +63,12 @@ def survey(read: Read, base: int, end: int) -> Survey:
             )  # fmt: skip
         elif one.kind == Kind.CHECKPOINT:
             # A body may be missing although its header arrived: nothing of it is believed before its CRC is checked.
-            body = read(one.position + HEADER_BYTES, one.prefix_length + one.length)
-            if problem := body_problem(one, body):
-                found.holes.append(Hole(one.position, one.end_position - one.position, problem))
+            try:
+                part = decode_slice(read_body(read, one)[one.prefix_length :])
+            except BadFrame as error:
+                found.holes.append(Hole(one.position, error.length_bytes, str(error)))
             else:
-                found.slices.append(decode_slice(body[one.prefix_length :]).at(one.position))
+                found.slices.append(part.at(one.position))
         if one.flags & Flag.SEGMENT_END:
             found.is_ended = True
             break

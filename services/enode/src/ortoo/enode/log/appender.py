@@ -4,6 +4,7 @@ import asyncio
 import errno
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from ortoo.common.errors import Overloaded, Unavailable
@@ -14,14 +15,12 @@ from ortoo.enode.disk.disk import Buffer
 from ortoo.enode.log.checkpoint import Slice
 from ortoo.enode.log.disk_work import DiskWork
 from ortoo.enode.log.frame import (
-    ALIGNMENT_BYTES,
     HEADER_BYTES,
     PADDING,
     Flag,
     FrameHeader,
     Kind,
     frame_bytes,
-    new_header,
 )
 from ortoo.enode.log.group import Entry, Group, Part
 from ortoo.enode.log.segment import Segment
@@ -31,51 +30,40 @@ from ortoo.enode.log.spares import Spares
 CHANGES_BYTES_MAX = 1 << 20
 
 
+@dataclass(kw_only=True, eq=False)
 class Appender:
     """Accepts frames, gives them their positions and sees to it that they become durable in that order."""
 
-    def __init__(
-        self,
-        *,
-        active: Segment,
-        position: int,
-        store_open: int,
-        stored_at_ms: int,
-        settings: StoreSettings,
-        clock: Clock,
-        work: DiskWork,
-        spares: Spares,
-        on_durable: Callable[[Group], None],
-        on_roll: Callable[[Segment], None],
-    ) -> None:
-        """Go on at `position` in `active`; everything before is durable.
+    active: Segment
+    appended_position: int
+    """Where the next frame goes; at first everything before it is durable."""
+    store_open: int
+    stored_at_ms: int
+    """When the last frame was stored."""
+    settings: StoreSettings
+    clock: Clock
+    work: DiskWork
+    spares: Spares
+    on_durable: Callable[[Group], None]
+    """Gets each group when it is on disk, before its waiters."""
+    on_roll: Callable[[Segment], None]
+    """Gets each new segment as soon as positions are given out in it."""
+    failure: str = ""
+    """Why nothing is acknowledged any more; empty while all is well."""
+    full: str = ""
+    """Why sends are refused until there is space; empty while there is."""
+    alone: str = ""
+    """Why nothing is accepted although the disk is well: no replica follows, and answers wait for one."""
+    replicated_position: int | None = None
+    """Up to where a replica has the log too; None = nobody waits for replicas."""
+    pending_bytes: int = 0
+    flushes: int = 0
+    flush_s: float = 0.0
+    """How long flushes took, all together."""
 
-        `on_durable` gets each group when it is on disk, before its waiters; `on_roll` gets each new
-        segment as soon as positions are given out in it.
-        """
-        self.active = active
-        self.appended_position = position
-        self.durable_position = position
-        self.store_open = store_open
-        self.stored_at_ms = stored_at_ms
-        self.failure = ""
-        """Why nothing is acknowledged any more; empty while all is well."""
-        self.full = ""
-        """Why sends are refused until there is space; empty while there is."""
-        self.alone = ""
-        """Why nothing is accepted although the disk is well: no replica follows, and answers wait for one."""
-        self.replicated_position: int | None = None
-        """Up to where a replica has the log too; None = nobody waits for replicas."""
-        self.pending_bytes = 0
-        self.flushes = 0
-        self.flush_s = 0.0
-        """How long flushes took, all together."""
-        self._settings = settings
-        self._clock = clock
-        self._work = work
-        self._spares = spares
-        self._on_durable = on_durable
-        self._on_roll = on_roll
+    def __post_init__(self) -> None:
+        """Nothing is on its way yet."""
+        self.durable_position = self.appended_position
         self._loop = asyncio.get_running_loop()
         self._groups: deque[Group] = deque()
         self._flushing: Group | None = None
@@ -84,10 +72,7 @@ class Appender:
         self._wanted = False
         self._handed_over_s = 0.0
         self._retry: Group | None = None
-        self._changes: list[bytes] = []
-        self._changed: list[Change] = []
-        self._changes_bytes = 0
-        self._changes_waiters: list[tuple[asyncio.Future[Any], Any]] = []
+        self._forget_changes()
         self._room_lock = asyncio.Lock()
         self._room_waiting = 0
         self._idle: asyncio.Event = asyncio.Event()
@@ -122,23 +107,14 @@ class Appender:
                 while not self._has_room(needed):
                     self.check_alive()
                     try:
-                        spare = await self._spares.take(needed + HEADER_BYTES, is_state=is_state)
+                        spare = await self.spares.take(needed + HEADER_BYTES, is_state=is_state)
                     except Overloaded as error:
                         if not is_state:
                             self.full = error.message
                         raise
                     except OSError as error:
                         raise Unavailable(f"no new segment could be made: {error}") from error
-                    self._roll(
-                        Segment(
-                            self.active.disk,
-                            self.active.folder,
-                            0,
-                            spare.size_bytes,
-                            file=spare.file,
-                            source=spare.path,
-                        )
-                    )
+                    self._roll(spare.segment())
         finally:
             self._room_waiting -= 1
 
@@ -154,8 +130,8 @@ class Appender:
         if self.alone:
             raise Unavailable(self.alone)
         if self.full:
-            raise Overloaded(self.full, retry_after_ms=self._settings.disk_check_interval_ms)
-        if self.pending_bytes + length > self._settings.pending_bytes_max:
+            raise Overloaded(self.full, retry_after_ms=self.settings.disk_check_interval_ms)
+        if self.pending_bytes + length > self.settings.pending_bytes_max:
             raise Overloaded(f"{self.pending_bytes} bytes wait for the disk", retry_after_ms=50)
 
     def _roll(self, segment: Segment) -> None:
@@ -168,7 +144,7 @@ class Appender:
         segment.base = self.appended_position
         segment.limit += segment.base
         self.active = segment
-        self._on_roll(segment)
+        self.on_roll(segment)
 
     # accepting; the caller made sure of room
 
@@ -212,15 +188,15 @@ class Appender:
 
     def next_stored_at_ms(self) -> int:
         """The time to stamp the next frame with; never goes back."""
-        now = self._clock.now_ms()
+        now = self.clock.now_ms()
         if now > self.stored_at_ms:
             self.stored_at_ms = now
         return self.stored_at_ms
 
     def _header(self, kind: Kind, *, payload: bytes = b"", flags: int = 0, item_count: int = 0) -> FrameHeader:
-        return new_header(
-            kind,
-            self.appended_position,
+        return FrameHeader(
+            kind=kind,
+            position=self.appended_position,
             durable_below=self.durable_position,
             store_open=self.store_open,
             stored_at_ms=self.next_stored_at_ms(),
@@ -237,7 +213,7 @@ class Appender:
 
     def _append(self, header: FrameHeader, body: tuple[Buffer, ...], entry: Callable[[FrameHeader], Entry]) -> None:
         groups = self._groups
-        if not groups or groups[-1].bytes >= self._settings.flush_bytes_max:
+        if not groups or groups[-1].bytes >= self.settings.flush_bytes_max:
             groups.append(Group())
         group = groups[-1]
         position = header.position
@@ -248,7 +224,7 @@ class Appender:
         buffers.append(header.encoded())
         buffers.extend(body)
         body_bytes = header.length + header.prefix_length
-        total = (HEADER_BYTES + body_bytes + ALIGNMENT_BYTES - 1) // ALIGNMENT_BYTES * ALIGNMENT_BYTES
+        total = frame_bytes(body_bytes)
         if padding := total - HEADER_BYTES - body_bytes:
             buffers.append(PADDING[padding])
         group.entries.append(entry(header))
@@ -264,10 +240,17 @@ class Appender:
         payload = encode_changes(self._changes)
         changed = tuple(self._changed)
         waiters = self._changes_waiters
-        self._changes, self._changed, self._changes_waiters, self._changes_bytes = [], [], [], 0
+        self._forget_changes()
         header = self._header(Kind.STATE, payload=payload, item_count=len(changed))
         self._append(header, (payload,), lambda it: Entry(it, None, changed))
         self._groups[-1].waiters.extend(waiters)
+
+    def _forget_changes(self) -> None:
+        """No state change waits for its frame."""
+        self._changes: list[bytes] = []
+        self._changed: list[Change] = []
+        self._changes_bytes = 0
+        self._changes_waiters: list[tuple[asyncio.Future[Any], Any]] = []
 
     # flushing
 
@@ -307,8 +290,8 @@ class Appender:
             return
         self._flushing = group
         group.declare_durable_below(self.durable_position)
-        self._handed_over_s = self._clock.monotonic_s()
-        self._work.flush(group, self._done)
+        self._handed_over_s = self.clock.monotonic_s()
+        self.work.flush(group, self._done)
 
     def _done(self, group: Group, error: BaseException | None) -> None:
         if error is not None and self._is_full(error):
@@ -321,7 +304,7 @@ class Appender:
             return
         if group.parts:
             self.flushes += 1
-            self.flush_s += self._clock.monotonic_s() - self._handed_over_s
+            self.flush_s += self.clock.monotonic_s() - self._handed_over_s
             self.durable_position = group.end_position
             for event in self.advanced:
                 event.set()
@@ -338,7 +321,7 @@ class Appender:
         ):
             group = self._held.popleft()
             try:
-                self._on_durable(group)
+                self.on_durable(group)
             except Exception as defect:
                 self._fail(group, defect)
                 raise
@@ -368,7 +351,7 @@ class Appender:
         """Write a group again that met a full disk; called when the disk is looked at."""
         group, self._retry = self._retry, None
         if group is not None and not self.failure:
-            self._work.flush(group, self._done)
+            self.work.flush(group, self._done)
 
     def _fail(self, group: Group, error: BaseException | None) -> None:
         """Nothing after the last durable position is acknowledged any more."""
@@ -383,7 +366,7 @@ class Appender:
         self._groups.clear()
         waiters = [waiter for one in groups for waiter, _ in one.waiters]
         waiters += [waiter for waiter, _ in self._changes_waiters]
-        self._changes, self._changed, self._changes_waiters, self._changes_bytes = [], [], [], 0
+        self._forget_changes()
         _fail_all(waiters, self.failure)
         self._idle.set()
 

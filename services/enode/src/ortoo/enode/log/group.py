@@ -34,18 +34,15 @@ class Part:
     buffers: list[Buffer] = field(default_factory=list)
 
 
+@dataclass(slots=True, eq=False)
 class Group:
     """Frames that were accepted while the group before was on its way to the disk."""
 
-    __slots__ = ("bytes", "end_position", "entries", "parts", "waiters")
-
-    def __init__(self) -> None:
-        """An empty group."""
-        self.parts: list[Part] = []
-        self.entries: list[Entry] = []
-        self.waiters: list[tuple[asyncio.Future[Any], Any]] = []
-        self.bytes = 0
-        self.end_position = -1
+    parts: list[Part] = field(default_factory=list)
+    entries: list[Entry] = field(default_factory=list)
+    waiters: list[tuple[asyncio.Future[Any], Any]] = field(default_factory=list)
+    bytes: int = 0
+    end_position: int = -1
 
     def declare_durable_below(self, position: int) -> None:
         """Let the group's first frame say up to where the log is on disk now."""

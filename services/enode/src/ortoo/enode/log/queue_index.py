@@ -6,17 +6,14 @@ The file is a cache: it is made anew from the segment when it is missing or dama
 import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from ortoo.common.errors import Unsupported
 from ortoo.common.records.sealed_batch import crc32c
+from ortoo.enode.disk.whole_files import CRC_BYTES, Damaged, Head, with_crc, without_crc
 from ortoo.enode.log.rows import ROW_BYTES, Rows
 
-MAGIC = b"ORTI"
-VERSION = 1
-
-_HEAD = struct.Struct("<4sHHQQqIIII")
-_HEAD_CRC = struct.Struct("<I")
-HEAD_BYTES = _HEAD.size + _HEAD_CRC.size
+_HEAD = Head("queue index", b"ORTI", 1, "QQqIIII")
+HEAD_BYTES = _HEAD.size + CRC_BYTES
 _QUEUE = struct.Struct("<QIIqqqqQII")
 _SLICE = struct.Struct("<QQIIQ")
 _HOLE = struct.Struct("<QQ")
@@ -24,8 +21,7 @@ _HOLE = struct.Struct("<QQ")
 QueueKey = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class QueueEntry:
+class QueueEntry(NamedTuple):
     """Where the rows of one queue lie in the index file, and what they cover."""
 
     topic_id: int
@@ -44,8 +40,7 @@ class QueueEntry:
         return self.row_count * ROW_BYTES
 
 
-@dataclass(frozen=True, slots=True)
-class SliceAt:
+class SliceAt(NamedTuple):
     """A checkpoint frame of the segment."""
 
     position: int
@@ -69,10 +64,6 @@ class Contents:
     """(position, length) of damaged places found when the index was made."""
 
 
-class BadIndex(ValueError):
-    """The file is not a whole queue index of this segment."""
-
-
 def encode_index(
     base: int,
     end: int,
@@ -84,9 +75,8 @@ def encode_index(
     """The index file of a segment, and its contents as a reader will find them."""
     keys = sorted(key for key, rows in rows_by_queue.items() if len(rows))
     slices, holes = tuple(slices), tuple(holes)
-    block_at = HEAD_BYTES + len(keys) * _QUEUE.size + len(slices) * _SLICE.size + len(holes) * _HOLE.size + 4
+    block_at = HEAD_BYTES + len(keys) * _QUEUE.size + len(slices) * _SLICE.size + len(holes) * _HOLE.size + CRC_BYTES
     entries: list[QueueEntry] = []
-    table: list[bytes] = []
     blocks: list[bytes] = []
     for topic_id, queue_id in keys:
         rows = rows_by_queue[topic_id, queue_id]
@@ -103,47 +93,28 @@ def encode_index(
             crc32c(block),
         )
         entries.append(entry)
-        table.append(
-            _QUEUE.pack(
-                topic_id,
-                queue_id,
-                entry.row_count,
-                entry.begin_offset,
-                entry.end_offset,
-                entry.first_stored_at_ms,
-                entry.last_stored_at_ms,
-                block_at,
-                entry.block_crc,
-                0,
-            )
-        )
         blocks.append(block)
         block_at += len(block)
-    table += [_SLICE.pack(one.position, one.checkpoint_id, one.number, one.total, one.fold_from) for one in slices]
-    table += [_HOLE.pack(*hole) for hole in holes]
-    head = _HEAD.pack(
-        MAGIC, VERSION, 0, base, end, last_stored_at_ms, len(keys), len(slices), len(holes), sum(map(len, blocks))
-    )
-    tables = b"".join(table)
-    data = head + _HEAD_CRC.pack(crc32c(head)) + tables + crc32c(tables).to_bytes(4, "little") + b"".join(blocks)
+    head = _HEAD.pack(base, end, last_stored_at_ms, len(keys), len(slices), len(holes), sum(map(len, blocks)))
+    table = [_QUEUE.pack(*one, 0) for one in entries]
+    table += [_SLICE.pack(*one) for one in slices]
+    table += [_HOLE.pack(*one) for one in holes]
+    data = with_crc(head) + with_crc(b"".join(table)) + b"".join(blocks)
     return Contents(base, end, last_stored_at_ms, tuple(entries), slices, holes), data
 
 
 def tables_bytes(head: bytes) -> int:
-    """How much of the file, from its start, `decode_contents` needs. Errors: BadIndex, Unsupported."""
-    _, _, _, _, _, _, queues, slices, holes, _ = _checked_head(head)
-    return HEAD_BYTES + int(queues * _QUEUE.size + slices * _SLICE.size + holes * _HOLE.size) + 4
+    """How much of the file, from its start, `decode_contents` needs. Errors: Damaged, Unsupported."""
+    *_, queues, slices, holes, _ = _checked_head(head)
+    return HEAD_BYTES + queues * _QUEUE.size + slices * _SLICE.size + holes * _HOLE.size + CRC_BYTES
 
 
 def decode_contents(data: bytes, base: int) -> Contents:
-    """Read everything but the rows. Errors: BadIndex when the bytes are damaged or of another segment; Unsupported."""
-    _, _, _, own_base, end, last_stored_at_ms, queues, slices, holes, _ = _checked_head(data)
+    """Read everything but the rows. Errors: Damaged when the bytes are bad or of another segment; Unsupported."""
+    own_base, end, last_stored_at_ms, queues, slices, _, _ = _checked_head(data)
     if own_base != base:
-        raise BadIndex(f"an index of the segment at {own_base}")
-    length = tables_bytes(data)
-    tables = data[HEAD_BYTES : length - 4]
-    if len(data) < length or crc32c(tables) != int.from_bytes(data[length - 4 : length], "little"):
-        raise BadIndex("the CRC of its tables does not match")
+        raise Damaged(f"an index of the segment at {own_base}")
+    tables = without_crc(data[HEAD_BYTES : tables_bytes(data)], "tables")
     at_slices = queues * _QUEUE.size
     at_holes = at_slices + slices * _SLICE.size
     return Contents(
@@ -152,23 +123,16 @@ def decode_contents(data: bytes, base: int) -> Contents:
         last_stored_at_ms,
         tuple(QueueEntry(*row[:9]) for row in _QUEUE.iter_unpack(tables[:at_slices])),
         tuple(SliceAt(*row) for row in _SLICE.iter_unpack(tables[at_slices:at_holes])),
-        tuple(_HOLE.iter_unpack(tables[at_holes : at_holes + holes * _HOLE.size])),
+        tuple(_HOLE.iter_unpack(tables[at_holes:])),
     )
 
 
 def decode_rows(entry: QueueEntry, block: bytes) -> Rows:
-    """Read one queue's rows. Errors: BadIndex when they are damaged."""
+    """Read one queue's rows. Errors: Damaged when they are damaged."""
     if len(block) != entry.block_bytes or crc32c(block) != entry.block_crc:
-        raise BadIndex(f"the rows of topic {entry.topic_id:#x} queue {entry.queue_id} are damaged")
+        raise Damaged(f"the rows of topic {entry.topic_id:#x} queue {entry.queue_id} are damaged")
     return Rows.decoded(block)
 
 
 def _checked_head(data: bytes) -> tuple[int, ...]:
-    if len(data) < HEAD_BYTES or data[:4] != MAGIC:
-        raise BadIndex("not an index file")
-    if crc32c(data[: _HEAD.size]) != _HEAD_CRC.unpack_from(data, _HEAD.size)[0]:
-        raise BadIndex("the CRC of its header does not match")
-    fields: tuple[int, ...] = _HEAD.unpack_from(data)
-    if fields[1] != VERSION:
-        raise Unsupported(f"queue index of version {fields[1]}; this process knows {VERSION}")
-    return fields
+    return _HEAD.unpack(without_crc(data[:HEAD_BYTES], "header"))

@@ -57,12 +57,20 @@ class Rows:
         """The first row stored at or after that time; the number of rows if there is none."""
         return bisect_left(self.stored_at_ms, stored_at_ms)
 
+    @property
+    def columns(self) -> "tuple[array[int], ...]":
+        """All of them, in the order of the index file."""
+        return self.first_offsets, self.positions, self.stored_at_ms, self.counts, self.lengths
+
+    def cut(self, position: int) -> None:
+        """Forget the batches at log position `position` and behind it."""
+        count = bisect_left(self.positions, position)
+        for column in self.columns:
+            del column[count:]
+
     def encoded(self) -> builtins.bytes:
         """The columns one after another, little-endian."""
-        return b"".join(
-            column.tobytes()
-            for column in (self.first_offsets, self.positions, self.stored_at_ms, self.counts, self.lengths)
-        )
+        return b"".join(column.tobytes() for column in self.columns)
 
     @classmethod
     def decoded(cls, data: builtins.bytes) -> "Rows":
@@ -70,7 +78,7 @@ class Rows:
         rows = cls()
         count = len(data) // ROW_BYTES
         at = 0
-        for column in (rows.first_offsets, rows.positions, rows.stored_at_ms, rows.counts, rows.lengths):
+        for column in rows.columns:
             width = column.itemsize * count
             column.frombytes(data[at : at + width])
             at += width

@@ -7,7 +7,7 @@ from ortoo.enode.log.frame import (
     ALIGNMENT_BYTES,
     HEADER_BYTES,
     MAGIC_BYTES,
-    BadHeader,
+    BadFrame,
     FrameHeader,
     body_problem,
     decode_header,
@@ -82,35 +82,41 @@ def walk(
     position = start
     store_open = 0
     hole_at, reason = -1, ""
-    while position < end:
-        problem = ""
+    while 0 <= position < end:
         resume = position + ALIGNMENT_BYTES
-        header: FrameHeader | None = None
         try:
             header = decode_header(window.bytes_at(position, HEADER_BYTES), position)
-        except BadHeader as error:
-            problem = str(error)
-        if header is not None:
             if header.store_open < store_open:
-                problem = f"a stale frame of opening {header.store_open} after one of {store_open}"
-            elif position + HEADER_BYTES + header.prefix_length + header.length > end:  # its padding may be missing
-                problem = f"the frame would end at {header.end_position}, beyond {end}"
-            elif bodies_from is not None and position >= bodies_from:
-                body_bytes = header.prefix_length + header.length
-                problem = body_problem(header, window.bytes_at(position + HEADER_BYTES, body_bytes))
+                raise BadFrame(f"a stale frame of opening {header.store_open} after one of {store_open}")
+            if position + HEADER_BYTES + header.prefix_length + header.length > end:  # its padding may be missing
+                raise BadFrame(f"the frame would end at {header.end_position}, beyond {end}")
+            if bodies_from is not None and position >= bodies_from:
                 resume = header.end_position
-        if header is not None and not problem:
-            if hole_at >= 0:
-                yield Hole(hole_at, position - hole_at, reason)
-                hole_at = -1
-            store_open = header.store_open
-            yield header
-            position = header.end_position
+                read_body(window.bytes_at, header)
+        except BadFrame as problem:
+            if hole_at < 0:
+                hole_at, reason = position, str(problem)
+            position = window.find_magic(resume)
             continue
-        if hole_at < 0:
-            hole_at, reason = position, problem
-        position = window.find_magic(resume)
-        if position < 0:
-            break
+        if hole_at >= 0:
+            yield Hole(hole_at, position - hole_at, reason)
+            hole_at = -1
+        store_open = header.store_open
+        yield header
+        position = header.end_position
     if hole_at >= 0:
         yield Hole(hole_at, end - hole_at, reason)
+
+
+def read_body(read: Read, header: FrameHeader) -> bytes:
+    """Prefix and payload of a frame. Errors: BadFrame when they are not what the header promises."""
+    body = read(header.position + HEADER_BYTES, header.prefix_length + header.length)
+    if problem := body_problem(header, body):
+        raise BadFrame(problem, header.frame_bytes)
+    return body
+
+
+def read_frame(read: Read, position: int) -> tuple[FrameHeader, bytes]:
+    """Header, and prefix and payload, of the frame at a position. Errors: BadFrame, Unsupported."""
+    header = decode_header(read(position, HEADER_BYTES), position)
+    return header, read_body(read, header)

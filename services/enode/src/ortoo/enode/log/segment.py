@@ -1,6 +1,7 @@
 """Segments: the files that the log consists of, each named by the position of its first byte."""
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
 from ortoo.enode.disk.disk import Disk, File
@@ -33,26 +34,24 @@ def bases(names: list[str], suffix: str = SUFFIX) -> list[int]:
     return sorted(int(match[1]) for match in found if match and f".{match[2]}" == suffix)
 
 
+@dataclass(slots=True, eq=False)
 class Segment:
-    """One file of the log. Its file is opened when first needed."""
+    """One file of the log. It is opened when first needed."""
 
-    __slots__ = ("_file", "base", "disk", "end", "folder", "last_stored_at_ms", "limit", "readers", "retired", "source")
-
-    def __init__(
-        self, disk: Disk, folder: Path, base: int, limit: int, *, file: File | None = None, source: Path | None = None
-    ) -> None:
-        """The segment from `base` to `limit` at most; `source` is the spare file that becomes it when written first."""
-        self.disk = disk
-        self.folder = folder
-        self.base = base
-        self.limit = limit
-        self.end: int | None = None
-        """Where the next segment begins; None while this one is the last."""
-        self.last_stored_at_ms = 0
-        self.readers = 0
-        self.retired = False
-        self.source = source
-        self._file = file
+    disk: Disk
+    folder: Path
+    base: int
+    """The log position of its first byte."""
+    limit: int
+    """The log position where it ends at the latest."""
+    opened: File | None = None
+    source: Path | None = None
+    """The spare file that becomes it when it is written first."""
+    end: int | None = None
+    """Where the next segment begins; None while this one is the last."""
+    last_stored_at_ms: int = 0
+    readers: int = 0
+    retired: bool = False
 
     @property
     def path(self) -> Path:
@@ -62,9 +61,9 @@ class Segment:
     @property
     def file(self) -> File:
         """The open file."""
-        if self._file is None:
-            self._file = self.disk.open(self.path)
-        return self._file
+        if self.opened is None:
+            self.opened = self.disk.open(self.path)
+        return self.opened
 
     def install(self) -> None:
         """Give the spare file its name, durably. Done before the first byte is written; a second call does nothing."""
@@ -79,8 +78,7 @@ class Segment:
 
     def acquire(self) -> None:
         """Open the file, and keep it open while somebody reads. Errors: OSError."""
-        if self._file is None:
-            self._file = self.disk.open(self.path)
+        _ = self.file
         self.readers += 1
 
     def release(self) -> None:
@@ -97,6 +95,6 @@ class Segment:
 
     def close(self) -> None:
         """Close the file."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        if self.opened is not None:
+            self.opened.close()
+            self.opened = None

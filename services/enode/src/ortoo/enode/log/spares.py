@@ -1,50 +1,52 @@
 """Spare segments: space is reserved before anything is accepted that needs it, so a full disk is met early."""
 
 import errno
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ortoo.common.errors import Overloaded
 from ortoo.enode.disk.disk import Disk, File
 from ortoo.enode.log.disk_work import DiskWork
-from ortoo.enode.log.segment import SPARE_SUFFIX
+from ortoo.enode.log.segment import SPARE_SUFFIX, Segment
 
 
+@dataclass(frozen=True, slots=True)
 class Spare:
     """A file of zeros, synced, waiting to become a segment."""
 
-    def __init__(self, path: Path, file: File, size_bytes: int) -> None:
-        """Own the open file."""
-        self.path = path
-        self.file = file
-        self.size_bytes = size_bytes
+    disk: Disk
+    path: Path
+    file: File
+    size_bytes: int
+
+    def segment(self, base: int = 0) -> Segment:
+        """The segment at log position `base` that this file becomes."""
+        limit = base + self.size_bytes
+        return Segment(self.disk, self.path.parent, base, limit, opened=self.file, source=self.path)
 
 
+@dataclass(eq=False)
 class Spares:
     """Makes spare segments; keeps one of the usual size ahead."""
 
-    def __init__(self, disk: Disk, folder: Path, work: DiskWork, *, segment_bytes: int, headroom_bytes: int) -> None:
-        """Make files in `folder`, leaving `headroom_bytes` of the disk free unless a record of the state needs them."""
-        self._disk = disk
-        self._folder = folder
-        self._work = work
-        self._segment_bytes = segment_bytes
-        self._headroom_bytes = headroom_bytes
-        self._ready: Spare | None = None
-        self._unused: dict[Path, Spare] = {}
-        self._number = 0
-        self._making = False
-
-    @property
-    def ready(self) -> bool:
-        """Whether a spare of the usual size is there."""
-        return self._ready is not None
+    disk: Disk
+    folder: Path
+    work: DiskWork
+    segment_bytes: int
+    """The usual size."""
+    headroom_bytes: int
+    """What is left free on the disk unless a record of the state needs it."""
+    _ready: Spare | None = None
+    _unused: dict[Path, Spare] = field(default_factory=dict)
+    _number: int = 0
+    _making: bool = False
 
     async def prepare(self) -> bool:
         """Make a spare ahead of need; return whether one is there. A full disk is not an error yet."""
         if self._ready is None and not self._making:
             self._making = True
             try:
-                spare = await self._work.run(self._make, self._segment_bytes, self._headroom_bytes)
+                spare = await self.work.run(self._make, self.segment_bytes, self.headroom_bytes)
             except Overloaded:
                 return False
             finally:
@@ -68,37 +70,37 @@ class Spares:
         """Remove the spares that were not needed."""
         for spare in self._unused.values():
             spare.file.close()
-            self._disk.remove(spare.path)
+            self.disk.remove(spare.path)
         self._unused.clear()
 
     async def _make_now(self, frame_bytes: int, *, is_state: bool) -> Spare:
-        size = max(self._segment_bytes, frame_bytes)
+        size = max(self.segment_bytes, frame_bytes)
         try:
-            return await self._work.run(self._make, size, self._headroom_bytes)
+            return await self.work.run(self._make, size, self.headroom_bytes)
         except Overloaded:
             if not is_state:
                 raise
-        small = max(frame_bytes, min(self._segment_bytes, self._headroom_bytes // 8 // 64 * 64), 4096)
-        return await self._work.run(self._make, small, 0)
+        small = max(frame_bytes, min(self.segment_bytes, self.headroom_bytes // 8 // 64 * 64), 4096)
+        return await self.work.run(self._make, small, 0)
 
     def _make(self, size_bytes: int, headroom_bytes: int) -> Spare:
-        if self._disk.free_bytes(self._folder) < size_bytes + headroom_bytes:
+        if self.disk.free_bytes(self.folder) < size_bytes + headroom_bytes:
             raise Overloaded(
                 f"the disk is full: a segment needs {size_bytes} bytes beside {headroom_bytes} of headroom; free some "
                 "or shorten retention",
                 retry_after_ms=1000,
             )
         self._number += 1
-        path = self._folder / f"{self._number:06d}{SPARE_SUFFIX}"
-        file = self._disk.open(path, create=True)
+        path = self.folder / f"{self._number:06d}{SPARE_SUFFIX}"
+        file = self.disk.open(path, create=True)
         try:
             file.allocate(size_bytes)
             file.sync_data()
         except OSError as error:
             file.close()
-            self._disk.remove(path)
+            self.disk.remove(path)
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise Overloaded(f"the disk is full: {error}", retry_after_ms=1000) from error
             raise
-        spare = self._unused[path] = Spare(path, file, size_bytes)
+        spare = self._unused[path] = Spare(self.disk, path, file, size_bytes)
         return spare

@@ -1,11 +1,14 @@
 """The enode's metrics: what it stored, how far groups are behind, how its disk does."""
 
+from collections.abc import Callable
+
 from ortoo.common.process.clock import Clock
 from ortoo.common.telemetry.metrics import Metrics
 from ortoo.enode.pops.leasing import Leasing
-from ortoo.enode.store.store import Store
+from ortoo.enode.replication.followers import Followers
+from ortoo.enode.store.store import Store, StoreDescription
 
-RUNNING_TOTALS = {
+COUNTERS = {
     "appends": "Batches stored.",
     "fetches": "Reads answered.",
     "batches_from_memory": "Batches that readers got from memory.",
@@ -13,20 +16,42 @@ RUNNING_TOTALS = {
     "deleted_segments": "Segments deleted by retention.",
     "flushes": "Calls of fdatasync.",
 }
+GAUGES: dict[str, tuple[str, Callable[[StoreDescription], float]]] = {
+    "rocketmq_storage_size": ("Bytes of the log.", lambda it: it.log_bytes),
+    "rocketmq_storage_flush_behind_bytes": (
+        "Bytes accepted that are not durable yet.",
+        lambda it: it.counters["pending_bytes"],
+    ),
+    "ortoo_segments": ("Files of the log.", lambda it: it.segment_count),
+    "ortoo_writable": (
+        "1 while messages are taken; 0 when the disk is full or has failed.",
+        lambda it: int(it.writable),
+    ),
+    "ortoo_damaged_places": ("Places in the log whose bytes are wrong.", lambda it: len(it.damages)),
+    "ortoo_waiting_fetches": ("Readers waiting at the end of a queue.", lambda it: it.counters["waiting_fetches"]),
+}
+OF_TOPIC = ("topic",)
+OF_GROUP = ("topic", "consumer_group")
 
 
 def register(metrics: Metrics, store: Store, clock: Clock) -> None:
     """Name what is read from `store`. Names beginning with rocketmq_ are those of RocketMQ 5."""
+    for name, (help_text, read) in GAUGES.items():
+        metrics.gauge(name, help_text, lambda read=read: read(store.describe()))  # type: ignore[misc]
+    for name, help_text in COUNTERS.items():
+        metrics.counter(f"ortoo_{name}_total", help_text, lambda name=name: store.describe().counters[name])  # type: ignore[misc]
+    metrics.counter(
+        "ortoo_flush_seconds_total",
+        "How long flushes took, all together.",
+        lambda: store.describe().counters["flush_ms"] / 1000,
+    )
+    metrics.gauge("ortoo_dedup_ids", "Ids of messages that are remembered.", lambda: len(store.engine.state.ids))
     _register_topics(metrics, store)
     _register_groups(metrics, store, clock)
-    _register_disk(metrics, store)
-    metrics.gauge("ortoo_dedup_ids", "Ids of messages that are remembered.", lambda: len(store.engine.state.ids))
-    for name, help_text in RUNNING_TOTALS.items():
-        metrics.counter(f"ortoo_{name}_total", help_text, lambda name=name: store.describe().counters[name])  # type: ignore[misc]
 
 
 def register_pops(metrics: Metrics, store: Store, pops: Leasing) -> None:
-    """Name what is read from the leases of popped messages."""
+    """Name what is read from the desk where messages are popped."""
     metrics.counter(
         "ortoo_pops_expired_total",
         "Messages whose time was over before a group that pops got them.",
@@ -35,7 +60,17 @@ def register_pops(metrics: Metrics, store: Store, pops: Leasing) -> None:
             for (topic_id, group), expired in pops.expired_totals.items()
             if (topic := store.topic(topic_id)) is not None
         ],
-        labels=("topic", "consumer_group"),
+        labels=OF_GROUP,
+    )
+
+
+def register_followers(metrics: Metrics, followers: Followers) -> None:
+    """Name what is read from the replicas that follow."""
+    metrics.gauge(
+        "ortoo_replica_lag_bytes",
+        "Bytes of the log that a replica has not written yet.",
+        followers.lags_bytes,
+        labels=("replica_id",),
     )
 
 
@@ -45,30 +80,29 @@ def _register_topics(metrics: Metrics, store: Store) -> None:
         "rocketmq_messages_in_total",
         "Messages stored since the topic was created.",
         lambda: [((one.topic,), one.messages_in) for one in census.topics()],
-        labels=("topic",),
+        labels=OF_TOPIC,
     )
     metrics.counter(
         "rocketmq_throughput_in_total",
         "Bytes stored since the enode started.",
         lambda: [((one.topic,), one.bytes_in) for one in census.topics()],
-        labels=("topic",),
+        labels=OF_TOPIC,
     )
     metrics.gauge(
         "ortoo_stored_messages",
         "Messages that retention has left.",
         lambda: [((one.topic,), one.messages) for one in census.topics()],
-        labels=("topic",),
+        labels=OF_TOPIC,
     )
     metrics.gauge("rocketmq_topic_number", "Topics that lie on this enode.", lambda: len(store.topics()))
 
 
 def _register_groups(metrics: Metrics, store: Store, clock: Clock) -> None:
-    labels = ("topic", "consumer_group")
     metrics.gauge(
         "rocketmq_consumer_lag_messages",
         "Messages stored here that a group has not acknowledged.",
         lambda: (((lag.topic, lag.group), lag.messages) for lag in store.census.lags()),
-        labels=labels,
+        labels=OF_GROUP,
     )
 
     def ages_ms() -> list[tuple[tuple[str, str], int]]:
@@ -81,39 +115,11 @@ def _register_groups(metrics: Metrics, store: Store, clock: Clock) -> None:
     metrics.counter(
         "ortoo_backward_commits_total",
         "Offsets that were committed below the stored one.",
-        lambda: store.backward_commits.count,
+        lambda: store.offsets.backward_commits,
     )
     metrics.gauge(
         "rocketmq_consumer_lag_latency",
         "Milliseconds since the oldest message that a group has not acknowledged was stored.",
         ages_ms,
-        labels=labels,
-    )
-
-
-def _register_disk(metrics: Metrics, store: Store) -> None:
-    metrics.gauge("rocketmq_storage_size", "Bytes of the log.", lambda: store.describe().log_bytes)
-    metrics.gauge(
-        "rocketmq_storage_flush_behind_bytes",
-        "Bytes accepted that are not durable yet.",
-        lambda: store.describe().counters["pending_bytes"],
-    )
-    metrics.gauge("ortoo_segments", "Files of the log.", lambda: store.describe().segment_count)
-    metrics.gauge(
-        "ortoo_writable",
-        "1 while messages are taken; 0 when the disk is full or has failed.",
-        lambda: int(store.describe().writable),
-    )
-    metrics.gauge(
-        "ortoo_damaged_places", "Places in the log whose bytes are wrong.", lambda: len(store.describe().damages)
-    )
-    metrics.counter(
-        "ortoo_flush_seconds_total",
-        "How long flushes took, all together.",
-        lambda: store.describe().counters["flush_ms"] / 1000,
-    )
-    metrics.gauge(
-        "ortoo_waiting_fetches",
-        "Readers waiting at the end of a queue.",
-        lambda: store.describe().counters["waiting_fetches"],
+        labels=OF_GROUP,
     )

@@ -1,5 +1,6 @@
 """Where the enode adds spans to the traces of messages: from a batch's arrival until it is durable."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from ortoo.common.records.sealed_batch import SealedBatch
@@ -14,32 +15,32 @@ def traced_intake(intake: Intake, tracing: Tracing, enode: str) -> Intake:
     return found
 
 
+@dataclass(frozen=True, slots=True)
 class TracedIntake:
     """An intake whose appends are spans; what it does not trace it passes on."""
 
-    def __init__(self, intake: Intake, tracing: Tracing, enode: str) -> None:
-        self._intake = intake
-        self._tracing = tracing
-        self._enode = enode
+    intake: Intake
+    tracing: Tracing
+    enode: str
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._intake, name)
+        return getattr(self.intake, name)
 
     async def append(self, topic_id: int, queue_id: int, batch: SealedBatch, **options: Any) -> Any:
         """Store one batch. Errors: as `Intake.append`."""
         contexts = sampled_contexts(batch.records)
         if not contexts:
-            return await self._intake.append(topic_id, queue_id, batch, **options)
+            return await self.intake.append(topic_id, queue_id, batch, **options)
         attributes: dict[str, str | int] = {
-            "ortoo.enode": self._enode,
+            "ortoo.enode": self.enode,
             "ortoo.topic_id": str(topic_id),
             "ortoo.queue_id": queue_id,
         }
-        spans = self._tracing.begin("ortoo store", contexts, attributes)
+        spans = self.tracing.begin("ortoo store", contexts, attributes)
         try:
-            stored = await self._intake.append(topic_id, queue_id, batch, **options)
+            stored = await self.intake.append(topic_id, queue_id, batch, **options)
         except BaseException as error:
-            self._tracing.end(spans, error)
+            self.tracing.end(spans, error)
             raise
-        self._tracing.end(spans)
+        self.tracing.end(spans)
         return stored

@@ -14,7 +14,7 @@ import base64
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,9 @@ from ortoo.common.errors import Invalid, NotFound
 from ortoo.common.records.message_id import message_address
 from ortoo.enode.changes.all import decode_changes, encode_changes
 from ortoo.enode.disk.disk import Disk, RealDisk
-from ortoo.enode.disk.identity import FILE_NAME, decode_identity, read_whole
+from ortoo.enode.disk.identity import read_identity
 from ortoo.enode.index.catalog import Catalog
+from ortoo.enode.log.answers import Damage
 from ortoo.enode.log.frame import HEADER_BYTES, FrameHeader, Kind
 from ortoo.enode.log.scan import Hole, walk
 from ortoo.enode.log.segment import Segment
@@ -59,35 +60,35 @@ def inspect(
     """All there is to say about a store, one line a thing. Errors: NotFound, DataLoss, Unsupported."""
     recovered = _read(disk, folder)
     catalog = recovered.catalog
-    data = read_whole(disk, folder / FILE_NAME)
-    if data is not None:
-        yield {"type": "store", **asdict(decode_identity(data, folder / FILE_NAME))}
-    yield {
-        "type": "log",
-        "begin_position": catalog.begin_position,
-        "end_position": recovered.end_position,
-        "store_open": recovered.store_open,
-        "stored_at_ms": recovered.stored_at_ms,
-        "was_clean": recovered.was_clean,
-    }
+    identity = read_identity(disk, folder)
+    if identity is not None:
+        yield _line("store", identity)
+    yield _line(
+        "log",
+        begin_position=catalog.begin_position,
+        end_position=recovered.end_position,
+        store_open=recovered.store_open,
+        stored_at_ms=recovered.stored_at_ms,
+        was_clean=recovered.was_clean,
+    )
     for segment in catalog.segments:
         end = segment.end if segment.end is not None else recovered.end_position
-        yield {
-            "type": "segment",
-            "file": segment.path.name,
-            "position": segment.base,
-            "used_bytes": end - segment.base,
-            "file_bytes": segment.file.size_bytes(),
-            "is_sealed": segment is not catalog.segments[-1],
-            "has_index": segment.base in catalog.contents,
-        }
+        yield _line(
+            "segment",
+            file=segment.path.name,
+            position=segment.base,
+            used_bytes=end - segment.base,
+            file_bytes=segment.file.size_bytes(),
+            is_sealed=segment is not catalog.segments[-1],
+            has_index=segment.base in catalog.contents,
+        )
         if frames:
             yield from _frames(segment, end)
     yield from _state(recovered, windows=state)
     known = set()
     for damage in catalog.damages:
         known.add(damage.position)
-        yield {"type": "damage", **asdict(damage)}
+        yield _line("damage", damage)
     if verify:
         yield from _verify(catalog, recovered.end_position, known)
     catalog.close()
@@ -114,7 +115,7 @@ def find_message(disk: Disk, folder: Path, message_id: str) -> Line:
                 ):
                     body = segment.read(one.position + HEADER_BYTES, one.prefix_length + one.length)
                     records = base64.b64encode(body[one.prefix_length :]).decode()
-                    return {**_frame(segment, one), "row": offset - one.first_offset, "records_base64": records}
+                    return _frame(segment, one, row=offset - one.first_offset, records_base64=records)
     finally:
         catalog.close()
     raise NotFound(f"no frame of {folder} holds offset {offset} of topic {topic_id:016x} queue {queue_id}")
@@ -127,41 +128,36 @@ def _read(disk: Disk, folder: Path) -> Recovered:
     return recover(disk, folder, repairs=False)
 
 
-def _frame(segment: Segment, header: FrameHeader) -> Line:
-    line: Line = {"type": "frame", "file": segment.path.name, **header._asdict()}
-    del line["magic"]
-    line["kind"] = Kind(header.kind).name.lower()
-    line["topic_id"] = f"{header.topic_id:016x}"
+def _line(kind: str, thing: object = None, /, **more: Any) -> Line:
+    """What is said of a thing: the fields of a dataclass, and more; topics by their id in hex."""
+    fields = asdict(thing) if is_dataclass(thing) and not isinstance(thing, type) else {}
+    line: Line = {"type": kind, **fields, **more}
+    if "topic_id" in line:
+        line["topic_id"] = f"{line['topic_id']:016x}"
     return line
+
+
+def _frame(segment: Segment, header: FrameHeader, **more: Any) -> Line:
+    fields = {name: value for name, value in header._asdict().items() if name != "magic"}
+    fields["kind"] = Kind(header.kind).name.lower()
+    return _line("frame", file=segment.path.name, **fields, **more)
 
 
 def _frames(segment: Segment, end: int) -> Iterator[Line]:
     for one in walk(segment.read, segment.base, end):
-        if isinstance(one, Hole):
-            yield {"type": "hole", "file": segment.path.name, **asdict(one)}
-        else:
-            yield _frame(segment, one)
+        yield _line("hole", file=segment.path.name, **asdict(one)) if isinstance(one, Hole) else _frame(segment, one)
 
 
 def _state(recovered: Recovered, *, windows: bool) -> Iterator[Line]:
     catalog, state = recovered.catalog, recovered.state
     for topic in state.topics.all():
-        yield {"type": "topic", **asdict(topic), "topic_id": f"{topic.topic_id:016x}"}
+        yield _line("topic", topic)
         for group in state.offsets.groups(topic.topic_id):
-            yield {
-                "type": "offsets",
-                "topic_id": f"{topic.topic_id:016x}",
-                "group": group,
-                "offsets": state.offsets.of(topic.topic_id, group),
-            }
+            offsets = state.offsets.of(topic.topic_id, group)
+            yield _line("offsets", topic_id=topic.topic_id, group=group, offsets=offsets)
     for (topic_id, queue_id), queue in sorted(catalog.queues.items()):
-        yield {
-            "type": "queue",
-            "topic_id": f"{topic_id:016x}",
-            "queue_id": queue_id,
-            "begin_offset": queue.begin_offset,
-            "end_offset": queue.end_offset,
-        }
+        begin, end = queue.begin_offset, queue.end_offset
+        yield _line("queue", topic_id=topic_id, queue_id=queue_id, begin_offset=begin, end_offset=end)
     if windows:
         for change in decode_changes(encode_changes(tuple(state.windows.checkpoint()))):
             yield {"type": "window", **asdict(change)}
@@ -175,17 +171,13 @@ def _verify(catalog: Catalog, end_position: int, known: set[int]) -> Iterator[Li
         for one in walk(segment.read, segment.base, end, bodies_from=segment.base):
             if isinstance(one, Hole):
                 if one.position not in known:
-                    yield {
-                        "type": "damage",
-                        "file": segment.path.name,
-                        "position": one.position,
-                        "length_bytes": one.length,
-                        "reason": one.reason,
-                        "queues": _queues_at(segment, one.position),
-                    }
+                    queues = _queues_at(segment, one.position)
+                    yield _line(
+                        "damage", Damage(segment.path.name, one.position, one.length, one.reason), queues=queues
+                    )
             else:
                 checked += 1
-    yield {"type": "verified", "frames": checked}
+    yield _line("verified", frames=checked)
 
 
 def _queues_at(segment: Segment, position: int) -> list[Line]:
@@ -193,11 +185,7 @@ def _queues_at(segment: Segment, position: int) -> list[Line]:
     one = next(iter(walk(segment.read, position, segment.limit)), None)
     if not isinstance(one, FrameHeader) or one.position != position or one.kind != Kind.MESSAGES:
         return []
-    return [
-        {
-            "topic_id": f"{one.topic_id:016x}",
-            "queue_id": one.queue_id,
-            "begin_offset": one.first_offset,
-            "end_offset": one.end_offset,
-        }
-    ]
+    begin, end = one.first_offset, one.end_offset
+    lost = _line("", topic_id=one.topic_id, queue_id=one.queue_id, begin_offset=begin, end_offset=end)
+    del lost["type"]
+    return [lost]

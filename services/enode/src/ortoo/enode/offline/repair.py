@@ -22,8 +22,9 @@ from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.enode.disk.clean_stop import FILE_NAME as CLEAN_NAME
 from ortoo.enode.disk.disk import Disk, RealDisk
-from ortoo.enode.disk.identity import FILE_NAME, Identity, encode_identity, write_whole
+from ortoo.enode.disk.identity import FILE_NAME, Identity, encode_identity
 from ortoo.enode.disk.tide_mark import FILE_NAME as TIDE_NAME
+from ortoo.enode.disk.whole_files import write_whole
 from ortoo.enode.log.frame import FrameHeader
 from ortoo.enode.log.scan import walk
 from ortoo.enode.log.segment import INDEX_SUFFIX, KEYS_SUFFIX, Segment, bases
@@ -105,9 +106,7 @@ def accept_lost_state(disk: Disk, folder: Path) -> Iterator[Step]:
     yield Step(
         f"write {CLEAN_NAME}: the state of positions {recovered.catalog.begin_position} to {recovered.end_position} "
         f"alone, {topics} topics; offsets, topics and producers known only from missing segments are forgotten",
-        lambda: write_whole(
-            disk, folder / CLEAN_NAME, marker_of(recover(disk, folder, without_checkpoint=True)).encoded()
-        ),
+        lambda: _leave_marker(disk, folder),
     )
 
 
@@ -154,15 +153,19 @@ def _finish(disk: Disk, folder: Path) -> None:
     recover(disk, folder, without_checkpoint=True).catalog.close()
 
 
+def _leave_marker(disk: Disk, folder: Path) -> None:
+    found = recover(disk, folder, without_checkpoint=True)
+    marker = marker_of(found.catalog, found.state, found.end_position, found.store_open, found.stored_at_ms)
+    write_whole(disk, folder / CLEAN_NAME, marker.encoded())
+
+
 def _diagnose(disk: Disk, folder: Path) -> int:
     """Say what is wrong and what may help."""
     try:
         damages = [line for line in inspect(disk, folder, verify=True) if line["type"] == "damage"]
-    except DataLoss as error:
-        sys.stdout.write(f"the store does not start: {error.message}\n")
-        return 3
     except OrtooError as error:
-        sys.stdout.write(f"the store cannot be read: {error.message}\n")
+        trouble = "does not start" if isinstance(error, DataLoss) else "cannot be read"
+        sys.stdout.write(f"the store {trouble}: {error.message}\n")
         return 3
     for damage in damages:
         sys.stdout.write(

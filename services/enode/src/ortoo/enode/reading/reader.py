@@ -2,19 +2,21 @@
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 from ortoo.common.errors import DataLoss, Unavailable
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.enode.disk.disk import Disk
+from ortoo.enode.disk.whole_files import Damaged
 from ortoo.enode.index.catalog import Catalog, QueueLog, Run
 from ortoo.enode.index.index_files import load_rows, make_index
 from ortoo.enode.log.answers import Damage, DamagedQueue, StoredBatch
 from ortoo.enode.log.disk_work import DiskWork
-from ortoo.enode.log.frame import HEADER_BYTES, BadHeader, Kind, body_problem, decode_header, frame_bytes
-from ortoo.enode.log.queue_index import BadIndex
+from ortoo.enode.log.frame import HEADER_BYTES, BadFrame, Kind, decode_header, frame_bytes
 from ortoo.enode.log.rows import Rows
+from ortoo.enode.log.scan import Read, read_body
 from ortoo.enode.log.segment import Segment, segment_name
 from ortoo.enode.reading.recent import Recent
 
@@ -36,27 +38,28 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class BadFrame:
+class BadPlace:
     """A frame that is not what the index promised."""
 
     place: Place
     reason: str
 
 
+@dataclass(eq=False)
 class Reader:
     """Finds and reads batches. Belongs to the event loop; only the disk's work leaves it."""
 
-    def __init__(self, catalog: Catalog, disk: Disk, work: DiskWork, *, recent: Recent, index_bytes: int) -> None:
-        """Read what `catalog` knows, keeping `recent` batches and about `index_bytes` of old rows in memory."""
-        self._catalog = catalog
-        self._disk = disk
-        self._work = work
-        self._recent = recent
-        self._index_bytes = index_bytes
-        self._loaded: OrderedDict[Run, Rows] = OrderedDict()
-        self._loaded_bytes = 0
-        self.hits = 0
-        self.misses = 0
+    catalog: Catalog
+    disk: Disk
+    work: DiskWork
+    recent: Recent
+    """Batches in memory."""
+    index_bytes: int
+    """How much memory rows of old segments may take, about."""
+    hits: int = 0
+    misses: int = 0
+    _loaded: OrderedDict[Run, Rows] = field(default_factory=OrderedDict)
+    _loaded_bytes: int = 0
 
     async def read(self, queue: QueueLog, from_offset: int, bytes_max: int) -> tuple[StoredBatch, ...]:
         """Whole batches from the one that holds `from_offset` on, as many as fit `bytes_max`, at least one.
@@ -65,7 +68,7 @@ class Reader:
         disk cannot be read now.
         """
         run = queue.run_with(from_offset)
-        segment = run.segment if run is not None else self._catalog.active
+        segment = run.segment if run is not None else self.catalog.active
         _acquire(segment)
         try:
             rows = queue.rows if run is None else run.rows
@@ -101,7 +104,7 @@ class Reader:
     async def _read_rows(
         self, queue: QueueLog, segment: Segment, rows: Rows, row: int, bytes_max: int
     ) -> tuple[StoredBatch, ...]:
-        recent = self._recent
+        recent = self.recent
         found: list[StoredBatch] = []
         missing: list[Place] = []
         total = 0
@@ -122,7 +125,7 @@ class Reader:
         self.hits += len(found)
         if missing:
             self.misses += len(missing)
-            batches, bad = await self._work.run(read_places, missing)
+            batches, bad = await self.work.run(read_places, missing)
             found += batches
             if bad is not None:
                 damage = self._remember(bad)
@@ -137,18 +140,18 @@ class Reader:
             self._loaded.move_to_end(run)
             return rows
         try:
-            rows = await self._work.run(load_rows, self._disk, run)
-        except (BadIndex, FileNotFoundError):
+            rows = await self.work.run(load_rows, self.disk, run)
+        except (Damaged, FileNotFoundError):
             end = run.segment.end or run.segment.base
-            contents = await self._work.run(make_index, self._disk, run.segment, end)
+            contents = await self.work.run(make_index, self.disk, run.segment, end)
             for entry in contents.queues:
-                queue = self._catalog.queues.get((entry.topic_id, entry.queue_id))
+                queue = self.catalog.queues.get((entry.topic_id, entry.queue_id))
                 for one in queue.runs if queue is not None else ():
                     if one.segment is run.segment:
                         one.entry = entry
             try:
-                rows = await self._work.run(load_rows, self._disk, run)
-            except BadIndex as error:
+                rows = await self.work.run(load_rows, self.disk, run)
+            except Damaged as error:
                 raise DataLoss(
                     f"{run.segment.path}: {error}; reading can go on at offset {run.end_offset}",
                     field="from_offset",
@@ -158,7 +161,7 @@ class Reader:
         if run not in self._loaded:
             self._loaded[run] = rows
             self._loaded_bytes += rows.bytes
-            while self._loaded_bytes > self._index_bytes and len(self._loaded) > 1:
+            while self._loaded_bytes > self.index_bytes and len(self._loaded) > 1:
                 _, old = self._loaded.popitem(last=False)
                 self._loaded_bytes -= old.bytes
         return rows
@@ -168,7 +171,7 @@ class Reader:
         for run in [run for run in self._loaded if run.segment is segment]:
             self._loaded_bytes -= self._loaded.pop(run).bytes
 
-    def _remember(self, bad: BadFrame) -> Damage:
+    def _remember(self, bad: BadPlace) -> Damage:
         place = bad.place
         lost = DamagedQueue(
             place.topic_id, place.queue_id, place.first_offset, place.first_offset + place.message_count
@@ -176,8 +179,8 @@ class Reader:
         damage = Damage(
             segment_name(place.segment.base), place.position, frame_bytes(place.length), bad.reason, (lost,)
         )
-        if all(one.position != damage.position for one in self._catalog.damages):
-            self._catalog.damages.append(damage)
+        if all(one.position != damage.position for one in self.catalog.damages):
+            self.catalog.damages.append(damage)
         return damage
 
     def _hole(self, queue: QueueLog, offset: int, rows: Rows, next_row: int) -> DataLoss:
@@ -190,7 +193,7 @@ class Reader:
                 resume = later.begin_offset
             else:
                 resume = queue.rows.begin_offset if queue.rows and queue.rows is not rows else queue.end_offset
-        for damage in self._catalog.damages:
+        for damage in self.catalog.damages:
             if any((one.topic_id, one.queue_id) == queue.key and one.begin_offset <= offset < one.end_offset
                    for one in damage.queues):  # fmt: skip
                 return _damaged(damage, offset, resume)
@@ -223,7 +226,7 @@ def _damaged(damage: Damage, begin_offset: int, end_offset: int) -> DataLoss:
     )
 
 
-def read_places(places: list[Place]) -> tuple[list[StoredBatch], BadFrame | None]:
+def read_places(places: list[Place]) -> tuple[list[StoredBatch], BadPlace | None]:
     """Read batches until one is bad. Runs beside the loop, touches nothing but the segments' files.
 
     Small frames that lie close together are read at once.
@@ -231,19 +234,21 @@ def read_places(places: list[Place]) -> tuple[list[StoredBatch], BadFrame | None
     batches: list[StoredBatch] = []
     for start, end in _neighbours(places):
         first, last = places[start], places[end - 1]
-        together = b""
+        read: Read = first.segment.read
         if end - start > 1:
-            together = first.segment.read(first.position, last.position + HEADER_BYTES + last.length - first.position)
+            together = read(first.position, last.position + HEADER_BYTES + last.length - first.position)
+            read = partial(_cut, together, first.position)
         for place in places[start:end]:
-            at = place.position - first.position + HEADER_BYTES
-            if together:
-                batch = _checked(place, together[at - HEADER_BYTES : at], together[at : at + place.length])
-            else:
-                batch = read_place(place)
-            if isinstance(batch, BadFrame):
-                return batches, batch
-            batches.append(batch)
+            try:
+                batches.append(_batch_at(place, read))
+            except BadFrame as error:
+                return batches, BadPlace(place, str(error))
     return batches, None
+
+
+def _cut(data: bytes, begin_position: int, position: int, length: int) -> bytes:
+    """Bytes of the log from `position`, out of `data`, which lies at `begin_position`."""
+    return data[position - begin_position : position - begin_position + length]
 
 
 def _neighbours(places: list[Place]) -> Iterator[tuple[int, int]]:
@@ -260,39 +265,25 @@ def _neighbours(places: list[Place]) -> Iterator[tuple[int, int]]:
         start = number
 
 
-def read_place(place: Place) -> StoredBatch | BadFrame:
-    """Read and check one batch."""
-    head = place.segment.read(place.position, HEADER_BYTES)
-    return _checked(place, head, place.segment.read(place.position + HEADER_BYTES, place.length))
-
-
-def _checked(place: Place, head: bytes, body: bytes) -> StoredBatch | BadFrame:
-    """The batch, if the header is whole, is that of the frame the index means, and its bytes match their CRC."""
-    try:
-        header = decode_header(head, place.position)
-    except BadHeader as error:
-        return BadFrame(place, str(error))
+def _batch_at(place: Place, read: Read) -> StoredBatch:
+    """Read a batch. Errors: BadFrame unless it is whole and lies in the very frame that the index means."""
+    header = decode_header(read(place.position, HEADER_BYTES), place.position)
     if (
         header.kind != Kind.MESSAGES
         or header.topic_id != place.topic_id
         or header.queue_id != place.queue_id
         or header.first_offset != place.first_offset
         or header.item_count != place.message_count
+        or header.prefix_length + header.length != place.length
     ):
-        return BadFrame(place, "the frame is another one than the index says")
-    problem = body_problem(header, body)
-    if problem:
-        return BadFrame(place, problem)
-    records = body[header.prefix_length :] if header.prefix_length else body
-    return StoredBatch(
-        header.first_offset,
-        header.stored_at_ms,
-        SealedBatch(
-            records,
-            header.payload_crc,
-            header.item_count,
-            header.inflated_bytes,
-            header.producer_id,
-            header.first_sequence,
-        ),
+        raise BadFrame("the frame is another one than the index says")
+    body = read_body(read, header)
+    batch = SealedBatch(
+        body[header.prefix_length :] if header.prefix_length else body,
+        header.payload_crc,
+        header.item_count,
+        header.inflated_bytes,
+        header.producer_id,
+        header.first_sequence,
     )
+    return StoredBatch(header.first_offset, header.stored_at_ms, batch)

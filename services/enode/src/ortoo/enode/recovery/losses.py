@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Iterable, Iterator
 
+from ortoo.enode.disk.whole_files import Damaged
 from ortoo.enode.index.catalog import Catalog, QueueLog, Run
 from ortoo.enode.log.answers import Damage, DamagedQueue
-from ortoo.enode.log.queue_index import BadIndex
 from ortoo.enode.log.rows import Rows
 from ortoo.enode.log.scan import Hole
 from ortoo.enode.log.segment import segment_name
@@ -52,7 +52,7 @@ def _gaps(queue: QueueLog, holed: set[int], load: Callable[[Run], Rows]) -> Iter
         if run.segment.base in holed:
             try:
                 rows = load(run)
-            except (BadIndex, OSError):
+            except (Damaged, OSError):
                 rows = Rows()
             yield from _row_gaps(rows, expected, low)
         elif run.begin_offset > expected:

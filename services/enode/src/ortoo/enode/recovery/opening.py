@@ -11,17 +11,15 @@ from pathlib import Path
 
 from ortoo.common.errors import DataLoss
 from ortoo.enode.changes.all import OffsetsSkipped, decode_changes, encode_changes
-from ortoo.enode.disk.clean_stop import FILE_NAME as CLEAN_NAME
-from ortoo.enode.disk.clean_stop import CleanStop, decode_clean_stop
+from ortoo.enode.disk.clean_stop import CleanStop, read_clean_stop
 from ortoo.enode.disk.disk import Disk
-from ortoo.enode.disk.identity import read_whole
-from ortoo.enode.disk.tide_mark import FILE_NAME as TIDE_NAME
-from ortoo.enode.disk.tide_mark import decode_slots
+from ortoo.enode.disk.tide_mark import read_tide_mark
+from ortoo.enode.disk.whole_files import Damaged
 from ortoo.enode.index.catalog import Catalog
 from ortoo.enode.index.index_files import load_rows, make_index, read_contents
 from ortoo.enode.index.survey import Survey, find_cut, survey
-from ortoo.enode.log.frame import HEADER_BYTES, BadHeader, decode_header
-from ortoo.enode.log.queue_index import BadIndex, Contents, decode_contents, decode_rows, encode_index
+from ortoo.enode.log.frame import HEADER_BYTES, BadFrame, decode_header
+from ortoo.enode.log.queue_index import Contents, decode_contents, decode_rows, encode_index
 from ortoo.enode.log.scan import Hole
 from ortoo.enode.log.segment import (
     INDEX_SUFFIX,
@@ -77,8 +75,8 @@ def recover(disk: Disk, folder: Path, *, repairs: bool = True, without_checkpoin
     if repairs:
         names = _sweep(disk, folder, names)
     starts = bases(names)
-    clean = _read_clean_stop(disk, folder)
-    durable = max(decode_slots(read_whole(disk, folder / TIDE_NAME) or b""), clean.end_position if clean else 0)
+    clean = read_clean_stop(disk, folder)
+    durable = max(read_tide_mark(disk, folder), clean.end_position if clean else 0)
     catalog = Catalog()
     if not starts:
         if durable:
@@ -172,12 +170,6 @@ def _sweep(disk: Disk, folder: Path, names: list[str]) -> list[str]:
     return [name for name in names if name not in left]
 
 
-def _read_clean_stop(disk: Disk, folder: Path) -> CleanStop | None:
-    """The marker of a clean stop, if there is a whole one. Errors: Unsupported."""
-    data = read_whole(disk, folder / CLEAN_NAME)
-    return decode_clean_stop(data) if data is not None else None
-
-
 def _is_end_of_log(clean: CleanStop, last: Segment) -> bool:
     """Whether the log really ends where the marker says: in this segment, and no frame lies there."""
     try:
@@ -186,18 +178,11 @@ def _is_end_of_log(clean: CleanStop, last: Segment) -> bool:
         if decode_contents(clean.active_index, last.base).end != clean.end_position:
             return False
         decode_header(last.read(clean.end_position, HEADER_BYTES), clean.end_position)
-    except BadHeader:
+    except BadFrame:
         return True
-    except BadIndex:
+    except Damaged:
         return False
     return False
-
-
-def forget_clean_stop(disk: Disk, folder: Path) -> None:
-    """Remove the marker durably; nothing may be appended before."""
-    if CLEAN_NAME in disk.list(folder):
-        disk.remove(folder / CLEAN_NAME)
-        disk.sync_directory(folder)
 
 
 def _after_clean_stop(disk: Disk, catalog: Catalog, last: Segment, clean: CleanStop) -> Recovered:
@@ -234,13 +219,11 @@ def _load_sealed(
     catalog.load_sealed(segment, contents)
 
 
-def marker_of(recovered: Recovered) -> CleanStop:
-    """The marker of a clean stop that lets the next start take over what was recovered."""
-    rows, slices, holes = recovered.catalog.active_contents()
-    base, end = recovered.catalog.active.base, recovered.end_position
-    _, index = encode_index(base, end, recovered.stored_at_ms, rows, slices, holes)
-    state = encode_changes(tuple(recovered.state.checkpoint()))
-    return CleanStop(end, recovered.store_open, recovered.stored_at_ms, state, index)
+def marker_of(catalog: Catalog, state: State, end: int, store_open: int, stored_at_ms: int) -> CleanStop:
+    """The marker of a clean stop at log position `end`, which lets the next start take over all that is known here."""
+    rows, slices, holes = catalog.active_contents()
+    _, index = encode_index(catalog.active.base, end, stored_at_ms, rows, slices, holes)
+    return CleanStop(end, store_open, stored_at_ms, encode_changes(tuple(state.checkpoint())), index)
 
 
 def _zero(segment: Segment, position: int) -> int:

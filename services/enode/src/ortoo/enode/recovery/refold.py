@@ -1,13 +1,13 @@
 """Folding the state again: from the newest whole checkpoint, along the log to its end."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from ortoo.common.errors import DataLoss
 from ortoo.enode.changes.all import OffsetsSkipped, decode_changes
 from ortoo.enode.log.checkpoint import decode_slice, newest_complete
-from ortoo.enode.log.frame import HEADER_BYTES, BadHeader, Flag, FrameHeader, Kind, body_problem, decode_header
+from ortoo.enode.log.frame import BadFrame, Flag, FrameHeader, Kind
 from ortoo.enode.log.queue_index import SliceAt
-from ortoo.enode.log.scan import Hole, walk
+from ortoo.enode.log.scan import Hole, read_body, read_frame, walk
 from ortoo.enode.log.segment import Segment
 from ortoo.enode.state.fold import State
 
@@ -107,21 +107,18 @@ class Refold:
         segment = next((one for one in reversed(self._segments) if one.base <= part.position), None)
         if segment is None:
             return None
-        try:
-            header = decode_header(segment.read(part.position, HEADER_BYTES), part.position)
-        except BadHeader as error:
-            self.holes.append(Hole(part.position, HEADER_BYTES, str(error)))
-            return None
-        return self._body(segment, header)
+        return self._whole(part.position, lambda: read_frame(segment.read, part.position)[1])
 
     def _body(self, segment: Segment, header: FrameHeader) -> bytes | None:
         """Prefix and payload of a frame; None, and noted, when they are damaged."""
-        body = segment.read(header.position + HEADER_BYTES, header.prefix_length + header.length)
-        problem = body_problem(header, body)
-        if problem:
-            self.holes.append(Hole(header.position, header.frame_bytes, problem))
+        return self._whole(header.position, lambda: read_body(segment.read, header))
+
+    def _whole(self, position: int, read: Callable[[], bytes]) -> bytes | None:
+        try:
+            return read()
+        except BadFrame as error:
+            self.holes.append(Hole(position, error.length_bytes, str(error)))
             return None
-        return body
 
     def _fold(self, segment: Segment, start: int, end: int) -> None:
         for one in walk(segment.read, start, end):

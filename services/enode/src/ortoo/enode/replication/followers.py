@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from ortoo.common.process.logs import get_logger
 from ortoo.enode.log.appender import Appender
@@ -11,17 +12,17 @@ NEAR_BYTES = 64 << 20
 _log = get_logger("replication")
 
 
+@dataclass(slots=True, eq=False)
 class Follower:
     """One replica that is connected."""
 
-    def __init__(self, replica_id: int, address: str, durable_position: int) -> None:
-        """`durable_position` is what it says it has."""
-        self.replica_id = replica_id
-        self.address = address
-        self.durable_position = durable_position
-        self.wake = asyncio.Event()
-        """Set when there is more for it, or when it is to go."""
-        self.is_over = False
+    replica_id: int
+    address: str
+    durable_position: int
+    """What it says it has."""
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when there is more for it, or when it is to go."""
+    is_over: bool = False
 
 
 class Followers:

@@ -27,22 +27,21 @@ class LogBytes:
         return self.position + len(self.data)
 
 
+@dataclass(frozen=True, slots=True)
 class LogSource:
     """Reads the log of an open store."""
 
-    def __init__(self, engine: Engine) -> None:
-        """Read from `engine`'s log."""
-        self._engine = engine
+    engine: Engine
 
     @property
     def begin_position(self) -> int:
         """The first position that is still there."""
-        return self._engine.catalog.begin_position
+        return self.engine.catalog.begin_position
 
     @property
     def durable_position(self) -> int:
         """The end of what may be sent."""
-        return self._engine.appender.durable_position
+        return self.engine.appender.durable_position
 
     async def check_tail(self, end_position: int, tail_bytes: int, tail_crc32c: int) -> None:
         """Refuse whoever has another log. Errors: Conflict; OutOfRange when what he has was deleted here."""
@@ -71,7 +70,7 @@ class LogSource:
         end = self.durable_position if segment.end is None else min(segment.end, self.durable_position)
         segment.acquire()
         try:
-            data = await self._engine.read_log(segment, position, min(length_max, end - position))
+            data = await self.engine.read_log(segment, position, min(length_max, end - position))
         except OSError as error:
             raise Unavailable(f"the log cannot be read at {position}: {error}") from error
         finally:
@@ -79,7 +78,7 @@ class LogSource:
         return LogBytes(segment.base, segment.limit - segment.base, position, data)
 
     def _segment_at(self, position: int) -> Segment:
-        segments = [*self._engine.catalog.segments, *self._engine.committer.next_segments]
+        segments = [*self.engine.catalog.segments, *self.engine.committer.next_segments]
         found = [one for one in segments if one.base <= position]
         if not found:
             raise self._deleted(position)

@@ -4,19 +4,18 @@ Every method blocks; they run in a thread, one after another.
 """
 
 import itertools
+from contextlib import closing
 from pathlib import Path
 
 from ortoo.common.errors import Conflict
 from ortoo.common.records.sealed_batch import crc32c
-from ortoo.enode.disk.clean_stop import FILE_NAME as CLEAN_NAME
-from ortoo.enode.disk.clean_stop import decode_clean_stop
+from ortoo.enode.disk.clean_stop import forget_clean_stop, read_clean_stop
 from ortoo.enode.disk.disk import DirectoryLock, Disk, File
 from ortoo.enode.disk.identity import FILE_NAME as IDENTITY_NAME
-from ortoo.enode.disk.identity import Identity, decode_identity, encode_identity, read_whole, write_whole
-from ortoo.enode.disk.tide_mark import FILE_NAME as TIDE_NAME
-from ortoo.enode.disk.tide_mark import TideMark, decode_slots
+from ortoo.enode.disk.identity import Identity, encode_identity, read_identity
+from ortoo.enode.disk.tide_mark import TideMark, read_tide_mark
+from ortoo.enode.disk.whole_files import read_part, write_whole
 from ortoo.enode.log.segment import bases, segment_name
-from ortoo.enode.recovery.opening import forget_clean_stop
 from ortoo.enode.replication.log_bytes import TAIL_BYTES, LogBytes
 
 
@@ -50,11 +49,8 @@ class LogCopy:
         if not starts:
             return b""
         begin = max(starts[-1], self.position - TAIL_BYTES)
-        file = self._disk.open(self._folder / segment_name(starts[-1]), writable=False)
-        try:
-            return file.read(begin - starts[-1], self.position - begin)
-        finally:
-            file.close()
+        path = self._folder / segment_name(starts[-1])
+        return read_part(self._disk, path, begin - starts[-1], self.position - begin)
 
     def tail_crc32c(self) -> tuple[int, int]:
         """CRC and length of `tail`."""
@@ -97,24 +93,16 @@ class LogCopy:
         self._lock.release()
 
     def _identity(self, cluster: str, enode: str) -> Identity | None:
-        path = self._folder / IDENTITY_NAME
-        data = read_whole(self._disk, path)
-        if data is None:
-            return None
-        found = decode_identity(data, path)
-        if (found.cluster, found.enode) != (cluster, enode):
-            raise Conflict(
-                f"{self._folder} belongs to enode {found.enode!r} of cluster {found.cluster!r}; this is a replica of "
-                f"{enode!r} of {cluster!r}: choose another folder or correct the settings"
-            )
+        found = read_identity(self._disk, self._folder)
+        if found is not None:
+            found.check_owner(self._folder, cluster, enode, "a replica of ")
         return found
 
     def _cut_behind_durable(self) -> int:
         """Where the copy ends; what an interrupted write, or another life of this folder, left behind it is removed."""
         disk, folder = self._disk, self._folder
-        clean = decode_clean_stop(read_whole(disk, folder / CLEAN_NAME) or b"")
-        tide = decode_slots(read_whole(disk, folder / TIDE_NAME) or b"")
-        end = max(tide, clean.end_position if clean else 0)
+        clean = read_clean_stop(disk, folder)
+        end = max(read_tide_mark(disk, folder), clean.end_position if clean else 0)
         forget_clean_stop(disk, folder)
         starts = bases(disk.list(folder))
         for base in starts:
@@ -122,15 +110,12 @@ class LogCopy:
                 disk.remove(folder / segment_name(base))
         kept = [base for base in starts if base < end]
         if kept:
-            file = disk.open(folder / segment_name(kept[-1]))
-            try:
+            with closing(disk.open(folder / segment_name(kept[-1]))) as file:
                 size = file.size_bytes()
                 file.truncate(end - kept[-1])
                 if size > end - kept[-1]:
                     file.allocate(size)
                 file.sync_data()
-            finally:
-                file.close()
         disk.sync_directory(folder)
         return end if kept else 0
 

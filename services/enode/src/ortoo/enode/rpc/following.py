@@ -11,6 +11,7 @@ from ortoo.enode.disk.identity import Identity
 from ortoo.enode.log.disk_work import DiskWork
 from ortoo.enode.replication.log_bytes import LogBytes
 from ortoo.enode.replication.log_copy import LogCopy
+from ortoo.enode.settings import Settings
 from ortoo.v1 import namesrv_pb2, namesrv_pb2_grpc
 from ortoo.v1 import replication_pb2 as pb
 from ortoo.v1.replication_pb2_grpc import ReplicationServiceStub
@@ -38,13 +39,11 @@ async def replication_address(enode: str, name_servers: NameServers, channels: C
 class Following:
     """One connection to the enode."""
 
-    def __init__(self, copy: LogCopy, work: DiskWork, *, cluster: str, enode: str, replica_id: int) -> None:
+    def __init__(self, copy: LogCopy, work: DiskWork, settings: Settings) -> None:
         self._copy = copy
         self._work = work
-        self._who = (cluster, enode, replica_id)
+        self._settings = settings
         self._written = asyncio.Event()
-        self.source_position = 0
-        """How far the enode has the log, as it last said."""
 
     async def run(self, address: str, own_address: str, channels: Channels) -> None:
         """Follow until the connection ends. Errors: what the enode answers, Conflict, OSError."""
@@ -54,13 +53,12 @@ class Following:
                 await self._take(answer)
 
     async def _requests(self, own_address: str) -> AsyncIterator[pb.FollowRequest]:
-        cluster, enode, replica_id = self._who
-        copy = self._copy
+        copy, settings = self._copy, self._settings
         tail_crc32c, tail_bytes = await self._work.run(copy.tail_crc32c)
         yield pb.FollowRequest(
-            cluster=cluster,
-            enode=enode,
-            replica_id=replica_id,
+            cluster=settings.cluster,
+            enode=settings.name,
+            replica_id=settings.replica_id,
             address=own_address,
             store_id=copy.store_id,
             durable_position=copy.position,
@@ -74,10 +72,9 @@ class Following:
 
     async def _take(self, answer: pb.FollowResponse) -> None:
         copy, work = self._copy, self._work
-        self.source_position = answer.durable_position
         if answer.store_id:
-            cluster, enode, _ = self._who
-            await work.run(copy.claim, Identity(cluster, enode, answer.store_id, answer.created_at_ms))
+            ours = self._settings
+            await work.run(copy.claim, Identity(ours.cluster, ours.name, answer.store_id, answer.created_at_ms))
         if answer.data:
             part = LogBytes(answer.segment_position, answer.segment_bytes, answer.position, answer.data)
             is_new_segment = answer.position == answer.segment_position

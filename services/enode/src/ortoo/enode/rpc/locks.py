@@ -6,87 +6,82 @@ from collections.abc import Iterable, Sequence
 from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Invalid, OrtooError
 from ortoo.common.errors.status import failure_of
+from ortoo.common.grpc.errors import Context
+from ortoo.common.grpc.fields import write
 from ortoo.enode.changes.lives import Mode
-from ortoo.enode.cluster.topic_copies import TopicCopies
-from ortoo.enode.store.lock_table import LIFETIME_S, Granted, Key, Refused, Wish
-from ortoo.enode.store.store import Store
-from ortoo.v1 import enode_pb2
+from ortoo.enode.rpc.handlers import Handlers
+from ortoo.enode.store.lock_table import LIFETIME_S, Granted, Key, LockRequest, Refused
+from ortoo.v1 import enode_pb2 as pb
 
 WISHES_MAX = 10_000
 """How many locks one request may name."""
 TEXT_LENGTH_MAX = 1024
 
 
-async def take_locks(
-    store: Store, topics: TopicCopies, request: enode_pb2.TakeLocksRequest
-) -> enode_pb2.TakeLocksResponse:
-    """Decide each wish; what is granted is durable then. A queue that is not here fails by itself."""
-    wishes = _checked(request.wishes)
-    failures = await _failures(store, topics, wishes)
-    wanted = [
-        Wish(_key(wish), wish.owner or wish.session_id, wish.session_id, request.incarnation, wish.resume)
-        for wish in wishes
-        if _key(wish) not in failures
-    ]
-    granted = iter(await store.locks.take(wanted))
-    return enode_pb2.TakeLocksResponse(
-        answers=[
-            enode_pb2.LockAnswer(failure=failure_of(failure))
-            if (failure := failures.get(_key(wish))) is not None
-            else _answer(next(granted))
+class LockHandlers(Handlers):
+    """The locks of queues."""
+
+    async def TakeLocks(self, request: pb.TakeLocksRequest, context: Context) -> pb.TakeLocksResponse:
+        """Take or renew locks; what is granted is durable then. A queue that is not here fails by itself."""
+        wishes = _checked(request.wishes)
+        failures = await self._failures(wishes)
+        wanted = [
+            LockRequest(_key(wish), wish.owner or wish.session_id, wish.session_id, request.incarnation, wish.resume)
             for wish in wishes
-        ],
-        lifetime_ms=int(LIFETIME_S * 1000),
-    )
-
-
-async def _failures(store: Store, topics: TopicCopies, wishes: Sequence[enode_pb2.LockWish]) -> dict[Key, OrtooError]:
-    """Wishes that cannot be looked at: their queue is not here, or their group pops."""
-    missing = await _missing(topics, wishes)
-    failures = {_key(wish): it for wish in wishes if (it := missing.get((wish.topic_id, wish.queue_id))) is not None}
-    pairs = {(wish.topic_id, wish.group) for wish in wishes if _key(wish) not in failures}
-    refused = await store.modes.refused(pairs, Mode.OFFSETS)
-    failures |= {_key(wish): it for wish in wishes if (it := refused.get((wish.topic_id, wish.group))) is not None}
-    return failures
-
-
-async def _missing(topics: TopicCopies, wishes: Iterable[enode_pb2.LockWish]) -> dict[tuple[int, int], OrtooError]:
-    """(topic id, queue id) of those that are not here, after waiting a moment for all of them together."""
-    lacking = sorted({(wish.topic_id, wish.queue_id) for wish in wishes if topics.lacks(wish.topic_id, wish.queue_id)})
-    answers = await asyncio.gather(*(topics.arrival(*one) for one in lacking), return_exceptions=True)
-    found: dict[tuple[int, int], OrtooError] = {}
-    for one, answer in zip(lacking, answers, strict=True):
-        if isinstance(answer, OrtooError):
-            found[one] = answer
-        elif answer is not None:
-            raise answer
-    return found
-
-
-async def release_locks(store: Store, request: enode_pb2.ReleaseLocksRequest) -> enode_pb2.ReleaseLocksResponse:
-    """Free the locks that their sessions hold."""
-    keys = [(_key(wish), wish.session_id) for wish in _checked(request.wishes)]
-    return enode_pb2.ReleaseLocksResponse(released=await store.locks.release(keys))
-
-
-def query_locks(store: Store, request: enode_pb2.QueryLocksRequest) -> enode_pb2.QueryLocksResponse:
-    """The locks that are held."""
-    return enode_pb2.QueryLocksResponse(
-        locks=[
-            enode_pb2.HeldLock(
-                queue_id=queue_id,
-                owner=lock.owner,
-                session_id=lock.session_id,
-                generation=lock.generation,
-                remaining_ms=int(remaining_s * 1000),
-                incarnation=lock.incarnation,
-            )
-            for queue_id, lock, remaining_s in store.locks.of_group(request.topic_id, request.group)
+            if _key(wish) not in failures
         ]
-    )
+        granted = iter(await self.store.locks.take(wanted))
+        return pb.TakeLocksResponse(
+            answers=[
+                pb.LockAnswer(failure=failure_of(failure))
+                if (failure := failures.get(_key(wish))) is not None
+                else _answer(next(granted))
+                for wish in wishes
+            ],
+            lifetime_ms=int(LIFETIME_S * 1000),
+        )
+
+    async def ReleaseLocks(self, request: pb.ReleaseLocksRequest, context: Context) -> pb.ReleaseLocksResponse:
+        """Free the locks that their sessions hold."""
+        keys = [(_key(wish), wish.session_id) for wish in _checked(request.wishes)]
+        released = await self.store.locks.release(keys)
+        self.attached.tell_freed()
+        return pb.ReleaseLocksResponse(released=released)
+
+    async def QueryLocks(self, request: pb.QueryLocksRequest, context: Context) -> pb.QueryLocksResponse:
+        """The locks that a group holds in a topic."""
+        held = self.store.locks.of_group(request.topic_id, request.group)
+        return pb.QueryLocksResponse(
+            locks=[
+                write(pb.HeldLock, lock, queue_id=queue_id, remaining_ms=int(remaining_s * 1000))
+                for queue_id, lock, remaining_s in held
+            ]
+        )
+
+    async def _failures(self, wishes: Sequence[pb.LockWish]) -> dict[Key, OrtooError]:
+        """Wishes that cannot be looked at: their queue is not here, or their group pops."""
+        missing = await self._missing(wishes)
+        failures = {_key(one): it for one in wishes if (it := missing.get((one.topic_id, one.queue_id))) is not None}
+        pairs = {(one.topic_id, one.group) for one in wishes if _key(one) not in failures}
+        refused = await self.store.modes.refused(pairs, Mode.OFFSETS)
+        failures |= {_key(one): it for one in wishes if (it := refused.get((one.topic_id, one.group))) is not None}
+        return failures
+
+    async def _missing(self, wishes: Iterable[pb.LockWish]) -> dict[tuple[int, int], OrtooError]:
+        """(topic id, queue id) of those that are not here, after waiting a moment for all of them together."""
+        topics = self.topics
+        lacking = sorted({(one.topic_id, one.queue_id) for one in wishes if topics.lacks(one.topic_id, one.queue_id)})
+        answers = await asyncio.gather(*(topics.arrival(*one) for one in lacking), return_exceptions=True)
+        found: dict[tuple[int, int], OrtooError] = {}
+        for one, answer in zip(lacking, answers, strict=True):
+            if isinstance(answer, OrtooError):
+                found[one] = answer
+            elif answer is not None:
+                raise answer
+        return found
 
 
-def _checked(wishes: Iterable[enode_pb2.LockWish]) -> list[enode_pb2.LockWish]:
+def _checked(wishes: Iterable[pb.LockWish]) -> list[pb.LockWish]:
     """Refuse what cannot be stored. Errors: Invalid."""
     checked = list(wishes)
     if not 1 <= len(checked) <= WISHES_MAX:
@@ -98,11 +93,11 @@ def _checked(wishes: Iterable[enode_pb2.LockWish]) -> list[enode_pb2.LockWish]:
     return checked
 
 
-def _key(wish: enode_pb2.LockWish) -> Key:
+def _key(wish: pb.LockWish) -> Key:
     return wish.topic_id, wish.group, wish.queue_id
 
 
-def _answer(answer: Granted | Refused) -> enode_pb2.LockAnswer:
+def _answer(answer: Granted | Refused) -> pb.LockAnswer:
     if isinstance(answer, Granted):
-        return enode_pb2.LockAnswer(generation=answer.generation)
-    return enode_pb2.LockAnswer(owner=answer.owner, remaining_ms=max(1, int(answer.remaining_s * 1000)))
+        return pb.LockAnswer(generation=answer.generation)
+    return pb.LockAnswer(owner=answer.owner, remaining_ms=max(1, int(answer.remaining_s * 1000)))

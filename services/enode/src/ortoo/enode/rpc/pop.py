@@ -1,4 +1,4 @@
-"""PopQueues and SettlePopped."""
+"""PopQueues, SettlePopped, SendBackMessages and ReplayStored."""
 
 from collections.abc import Sequence
 
@@ -16,10 +16,11 @@ from ortoo.common.groups.pop import (
     SendBackWish,
     Verdict,
 )
-from ortoo.enode.pops.leasing import Leasing
-from ortoo.enode.pops.sending_back import SendingBack
+from ortoo.common.grpc.errors import Context
+from ortoo.common.grpc.fields import read, write
+from ortoo.enode.rpc.handlers import Handlers
+from ortoo.enode.rpc.messages import check_number, unnumbered
 from ortoo.v1 import enode_pop_pb2 as pb
-from ortoo.v1 import record_pb2
 
 MESSAGES_MAX = 4_096
 BYTES_DEFAULT = 4 << 20
@@ -29,89 +30,65 @@ MESSAGES_SETTLED_MAX = 65_536
 """How many messages one request may settle."""
 
 
-async def pop_queues(leasing: Leasing, request: pb.PopQueuesRequest) -> pb.PopQueuesResponse:
-    """Lease messages, or wait for some."""
-    _check("messages_max", request.messages_max, MESSAGES_MAX)
+class PopHandlers(Handlers):
+    """Messages that are leased, and messages that are sent back."""
+
+    async def PopQueues(self, request: pb.PopQueuesRequest, context: Context) -> pb.PopQueuesResponse:
+        """Lease messages of a group to a consumer, or wait for some."""
+        await self.topics.arrival(request.topic_id, max(request.queue_ids, default=0))
+        pop = self.pops.peek if request.peek else self.pops.pop
+        popped = await pop(_pop_request(request))
+        return write(pb.PopQueuesResponse, popped, batches=map(_batch, popped.batches))
+
+    async def SettlePopped(self, request: pb.SettlePoppedRequest, context: Context) -> pb.SettlePoppedResponse:
+        """Say what becomes of leased messages."""
+        await self.topics.arrival(request.topic_id, max((part.queue_id for part in request.parts), default=0))
+        if letters_id := request.give_back.rules.dead_letter_topic_id:
+            await self.topics.arrival(letters_id)
+        check_group_name(request.group)
+        parts = [_part(part) for part in request.parts]
+        check_number("parts", sum(count for part in parts for _, count in part.ranges), MESSAGES_SETTLED_MAX)
+        stale = await self.pops.settle(request.topic_id, request.group, parts, _verdict(request))
+        return pb.SettlePoppedResponse(stale=[write(pb.StaleOffset, one, lease_number=one.number) for one in stale])
+
+    async def SendBackMessages(
+        self, request: pb.SendBackMessagesRequest, context: Context
+    ) -> pb.SendBackMessagesResponse:
+        """Copy messages to the group's retry topic."""
+        await self.topics.arrival(request.topic_id, request.queue_id)
+        await self.topics.arrival(request.retry_topic_id)
+        await self.topics.arrival(request.rules.dead_letter_topic_id)
+        check_group_name(request.group)
+        check_number("offsets", len(request.offsets), MESSAGES_MAX)
+        wish = read(SendBackWish, request, rules=read(PopRules, request.rules))
+        return pb.SendBackMessagesResponse(message_ids=await self.sending.send_back(wish))
+
+    async def ReplayStored(self, request: pb.ReplayStoredRequest, context: Context) -> pb.ReplayStoredResponse:
+        """Send dead letters again."""
+        await self.topics.arrival(request.target_topic_id)
+        check_group_name(request.group)
+        ranges = tuple((one.first_offset, one.count) for one in request.ranges)
+        check_number("ranges", sum(count for _, count in ranges), MESSAGES_SETTLED_MAX)
+        sent = await self.sending.replay(read(ReplayWish, request, ranges=ranges))
+        return pb.ReplayStoredResponse(ranges=[pb.OffsetRange(first_offset=one, count=count) for one, count in sent])
+
+
+def _pop_request(request: pb.PopQueuesRequest) -> PopWish:
+    """Errors: Invalid."""
+    check_number("messages_max", request.messages_max, MESSAGES_MAX)
     if not request.peek:
         check_group_name(request.group)
-        _check("invisible_ms", request.invisible_ms, INVISIBLE_MS_MAX)
+        check_number("invisible_ms", request.invisible_ms, INVISIBLE_MS_MAX)
     if not request.queue_ids:
         raise Invalid("no queue is named", field="queue_ids")
-    popped = await (leasing.peek if request.peek else leasing.pop)(
-        PopWish(
-            request.topic_id,
-            request.group,
-            tuple(request.queue_ids),
-            request.messages_max,
-            request.invisible_ms,
-            request.bytes_max or BYTES_DEFAULT,
-            min(request.wait_ms, WAIT_MS_MAX),
-            request.client_id,
-            request.attempt_id,
-            rules_of(request.rules),
-        )
+    return read(
+        PopWish,
+        request,
+        bytes_max=request.bytes_max or BYTES_DEFAULT,
+        wait_ms=min(request.wait_ms, WAIT_MS_MAX),
+        consumer=request.client_id,
+        rules=read(PopRules, request.rules),
     )
-    return pb.PopQueuesResponse(
-        batches=map(_batch, popped.batches),
-        wants_dead_letter_topic=popped.wants_dead_letter_topic,
-        blocked=popped.blocked,
-    )
-
-
-async def settle_popped(leasing: Leasing, request: pb.SettlePoppedRequest) -> pb.SettlePoppedResponse:
-    """Say what becomes of leased messages."""
-    check_group_name(request.group)
-    parts = [_part(part) for part in request.parts]
-    _check("parts", sum(count for part in parts for _, count in part.ranges), MESSAGES_SETTLED_MAX)
-    stale = await leasing.settle(request.topic_id, request.group, parts, _verdict(request))
-    return pb.SettlePoppedResponse(
-        stale=[pb.StaleOffset(queue_id=one.queue_id, offset=one.offset, lease_number=one.number) for one in stale]
-    )
-
-
-async def send_back(sending: SendingBack, request: pb.SendBackMessagesRequest) -> pb.SendBackMessagesResponse:
-    """Copy messages to the group's retry topic."""
-    check_group_name(request.group)
-    _check("offsets", len(request.offsets), MESSAGES_MAX)
-    wish = SendBackWish(
-        request.group,
-        request.topic_id,
-        request.queue_id,
-        tuple(request.offsets),
-        request.retry_topic_id,
-        tuple(request.delays_ms),
-        request.park,
-        rules_of(request.rules),
-    )
-    return pb.SendBackMessagesResponse(message_ids=await sending.send_back(wish))
-
-
-async def replay_stored(sending: SendingBack, request: pb.ReplayStoredRequest) -> pb.ReplayStoredResponse:
-    """Send dead letters again."""
-    check_group_name(request.group)
-    ranges = tuple((one.first_offset, one.count) for one in request.ranges)
-    _check("ranges", sum(count for _, count in ranges), MESSAGES_SETTLED_MAX)
-    wish = ReplayWish(request.dead_letter_topic_id, request.group, ranges, request.target_topic_id, request.dry_run)
-    sent = await sending.replay(wish)
-    return pb.ReplayStoredResponse(ranges=[pb.OffsetRange(first_offset=first, count=count) for first, count in sent])
-
-
-def rules_of(rules: pb.PopRules) -> PopRules:
-    """How a group pops, read."""
-    return PopRules(
-        rules.attempts_max,
-        rules.in_order,
-        rules.in_flight_max,
-        rules.by_priority,
-        rules.from_last,
-        rules.dead_letter_topic_id,
-        rules.park_expired,
-    )
-
-
-def _check(field: str, number: int, most: int) -> None:
-    if not 1 <= number <= most:
-        raise Invalid(f"{number}; expected 1 to {most}", field=field)
 
 
 def _part(part: pb.LeasePart) -> LeasePart:
@@ -126,27 +103,21 @@ def _verdict(request: pb.SettlePoppedRequest) -> Verdict:
     if kind == "finish":
         return Finish(request.finish.filtered)
     if kind == "renew_invisible_ms":
-        _check("renew_invisible_ms", request.renew_invisible_ms, INVISIBLE_MS_MAX)
+        check_number("renew_invisible_ms", request.renew_invisible_ms, INVISIBLE_MS_MAX)
         return Renew(request.renew_invisible_ms)
     if kind == "give_back":
         how = request.give_back
         delays_ms = tuple(how.delays_ms) or (0,)
-        return GiveBack(delays_ms, not how.uncounted, how.client_id, how.error, how.park, rules_of(how.rules))
+        return GiveBack(delays_ms, not how.uncounted, how.client_id, how.error, how.park, read(PopRules, how.rules))
     raise Invalid("say what becomes of the messages", field="verdict")
 
 
 def _batch(popped: PoppedBatch) -> pb.PoppedBatch:
-    batch = popped.batch
     return pb.PoppedBatch(
         queue_id=popped.queue_id,
         lease_number=popped.number,
         stored_at_ms=popped.stored_at_ms,
-        batch=record_pb2.SealedBatch(
-            records=batch.records,
-            records_crc32c=batch.records_crc32c,
-            count=batch.count,
-            body_inflated_bytes=batch.body_inflated_bytes,
-        ),
+        batch=unnumbered(popped.batch),
         offsets=popped.offsets,
         attempts=_attempts(popped.attempts),
     )

@@ -3,10 +3,13 @@
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from ortoo.enode.index.catalog import Catalog, QueueLog
+from ortoo.enode.log.answers import StoreDescription
 from ortoo.enode.state.fold import State
+from ortoo.enode.store.engine import Engine
 
 
 class TopicTotals(NamedTuple):
@@ -31,29 +34,28 @@ class GroupLag(NamedTuple):
     """When the oldest message that it has not acknowledged was stored; 0 when it has acknowledged all."""
 
 
+@dataclass(frozen=True, slots=True)
 class Census:
     """Counts in the catalog and the state of an open store, on its event loop; it reads no disk."""
 
-    def __init__(self, catalog: Catalog, state: State) -> None:
-        """Count in these."""
-        self._catalog = catalog
-        self._state = state
+    catalog: Catalog
+    state: State
 
     def topics(self) -> list[TopicTotals]:
         """One entry for each topic that the enode has a copy of."""
         totals: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0])
-        for (topic_id, _), queue in self._catalog.queues.items():
+        for (topic_id, _), queue in self.catalog.queues.items():
             of_topic = totals[topic_id]
             of_topic[0] += queue.end_offset
             of_topic[1] += queue.bytes_in
             of_topic[2] += queue.end_offset - queue.begin_offset
-        return [TopicTotals(copy.name, *totals[copy.topic_id]) for copy in self._state.topics.all()]
+        return [TopicTotals(copy.name, *totals[copy.topic_id]) for copy in self.state.topics.all()]
 
     def lags(self) -> Iterator[GroupLag]:
         """One entry for each (topic, group) with a committed offset."""
-        queues = self._catalog.queues
-        names = {copy.topic_id: copy.name for copy in self._state.topics.all()}
-        for topic_id, group, offsets in self._state.offsets.committed():
+        queues = self.catalog.queues
+        names = {copy.topic_id: copy.name for copy in self.state.topics.all()}
+        for topic_id, group, offsets in self.state.offsets.committed():
             name = names.get(topic_id)
             if name is None:
                 continue
@@ -66,6 +68,40 @@ class Census:
                     stored_at_ms = _stored_at_ms(queue, next_offset)
                     oldest_at_ms = min(oldest_at_ms or stored_at_ms, stored_at_ms)
             yield GroupLag(name, group, lag, oldest_at_ms)
+
+
+def description(engine: Engine, fetches: int) -> StoreDescription:
+    """The store as a whole: sizes, positions, health, damages; `fetches` reads were answered."""
+    appender, catalog, committer, reader = engine.appender, engine.catalog, engine.committer, engine.reader
+    reason = "closed" if engine.closed else appender.failure or appender.alone or appender.full
+    return StoreDescription(
+        enode=engine.identity.enode,
+        cluster=engine.identity.cluster,
+        store_id=engine.identity.store_id,
+        log_begin_position=catalog.begin_position,
+        log_bytes=appender.appended_position - catalog.begin_position,
+        segment_count=len(catalog.segments),
+        appended_position=appender.appended_position,
+        durable_position=appender.durable_position,
+        store_open_number=appender.store_open,
+        writable=not reason,
+        reason=reason,
+        damages=tuple(catalog.damages),
+        counters={
+            "appends": committer.appends,
+            "appended_messages": committer.appended_messages,
+            "appended_bytes": committer.appended_bytes,
+            "pending_bytes": appender.pending_bytes,
+            "flushes": appender.flushes,
+            "flush_ms": int(appender.flush_s * 1000),
+            "fetches": fetches,
+            "waiting_fetches": engine.waiting.count,
+            "batches_from_memory": reader.hits,
+            "batches_from_disk": reader.misses,
+            "deleted_segments": engine.housekeeping.deleted_segments,
+            "producer_windows": len(engine.state.windows),
+        },
+    )
 
 
 def _stored_at_ms(queue: QueueLog, offset: int) -> int:

@@ -1,6 +1,7 @@
 """What happens when frames become durable: they are folded in and shown to readers."""
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Protocol
 
 from ortoo.enode.changes.all import Change, OffsetsCommitted, OffsetsSkipped, TopicGone
@@ -28,28 +29,20 @@ class CommitListener(Protocol):
         """A change is folded in."""
 
 
+@dataclass(kw_only=True, eq=False)
 class Committer:
     """Moves the committed position: the only place where the catalog and the state change."""
 
-    def __init__(
-        self,
-        *,
-        catalog: Catalog,
-        state: State,
-        sequencer: Sequencer,
-        reservations: Reservations,
-        recent: Recent,
-        waiting: Waiting,
-        housekeeping: Housekeeping,
-    ) -> None:
-        """Commit into these parts of one store."""
-        self._catalog = catalog
-        self._state = state
-        self._sequencer = sequencer
-        self._reservations = reservations
-        self._recent = recent
-        self._waiting = waiting
-        self._housekeeping = housekeeping
+    catalog: Catalog
+    state: State
+    sequencer: Sequencer
+    reservations: Reservations
+    recent: Recent
+    waiting: Waiting
+    housekeeping: Housekeeping
+
+    def __post_init__(self) -> None:
+        """Nothing was committed since the store was opened."""
         self.next_segments: list[Segment] = []
         """Segments that positions are given out in, but whose predecessors are not durable yet."""
         self.listeners: list[CommitListener] = []
@@ -57,7 +50,7 @@ class Committer:
 
     def commit(self, group: Group) -> None:
         """Fold a group that became durable, and show it to readers."""
-        catalog, state, recent = self._catalog, self._state, self._recent
+        catalog, state, recent = self.catalog, self.state, self.recent
         woken: dict[QueueLog, None] = {}
         topic_ids: set[int] = set()
         for entry in group.entries:
@@ -65,7 +58,7 @@ class Committer:
             if entry.changes:
                 for change in entry.changes:
                     self._apply(change)
-                self._housekeeping.count_changes(len(entry.changes))
+                self.housekeeping.count_changes(len(entry.changes))
             if entry.batch is not None:
                 queue: QueueLog = entry.queue
                 first_offset, stored_at_ms, position = header.first_offset, header.stored_at_ms, header.position
@@ -73,11 +66,11 @@ class Committer:
                 catalog.add_batch(queue, first_offset, header.item_count, position, length, stored_at_ms)
                 state.apply_messages(header)
                 if header.producer_id:
-                    self._sequencer.settle((header.topic_id, header.queue_id, header.producer_id))
+                    self.sequencer.settle((header.topic_id, header.queue_id, header.producer_id))
                 recent.put(position, StoredBatch(first_offset, stored_at_ms, entry.batch))
                 topic_ids.add(header.topic_id)
                 self.appends += 1
-                self._housekeeping.frames += 1
+                self.housekeeping.frames += 1
                 self.appended_messages += header.item_count
                 self.appended_bytes += header.length
                 if queue.waiters:
@@ -85,26 +78,26 @@ class Committer:
             elif entry.slice_at is not None:
                 catalog.add_slice(entry.slice_at)
             if header.flags & Flag.SEGMENT_END:
-                self._housekeeping.sealed(catalog.seal(catalog.active))
+                self.housekeeping.sealed(catalog.seal(catalog.active))
                 catalog.segments.append(self.next_segments.pop(0))
         for queue in woken:
-            self._waiting.wake(queue)
+            self.waiting.wake(queue)
         for listener in self.listeners if topic_ids else ():
             listener.messages_stored(topic_ids)
 
     def _apply(self, change: Change) -> None:
-        self._state.apply(change)
+        self.state.apply(change)
         if isinstance(change, TimersSet):
             if change.producer_id:
-                self._sequencer.settle((change.topic_id, change.queue_id, change.producer_id))
+                self.sequencer.settle((change.topic_id, change.queue_id, change.producer_id))
         elif isinstance(change, OffsetsCommitted):
-            self._reservations.settle(change)
+            self.reservations.settle(change)
         elif isinstance(change, TopicGone):
-            for queue in self._catalog.forget_topic(change.topic_id):
-                self._waiting.wake(queue)
+            for queue in self.catalog.forget_topic(change.topic_id):
+                self.waiting.wake(queue)
         elif isinstance(change, OffsetsSkipped) and change.topic_id:
-            skipped = self._catalog.queue((change.topic_id, change.queue_id))
+            skipped = self.catalog.queue((change.topic_id, change.queue_id))
             skipped.end_offset = skipped.next_offset = max(skipped.next_offset, change.end_offset)
-        self._catalog.floor = self._state.ends.floor
+        self.catalog.floor = self.state.ends.floor
         for listener in self.listeners:
             listener.change_applied(change)

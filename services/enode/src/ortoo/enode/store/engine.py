@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import InitVar, dataclass
 from pathlib import Path
 
 from ortoo.common.errors import OrtooError, Unavailable
@@ -10,20 +11,20 @@ from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
 from ortoo.common.process.randomness import Randomness
 from ortoo.enode.changes.all import Change, TopicGone
+from ortoo.enode.disk.clean_stop import forget_clean_stop
 from ortoo.enode.disk.disk import DirectoryLock, Disk, RealDisk
 from ortoo.enode.disk.identity import Identity, claim
 from ortoo.enode.index.key_process import KeyProcess, Keys, LocalKeys
 from ortoo.enode.log.appender import Appender
 from ortoo.enode.log.disk_work import DiskWork, disk_work
 from ortoo.enode.log.frame import Flag
-from ortoo.enode.log.group import Group
 from ortoo.enode.log.segment import Segment
 from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.log.spares import Spares
 from ortoo.enode.reading.reader import Reader
 from ortoo.enode.reading.recent import Recent
 from ortoo.enode.reading.waiting import Waiting
-from ortoo.enode.recovery.opening import Recovered, forget_clean_stop, recover
+from ortoo.enode.recovery.opening import Recovered, recover
 from ortoo.enode.state.tables.dedup import Sequencer
 from ortoo.enode.state.tables.offsets import Reservations
 from ortoo.enode.store.committer import Committer
@@ -32,49 +33,48 @@ from ortoo.enode.store.housekeeping import Housekeeping, close_mark
 _log = get_logger("store")
 
 
+@dataclass(eq=False)
 class Engine:
-    """One open store's parts. Belongs to the event loop that opened it."""
+    """One open store's parts. Belongs to the event loop that opened it; `open` is the way in."""
 
-    def __init__(
-        self,
-        folder: Path,
-        settings: StoreSettings,
-        disk: Disk,
-        clock: Clock,
-        work: DiskWork,
-        lock: DirectoryLock,
-        identity: Identity,
-        recovered: Recovered,
-        spares: Spares,
-        active: Segment,
-    ) -> None:
-        """Put the parts together; `open` is the way in."""
-        self.settings = settings
-        self.clock = clock
-        self.identity = identity
-        self.closed = False
+    folder: Path
+    settings: StoreSettings
+    disk: Disk
+    clock: Clock
+    work: DiskWork
+    lock: DirectoryLock
+    identity: Identity
+    recovered: InitVar[Recovered]
+    spares: Spares
+    active: InitVar[Segment]
+    closed: bool = False
+
+    def __post_init__(self, recovered: Recovered, active: Segment) -> None:
+        """Put the parts together."""
+        settings, disk, clock, work, spares = self.settings, self.disk, self.clock, self.work, self.spares
+        self._loop = asyncio.get_running_loop()
         self.catalog = recovered.catalog
         self.state = recovered.state
         self.sequencer = Sequencer(self.state.windows, idle_ms=settings.producer_idle_ms)
         self.reservations = Reservations()
         recent = Recent(settings.recent_bytes)
-        self.reader = Reader(self.catalog, disk, work, recent=recent, index_bytes=settings.index_bytes)
+        self.reader = Reader(self.catalog, disk, work, recent, settings.index_bytes)
         self.waiting = Waiting(clock, waiters_max=settings.waiters_max)
         self.appender = Appender(
             active=active,
-            position=recovered.end_position,
+            appended_position=recovered.end_position,
             store_open=recovered.store_open + 1,
             stored_at_ms=recovered.stored_at_ms,
             settings=settings,
             clock=clock,
             work=work,
             spares=spares,
-            on_durable=self._commit,
-            on_roll=self._roll,
+            on_durable=lambda group: self.committer.commit(group),
+            on_roll=lambda segment: self.committer.next_segments.append(segment),
         )
-        self.keys: Keys = LocalKeys(disk, folder, work)
+        self.keys: Keys = LocalKeys(disk, self.folder, work)
         if settings.threads and isinstance(disk, RealDisk):
-            self.keys = KeyProcess(folder)
+            self.keys = KeyProcess(self.folder)
         self.housekeeping = Housekeeping(
             settings=settings,
             clock=clock,
@@ -97,11 +97,6 @@ class Engine:
             waiting=self.waiting,
             housekeeping=self.housekeeping,
         )
-        self._folder = folder
-        self._work = work
-        self._lock = lock
-        self._spares = spares
-        self._loop = asyncio.get_running_loop()
 
     @classmethod
     async def open(
@@ -119,14 +114,11 @@ class Engine:
             identity = await work.run(claim, disk, folder, wanted, disk.list(folder))
             recovered = await work.run(recover, disk, folder)
             await work.run(forget_clean_stop, disk, folder)
-            spares = Spares(
-                disk, folder, work, segment_bytes=settings.segment_bytes, headroom_bytes=settings.headroom_bytes
-            )
+            spares = Spares(disk, folder, work, settings.segment_bytes, settings.headroom_bytes)
             active = recovered.active
             if active is None:
                 spare = await spares.take(settings.segment_bytes, is_state=True)
-                base = recovered.end_position
-                active = Segment(disk, folder, base, base + spare.size_bytes, file=spare.file, source=spare.path)
+                active = spare.segment(recovered.end_position)
                 await work.run(active.install)
             engine = cls(folder, settings, disk, clock, work, lock, identity, recovered, spares, active)
             await engine._start(recovered, active)
@@ -144,6 +136,20 @@ class Engine:
 
         Errors: Overloaded, Unavailable, and what `check` raises.
         """
+        waiters = await self._accept(changes, check)
+        self.appender.want_flush()
+        for waiter in waiters:
+            await waiter
+
+    async def note(self, changes: Sequence[Change]) -> None:
+        """Store state changes without waiting until they are durable: a crash may take them. Errors: as `store`."""
+        await self._accept(changes)
+        self.appender.flush_due.set()
+
+    async def _accept(
+        self, changes: Sequence[Change], check: Callable[[], None] | None = None
+    ) -> list[asyncio.Future[None]]:
+        """Give each change its place in the log; the futures are done when they are durable."""
         if self.closed or self.appender.alone:
             raise Unavailable(self.appender.alone or "the store is closed")
         appender = self.appender
@@ -157,26 +163,11 @@ class Engine:
                 check()
             waiters.append(self._loop.create_future())
             appender.append_change(change, encoded, waiters[-1])
-        appender.want_flush()
-        for waiter in waiters:
-            await waiter
-
-    async def note(self, changes: Sequence[Change]) -> None:
-        """Store state changes without waiting until they are durable: a crash may take them. Errors: as `store`."""
-        if self.closed or self.appender.alone:
-            raise Unavailable(self.appender.alone or "the store is closed")
-        appender = self.appender
-        for change in changes:
-            encoded = change.encoded()
-            appender.check_alive()
-            if not appender.fits(appender.change_room(len(encoded))):
-                await appender.make_room(appender.change_room(len(encoded)), is_state=True)
-            appender.append_change(change, encoded, self._loop.create_future())
-        appender.flush_due.set()
+        return waiters
 
     async def read_log(self, segment: Segment, position: int, length: int) -> bytes:
         """Bytes of the log as they lie on disk, for replicas. Errors: OSError, Unavailable."""
-        return await self._work.run(segment.read, position, length)
+        return await self.work.run(segment.read, position, length)
 
     async def close(self) -> None:
         """Flush, leave the marker of a clean stop, give the folder back. A second call does nothing."""
@@ -195,10 +186,10 @@ class Engine:
             await self.keys.close()
             appender.failure = appender.failure or "the store is closed"
             appender.fail_waiting()
-            self._work.close()
-            self._spares.close()
+            self.work.close()
+            self.spares.close()
             self.catalog.close()
-            self._lock.release()
+            self.lock.release()
 
     async def _close_cleanly(self) -> None:
         """Make everything durable and leave the marker that saves the next start a scan."""
@@ -207,7 +198,7 @@ class Engine:
         await self.housekeeping.stop()
         await self.appender.flush()
         await self.housekeeping.index_sealed()
-        await self.housekeeping.leave_marker(self._folder)
+        await self.housekeeping.leave_marker(self.folder)
 
     async def _start(self, recovered: Recovered, active: Segment) -> None:
         """A mark of this opening first, and what recovery has to say; only then is the store open."""
@@ -249,15 +240,9 @@ class Engine:
             self.housekeeping.checkpoint_due.set()
         _log.info(
             "store opened",
-            folder=str(self._folder),
+            folder=str(self.folder),
             clean=recovered.was_clean,
             end=recovered.end_position,
             cut_bytes=recovered.cut_bytes,
             segments=len(catalog.segments),
         )
-
-    def _commit(self, group: Group) -> None:
-        self.committer.commit(group)
-
-    def _roll(self, segment: Segment) -> None:
-        self.committer.next_segments.append(segment)

@@ -25,7 +25,7 @@ Key = tuple[int, str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class LockRequest:
     """One lock that somebody wants."""
 
     key: Key
@@ -64,24 +64,24 @@ class LockTable:
         self._started_s = now_s
         self._waiting: dict[Key, set[str]] = {}
 
-    def take(self, wish: Wish, now_s: float, *, generation_above: int) -> Granted | Refused:
+    def take(self, request: LockRequest, now_s: float, *, generation_above: int) -> Granted | Refused:
         """Give the lock to who asks, if nobody else lives on it; its own one is renewed.
 
         A new generation is greater than the lock's former ones and than `generation_above`.
         """
-        lock = self._locks.get(wish.key)
-        if lock is not None and not lock.is_free and not _may_take_over(wish, lock):
-            remaining_s = self.remaining_s(wish.key, lock, now_s)
+        lock = self._locks.get(request.key)
+        if lock is not None and not lock.is_free and not _may_take_over(request, lock):
+            remaining_s = self.remaining_s(request.key, lock, now_s)
             if remaining_s > 0:
-                if wish.incarnation:
-                    self._waiting.setdefault(wish.key, set()).add(wish.incarnation)
+                if request.incarnation:
+                    self._waiting.setdefault(request.key, set()).add(request.incarnation)
                 return Refused(lock.owner, remaining_s)
-        self._renewed_s[wish.key] = now_s
-        wanted = (wish.owner, wish.session_id, wish.incarnation)
+        self._renewed_s[request.key] = now_s
+        wanted = (request.owner, request.session_id, request.incarnation)
         if lock is not None and (lock.owner, lock.session_id, lock.incarnation) == wanted:
             return Granted(lock.generation, is_news=False)
         generation = max(lock.generation if lock is not None else 0, generation_above) + 1
-        self._locks[wish.key] = Lock(generation, *wanted)
+        self._locks[request.key] = Lock(generation, *wanted)
         return Granted(generation, is_news=True)
 
     def release(self, key: Key, session_id: str) -> Lock | None:
@@ -176,5 +176,5 @@ class LockTable:
         return news
 
 
-def _may_take_over(wish: Wish, lock: Lock) -> bool:
-    return lock.owner == wish.owner and (lock.session_id == wish.session_id or not wish.resume)
+def _may_take_over(request: LockRequest, lock: Lock) -> bool:
+    return lock.owner == request.owner and (lock.session_id == request.session_id or not request.resume)

@@ -8,7 +8,7 @@ from ortoo.common.process.clock import Clock
 from ortoo.enode.changes.all import Change, LocksPut
 from ortoo.enode.state.tables.locks import Lock
 from ortoo.enode.store.engine import Engine
-from ortoo.enode.store.lock_table import Granted, Key, LockTable, Refused, Wish
+from ortoo.enode.store.lock_table import Granted, Key, LockRequest, LockTable, Refused
 
 Holder = tuple[int, str, str, str, str]
 """(topic id, group, owner, session id, incarnation)."""
@@ -24,21 +24,21 @@ class QueueLocks:
         self._table = LockTable(engine.state.locks.all(), clock.monotonic_s())
         self._storing: dict[Key, asyncio.Future[None]] = {}
 
-    async def take(self, wishes: Sequence[Wish]) -> list[Granted | Refused]:
-        """Decide each wish, in order; returns when what was granted is durable. Errors: Overloaded, Unavailable."""
+    async def take(self, requests: Sequence[LockRequest]) -> list[Granted | Refused]:
+        """Decide each request, in order; returns when what was granted is durable. Errors: Overloaded, Unavailable."""
         now_s = self._clock.monotonic_s()
         answers: list[Granted | Refused] = []
         before: dict[Key, tuple[Lock | None, Lock | None]] = {}
-        for wish in wishes:
-            was = self._table.get(wish.key)
-            answer = self._table.take(wish, now_s, generation_above=self.newest_commit(wish.key))
+        for request in requests:
+            was = self._table.get(request.key)
+            answer = self._table.take(request, now_s, generation_above=self.newest_commit(request.key))
             answers.append(answer)
             if isinstance(answer, Granted) and answer.is_news:
-                before[wish.key] = (before.get(wish.key, (was, None))[0], self._table.get(wish.key))
+                before[request.key] = (before.get(request.key, (was, None))[0], self._table.get(request.key))
         await self._store(before)
         # A lock that somebody else has just raised is told only when all that goes with it is durable.
-        for wish in wishes:
-            if (storing := self._storing.get(wish.key)) is not None:
+        for request in requests:
+            if (storing := self._storing.get(request.key)) is not None:
                 await asyncio.wait([storing])
         return answers
 

@@ -1,15 +1,14 @@
 """The store: one log, and the queues, offsets and topics that are folds over it."""
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from ortoo.common.errors import Fenced, Invalid, NotFound, OutOfRange, Unavailable
+from ortoo.common.errors import Invalid, NotFound, OutOfRange, Unavailable
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.sealed_batch import SealedBatch, crc32c
-from ortoo.enode.changes.all import Change, OffsetsCommitted, TopicGone, WindowBatch, encode_changes
-from ortoo.enode.changes.lives import SentBackForgotten
+from ortoo.enode.changes.all import Change, TopicGone, WindowBatch, encode_changes
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.index.catalog import QueueLog
 from ortoo.enode.index.key_index import KIND_KEY, KIND_MESSAGE_ID
@@ -24,17 +23,17 @@ from ortoo.enode.log.answers import (
     StoreDescription,
     TopicCopy,
 )
-from ortoo.enode.log.frame import Kind, new_header
+from ortoo.enode.log.frame import FrameHeader, Kind
 from ortoo.enode.log.settings import FlushMode, StoreSettings
 from ortoo.enode.state.tables.dedup import Duplicate
 from ortoo.enode.state.tables.halves import Halves
 from ortoo.enode.state.tables.timers import Timers
 from ortoo.enode.state.tables.topics import put
-from ortoo.enode.store.backward_commits import BackwardCommits
-from ortoo.enode.store.census import Census
+from ortoo.enode.store.census import Census, description
 from ortoo.enode.store.deferral import ChangesAt, Deferral
 from ortoo.enode.store.delivery_modes import DeliveryModes
 from ortoo.enode.store.engine import Engine
+from ortoo.enode.store.group_offsets import GroupOffsets
 from ortoo.enode.store.housekeeping import Rescue
 from ortoo.enode.store.queue_locks import QueueLocks
 
@@ -56,7 +55,6 @@ __all__ = [
 FETCH_BYTES = 1 << 20
 FIND_LIMIT = 32
 FIND_LIMIT_MAX = 1000
-GROUP_NAME_BYTES_MAX = 255
 
 
 class Store:
@@ -76,13 +74,16 @@ class Store:
 
     def __init__(self, engine: Engine) -> None:
         """Offer what `engine` does; `open` is the way in."""
-        self.locks = QueueLocks(engine, engine.clock)
-        """The locks of queues."""
-        self.modes = DeliveryModes(engine)
-        """How groups consume topics."""
         self.engine = engine
         """The parts of the store, for those who decide over its state."""
-        self._engine = engine
+        self.locks = QueueLocks(engine, engine.clock)
+        """The locks of queues."""
+        self.offsets = GroupOffsets(engine, self.locks, self._topic)
+        """How far groups have consumed."""
+        self.modes = DeliveryModes(engine)
+        """How groups consume topics."""
+        self.census = Census(engine.catalog, engine.state)
+        """Sizes and lags by topic and group, for metrics."""
         self._settings = engine.settings
         self._clock = engine.clock
         self._loop = asyncio.get_running_loop()
@@ -91,9 +92,6 @@ class Store:
         self._appender = engine.appender
         self._sequencer = engine.sequencer
         self._reader = engine.reader
-        self.census = Census(engine.catalog, engine.state)
-        self.backward_commits = BackwardCommits()
-        """Sizes and lags by topic and group, for metrics."""
         self._topics_going: set[int] = set()
         self._fetches = 0
 
@@ -145,9 +143,9 @@ class Store:
         if told is not None:
             consumes = told(first_offset, stored_at_ms)
             prefix = encode_changes([change.encoded() for change in consumes])
-        header = new_header(
-            Kind.MESSAGES,
-            appender.appended_position,
+        header = FrameHeader(
+            kind=Kind.MESSAGES,
+            position=appender.appended_position,
             durable_below=appender.durable_position,
             store_open=appender.store_open,
             stored_at_ms=stored_at_ms,
@@ -175,10 +173,7 @@ class Store:
         if flush_mode is FlushMode.ASYNC:
             appender.flush_due.set()
             return answer
-        waiter: asyncio.Future[Appended] = self._loop.create_future()
-        appender.wait_flush(waiter, answer)
-        appender.want_flush()
-        return await waiter
+        return await self._flushed(answer)
 
     async def fetch(
         self, topic_id: int, queue_id: int, from_offset: int, *, bytes_max: int = 0, wait_ms: int = 0
@@ -191,95 +186,22 @@ class Store:
         outside begin..end; DataLoss when the batch at `from_offset` is damaged, saying where reading can go on;
         Overloaded when too many wait.
         """
-        if self._engine.closed:
-            raise Unavailable("the store is closed")
+        self._check_open()
         self._fetches += 1
         queue = self._queue_to_read(topic_id, queue_id)
         if not queue.begin_offset <= from_offset <= queue.end_offset:
             raise _out_of_range(queue, from_offset)
         if from_offset == queue.end_offset:
             if wait_ms > 0:
-                await self._engine.waiting.wait(queue, wait_ms)
+                await self.engine.waiting.wait(queue, wait_ms)
                 queue = self._queue_to_read(topic_id, queue_id)
-            if from_offset >= queue.end_offset or self._engine.closed:
+            if from_offset >= queue.end_offset or self.engine.closed:
                 return Fetched((), from_offset, queue.end_offset)
         batches = await self._reader.read(
             queue, from_offset, min(bytes_max or FETCH_BYTES, self._settings.fetch_bytes_max)
         )
         last = batches[-1]
         return Fetched(batches, last.first_offset + last.batch.count, queue.end_offset)
-
-    async def commit_offsets(self, topic_id: int, group: str, offsets: Mapping[int, int], generation: int = 0) -> None:
-        """Store how far `group` has consumed each queue (queue id to next offset). Returns when it is durable.
-
-        A smaller offset than stored wins. `generation` 0 is not compared; otherwise one that is older than the queue's
-        stored one, or than the queue's lock, is refused and nothing is stored.
-        Errors: NotFound, Invalid (negative offset), Fenced (older generation), Overloaded, Unavailable.
-        """
-        self._topic(topic_id)
-        self._check_commit(group, offsets)
-        if not offsets:
-            return
-        change = OffsetsCommitted(topic_id, group, generation, tuple(sorted(offsets.items())))
-
-        def check() -> None:
-            self._topic(topic_id)
-            for queue_id in offsets:
-                self._check_generation(topic_id, group, queue_id, generation)
-            self._engine.reservations.add(topic_id, group, offsets, generation)
-
-        stored = self._state.offsets.of(topic_id, group, offsets)
-        await self._engine.store([change], check)
-        self.backward_commits.note(topic_id, group, stored, offsets)
-
-    async def commit_each(self, topic_id: int, group: str, rows: Iterable[tuple[int, int, int]]) -> list[int]:
-        """Store offsets, each (queue id, next offset, generation); returns the queues whose generation was too old.
-
-        Errors: as `commit_offsets`; Fenced when all of them were too old.
-        """
-        kept: dict[int, dict[int, int]] = {}
-        fenced: list[int] = []
-        refusal: Fenced | None = None
-        for queue_id, offset, generation in rows:
-            try:
-                self._check_generation(topic_id, group, queue_id, generation)
-            except Fenced as error:
-                fenced.append(queue_id)
-                refusal = error
-            else:
-                kept.setdefault(generation, {})[queue_id] = offset
-        if refusal is not None and not kept:
-            raise refusal
-        for generation, offsets in sorted(kept.items()):
-            await self.commit_offsets(topic_id, group, offsets, generation)
-        return fenced
-
-    async def reset_offsets(self, topic_id: int, group: str, offsets: Mapping[int, int]) -> None:
-        """Store offsets by an operator's order: those who hold the queues' locks have to take them again first.
-
-        Errors: as `commit_offsets`.
-        """
-        self._topic(topic_id)
-        self._check_commit(group, offsets)
-
-        def commits(generations: Mapping[tuple[int, str, int], int]) -> list[Change]:
-            keys = generations.items()
-            moved = [OffsetsCommitted(topic_id, group, number, ((key[2], offsets[key[2]]),)) for key, number in keys]
-            return [*moved, SentBackForgotten(topic_id, group, tuple(sorted(offsets)))]
-
-        await self.locks.fence([(topic_id, group, queue_id) for queue_id in offsets], commits)
-
-    def query_offsets(self, topic_id: int, group: str, queue_ids: Iterable[int] = ()) -> dict[int, int]:
-        """Committed offsets of `group`, queue id to next offset; queues without one are absent. Empty ids = all.
-
-        Errors: NotFound for an unknown topic.
-        """
-        self._topic(topic_id)
-        return self._state.offsets.of(topic_id, group, queue_ids)
-
-    def offset_groups(self, topic_id: int) -> list[str]:
-        """Groups that have an offset in this topic, sorted."""
-        return self._state.offsets.groups(topic_id)
 
     def describe_queues(self, topic_id: int) -> list[QueueRange]:
         """All queues of a topic, in order of queue id. Errors: NotFound."""
@@ -328,32 +250,28 @@ class Store:
             raise Invalid("give a key or a message id, and not both", field="key")
         if not 0 <= limit <= FIND_LIMIT_MAX:
             raise Invalid(f"{limit}; expected 1 to {FIND_LIMIT_MAX}, or 0 for {FIND_LIMIT}", field="limit")
-        if self._engine.closed or not self._settings.key_index:
-            raise Unavailable("the key index is switched off" if not self._engine.closed else "the store is closed")
+        self._check_open()
+        if not self._settings.key_index:
+            raise Unavailable("the key index is switched off")
         kind = KIND_KEY if key else KIND_MESSAGE_ID
         end = self._appender.durable_position
         stretches = [Stretch(one.base, end if one.end is None else one.end, one.end is not None)
                      for one in self._catalog.segments if one.base < end]  # fmt: skip
         query = Query(topic_id, kind, key or message_id, begin_ms, end_ms or 1 << 62, limit or FIND_LIMIT)
-        return await self._engine.keys.find(query, stretches)
+        return await self.engine.keys.find(query, stretches)
 
     async def read_deferred(self, system_topic_id: int, place: int, *, bytes_max: int) -> tuple[StoredBatch, ...]:
         """Whole batches of those that wait, from the one at `place` on. Errors: DataLoss, Unavailable."""
-        if self._engine.closed:
-            raise Unavailable("the store is closed")
+        self._check_open()
         return await self._reader.read(self._catalog.queue((system_topic_id, 0)), place, bytes_max)
 
     async def change(self, *changes: Change) -> None:
         """Store changes of the state; returns when they are durable. Errors: Overloaded, Unavailable."""
-        await self._engine.store(changes)
+        await self.engine.store(changes)
 
     def before_retention(self, system_topic_id: int, rescue: Rescue) -> None:
         """Ask `rescue` to store again what waits below a place before the segments that hold it are deleted."""
-        self._engine.housekeeping.rescues[system_topic_id] = rescue
-
-    async def retain(self) -> None:
-        """Delete what retention lets go now, as it is done every now and then anyway."""
-        await self._engine.housekeeping.retain()
+        self.engine.housekeeping.rescues[system_topic_id] = rescue
 
     @property
     def timers(self) -> Timers:
@@ -372,51 +290,22 @@ class Store:
     @property
     def enode(self) -> str:
         """Whose store this is."""
-        return self._engine.identity.enode
+        return self.engine.identity.enode
 
     def describe(self) -> StoreDescription:
         """Sizes, positions, health, damages."""
-        appender, catalog = self._appender, self._catalog
-        reason = "closed" if self._engine.closed else appender.failure or appender.alone or appender.full
-        return StoreDescription(
-            enode=self._engine.identity.enode,
-            cluster=self._engine.identity.cluster,
-            store_id=self._engine.identity.store_id,
-            log_begin_position=catalog.begin_position,
-            log_bytes=appender.appended_position - catalog.begin_position,
-            segment_count=len(catalog.segments),
-            appended_position=appender.appended_position,
-            durable_position=appender.durable_position,
-            store_open_number=appender.store_open,
-            writable=not reason,
-            reason=reason,
-            damages=tuple(catalog.damages),
-            counters={
-                "appends": self._engine.committer.appends,
-                "appended_messages": self._engine.committer.appended_messages,
-                "appended_bytes": self._engine.committer.appended_bytes,
-                "pending_bytes": appender.pending_bytes,
-                "flushes": appender.flushes,
-                "flush_ms": int(appender.flush_s * 1000),
-                "fetches": self._fetches,
-                "waiting_fetches": self._engine.waiting.count,
-                "batches_from_memory": self._reader.hits,
-                "batches_from_disk": self._reader.misses,
-                "deleted_segments": self._engine.housekeeping.deleted_segments,
-                "producer_windows": len(self._state.windows),
-            },
-        )
+        return description(self.engine, self._fetches)
 
     async def put_topics(self, topics: Sequence[TopicCopy]) -> None:
         """Store copies of topics; returns when they are durable. A copy older than the stored one changes nothing."""
-        await self._engine.store([put(copy) for copy in topics])
+        await self.engine.store([put(copy) for copy in topics])
 
     async def delete_topics(self, topic_ids: Iterable[int]) -> None:
         """Forget topics, their queues and the groups' offsets in them; unknown ids are passed over."""
         going = [topic_id for topic_id in topic_ids if self._state.topics.get(topic_id) is not None]
         self._topics_going.update(going)
         try:
-            await self._engine.store([TopicGone(topic_id) for topic_id in going])
+            await self.engine.store([TopicGone(topic_id) for topic_id in going])
             self.locks.forget_topics(going)
         finally:
             self._topics_going.difference_update(going)
@@ -427,18 +316,7 @@ class Store:
 
     async def close(self) -> None:
         """Flush, leave the marker of a clean stop, give the folder back. Waiting fetches answer empty. Idempotent."""
-        await self._engine.close()
-
-    def _check_commit(self, group: str, offsets: Mapping[int, int]) -> None:
-        if not group or len(group.encode()) > GROUP_NAME_BYTES_MAX:
-            raise Invalid(f"expected 1 to {GROUP_NAME_BYTES_MAX} bytes", field="group")
-        for queue_id, offset in offsets.items():
-            if not 0 <= offset < 1 << 62 or not 0 <= queue_id < 1 << 32:
-                raise Invalid(f"offset {offset} of queue {queue_id}; expected 0 or more", field="offsets")
-
-    def _check_generation(self, topic_id: int, group: str, queue_id: int, generation: int) -> None:
-        self.locks.check((topic_id, group, queue_id), generation)
-        self._engine.reservations.check(self._state.offsets, topic_id, group, (queue_id,), generation)
+        await self.engine.close()
 
     def _topic(self, topic_id: int) -> TopicCopy:
         topic = self._state.topics.get(topic_id)
@@ -446,29 +324,30 @@ class Store:
             raise NotFound(f"this enode has no topic {topic_id:#x}", field="topic_id")
         return topic
 
-    def _queue_for(self, topic_id: int, queue_id: int) -> QueueLog:
-        """The queue to append to. Errors: NotFound; Unavailable when the store is closed."""
-        if self._engine.closed:
-            raise Unavailable("the store is closed")
-        topic = self._topic(topic_id)
-        if not 0 <= queue_id < topic.queue_count:
-            raise NotFound(f"topic {topic.name} has queues 0 to {topic.queue_count - 1} here", field="queue_id")
-        return self._catalog.queue((topic_id, queue_id))
-
     def _target(self, topic_id: int, queue_id: int, deferral: Deferral | None) -> QueueLog:
-        """The queue whose log takes the batch: the one it is for, or the one in which such batches wait."""
-        queue = self._queue_for(topic_id, queue_id)
+        """The queue whose log takes the batch: the one it is for, or the one in which such batches wait.
+
+        Errors: NotFound; Unavailable when the store is closed.
+        """
+        self._check_open()
+        queue = self._queue(topic_id, queue_id)
         return queue if deferral is None else self._catalog.queue((deferral.system_topic_id, 0))
 
     def _queue_to_read(self, topic_id: int, queue_id: int) -> QueueLog:
         """The queue to read; one beyond the topic's count still can be, as long as it holds something."""
+        self._topic(topic_id)
+        return self._catalog.queues.get((topic_id, queue_id)) or self._queue(topic_id, queue_id)
+
+    def _queue(self, topic_id: int, queue_id: int) -> QueueLog:
+        """A queue of a topic, made when it is first asked for. Errors: NotFound."""
         topic = self._topic(topic_id)
-        queue = self._catalog.queues.get((topic_id, queue_id))
-        if queue is not None:
-            return queue
         if not 0 <= queue_id < topic.queue_count:
             raise NotFound(f"topic {topic.name} has queues 0 to {topic.queue_count - 1} here", field="queue_id")
         return self._catalog.queue((topic_id, queue_id))
+
+    def _check_open(self) -> None:
+        if self.engine.closed:
+            raise Unavailable("the store is closed")
 
     def _again(self, key: tuple[int, int, int], batch: SealedBatch) -> Duplicate | None:
         """Where this batch was stored before; None if it is the producer's next."""
@@ -482,13 +361,17 @@ class Store:
         if again.durable:
             return Appended(batch.first_offset, batch.stored_at_ms, FlushMode.SYNC)
         answer = Appended(batch.first_offset, batch.stored_at_ms, flush_mode)
-        if flush_mode is FlushMode.SYNC:
-            self._appender.check_alive()
-            waiter: asyncio.Future[Appended] = self._loop.create_future()
-            self._appender.wait_flush(waiter, answer)
-            self._appender.want_flush()
-            return await waiter
-        return answer
+        if flush_mode is not FlushMode.SYNC:
+            return answer
+        self._appender.check_alive()
+        return await self._flushed(answer)
+
+    def _flushed(self, answer: Appended) -> asyncio.Future[Appended]:
+        """Done, with `answer`, when everything accepted so far is durable."""
+        waiter: asyncio.Future[Appended] = self._loop.create_future()
+        self._appender.wait_flush(waiter, answer)
+        self._appender.want_flush()
+        return waiter
 
 
 def _out_of_range(queue: QueueLog, from_offset: int) -> OutOfRange:

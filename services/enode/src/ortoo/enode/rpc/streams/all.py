@@ -1,16 +1,19 @@
 """The long streams of this server: each one's tasks live exactly as long as the stream."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from typing import Any, Protocol, TypeVar
 
 import grpc
 
+from ortoo.common.errors import Internal, OrtooError
 from ortoo.common.process.background import Background
+from ortoo.common.process.logs import get_logger
 from ortoo.enode.rpc.streams.outbox import Outbox
 
 Q = TypeVar("Q", contravariant=True)
 R = TypeVar("R")
+_log = get_logger("streams")
 
 
 class Stream(Protocol[Q, R]):
@@ -54,6 +57,17 @@ class Streams:
                 reading.cancel()
                 stream.outbox.end(abandon_open=not stream.waits_at_stop)
             await asyncio.get_running_loop().create_future()  # until the answers are out, or the peer has gone
+
+
+async def outcome(what: str, work: Awaitable[R]) -> R | OrtooError:
+    """What `work` answers, or why it failed; a defect is logged, and the peer hears of it as Internal."""
+    try:
+        return await work
+    except OrtooError as error:
+        return error
+    except Exception as error:
+        _log.exception("a request failed", what=what)
+        return Internal(f"the {what} met a defect ({type(error).__name__}); the enode's log has the details")
 
 
 async def _read(stream: Stream[Any, Any], requests: AsyncIterator[Any], background: Background) -> None:

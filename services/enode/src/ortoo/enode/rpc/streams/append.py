@@ -2,16 +2,16 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
 
-from ortoo.common.errors import Internal, OrtooError
+from ortoo.common.errors import OrtooError
 from ortoo.common.errors.status import failure_of
 from ortoo.common.grpc.bulk_field import Bulky
 from ortoo.common.process.background import Background
-from ortoo.common.process.logs import get_logger
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.enode.cluster.topic_copies import TopicCopies
 from ortoo.enode.deferred.intake import Intake
+from ortoo.enode.rpc.messages import batch_of
+from ortoo.enode.rpc.streams.all import outcome
 from ortoo.enode.rpc.streams.outbox import Outbox
 from ortoo.enode.rpc.streams.queue_order import QueueOrder, Turn
 from ortoo.enode.store.store import FlushMode
@@ -28,7 +28,6 @@ _MODE_OF = {
     enode_pb2.FLUSH_MODE_ASYNC: FlushMode.ASYNC,
 }
 _MODE_TO = {mode: number for number, mode in _MODE_OF.items()}
-_log = get_logger("append")
 
 
 class AppendStream:
@@ -57,14 +56,9 @@ class AppendStream:
     async def _append(
         self, request: enode_pb2.AppendRequest, batch: SealedBatch, turn: Turn[enode_pb2.AppendResponse]
     ) -> None:
-        try:
-            answer = await self._stored(request, batch)
-        except OrtooError as error:
-            answer = enode_pb2.AppendResponse(request_id=request.request_id, failure=failure_of(error))
-        except Exception as error:
-            _log.exception("an append failed")
-            defect = Internal(f"the append met a defect ({type(error).__name__}); the enode's log has the details")
-            answer = enode_pb2.AppendResponse(request_id=request.request_id, failure=failure_of(defect))
+        answer = await outcome("append", self._stored(request, batch))
+        if isinstance(answer, OrtooError):
+            answer = enode_pb2.AppendResponse(request_id=request.request_id, failure=failure_of(answer))
         self._order.answer(turn, answer)
 
     async def _stored(self, request: enode_pb2.AppendRequest, batch: SealedBatch) -> enode_pb2.AppendResponse:
@@ -94,17 +88,3 @@ class AppendStream:
             mine.set_result(None)
             if self._arriving[topic_id, queue_id] is mine:
                 del self._arriving[topic_id, queue_id]
-
-
-def batch_of(request: Any, records: bytes | None = None) -> SealedBatch:
-    """The batch of a request; `records` are its bytes if they came beside it. Each look at those inside is a copy."""
-    batch = request.batch
-    return SealedBatch(
-        batch.records if records is None else records,
-        batch.records_crc32c,
-        batch.count,
-        batch.body_inflated_bytes,
-        batch.producer_id,
-        batch.first_sequence,
-        batch.delayed,
-    )

@@ -1,13 +1,13 @@
 """Attach: the snodes that are there, and news for them about locks that have become free."""
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 
 from ortoo.common.errors import Invalid
 from ortoo.common.process.background import Background
 from ortoo.enode.rpc.streams.outbox import Outbox
 from ortoo.enode.store.lock_table import Key
 from ortoo.enode.store.store import Store
-from ortoo.v1 import enode_pb2
+from ortoo.v1 import enode_pb2 as pb
 
 ANSWERS_MAX = 1_000
 """A snode that takes so few answers hears of no further ones; it asks again by itself."""
@@ -56,11 +56,11 @@ class AttachStream:
     waits_at_stop = False
 
     def __init__(self, snodes: AttachedSnodes) -> None:
-        self.outbox = Outbox[enode_pb2.AttachResponse](bytes_max=1)
+        self.outbox = Outbox[pb.AttachResponse](bytes_max=1)
         self.snode = ""
         self._snodes = snodes
 
-    async def serve(self, requests: AsyncIterator[enode_pb2.AttachRequest], background: Background) -> None:
+    async def serve(self, requests: AsyncIterator[pb.AttachRequest], background: Background) -> None:
         """Count each request as a sign of life; every one is answered."""
         incarnation = ""
         try:
@@ -75,12 +75,6 @@ class AttachStream:
 
     def tell(self, keys: Sequence[Key]) -> None:
         """Answer, with the locks that are free."""
-        if self.outbox.open_requests >= ANSWERS_MAX:
-            return
-        self.outbox.open_requests += 1
-        self.outbox.put(enode_pb2.AttachResponse(freed=_freed(keys)), 0)
-
-
-def _freed(keys: Sequence[Key]) -> Iterator[enode_pb2.FreedLock]:
-    for topic_id, group, queue_id in keys:
-        yield enode_pb2.FreedLock(group=group, topic_id=topic_id, queue_id=queue_id)
+        if self.outbox.open_requests < ANSWERS_MAX:
+            freed = [pb.FreedLock(group=group, topic_id=topic_id, queue_id=queue) for topic_id, group, queue in keys]
+            self.outbox.tell(pb.AttachResponse(freed=freed))

@@ -2,12 +2,12 @@
 
 from collections.abc import AsyncIterator
 
-from ortoo.common.errors import Internal, OrtooError, OutOfRange, Overloaded
+from ortoo.common.errors import OrtooError, OutOfRange, Overloaded
 from ortoo.common.errors.status import failure_of
 from ortoo.common.grpc.bulk_field import Bulky
 from ortoo.common.process.background import Background
-from ortoo.common.process.logs import get_logger
 from ortoo.enode.cluster.topic_copies import TopicCopies
+from ortoo.enode.rpc.streams.all import outcome
 from ortoo.enode.rpc.streams.outbox import Outbox
 from ortoo.enode.store.store import Fetched, Store
 from ortoo.v1 import enode_pb2, record_pb2
@@ -22,7 +22,6 @@ REFUSAL_COST_BYTES = 4096
 """What the refusal of a read too many counts, so that a peer that does not listen is not read either."""
 WAIT_MS_MAX = 120_000
 """The longest that one read may wait; the peer asks again."""
-_log = get_logger("fetch")
 
 
 class FetchStream:
@@ -47,16 +46,8 @@ class FetchStream:
                 background.spawn("fetch", self._fetch(request))
 
     async def _fetch(self, request: enode_pb2.FetchBatchesRequest) -> None:
-        cost_bytes = 0
-        try:
-            answer, cost_bytes = await self._read(request)
-        except OrtooError as error:
-            answer = _refusal(request, error)
-        except Exception as error:
-            _log.exception("a read failed")
-            defect = Internal(f"the read met a defect ({type(error).__name__}); the enode's log has the details")
-            answer = _refusal(request, defect)
-        self.outbox.put(answer, cost_bytes)
+        answer = await outcome("read", self._read(request))
+        self.outbox.put(*((_refusal(request, answer), 0) if isinstance(answer, OrtooError) else answer))
 
     async def _read(self, request: enode_pb2.FetchBatchesRequest) -> tuple[Bulky, int]:
         """Read now, under a reservation; at the end of the queue wait without one.

@@ -55,6 +55,11 @@ class Outbox(Generic[R]):
         self._ready.append((answer, cost_bytes))
         self._rouse()
 
+    def tell(self, news: R, cost_bytes: int = 0) -> None:
+        """Send what nobody asked for; its reserved bytes are given back when it is taken."""
+        self.open_requests += 1
+        self.put(news, cost_bytes)
+
     def end(self, *, abandon_open: bool = False) -> None:
         """No further requests come; the open ones are still answered, unless they are abandoned."""
         self._ended = True

@@ -2,20 +2,19 @@
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 R = TypeVar("R")
 
 
+@dataclass(slots=True, eq=False)
 class Turn(Generic[R]):
     """A request's place among those of its queue."""
 
-    __slots__ = ("answer", "cost_bytes", "queue")
-
-    def __init__(self, queue: tuple[int, int], cost_bytes: int) -> None:
-        self.queue = queue
-        self.cost_bytes = cost_bytes
-        self.answer: R | None = None
+    queue: tuple[int, int]
+    cost_bytes: int
+    answer: R | None = None
 
 
 class QueueOrder(Generic[R]):

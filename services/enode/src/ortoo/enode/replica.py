@@ -21,6 +21,7 @@ from ortoo.enode.disk.disk import Disk, RealDisk
 from ortoo.enode.log.disk_work import ThreadedDiskWork
 from ortoo.enode.replication.log_copy import LogCopy
 from ortoo.enode.rpc.following import Following, replication_address
+from ortoo.enode.rpc.service import public_server
 from ortoo.enode.settings import Settings
 
 _log = get_logger("replica")
@@ -55,23 +56,15 @@ async def open_replica(
         channels = await parts.enter_async_context(Channels())
         background = await parts.enter_async_context(Background("replica"))
         name_servers = await found_name_servers(settings.namesrv_address, background=background, clock=clock)
-        following = Following(copy, work, cluster=settings.cluster, enode=settings.name, replica_id=settings.replica_id)
-        server = GrpcServer(
-            settings.listen_address,
-            [],
-            outermost=[telemetry.calls],
-            grace_s=settings.stop_grace_s,
-            drain_delay_s=settings.drain_delay_s,
-        )
+        server = public_server(settings, telemetry.calls)
         telemetry.metrics.gauge(
             "ortoo_replica_position", "Up to where this replica has the log on disk.", lambda: copy.position
         )
         await parts.enter_async_context(telemetry.open(ready=lambda: server.serving))
         await parts.enter_async_context(server)
         await server.set_serving(False)
-        follower = Follower(settings, following, server, name_servers, channels, clock, randomness)
-        following_task = background.spawn("follow", follower.run())
-        parts.callback(following_task.cancel)
+        follower = Follower(settings, Following(copy, work, settings), server, name_servers, channels)
+        parts.callback(background.spawn("follow", follower.run(clock, randomness)).cancel)
         yield RunningReplica(
             settings.name,
             server.address,
@@ -80,46 +73,35 @@ async def open_replica(
         )
 
 
+@dataclass(frozen=True, slots=True)
 class Follower:
     """Connects again and again, for as long as that can help."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        following: Following,
-        server: GrpcServer,
-        name_servers: NameServers,
-        channels: Channels,
-        clock: Clock,
-        randomness: Randomness,
-    ) -> None:
-        self._settings = settings
-        self._following = following
-        self._server = server
-        self._name_servers = name_servers
-        self._channels = channels
-        self._clock = clock
-        self._randomness = randomness
+    settings: Settings
+    following: Following
+    server: GrpcServer
+    name_servers: NameServers
+    channels: Channels
 
-    async def run(self) -> None:
+    async def run(self, clock: Clock, randomness: Randomness) -> None:
         """Follow for ever. Errors: those that will not go away by waiting, such as another history."""
         backoff, attempt = Backoff(first_s=0.1, max_s=2.0), 0
         while True:
-            name_server = self._name_servers.current
+            name_server = self.name_servers.current
             try:
-                address = await replication_address(self._settings.name, self._name_servers, self._channels)
-                await self._server.set_serving(True)
+                address = await replication_address(self.settings.name, self.name_servers, self.channels)
+                await self.server.set_serving(True)
                 attempt = 0
-                own = self._settings.advertised_address or self._server.address
-                await self._following.run(address, own, self._channels)
+                own = self.settings.advertised_address or self.server.address
+                await self.following.run(address, own, self.channels)
                 reason = "the enode ended the connection"
             except OrtooError as error:
                 if not error.retriable and not isinstance(error, NotFound):
                     raise
                 reason = str(error)
-                self._name_servers.next_after(name_server)
-            await self._server.set_serving(False)
+                self.name_servers.next_after(name_server)
+            await self.server.set_serving(False)
             if attempt == 0:
                 _log.warning("following nobody; trying on", reason=reason)
-            await self._clock.sleep(backoff.delay_s(attempt, self._randomness))
+            await clock.sleep(backoff.delay_s(attempt, randomness))
             attempt += 1

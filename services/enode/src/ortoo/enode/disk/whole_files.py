@@ -1,0 +1,82 @@
+"""Small files: replaced in one step, with a head that says what they are and CRCs that say whether they are whole."""
+
+import struct
+from contextlib import closing
+from pathlib import Path
+
+from ortoo.common.errors import Unsupported
+from ortoo.common.records.sealed_batch import crc32c
+from ortoo.enode.disk.disk import Disk
+
+CRC_BYTES = 4
+
+
+class Damaged(ValueError):
+    """The bytes are not a whole file of this kind; the message says why."""
+
+
+class Head:
+    """How a binary file begins: four letters, its version, and some numbers. Little-endian, no padding."""
+
+    def __init__(self, name: str, magic: bytes, version: int, codes: str) -> None:
+        """`name` is for messages, `codes` are the numbers' `struct` codes."""
+        self._name = name
+        self._magic = magic
+        self._version = version
+        self._struct = struct.Struct("<4sHH" + codes)
+        self.size = self._struct.size
+
+    def pack(self, *numbers: int) -> bytes:
+        """The head's bytes, without a CRC."""
+        return self._struct.pack(self._magic, self._version, 0, *numbers)
+
+    def unpack(self, data: bytes) -> tuple[int, ...]:
+        """The numbers of a head whose CRC was checked. Errors: Damaged for another file, Unsupported if it is newer."""
+        if len(data) < self.size:
+            raise Damaged(f"too short for a {self._name}")
+        magic, version, _, *numbers = self._struct.unpack_from(data)
+        if magic != self._magic:
+            raise Damaged(f"not a {self._name}")
+        if version != self._version:
+            raise Unsupported(f"{self._name} of version {version}; this process knows {self._version}: upgrade it")
+        return tuple(numbers)
+
+
+def with_crc(data: bytes) -> bytes:
+    """The bytes and their CRC-32C."""
+    return data + crc32c(data).to_bytes(CRC_BYTES, "little")
+
+
+def without_crc(data: bytes, name: str) -> bytes:
+    """What `with_crc` was given. Errors: Damaged when the CRC of `name` does not match."""
+    body = data[:-CRC_BYTES]
+    if len(data) < CRC_BYTES or crc32c(body) != int.from_bytes(data[-CRC_BYTES:], "little"):
+        raise Damaged(f"the CRC of its {name} does not match")
+    return body
+
+
+def write_whole(disk: Disk, path: Path, data: bytes) -> None:
+    """Replace a small file in one step: after a crash it holds the old bytes or the new ones, never a mixture."""
+    temporary = path.with_name(path.name + ".tmp")
+    if temporary.name in disk.list(path.parent):
+        disk.remove(temporary)
+    with closing(disk.open(temporary, create=True)) as file:
+        file.write(0, [data])
+        file.sync_data()
+    disk.rename(temporary, path)
+    disk.sync_directory(path.parent)
+
+
+def read_whole(disk: Disk, path: Path) -> bytes | None:
+    """A small file's bytes; None when it does not exist."""
+    try:
+        with closing(disk.open(path, writable=False)) as file:
+            return file.read(0, file.size_bytes())
+    except FileNotFoundError:
+        return None
+
+
+def read_part(disk: Disk, path: Path, position: int, length: int) -> bytes:
+    """Bytes of a file that is not kept open; fewer at its end. Errors: FileNotFoundError."""
+    with closing(disk.open(path, writable=False)) as file:
+        return file.read(position, length)

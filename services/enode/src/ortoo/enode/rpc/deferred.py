@@ -1,0 +1,109 @@
+"""Delayed messages, transactions, and messages with ids of the application's."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+
+from ortoo.common.errors import Invalid
+from ortoo.common.grpc.errors import Context
+from ortoo.common.grpc.fields import write
+from ortoo.common.process.background import Background
+from ortoo.enode.changes.halves import HalfOpen, Source, Verdict
+from ortoo.enode.deferred.check_watchers import DueCheck, Watcher
+from ortoo.enode.deferred.transactions import Transactions
+from ortoo.enode.rpc.handlers import Handlers
+from ortoo.enode.rpc.messages import checked_batch_of, limit_of, unnumbered
+from ortoo.enode.rpc.streams.outbox import Outbox
+from ortoo.v1 import enode_deferred_pb2 as pb
+from ortoo.v1 import enode_lives_pb2 as lives_pb
+
+ASKED_MAX = 1_000
+"""A snode that takes so few checks gets no further ones; they come again."""
+_VERDICTS = {pb.VERDICT_COMMIT: Verdict.COMMITTED, pb.VERDICT_ROLL_BACK: Verdict.ROLLED_BACK}
+
+
+class DeferredHandlers(Handlers):
+    """Messages that nobody may see yet, and such as are stored only once."""
+
+    async def RecallDelayed(self, request: pb.RecallDelayedRequest, context: Context) -> pb.RecallDelayedResponse:
+        """Forget a delayed message."""
+        await self.intake.delays.recall(request.topic_id, request.timer_id, request.deliver_at_ms)
+        return pb.RecallDelayedResponse()
+
+    async def ListDelayed(self, request: pb.ListDelayedRequest, context: Context) -> pb.ListDelayedResponse:
+        """The delayed messages of a topic."""
+        await self.topics.arrival(request.topic_id)
+        listed = self.intake.delays.listed(request.topic_id, request.from_ms, limit_of(request))
+        return pb.ListDelayedResponse(entries=[write(pb.DelayedEntry, one) for one in listed])
+
+    async def AppendIdentified(
+        self, request: lives_pb.AppendIdentifiedRequest, context: Context
+    ) -> lives_pb.AppendIdentifiedResponse:
+        """Store messages by ids of the application's."""
+        await self.topics.arrival(request.topic_id, request.queue_id)
+        batch = checked_batch_of(request)
+        places = await self.identified.append(request.topic_id, request.queue_id, batch, request.ids)
+        return lives_pb.AppendIdentifiedResponse(places=[write(lives_pb.IdentifiedPlace, one) for one in places])
+
+    async def StoreHalf(self, request: pb.StoreHalfRequest, context: Context) -> pb.StoreHalfResponse:
+        """Begin a transaction."""
+        await self.topics.arrival(request.topic_id, request.queue_id)
+        half = await self.intake.transactions.begin(
+            request.topic_id,
+            request.queue_id,
+            checked_batch_of(request),
+            producer_group=request.producer_group,
+            check_after_ms=request.check_after_ms,
+            key=request.key,
+        )
+        return pb.StoreHalfResponse(number=half.number)
+
+    async def SettleHalf(self, request: pb.SettleHalfRequest, context: Context) -> pb.SettleHalfResponse:
+        """End a transaction."""
+        verdict = _VERDICTS.get(request.verdict)
+        if verdict is None:
+            raise Invalid("a transaction ends by VERDICT_COMMIT or VERDICT_ROLL_BACK", field="verdict")
+        source = Source(request.source) if request.source in (1, 2, 3) else Source.PRODUCER
+        await self.intake.transactions.end(request.topic_id, request.number, verdict, source)
+        return pb.SettleHalfResponse()
+
+    async def ListHalves(self, request: pb.ListHalvesRequest, context: Context) -> pb.ListHalvesResponse:
+        """Open transactions."""
+        listed = self.intake.transactions.listed(
+            topic_id=request.topic_id,
+            producer_group=request.producer_group,
+            parked_only=request.parked_only,
+            limit=limit_of(request),
+        )
+        return pb.ListHalvesResponse(halves=map(_half, listed))
+
+    async def ResumeHalf(self, request: pb.ResumeHalfRequest, context: Context) -> pb.ResumeHalfResponse:
+        """Check a parked transaction again."""
+        await self.intake.transactions.resume(request.topic_id, request.number)
+        return pb.ResumeHalfResponse()
+
+
+class CheckStream:
+    """One open WatchHalves call."""
+
+    waits_at_stop = False
+
+    def __init__(self, transactions: Transactions, groups: Iterable[str]) -> None:
+        self.outbox = Outbox[pb.WatchHalvesResponse](bytes_max=1)
+        self._transactions = transactions
+        self._watcher = Watcher(groups, self._ask)
+
+    async def serve(self, requests: AsyncIterator[pb.WatchHalvesRequest], background: Background) -> None:
+        """Be known as long as the call lasts."""
+        self._transactions.watchers.add(self._watcher)
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            self._transactions.watchers.remove(self._watcher)
+
+    def _ask(self, check: DueCheck) -> None:
+        if self.outbox.open_requests < ASKED_MAX:
+            self.outbox.tell(pb.WatchHalvesResponse(half=_half(check.half), batch=unnumbered(check.batch)))
+
+
+def _half(half: HalfOpen) -> pb.Half:
+    return write(pb.Half, half, message_count=half.count)

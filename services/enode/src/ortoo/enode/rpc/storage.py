@@ -1,0 +1,33 @@
+"""DescribeQueues, DescribeStore and FindMessages."""
+
+from ortoo.common.grpc.errors import Context
+from ortoo.common.grpc.fields import write
+from ortoo.enode.rpc.handlers import Handlers
+from ortoo.v1 import enode_pb2 as pb
+
+
+class StorageHandlers(Handlers):
+    """What lies where."""
+
+    async def DescribeQueues(self, request: pb.DescribeQueuesRequest, context: Context) -> pb.DescribeQueuesResponse:
+        """First and next offset of each queue of a topic."""
+        await self.topics.arrival(request.topic_id)
+        queues = self.store.describe_queues(request.topic_id)
+        return pb.DescribeQueuesResponse(queues=[write(pb.QueueRange, one) for one in queues])
+
+    async def FindMessages(self, request: pb.FindMessagesRequest, context: Context) -> pb.FindMessagesResponse:
+        """Where messages with a key or an id lie."""
+        await self.topics.arrival(request.topic_id)
+        found = await self.store.find_messages(
+            request.topic_id,
+            key=request.key,
+            message_id=request.message_id,
+            begin_ms=request.begin_ms,
+            end_ms=request.end_ms,
+            limit=request.limit,
+        )
+        return pb.FindMessagesResponse(places=[write(pb.MessagePlace, one) for one in found])
+
+    async def DescribeStore(self, request: pb.DescribeStoreRequest, context: Context) -> pb.DescribeStoreResponse:
+        """Sizes, positions, health, and which snodes are attached."""
+        return write(pb.DescribeStoreResponse, self.store.describe(), snodes=self.attached.names())

@@ -1,0 +1,107 @@
+"""The committed offsets of groups: checked, stored, and asked for."""
+
+from collections.abc import Callable, Iterable, Mapping
+
+from ortoo.common.errors import Fenced, Invalid
+from ortoo.common.process.logs import get_logger
+from ortoo.enode.changes.all import Change, OffsetsCommitted
+from ortoo.enode.changes.lives import SentBackForgotten
+from ortoo.enode.store.engine import Engine
+from ortoo.enode.store.queue_locks import QueueLocks
+
+GROUP_NAME_BYTES_MAX = 255
+_log = get_logger("offsets")
+
+
+class GroupOffsets:
+    """How far each group has consumed each queue: queue id to next offset."""
+
+    def __init__(self, engine: Engine, locks: QueueLocks, check_topic: Callable[[int], object]) -> None:
+        """`check_topic` raises NotFound for a topic id that this enode does not have."""
+        self._engine = engine
+        self._locks = locks
+        self._check_topic = check_topic
+        self.backward_commits = 0
+        """How many queues of groups went back by a commit, since the start; resets by operators are not among them."""
+
+    async def commit(self, topic_id: int, group: str, offsets: Mapping[int, int], generation: int = 0) -> None:
+        """Store how far `group` has consumed each queue. Returns when it is durable.
+
+        A smaller offset than stored wins. `generation` 0 is not compared; otherwise one that is older than the queue's
+        stored one, or than the queue's lock, is refused and nothing is stored.
+        Errors: NotFound, Invalid (negative offset), Fenced (older generation), Overloaded, Unavailable.
+        """
+        self._check(topic_id, group, offsets)
+        if not offsets:
+            return
+        change = OffsetsCommitted(topic_id, group, generation, tuple(sorted(offsets.items())))
+
+        def check() -> None:
+            self._check_topic(topic_id)
+            for queue_id in offsets:
+                self._check_generation(topic_id, group, queue_id, generation)
+            self._engine.reservations.add(topic_id, group, offsets, generation)
+
+        stored = self._engine.state.offsets.of(topic_id, group, offsets)
+        await self._engine.store([change], check)
+        for queue_id, offset in offsets.items():
+            if offset < (before := stored.get(queue_id, offset)):
+                self.backward_commits += 1
+                _log.warning(
+                    "a group goes back", group=group, topic_id=topic_id, queue_id=queue_id, before=before, now=offset
+                )
+
+    async def commit_each(self, topic_id: int, group: str, rows: Iterable[tuple[int, int, int]]) -> list[int]:
+        """Store offsets, each (queue id, next offset, generation); returns the queues whose generation was too old.
+
+        Errors: as `commit`; Fenced when all of them were too old.
+        """
+        kept: dict[int, dict[int, int]] = {}
+        fenced: dict[int, Fenced] = {}
+        for queue_id, offset, generation in rows:
+            try:
+                self._check_generation(topic_id, group, queue_id, generation)
+            except Fenced as error:
+                fenced[queue_id] = error
+            else:
+                kept.setdefault(generation, {})[queue_id] = offset
+        if fenced and not kept:
+            raise [*fenced.values()][-1]
+        for generation, offsets in sorted(kept.items()):
+            await self.commit(topic_id, group, offsets, generation)
+        return list(fenced)
+
+    async def reset(self, topic_id: int, group: str, offsets: Mapping[int, int]) -> None:
+        """Store offsets by an operator's order: those who hold the queues' locks have to take them again first.
+
+        Errors: as `commit`.
+        """
+        self._check(topic_id, group, offsets)
+
+        def commits(generations: Mapping[tuple[int, str, int], int]) -> list[Change]:
+            keys = generations.items()
+            moved = [OffsetsCommitted(topic_id, group, number, ((key[2], offsets[key[2]]),)) for key, number in keys]
+            return [*moved, SentBackForgotten(topic_id, group, tuple(sorted(offsets)))]
+
+        await self._locks.fence([(topic_id, group, queue_id) for queue_id in offsets], commits)
+
+    def of(self, topic_id: int, group: str, queue_ids: Iterable[int] = ()) -> dict[int, int]:
+        """Committed offsets of `group`; queues without one are absent. Empty ids = all. Errors: NotFound (topic)."""
+        self._check_topic(topic_id)
+        return self._engine.state.offsets.of(topic_id, group, queue_ids)
+
+    def groups(self, topic_id: int) -> list[str]:
+        """Groups that have an offset in this topic, sorted."""
+        return self._engine.state.offsets.groups(topic_id)
+
+    def _check(self, topic_id: int, group: str, offsets: Mapping[int, int]) -> None:
+        self._check_topic(topic_id)
+        if not group or len(group.encode()) > GROUP_NAME_BYTES_MAX:
+            raise Invalid(f"expected 1 to {GROUP_NAME_BYTES_MAX} bytes", field="group")
+        for queue_id, offset in offsets.items():
+            if not 0 <= offset < 1 << 62 or not 0 <= queue_id < 1 << 32:
+                raise Invalid(f"offset {offset} of queue {queue_id}; expected 0 or more", field="offsets")
+
+    def _check_generation(self, topic_id: int, group: str, queue_id: int, generation: int) -> None:
+        self._locks.check((topic_id, group, queue_id), generation)
+        self._engine.reservations.check(self._engine.state.offsets, topic_id, group, (queue_id,), generation)
