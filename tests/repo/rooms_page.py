@@ -1,0 +1,89 @@
+"""The picture of the rooms, made of the imports between them by grimp: `make docs` writes it, a test compares it."""
+
+import ast
+import graphlib
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import grimp
+
+from tests.repo.tree import ROOT
+
+HOUSES: dict[str, str] = {
+    "ortoo.snode": "services/snode/src/ortoo/snode",
+    "ortoo.enode": "services/enode/src/ortoo/enode",
+    "ortoo.namesrv": "services/namesrv/src/ortoo/namesrv",
+    "ortoo.client": "libs/client/src/ortoo/client",
+    "ortoo.common": "libs/common/src/ortoo/common",
+    "ortoo.spark": "libs/spark/src/ortoo/spark",
+    "ortoo.cli": "libs/cli/src/ortoo/cli",
+}
+"""Packages and their folders, the ones that stand highest first."""
+
+HEAD = """# Rooms
+
+A room is a folder for one concern. Arrows are imports, drawn from the code by `make docs`; implied ones are left out.
+Rooms of one package never import one another in a circle: `make check` runs the contracts in `pyproject.toml`.
+"""
+
+Uses = Mapping[str, frozenset[str]]
+"""Room to the rooms that it imports."""
+
+
+def uses_of(package: str) -> Uses:
+    """Which rooms of a package import which; modules at its root, which only join rooms, are left out."""
+    graph = grimp.build_graph(package, cache_dir=None)
+    rooms = {name for name in graph.find_children(package) if graph.find_children(name)}
+    found: dict[str, set[str]] = {room.rsplit(".", 1)[1]: set() for room in sorted(rooms)}
+    for room in rooms:
+        for module in {room, *graph.find_descendants(room)}:
+            for imported in graph.find_modules_directly_imported_by(module):
+                other = ".".join(imported.split(".")[:3])
+                if other in rooms and other != room:
+                    found[room.rsplit(".", 1)[1]].add(other.rsplit(".", 1)[1])
+    return {room: frozenset(others) for room, others in found.items()}
+
+
+def circle_in(uses: Uses) -> Sequence[str] | None:
+    """Some circle of rooms, first one again at its end, or None."""
+    try:
+        graphlib.TopologicalSorter(uses).prepare()
+    except graphlib.CycleError as error:
+        found: list[str] = error.args[1]
+        return found
+    return None
+
+
+def reduced(uses: Uses) -> Uses:
+    """The same order with the fewest arrows: none to a room that another arrow's room leads to. There is no circle."""
+    reach: dict[str, frozenset[str]] = {}
+    for room in graphlib.TopologicalSorter(uses).static_order():
+        reach[room] = frozenset(uses[room]).union(*(reach[other] for other in uses[room]))
+    return {
+        room: frozenset(o for o in others if not any(o in reach[between] for between in others - {o}))
+        for room, others in uses.items()
+    }
+
+
+def sentence_of(room: Path) -> str:
+    """The first sentence of a room's docstring, on one line."""
+    text = ast.get_docstring(ast.parse((room / "__init__.py").read_text(encoding="utf-8"))) or ""
+    return " ".join(text.split("\n\n")[0].split())
+
+
+def page() -> str:
+    """The whole page: a picture and a table for each package."""
+    parts = [HEAD]
+    for package, folder in HOUSES.items():
+        uses = uses_of(package)
+        parts.append(f"## {package}\n\n```mermaid\nflowchart TD")
+        parts += [f"  {room} --> {other}" for room, others in reduced(uses).items() for other in sorted(others)]
+        parts.append("```\n\n| room | what it is about |\n|---|---|")
+        parts += [f"| [{room}](../{folder}/{room}) | {sentence_of(ROOT / folder / room)} |" for room in uses]
+        parts.append("")
+    return "\n".join(parts)
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(page(), encoding="utf-8")
