@@ -10,8 +10,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from ortoo.enode.changes.all import Change, TopicGone, decode_changes, encode_changes
 from ortoo.enode.changes.timers import TimerEnd, TimersDone, TimersSet
-from ortoo.enode.state.tables.timer_bucket import Hold
 from ortoo.enode.state.tables.timers import FAR_MS, Timers
+from ortoo.enode.state.timer_bucket import Hold
 
 NOW_MS = 1_800_000_000_000
 times = st.one_of(

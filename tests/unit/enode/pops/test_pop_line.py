@@ -2,7 +2,7 @@
 
 from ortoo.enode.pops import line as pop_line
 from ortoo.enode.pops.line import OPENING_SHIFT, PopLine
-from ortoo.enode.state.tables.interval_map import Hold, Phase
+from ortoo.enode.state.interval_map import Hold, Phase
 from ortoo.enode.state.tables.pops import PopQueue
 
 OLD, NEW = 1 << OPENING_SHIFT, 2 << OPENING_SHIFT

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ortoo.enode.state.tables.interval_map import Hold, IntervalMap, Phase
+from ortoo.enode.state.interval_map import Hold, IntervalMap, Phase
 
 LENGTH = 40
 RANGES = st.tuples(st.integers(0, LENGTH), st.integers(0, 12), st.one_of(st.none(), st.integers(1, 4)))

@@ -8,9 +8,8 @@ from contextlib import AbstractAsyncContextManager
 from ortoo.common.errors import OrtooError
 from ortoo.common.process import front, service
 from ortoo.common.process.service import Running
-from ortoo.enode.app import open_enode
+from ortoo.enode.app import open_enode, open_replica
 from ortoo.enode.cluster.node_role import NodeRole
-from ortoo.enode.replica import open_replica
 from ortoo.enode.settings import HIDDEN, IMPORTANT, Settings, load
 
 TOOLS = ("inspect", "repair")

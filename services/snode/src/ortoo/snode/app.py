@@ -22,6 +22,7 @@ from ortoo.common.telemetry.role import Telemetry
 from ortoo.snode.clients import make_clients
 from ortoo.snode.cluster import Cluster, open_cluster
 from ortoo.snode.cluster.name_server import NameServer
+from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes import open_enodes
 from ortoo.snode.enodes.grpc_link import GrpcLinks
 from ortoo.snode.enodes.link import LinkFactory
@@ -39,7 +40,6 @@ from ortoo.snode.rocketmq.rpc.gateway import open_gateway
 from ortoo.snode.rpc.around.access import AccessInterception
 from ortoo.snode.rpc.around.interception import Interception, TlsOnly
 from ortoo.snode.rpc.services import make_services
-from ortoo.snode.runtime import Runtime
 from ortoo.snode.send import make_sending
 from ortoo.snode.send.publisher import Publisher
 from ortoo.snode.settings import Settings

@@ -28,8 +28,8 @@ from ortoo.enode.changes.timers import TimerEnd, TimersDone, TimersSet
 from ortoo.enode.deferred.staging import Due, Staging, StagingBuffer, staged
 from ortoo.enode.deferred.waiting_messages import read_waiting
 from ortoo.enode.log.answers import Appended
-from ortoo.enode.state.tables.timer_bucket import Hold, Int64s, TimerArray
 from ortoo.enode.state.tables.timers import NEAR_MS
+from ortoo.enode.state.timer_bucket import Hold, Int64s, TimerArray
 from ortoo.enode.store.deferral import ChangesAt, Deferral
 from ortoo.enode.store.store import FlushMode, Store
 

@@ -14,8 +14,8 @@ from ortoo.common.records.view import open_batch
 from ortoo.enode.changes.all import Change
 from ortoo.enode.changes.timers import TimerEnd, TimersDone, TimersSet
 from ortoo.enode.deferred.waiting_messages import read_waiting
-from ortoo.enode.state.tables.timer_bucket import Hold, Int64s, TimerArray
 from ortoo.enode.state.tables.timers import Destination
+from ortoo.enode.state.timer_bucket import Hold, Int64s, TimerArray
 from ortoo.enode.store.deferral import Deferral
 from ortoo.enode.store.store import Store
 

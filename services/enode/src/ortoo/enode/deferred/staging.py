@@ -13,7 +13,7 @@ from ortoo.common.arrays.gather import gathered, written
 from ortoo.common.arrays.message_table import MessageColumns, MessageTable, joined, taken
 from ortoo.common.arrays.opened_batch import Int32s, TextArrays
 from ortoo.common.records.sealed_batch import MESSAGES_MAX, RECORDS_BYTES_MAX, SealedBatch
-from ortoo.enode.state.tables.timer_bucket import NEVER_MS, Int64s
+from ortoo.enode.state.timer_bucket import NEVER_MS, Int64s
 
 ROW_BYTES = 64
 """About what a message costs in memory besides its body."""

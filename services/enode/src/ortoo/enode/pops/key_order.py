@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Sequence
 
-from ortoo.enode.state.tables.interval_map import IntervalMap
+from ortoo.enode.state.interval_map import IntervalMap
 
 
 class KeyOrder:

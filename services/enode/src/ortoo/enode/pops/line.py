@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from ortoo.enode.changes.pops import Delivered
 from ortoo.enode.pops.key_order import KeyOrder
-from ortoo.enode.state.tables.interval_map import Hold, IntervalMap, Phase, Piece
+from ortoo.enode.state.interval_map import Hold, IntervalMap, Phase, Piece
 from ortoo.enode.state.tables.pops import PopQueue
 
 OPENING_SHIFT = 40

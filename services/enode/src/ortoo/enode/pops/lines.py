@@ -12,7 +12,7 @@ from ortoo.enode.changes.all import Change, OffsetsCommitted, TopicGone
 from ortoo.enode.changes.pops import PopFinished, PopIntervals
 from ortoo.enode.pops.line import OPENING_SHIFT, PopLine
 from ortoo.enode.reading.waiting import Waiters, wake_first
-from ortoo.enode.state.tables.interval_map import IntervalMap
+from ortoo.enode.state.interval_map import IntervalMap
 from ortoo.enode.state.tables.pops import FinishReason, PopQueue
 from ortoo.enode.store.store import Store
 

@@ -15,7 +15,7 @@ from ortoo.enode.changes.pops import PopFinished
 from ortoo.enode.deferred.intake import Intake
 from ortoo.enode.pops.parking import REASON_ASKED, REASON_ATTEMPTS, DeadLetter, parked_copies
 from ortoo.enode.pops.reading import OpenedBatch, OpenedBatches
-from ortoo.enode.state.tables.interval_map import IntervalMap
+from ortoo.enode.state.interval_map import IntervalMap
 from ortoo.enode.state.tables.pops import FinishReason
 from ortoo.enode.state.tables.sent_back import Mark, Place
 from ortoo.enode.store.store import Store

@@ -6,6 +6,7 @@ from typing import Any
 
 from ortoo.enode.changes.all import Change, TopicGone, WindowBatch
 from ortoo.enode.log.frame import FrameHeader
+from ortoo.enode.state.table import Table
 from ortoo.enode.state.tables.dedup import Windows
 from ortoo.enode.state.tables.ends import Ends
 from ortoo.enode.state.tables.halves import Halves
@@ -15,7 +16,6 @@ from ortoo.enode.state.tables.modes import Modes
 from ortoo.enode.state.tables.offsets import Offsets
 from ortoo.enode.state.tables.pops import Pops
 from ortoo.enode.state.tables.sent_back import SentBackMarks
-from ortoo.enode.state.tables.table import Table
 from ortoo.enode.state.tables.timers import Timers
 from ortoo.enode.state.tables.topics import Topics
 

@@ -9,10 +9,10 @@ from ortoo.snode.clients.directory import ClientDirectory
 from ortoo.snode.clients.locks import ClientLocks
 from ortoo.snode.clients.sessions import ClientSessions
 from ortoo.snode.cluster import Cluster
+from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes import Enodes
 from ortoo.snode.membership.consumer_groups import ConsumerGroups
 from ortoo.snode.push.sessions import Sessions
-from ortoo.snode.runtime import Runtime
 from ortoo.snode.topics import Topics
 
 

@@ -9,10 +9,10 @@ from ortoo.common.errors import NotFound, Unavailable
 from ortoo.snode.clients.sessions import ClientSessions
 from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.cluster.routes import Queue
+from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.membership.local import PRODUCERS, Membership
 from ortoo.snode.membership.members import Member
 from ortoo.snode.push.sessions import Sessions
-from ortoo.snode.runtime import Runtime
 
 
 @dataclass(slots=True)

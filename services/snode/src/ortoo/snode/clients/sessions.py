@@ -17,13 +17,13 @@ from ortoo.snode.clients.session import (
     RegistrationAnswer,
 )
 from ortoo.snode.cluster.routes import DeliveryMode
+from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.queue_locks import QueueLocks
 from ortoo.snode.membership.consumer_groups import ConsumerGroups
 from ortoo.snode.membership.local import PRODUCERS
 from ortoo.snode.membership.members import CloseReason, Member, merged
 from ortoo.snode.push.outbox import Closed, Opened
 from ortoo.snode.push.sessions import Sessions
-from ortoo.snode.runtime import Runtime
 from ortoo.snode.topics import Topics
 
 SESSIONS_MAX = 20_000

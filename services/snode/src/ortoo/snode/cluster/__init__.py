@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from ortoo.common.cluster.address_server import found_name_servers
 from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.cluster.name_server import NameServer
+from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.cluster.watch import DirectoryWatch
-from ortoo.snode.runtime import Runtime
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ room but the cluster's may import it.
 from dataclasses import dataclass
 
 from ortoo.snode.cluster import Cluster
+from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.link import EnodeLinks, Links
 from ortoo.snode.enodes.queue_locks import Attachments, QueueLocks
-from ortoo.snode.runtime import Runtime
 
 
 @dataclass(frozen=True, slots=True)

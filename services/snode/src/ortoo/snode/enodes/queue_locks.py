@@ -15,9 +15,9 @@ from ortoo.common.process.logs import get_logger
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
 from ortoo.snode.cluster.directory import Directory
+from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.batcher import Batcher
 from ortoo.snode.enodes.link import EnodeLinks, LockAnswer, LockKey, LockRequest
-from ortoo.snode.runtime import Runtime
 
 ASK_AGAIN_S = 1.0
 """Locks that were refused are asked for again so often, should the news of their freedom get lost."""

@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from ortoo.snode.cluster import Cluster
+from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.membership.consumer_groups import ConsumerGroups
 from ortoo.snode.membership.local import LocalMembership, Membership, SharedMembership
 from ortoo.snode.membership.store import MembershipStore
-from ortoo.snode.runtime import Runtime
 
 
 @contextlib.asynccontextmanager

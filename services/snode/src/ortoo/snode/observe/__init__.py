@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from ortoo.common.process.clock import Clock
 from ortoo.common.telemetry.tracing import Tracing, open_tracing
 from ortoo.snode.cluster.directory import Directory
+from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.link import Links
 from ortoo.snode.observe.trace_topic import RecordedLinks, TraceTopic
 from ortoo.snode.observe.traffic import PushTraces, TracedLinks, Traffic
-from ortoo.snode.runtime import Runtime
 
 
 @dataclass(frozen=True, slots=True)

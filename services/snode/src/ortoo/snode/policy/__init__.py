@@ -6,11 +6,11 @@ The doors import it; it knows requests by their fields alone.
 from dataclasses import dataclass
 
 from ortoo.snode.cluster import Cluster
+from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.policy.access import Access, Authentication
 from ortoo.snode.policy.chain import Chain, load_interceptors
 from ortoo.snode.policy.flow_control import FlowControl, rules_of
 from ortoo.snode.policy.watched_file import WatchedFile
-from ortoo.snode.runtime import Runtime
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,11 @@ from ortoo.common.groups.pop import Finish, GiveBack, LeasePart, Popped, PoppedB
 from ortoo.common.process.logs import get_logger
 from ortoo.snode.cluster import Cluster
 from ortoo.snode.cluster.routes import DeliveryMode, MessageType, Placement, Queue, Topic
+from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.link import EnodeLinks
 from ortoo.snode.filters.selection import MessageFilter
 from ortoo.snode.pop.receipt_handle import ReceiptHandle
 from ortoo.snode.pop.settlements import FinishBatchers
-from ortoo.snode.runtime import Runtime
 from ortoo.snode.topics import Topics
 from ortoo.snode.topics.arrival import dead_letter_topic, retry_topic
 

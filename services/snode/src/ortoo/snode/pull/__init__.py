@@ -7,6 +7,7 @@ doors import it.
 from dataclasses import dataclass
 
 from ortoo.snode.cluster import Cluster
+from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.link import EnodeLinks
 from ortoo.snode.membership.local import Membership
 from ortoo.snode.observe.traffic import Traffic
@@ -14,7 +15,6 @@ from ortoo.snode.pull.lag import Lag, Scaling
 from ortoo.snode.pull.offsets import OffsetMoves, Offsets
 from ortoo.snode.pull.pulling import Pulling
 from ortoo.snode.pull.reading import MessageSearch, Reading
-from ortoo.snode.runtime import Runtime
 from ortoo.snode.topics.group_settings import GroupSettings
 
 

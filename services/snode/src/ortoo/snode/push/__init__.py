@@ -4,13 +4,13 @@ The doors and the clients' sessions import it.
 """
 
 from ortoo.snode.cluster import Cluster
+from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes import Enodes
 from ortoo.snode.membership.consumer_groups import ConsumerGroups
 from ortoo.snode.observe.traffic import Traffic
 from ortoo.snode.pull.offsets import Offsets
 from ortoo.snode.push.feeder import PushParts
 from ortoo.snode.push.sessions import Sessions
-from ortoo.snode.runtime import Runtime
 from ortoo.snode.topics import Topics
 
 

@@ -9,6 +9,7 @@ from ortoo.keda.externalscaler_pb2_grpc import add_ExternalScalerServicer_to_ser
 from ortoo.snode.clients import Clients
 from ortoo.snode.clients.sessions import ClientSessions
 from ortoo.snode.cluster import Cluster
+from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.link import EnodeLinks
 from ortoo.snode.membership.members import CloseReason, Member
 from ortoo.snode.policy import Policy
@@ -20,7 +21,6 @@ from ortoo.snode.rocketmq.rpc.gateway import Gateway
 from ortoo.snode.rpc import consumer, producer, session
 from ortoo.snode.rpc.operators import admin, dead_letter, scaler
 from ortoo.snode.rpc.streams import LongCalls
-from ortoo.snode.runtime import Runtime
 from ortoo.snode.send import Sending
 from ortoo.snode.topics import Topics
 from ortoo.v1.admin_pb2_grpc import add_AdminServiceServicer_to_server

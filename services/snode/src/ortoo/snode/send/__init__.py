@@ -6,8 +6,8 @@ The doors, rpc and rocketmq, import it.
 from dataclasses import dataclass
 
 from ortoo.snode.cluster import Cluster
+from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.link import EnodeLinks
-from ortoo.snode.runtime import Runtime
 from ortoo.snode.send.batcher import BatcherLimits
 from ortoo.snode.send.delayed import Delayed
 from ortoo.snode.send.publisher import Publisher

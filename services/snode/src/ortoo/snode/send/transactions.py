@@ -16,8 +16,8 @@ from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.snode.cluster import Cluster
 from ortoo.snode.cluster.directory import queues_to_write
 from ortoo.snode.cluster.routes import Queue, Topic
+from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.link import DueHalf, EnodeLinks, HalfVerdict, OpenHalf, VerdictSource
-from ortoo.snode.runtime import Runtime
 from ortoo.snode.topics.arrival import TopicSource
 
 LIST_DEFAULT = 100

@@ -6,8 +6,8 @@ In come names, out go topics and groups that exist. Sending, consuming and admin
 from dataclasses import dataclass
 
 from ortoo.snode.cluster import Cluster
+from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.link import EnodeLinks
-from ortoo.snode.runtime import Runtime
 from ortoo.snode.topics.arrival import GroupTopics, SendableTopics, TopicArrival
 from ortoo.snode.topics.group_settings import DeliveryModes, GroupSettings
 

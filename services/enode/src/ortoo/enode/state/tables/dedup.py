@@ -9,7 +9,7 @@ from typing import ClassVar
 from ortoo.common.errors import Conflict, Invalid, NotFound, Unavailable
 from ortoo.enode.changes.all import ProducerWindow, WindowBatch
 from ortoo.enode.changes.timers import TimersSet
-from ortoo.enode.state.tables.table import Table, live
+from ortoo.enode.state.table import Table, live
 
 BATCHES_REMEMBERED = 5
 RETRY_AFTER_MS = 20

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ortoo.enode.changes.all import OffsetsSkipped, QueueEnds
-from ortoo.enode.state.tables.table import Table, live
+from ortoo.enode.state.table import Table, live
 
 QueueKey = tuple[int, int]
 """(topic id, queue id)."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from ortoo.enode.changes.halves import HalfEnded, HalfOpen
-from ortoo.enode.state.tables.table import Table, live
+from ortoo.enode.state.table import Table, live
 
 ENDED_MAX = 100_000
 """How many ended transactions are remembered; the longest ended are forgotten first."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ortoo.enode.changes.all import LocksPut
-from ortoo.enode.state.tables.table import Table, live, parts
+from ortoo.enode.state.table import Table, live, parts
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import ClassVar, NamedTuple
 
 from ortoo.enode.changes.lives import ID_BYTES, IdsRemembered
-from ortoo.enode.state.tables.table import Table, live
+from ortoo.enode.state.table import Table, live
 
 IDS_MAX = 100_000
 """How many ids of one topic are remembered."""

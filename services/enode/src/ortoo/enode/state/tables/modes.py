@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from ortoo.common.errors import Conflict
 from ortoo.enode.changes.lives import Mode, ModeSet
-from ortoo.enode.state.tables.table import Table, live
+from ortoo.enode.state.table import Table, live
 
 _WORDS = {
     Mode.OFFSETS: "by offsets (push sessions and pulls)",

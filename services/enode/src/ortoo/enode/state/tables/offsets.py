@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from ortoo.common.errors import Fenced
 from ortoo.enode.changes.all import OffsetRows, OffsetsCommitted
-from ortoo.enode.state.tables.table import Table, live, parts
+from ortoo.enode.state.table import Table, live, parts
 
 
 class Offsets(Table[dict[str, dict[int, tuple[int, int]]]]):

@@ -6,9 +6,9 @@ from typing import ClassVar
 
 from ortoo.enode.changes.all import OffsetsCommitted
 from ortoo.enode.changes.pops import PopFinished, PopIntervals, PopLeased, PopNote, PopReturned
-from ortoo.enode.state.tables.interval_map import Hold, IntervalMap, Phase
+from ortoo.enode.state.interval_map import Hold, IntervalMap, Phase
+from ortoo.enode.state.table import Table, live
 from ortoo.enode.state.tables.offsets import Offsets
-from ortoo.enode.state.tables.table import Table, live
 
 ROWS_PER_CHANGE = 256
 _FINISHED = (0, 0, 0, 0, 0)

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from ortoo.enode.changes.all import OffsetsCommitted
 from ortoo.enode.changes.lives import SentBack, SentBackForgotten
-from ortoo.enode.state.tables.table import Table, live, parts
+from ortoo.enode.state.table import Table, live, parts
 
 Place = tuple[int, str, int]
 """(topic id, group, queue id)."""

@@ -10,8 +10,8 @@ from typing import ClassVar
 import numpy as np
 
 from ortoo.enode.changes.timers import TimerEnd, TimerRows, TimersDone, TimersSet
-from ortoo.enode.state.tables.table import ROWS_PER_CHANGE, Table, live
-from ortoo.enode.state.tables.timer_bucket import ROW, Hold, Int64s, TimerArray, TimerBucket
+from ortoo.enode.state.table import ROWS_PER_CHANGE, Table, live
+from ortoo.enode.state.timer_bucket import ROW, Hold, Int64s, TimerArray, TimerBucket
 
 NEAR_MS = 1_000
 """How much time a bucket of near timers holds."""

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from ortoo.enode.changes.all import TopicPut
 from ortoo.enode.log.answers import TopicCopy
-from ortoo.enode.state.tables.table import Table
+from ortoo.enode.state.table import Table
 
 
 class Topics(Table[TopicCopy]):

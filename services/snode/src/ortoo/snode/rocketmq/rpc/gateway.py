@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from ortoo.snode import send
 from ortoo.snode.cluster import Cluster
+from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.link import EnodeLinks
 from ortoo.snode.membership.local import Membership
 from ortoo.snode.policy.access import Authentication
@@ -27,7 +28,6 @@ from ortoo.snode.rocketmq.rpc.commands import RocketmqCommands
 from ortoo.snode.rocketmq.send.recalling import Recalling
 from ortoo.snode.rocketmq.send.sending import Sending
 from ortoo.snode.rocketmq.send.transacting import Transacting
-from ortoo.snode.runtime import Runtime
 from ortoo.snode.topics import Topics
 
 
