@@ -1,12 +1,13 @@
 """One connection between a channel and a server: what is under way on it, and how it ends or is broken."""
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 import grpc
 
-from ortoo.testing.memory_grpc.lane import Lane
 from ortoo.testing.memory_grpc.network import Network
 from ortoo.testing.memory_grpc.node import Endpoint
 from ortoo.testing.memory_grpc.packet import Packet, Status
@@ -54,6 +55,58 @@ class Side:
         return self.is_open and self.endpoint.is_alive
 
 
+class Lane:
+    """One direction of one call: first in, first out, whatever the network and the order of timers do."""
+
+    __slots__ = ("_connection", "_deliver", "_is_moving", "_queue", "_to_server", "last_due_s")
+
+    def __init__(self, connection: "Connection", to_server: bool, deliver: Callable[[Packet], None]) -> None:
+        """Give `deliver` each packet when it arrives, in the context of the receiver."""
+        self.last_due_s = 0.0
+        """When the last packet that was put in arrives, by the loop's time."""
+        self._connection = connection
+        self._to_server = to_server
+        self._deliver = deliver
+        self._queue: deque[tuple[float, Packet]] = deque()
+        self._is_moving = False
+
+    def put(self, packet: Packet, *, not_before_s: float = 0.0) -> None:
+        """Send a packet after those before it. The network may break the connection over it; then it is lost."""
+        connection = self._connection
+        delay_s = connection.network.delay_s(connection, packet, to_server=self._to_server)
+        if connection.is_lost:
+            return
+        now_s = connection.receiver(self._to_server).endpoint.loop.time()
+        self.last_due_s = max(self.last_due_s, not_before_s, now_s + delay_s)
+        self._queue.append((self.last_due_s, packet))
+        self.move()
+
+    def move(self) -> None:
+        """See to it that the first packet arrives, unless its direction is held."""
+        if self._queue and not self._is_moving and not self._connection.is_held(self._to_server):
+            self._is_moving = True
+            self._connection.receiver(self._to_server).endpoint.at(self._queue[0][0], self._arrive)
+
+    def flush(self) -> None:
+        """Deliver everything that is under way now."""
+        while self._queue:
+            self._deliver(self._queue.popleft()[1])
+
+    def lose(self) -> None:
+        """Forget everything that is under way."""
+        self._queue.clear()
+
+    def _arrive(self) -> None:
+        self._is_moving = False
+        if not self._queue or self._connection.is_held(self._to_server):
+            return
+        # A loop may call a timer a moment before its time: the first packet is due whatever the clock says.
+        due_s = max(self._queue[0][0], self._connection.receiver(self._to_server).endpoint.loop.time())
+        while self._queue and self._queue[0][0] <= due_s and not self._connection.is_held(self._to_server):
+            self._deliver(self._queue.popleft()[1])
+        self.move()
+
+
 class Stream:
     """One call on a connection: a lane in each direction."""
 
@@ -63,10 +116,7 @@ class Stream:
         self.is_accepted = False
         """Whether the server has its first packet."""
         self._connection = connection
-        self._lanes = {
-            to_server: Lane(connection, to_server, lambda packet, way=to_server: connection.deliver(self, packet, way))
-            for to_server in (True, False)
-        }
+        self._lanes = {way: Lane(connection, way, partial(connection.deliver, self, way)) for way in (True, False)}
 
     @property
     def peer(self) -> str:
@@ -83,7 +133,7 @@ class Stream:
             self._lanes[to_server].put(packet)
 
     def leave(self, *, at_server: bool) -> None:
-        """This end of the call is over, and hears nothing more."""
+        """End the call for this end, which hears nothing more."""
         self._connection.receiver(at_server).calls.pop(self, None)
         self._connection.forget(self)
 
@@ -113,10 +163,7 @@ class Connection:
         self._streams: dict[Stream, None] = {}
         self._is_held = {True: False, False: False}
         self._heals = 0
-        self._control = {
-            to_server: Lane(self, to_server, lambda packet, way=to_server: self._heard_control(packet, way))
-            for to_server in (True, False)
-        }
+        self._control = {way: Lane(self, way, partial(self._heard_control, way)) for way in (True, False)}
 
     def __repr__(self) -> str:
         return f"<Connection {self.number} to {self.address}>"
@@ -170,7 +217,7 @@ class Connection:
         self.client.calls[stream] = call
         return stream
 
-    def deliver(self, stream: Stream, packet: Packet, to_server: bool) -> None:
+    def deliver(self, stream: Stream, to_server: bool, packet: Packet) -> None:
         """Give a packet of a call to the end it came to."""
         side = self.receiver(to_server)
         if not side.hears:
@@ -211,7 +258,7 @@ class Connection:
         else:
             self.close(KILLED_DETAILS, at_server=at_server)
 
-    def _heard_control(self, packet: Packet, to_server: bool) -> None:
+    def _heard_control(self, to_server: bool, packet: Packet) -> None:
         side = self.receiver(to_server)
         if not side.hears:
             return
