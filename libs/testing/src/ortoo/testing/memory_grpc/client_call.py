@@ -172,7 +172,8 @@ class CoreCall(CallEnd):
         await self.send(Packet(self.method, message=as_bytes(message)))
 
     async def send_receive_close(self) -> None:
-        """Send no more messages."""
+        """Send no more messages; before there is a connection, as soon as there is one."""
+        await self._until(lambda: self._stream is not None or self._ended is not None)
         self.say(Packet(self.method, is_last=True))
 
     # What the channel and the connection call.

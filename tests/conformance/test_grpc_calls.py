@@ -1,0 +1,402 @@
+"""What calls of the four kinds say and hear when all goes well: messages, metadata, iterators, reads and writes."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import grpc
+import pytest
+
+from tests.conformance.wire import (
+    SERVICE,
+    Wire,
+    answering,
+    conversing,
+    failure,
+    path,
+    requesting,
+    serving,
+    unary,
+    until,
+)
+
+EOF = grpc.aio.EOF
+
+
+async def echo(request: bytes, context: Any) -> bytes:
+    return request
+
+
+async def echo_all(requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
+    async for request in requests:
+        yield request
+
+
+async def joined(requests: AsyncIterator[bytes], context: Any) -> bytes:
+    return b"+".join([request async for request in requests])
+
+
+async def three(request: bytes, context: Any) -> AsyncIterator[bytes]:
+    for number in range(3):
+        yield request + b"%d" % number
+
+
+async def test_one_request_one_answer(wire: Wire) -> None:
+    """The answer comes, then the status is OK with no details; the empty message is a message."""
+    async with serving(wire, Echo=unary(echo)) as served:
+        call = served.call("Echo", b"hello")
+        assert await call == b"hello"
+        assert await call == b"hello", "an answer may be awaited again"
+        assert (await call.code(), await call.details()) == (grpc.StatusCode.OK, "")
+        assert (call.done(), call.cancelled()) == (True, False)
+        assert await served.call("Echo", b"") == b""
+
+
+async def test_many_answers_are_iterated(wire: Wire) -> None:
+    """They come in order, and the iterator ends with the status OK."""
+    async with serving(wire, Three=answering(three)) as served:
+        call = served.answers("Three", b"n")
+        assert [answer async for answer in call] == [b"n0", b"n1", b"n2"]
+        assert await call.code() is grpc.StatusCode.OK
+
+
+async def test_many_answers_are_read(wire: Wire) -> None:
+    """The end is EOF, and EOF again after it."""
+    async with serving(wire, Three=answering(three)) as served:
+        call = served.answers("Three")
+        assert [await call.read() for _ in range(3)] == [b"0", b"1", b"2"]
+        assert [await call.read() for _ in range(2)] == [EOF, EOF]
+        assert call.done()
+
+
+async def test_the_status_is_known_when_the_answers_are_read(wire: Wire) -> None:
+    """A server that has ended the call long ago is not known to have, as long as an answer is unread."""
+    ended = asyncio.Event()
+
+    async def two(request: bytes, context: Any) -> None:
+        context.add_done_callback(lambda _: ended.set())
+        await context.write(b"1")
+        await context.write(b"2")
+
+    async with serving(wire, Two=answering(two)) as served:
+        call = served.answers("Two")
+        await ended.wait()
+        assert await call.read() == b"1"
+        assert not call.done()
+        assert await call.read() == b"2"
+        await until(call.done)
+
+
+async def test_a_handler_may_write_instead_of_yielding(wire: Wire) -> None:
+    """Coroutines that write to the context are handlers of streams as well as generators are."""
+
+    async def writes(requests: Any, context: Any) -> None:
+        while (request := await context.read()) is not EOF:
+            await context.write(request * 2)
+        await context.write(b"end")
+
+    async with serving(wire, Writes=conversing(writes)) as served:
+        call = served.both("Writes", iter([b"a", b"b"]))
+        assert [answer async for answer in call] == [b"aa", b"bb", b"end"]
+
+
+async def test_requests_come_from_iterators_of_both_kinds(wire: Wire) -> None:
+    """Plain iterators and asynchronous ones are taken until they end, which half-closes the call."""
+
+    async def numbers() -> AsyncIterator[bytes]:
+        for number in range(3):
+            yield b"%d" % number
+
+    async with serving(wire, Joined=requesting(joined), Echo=conversing(echo_all)) as served:
+        assert await served.requests("Joined", numbers()) == b"0+1+2"
+        assert await served.requests("Joined", iter([b"a", b"b"])) == b"a+b"
+        assert await served.requests("Joined", iter([])) == b""
+        assert [answer async for answer in served.both("Echo", numbers())] == [b"0", b"1", b"2"]
+
+
+async def test_requests_are_written_one_by_one(wire: Wire) -> None:
+    """Each answer comes before the next request is written; `done_writing` ends the requests, and may be repeated."""
+    async with serving(wire, Joined=requesting(joined), Echo=conversing(echo_all)) as served:
+        call = served.both("Echo")
+        for number in range(5):
+            await call.write(b"%d" % number)
+            assert await call.read() == b"%d" % number
+        await call.done_writing()
+        await call.done_writing()
+        assert await call.read() is EOF
+        one = served.requests("Joined")
+        await one.write(b"x")
+        await one.write(b"y")
+        await one.done_writing()
+        assert await one == b"x+y"
+
+
+async def test_answers_go_on_after_the_requests_have_ended(wire: Wire) -> None:
+    """A half-closed call is open in the other direction for as long as the server likes."""
+    go_on = asyncio.Event()
+
+    async def late(requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
+        count = len([request async for request in requests])
+        await go_on.wait()
+        for number in range(count):
+            yield b"%d" % number
+
+    async with serving(wire, Late=conversing(late)) as served:
+        call = served.both("Late", iter([b"a", b"b"]))
+        go_on.set()
+        assert [answer async for answer in call] == [b"0", b"1"]
+
+
+async def test_iterators_and_reads_do_not_mix(wire: Wire) -> None:
+    """A call whose answers are iterated cannot be read, nor one whose requests are iterated be written to."""
+    async with serving(wire, Echo=conversing(echo_all), Three=answering(three)) as served:
+        iterated = served.answers("Three")
+        async for _ in iterated:
+            break
+        with pytest.raises(grpc.aio.UsageError):
+            await iterated.read()
+        given = served.both("Echo", iter([b"a"]))
+        with pytest.raises(grpc.aio.UsageError):
+            await given.write(b"b")
+        with pytest.raises(grpc.aio.UsageError):
+            await given.done_writing()
+        read = served.answers("Three")
+        assert await read.read() == b"0"
+        with pytest.raises(grpc.aio.UsageError):
+            aiter(read)
+
+
+async def test_an_iterator_goes_on_where_it_was_left(wire: Wire) -> None:
+    """Leaving a loop over the answers ends nothing: the next loop has the next answer."""
+    async with serving(wire, Three=answering(three)) as served:
+        call = served.answers("Three")
+        async for answer in call:
+            assert answer == b"0"
+            break
+        assert [answer async for answer in call] == [b"1", b"2"]
+
+
+async def test_large_and_many_messages(wire: Wire) -> None:
+    """Messages of 3 MiB come whole, and thousands of small ones in order."""
+    async with serving(wire, Echo=conversing(echo_all)) as served:
+        call = served.both("Echo")
+        for size in (0, 1, 1 << 16, 3 << 20):
+            await call.write(b"x" * size)
+            assert len(await call.read()) == size
+        await call.done_writing()
+        assert await call.read() is EOF
+
+        def many() -> Iterator[bytes]:
+            for number in range(3_000):
+                yield b"%d" % number
+
+        assert [int(answer) async for answer in served.both("Echo", many())] == list(range(3_000))
+
+
+async def test_metadata_of_the_request(wire: Wire) -> None:
+    """Keys that come twice keep their order, those with -bin are bytes of any value; the handler sees them all."""
+    sent = (("k", "v1"), ("k", "v2"), ("bytes-bin", b"\0\xff\r\n"), ("empty", ""))
+
+    async def seen(request: bytes, context: Any) -> bytes:
+        found = [(key, value) for key, value in context.invocation_metadata() if key != "user-agent"]
+        return repr(found).encode()
+
+    async with serving(wire, Seen=unary(seen)) as served:
+        assert await served.call("Seen", metadata=sent) == repr(list(sent)).encode()
+        assert await served.call("Seen") == b"[]"
+
+
+@pytest.mark.parametrize(
+    ("metadata", "error"),
+    [
+        ((("k-bin", "text"),), TypeError),
+        ((("k", 1),), TypeError),
+        ((("Upper", "v"),), grpc.aio.InternalError),
+        ((("k", "é"),), grpc.aio.InternalError),
+    ],
+)
+async def test_metadata_that_cannot_be_sent(wire: Wire, metadata: Any, error: type[Exception]) -> None:
+    """Bytes and text in the wrong place are TypeErrors; signs that HTTP/2 does not take fail the call's batch."""
+    async with serving(wire, Echo=unary(echo)) as served:
+        with pytest.raises(error):
+            await served.call("Echo", metadata=metadata)
+
+
+async def test_metadata_of_the_answer(wire: Wire) -> None:
+    """The first ones come before any message, the trailing ones with the status; sending the first twice is refused."""
+    go_on = asyncio.Event()
+
+    async def both_kinds(requests: Any, context: Any) -> AsyncIterator[bytes]:
+        await context.send_initial_metadata((("first", "1"), ("first", "2"), ("f-bin", b"\xff")))
+        with pytest.raises(grpc.aio.UsageError, match="already sent"):
+            await context.send_initial_metadata((("second", "1"),))
+        await go_on.wait()
+        yield b"message"
+        context.set_trailing_metadata((("last", "1"), ("l-bin", b"\0")))
+
+    async with serving(wire, Both=conversing(both_kinds)) as served:
+        call = served.both("Both")
+        assert tuple(await call.initial_metadata()) == (("first", "1"), ("first", "2"), ("f-bin", b"\xff"))
+        go_on.set()
+        assert await call.read() == b"message"
+        assert tuple(await call.trailing_metadata()) == (("last", "1"), ("l-bin", b"\0"))
+        assert await call.read() is EOF
+
+
+async def test_without_metadata_there_is_none(wire: Wire) -> None:
+    """Both kinds are empty of a call whose server set none."""
+    async with serving(wire, Echo=unary(echo)) as served:
+        call = served.call("Echo")
+        assert len(await call.initial_metadata()) == 0
+        assert len(await call.trailing_metadata()) == 0
+
+
+async def test_what_a_handler_knows_of_its_call(wire: Wire) -> None:
+    """The peer is an address, the time that remains is that of the caller's deadline, and nothing is decided yet."""
+    known: dict[str, Any] = {}
+
+    async def knows(request: bytes, context: Any) -> bytes:
+        known.update(
+            peer=context.peer(),
+            remaining=context.time_remaining(),
+            code=context.code(),
+            details=context.details(),
+            trailing=tuple(context.trailing_metadata()),
+            done=context.done(),
+            cancelled=context.cancelled(),
+            security=context.auth_context()["transport_security_type"],
+            identities=context.peer_identities(),
+        )
+        return b""
+
+    async with serving(wire, Knows=unary(knows)) as served:
+        await served.call("Knows", timeout=30)
+        assert known.pop("peer").startswith("ipv4:127.0.0.1:")
+        assert 20 < known.pop("remaining") <= 30.5
+        assert known == {
+            "code": None,
+            "details": "",
+            "trailing": (),
+            "done": False,
+            "cancelled": False,
+            "security": [b"insecure"],
+            "identities": None,
+        }
+        await served.call("Knows")
+        assert known["remaining"] is None
+
+
+async def test_what_a_caller_knows_of_its_call(wire: Wire) -> None:
+    """The time that remains falls from the timeout to 0 and is None without one."""
+    async with serving(wire, Echo=unary(echo)) as served:
+        call = served.call("Echo", timeout=30)
+        assert 20 < call.time_remaining() <= 30
+        await call
+        free = served.call("Echo")
+        assert free.time_remaining() is None
+        await free
+
+
+async def test_done_callbacks(wire: Wire) -> None:
+    """Both ends call them with what they got or gave, once; the caller's at once when the call is over."""
+    told: list[tuple[str, bool]] = []
+    ended = asyncio.Event()
+
+    async def tells(request: bytes, context: Any) -> bytes:
+        context.add_done_callback(lambda got: told.append(("server", got is context and got.done())))
+        context.add_done_callback(lambda _: ended.set())
+        return b""
+
+    async with serving(wire, Tells=unary(tells)) as served:
+        call = served.call("Tells")
+        call.add_done_callback(lambda got: told.append(("client", got is call and got.done())))
+        await call
+        await ended.wait()
+        assert sorted(told) == [("client", True), ("server", True)]
+        call.add_done_callback(lambda _: told.append(("late", True)))
+        assert told[-1] == ("late", True)
+
+
+async def test_connected_means_that_requests_can_be_written(wire: Wire) -> None:
+    """`wait_for_connection` of a stream returns before the handler says anything, of one request with its answer."""
+    go_on = asyncio.Event()
+
+    async def silent(requests: Any, context: Any) -> AsyncIterator[bytes]:
+        await go_on.wait()
+        yield b"now"
+
+    async with serving(wire, Silent=conversing(silent), Echo=unary(echo)) as served:
+        call = served.both("Silent")
+        await call.wait_for_connection()
+        await call.write(b"into the silence")
+        go_on.set()
+        assert await call.read() == b"now"
+        one = served.call("Echo", b"x")
+        await one.wait_for_connection()
+        assert one.done()
+
+
+async def test_serializers_stand_between_messages_and_bytes(wire: Wire) -> None:
+    """What travels is what the caller's serializer made; the handler's side has its own."""
+
+    async def add(numbers: list[int], context: Any) -> int:
+        return sum(numbers)
+
+    handler = grpc.unary_unary_rpc_method_handler(
+        add,
+        request_deserializer=lambda data: [int(part) for part in data.split()],
+        response_serializer=lambda number: b"%d" % number,
+    )
+    async with serving(wire, Add=handler) as served:
+        method = served.channel.unary_unary(
+            path("Add"), request_serializer=str.encode, response_deserializer=lambda data: f"<{data.decode()}>"
+        )
+        assert await method("1 2 39") == "<42>"
+
+
+async def test_a_serializer_that_fails_gives_nothing(wire: Wire) -> None:
+    """grpc.aio logs it and goes on with no message: an empty request goes out, None comes from the answer.
+
+    That is its habit and no help: a caller who must know checks before.
+    """
+
+    def broken(_: Any) -> Any:
+        raise ValueError("cannot")
+
+    async with serving(wire, Echo=unary(echo)) as served:
+        assert await served.channel.unary_unary(path("Echo"), request_serializer=broken)(b"x") == b""
+        assert await served.channel.unary_unary(path("Echo"), response_deserializer=broken)(b"x") is None
+
+
+async def test_a_deserializer_of_the_server_that_fails_is_an_unknown_error(wire: Wire) -> None:
+    """The handler is not called, and the caller hears what was raised."""
+
+    def broken(_: Any) -> Any:
+        raise ValueError("cannot")
+
+    handler = grpc.unary_unary_rpc_method_handler(echo, request_deserializer=broken)
+    async with serving(wire, Echo=handler) as served:
+        error = await failure(served.call("Echo"))
+        assert error.code() is grpc.StatusCode.UNKNOWN
+        assert "cannot" in (error.details() or "")
+
+
+async def test_interceptors_of_the_client(wire: Wire) -> None:
+    """They see the method and the timeout, and may change metadata; the deadline is theirs as well."""
+    seen: list[tuple[Any, Any]] = []
+
+    class Adding(grpc.aio.UnaryUnaryClientInterceptor):
+        async def intercept_unary_unary(self, continuation: Any, details: Any, request: Any) -> Any:
+            seen.append((details.method, details.timeout))
+            details.metadata.add("added", "yes")
+            return await continuation(details, request)
+
+    async def added(request: bytes, context: Any) -> bytes:
+        assert context.time_remaining() is not None
+        return dict(context.invocation_metadata())["added"].encode()
+
+    async with serving(wire, Added=unary(added)) as served:
+        channel = wire.channel(served.address, (), (Adding(),))
+        assert await channel.unary_unary(path("Added"))(b"", timeout=20, metadata=grpc.aio.Metadata()) == b"yes"
+        assert seen == [(f"/{SERVICE}/Added".encode(), 20)]
+        await channel.close()
