@@ -342,7 +342,7 @@ async def test_serializers_stand_between_messages_and_bytes(wire: Wire) -> None:
     async def add(numbers: list[int], context: Any) -> int:
         return sum(numbers)
 
-    handler = grpc.unary_unary_rpc_method_handler(
+    handler: Any = grpc.unary_unary_rpc_method_handler(
         add,
         request_deserializer=lambda data: [int(part) for part in data.split()],
         response_serializer=lambda number: b"%d" % number,
@@ -374,7 +374,7 @@ async def test_a_deserializer_of_the_server_that_fails_is_an_unknown_error(wire:
     def broken(_: Any) -> Any:
         raise ValueError("cannot")
 
-    handler = grpc.unary_unary_rpc_method_handler(echo, request_deserializer=broken)
+    handler: Any = grpc.unary_unary_rpc_method_handler(echo, request_deserializer=broken)
     async with serving(wire, Echo=handler) as served:
         error = await failure(served.call("Echo"))
         assert error.code() is grpc.StatusCode.UNKNOWN
@@ -393,7 +393,7 @@ async def test_interceptors_of_the_client(wire: Wire) -> None:
 
     async def added(request: bytes, context: Any) -> bytes:
         assert context.time_remaining() is not None
-        return dict(context.invocation_metadata())["added"].encode()
+        return str(dict(context.invocation_metadata())["added"]).encode()
 
     async with serving(wire, Added=unary(added)) as served:
         channel = wire.channel(served.address, (), (Adding(),))

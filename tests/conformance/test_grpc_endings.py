@@ -344,7 +344,7 @@ async def test_a_request_iterator_that_raises_cancels_the_call(wire: Wire) -> No
 async def test_a_request_iterator_is_left_when_the_call_ends(wire: Wire) -> None:
     """A server that answers early ends the iteration of requests, wherever it is."""
 
-    async def early(requests: Any, context: Any) -> bytes:
+    async def early(requests: Any, context: Any) -> Any:
         return await context.read()
 
     left = asyncio.Event()

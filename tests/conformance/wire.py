@@ -17,7 +17,7 @@ Options = Sequence[tuple[str, int]]
 T = TypeVar("T")
 
 SERVICE = "conformance.Service"
-BLOCKED_S = 0.2
+BLOCKED_S = 0.1
 """How long something may take that is said to wait. That it happens later is seen by what happens then."""
 
 
@@ -33,8 +33,8 @@ class Wire(Protocol):
 
     def channel(
         self, address: str, options: Options = (), interceptors: Sequence[grpc.aio.ClientInterceptor] = ()
-    ) -> grpc.aio.Channel:
-        """A channel."""
+    ) -> Any:
+        """A channel; without serializers its calls take and give bytes, which the types of grpc.aio do not know."""
 
     async def path_to(self, address: str) -> "Path":
         """A way to the server that can be broken."""
@@ -49,8 +49,9 @@ class Wire(Protocol):
 class Path(Protocol):
     """A way to a server."""
 
-    address: str
-    """For channels."""
+    @property
+    def address(self) -> str:
+        """For channels."""
 
     def reset(self) -> None:
         """Break all connections; new ones may be made."""
@@ -63,7 +64,7 @@ class Served:
     wire: Wire
     server: grpc.aio.Server
     address: str
-    channel: grpc.aio.Channel
+    channel: Any
 
     def call(self, method: str, request: bytes = b"", **options: Any) -> Any:
         """One request, one answer."""
@@ -192,7 +193,7 @@ class SocketWire:
 
     def channel(
         self, address: str, options: Options = (), interceptors: Sequence[grpc.aio.ClientInterceptor] = ()
-    ) -> grpc.aio.Channel:
+    ) -> Any:
         alone = ("grpc.use_local_subchannel_pool", 1)
         return grpc.aio.insecure_channel(address, [*options, alone], interceptors=list(interceptors))
 
@@ -235,6 +236,8 @@ class Relay:
         """Send RST in both directions."""
         writers, self._writers = self._writers, []
         for writer in writers:
+            if writer.is_closing():
+                continue
             writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             writer.transport.abort()
 
@@ -276,7 +279,7 @@ class MemoryWire:
 
     def channel(
         self, address: str, options: Options = (), interceptors: Sequence[grpc.aio.ClientInterceptor] = ()
-    ) -> grpc.aio.Channel:
+    ) -> Any:
         return self._transport.channel(address, options, interceptors)
 
     async def path_to(self, address: str) -> "_MemoryPath":

@@ -45,8 +45,11 @@ class Answering(Protocol):
     def handler(self, details: grpc.HandlerCallDetails) -> Handler | None:
         """Who answers the method."""
 
+    def call_closed(self, call: "ServerCall") -> None:
+        """Its status was sent, or its caller has gone; the handler may still run."""
+
     def call_is_over(self, call: "ServerCall") -> None:
-        """Its handler has ended, and so has the call."""
+        """It is closed, and its handler has ended."""
 
 
 class ServerCall(CallEnd):
@@ -107,6 +110,11 @@ class ServerCall(CallEnd):
 
     def connection_lost(self, details: str) -> None:
         """The caller cannot be reached."""
+        self._caller_gone()
+
+    def stop(self, status: Status) -> None:
+        """End the call whatever its handler does, which sees what it sees when the caller goes away."""
+        self.say(Packet(self.method, metadata=self._initial(), status=status))
         self._caller_gone()
 
     # What the context calls.
@@ -256,6 +264,7 @@ class ServerCall(CallEnd):
             self._expiry.cancel()
         self._leave()
         self._shut(lose_unread=True)
+        self._server.call_closed(self)
 
     def _caller_gone(self) -> None:
         """Nobody waits for the answer: readers see the end of the requests, and then the handler is cancelled."""
@@ -274,15 +283,10 @@ class ServerCall(CallEnd):
 
     def _expire(self) -> None:
         if self.endpoint.is_alive and not self._is_shut:
-            self._give_up(Status(DEADLINE_EXCEEDED, "Deadline Exceeded"))
+            self.stop(Status(DEADLINE_EXCEEDED, "Deadline Exceeded"))
 
     def _too_large(self, details: str, *, was_sent: bool) -> None:
-        self._give_up(Status(RESOURCE_EXHAUSTED, details))
-
-    def _give_up(self, status: Status) -> None:
-        """End the call whatever its handler does, which sees what it sees when the caller goes away."""
-        self.say(Packet(self.method, metadata=self._initial(), status=status))
-        self._caller_gone()
+        self.stop(Status(RESOURCE_EXHAUSTED, details))
 
     def _ran(self, _: object) -> None:
         for callback in self.callbacks:
