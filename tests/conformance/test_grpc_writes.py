@@ -5,7 +5,7 @@ The last are where grpc.aio is roughest: a message that a call does not take any
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, NoReturn
 
 import grpc
 import pytest
@@ -54,7 +54,7 @@ class Writer:
         self.call = call
         self.count = 0
 
-    async def write_on(self) -> None:
+    async def write_on(self) -> NoReturn:
         while True:
             await self.call.write(MESSAGE)
             self.count += 1

@@ -202,7 +202,7 @@ class CoreCall(CallEnd):
             self._came(packet.message)
         if packet.read_bytes:
             self._was_read(packet.read_bytes)
-        if packet.status is not None:
+        if packet.status is not None and self._ended is None:  # the message may have been too large
             self._end(packet.status, lose_unread=False)
 
     def connection_lost(self, details: str) -> None:
