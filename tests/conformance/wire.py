@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeVar
 import grpc
 
 from ortoo.common.background import Background
+from ortoo.common.transport import SocketTransport, Transport
 from ortoo.testing.memory_grpc import Connection, InstantNetwork, MemoryTransport, Node
 
 Options = Sequence[tuple[str, int]]
@@ -25,6 +26,8 @@ class Wire(Protocol):
     """One of the two."""
 
     name: str
+    transport: Transport
+    """For what makes its channels and servers itself."""
 
     def server(
         self, interceptors: Sequence[grpc.aio.ServerInterceptor], options: Options, calls_max: int | None
@@ -180,6 +183,7 @@ class SocketWire:
     name = "sockets"
 
     def __init__(self, background: Background) -> None:
+        self.transport: Transport = SocketTransport()
         self._background = background
         self._silent: list[socket.socket] = []
         self._relays: list[Relay] = []
@@ -270,17 +274,18 @@ class MemoryWire:
 
     def __init__(self) -> None:
         self._network = _Breakable()
-        self._transport = MemoryTransport(self._network)
+        self._memory = MemoryTransport(self._network)
+        self.transport: Transport = self._memory
 
     def server(
         self, interceptors: Sequence[grpc.aio.ServerInterceptor], options: Options, calls_max: int | None
     ) -> grpc.aio.Server:
-        return self._transport.server(interceptors, options, calls_max)
+        return self._memory.server(interceptors, options, calls_max)
 
     def channel(
         self, address: str, options: Options = (), interceptors: Sequence[grpc.aio.ClientInterceptor] = ()
     ) -> Any:
-        return self._transport.channel(address, options, interceptors)
+        return self._memory.channel(address, options, interceptors)
 
     async def path_to(self, address: str) -> "_MemoryPath":
         return _MemoryPath(address, self._network)

@@ -335,6 +335,29 @@ def test_a_window_belongs_to_one_direction_of_one_call() -> None:
     run(main())
 
 
+def test_calls_that_are_over_leave_nothing() -> None:
+    """However they end: answered, refused, cancelled before the server knew of them, or at a deadline."""
+
+    async def main() -> None:
+        network = ToldNetwork(lambda packet, to_server: 0.01)
+        transport = MemoryTransport(network)
+        async with served(transport, None, HANDLERS) as address:
+            channel: Any = transport.channel(address)
+            for number in range(20):
+                assert await echoed(channel, b"x") == b"x"
+                assert await code_of(channel.unary_unary("/world.S/Nothing")(b"")) == "UNIMPLEMENTED"
+                call = conversation(channel)
+                await call.wait_for_connection()
+                if number % 2:
+                    await call.write(b"x")
+                call.cancel()
+                assert await code_of(conversation(channel, timeout=0.1)) == "DEADLINE_EXCEEDED"
+            await asyncio.wait({asyncio.get_running_loop().create_future()}, timeout=1)
+            assert [connection.open_calls for connection in network.connections] == [0]
+
+    run(main())
+
+
 def test_one_network_sees_both_nodes() -> None:
     """It is asked with the nodes of both ends, so that it can hold them apart."""
 

@@ -190,7 +190,8 @@ class CoreCall(CallEnd):
 
     def refuse(self, details: str) -> None:
         """There is no connection to be had."""
-        self._abandon(Status(UNAVAILABLE, details))
+        if self.endpoint.is_alive:
+            self._abandon(Status(UNAVAILABLE, details))
 
     def heard(self, packet: Packet) -> None:
         """The server said this."""

@@ -168,6 +168,11 @@ class Connection:
     def __repr__(self) -> str:
         return f"<Connection {self.number} to {self.address}>"
 
+    @property
+    def open_calls(self) -> int:
+        """How many calls at least one end has not left."""
+        return len(self._streams)
+
     # What a network may do to it.
 
     def reset(self, details: str = RESET_DETAILS) -> None:

@@ -14,7 +14,7 @@ from ortoo.testing.memory_grpc.call_end import CallEnd, Limits, as_bytes
 from ortoo.testing.memory_grpc.client_call import DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED
 from ortoo.testing.memory_grpc.connection import Stream
 from ortoo.testing.memory_grpc.node import Endpoint
-from ortoo.testing.memory_grpc.packet import Metadata, Packet, Status, failed_batch, sent_metadata, typed_metadata
+from ortoo.testing.memory_grpc.packet import Metadata, Packet, Status, failed_batch, sent_metadata
 from ortoo.testing.memory_grpc.servicer_context import MemoryContext, Requests
 
 OK = 0
@@ -146,8 +146,8 @@ class ServerCall(CallEnd):
         self.say(Packet(self.method, metadata=sent))
 
     def set_trailing_metadata(self, metadata: Iterable[Any]) -> None:
-        """Errors: TypeError."""
-        self.trailing_metadata = typed_metadata(metadata)
+        """Errors: TypeError; ExecuteBatchError, here and not with the status, for what cannot be sent."""
+        self.trailing_metadata = sent_metadata(metadata)
 
     def set_code(self, code: Any) -> None:
         """A grpc.StatusCode or its number."""
@@ -167,7 +167,7 @@ class ServerCall(CallEnd):
         assert self.code != OK, "Expecting non-ok status code."
         if was_sent or self._is_shut:
             raise failed_batch("the call has ended")
-        self._say_status(Status(self.code, self.details, sent_metadata(self.trailing_metadata)))
+        self._say_status(self._own_status())
         raise self._abort
 
     # How it goes on.
@@ -186,8 +186,7 @@ class ServerCall(CallEnd):
         except Exception as error:
             _log.error("a handler failed", method=self.method, exc_info=error)
             if not self.is_status_sent and not self._is_shut:
-                details = f"Unexpected {type(error)}: {error}"
-                self._finish(Status(self.code or UNKNOWN, details, sent_metadata(self.trailing_metadata)))
+                self._finish(Status(self.code or UNKNOWN, f"Unexpected {type(error)}: {error}", self.trailing_metadata))
 
     async def _answer(self) -> None:
         handler = await _intercepted(
@@ -240,7 +239,7 @@ class ServerCall(CallEnd):
         self._finish(self._own_status())
 
     def _own_status(self) -> Status:
-        return Status(self.code, self.details, sent_metadata(self.trailing_metadata))
+        return Status(self.code, self.details, self.trailing_metadata)
 
     def _initial(self) -> Metadata | None:
         return None if self._is_initial_sent else ()
