@@ -5,7 +5,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from ortoo.common.background import Background
-from tests.conformance.wire import MemoryWire, SocketWire, Wire
+from tests.conformance.transports import MemoryWire, SocketWire
+from tests.conformance.wire import Wire
 
 
 @pytest.fixture(params=["sockets", "memory"])

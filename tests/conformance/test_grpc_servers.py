@@ -92,6 +92,20 @@ async def test_an_unknown_method(wire: Wire, kind: str) -> None:
         assert (error.code(), error.details()) == (S.UNIMPLEMENTED, "Method not found!")
 
 
+async def test_methods_that_a_servicer_does_not_have(wire: Wire) -> None:
+    """Those of a generated base class are plain functions that set UNIMPLEMENTED and raise."""
+    server = wire.server((), (), None)
+    health_pb2_grpc.add_HealthServicer_to_server(health_pb2_grpc.HealthServicer(), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    channel = wire.channel(f"127.0.0.1:{port}")
+    stub = health_pb2_grpc.HealthStub(channel)
+    assert (await failure(stub.Check(health_pb2.HealthCheckRequest()))).code() is S.UNIMPLEMENTED
+    assert (await failure(stub.Watch(health_pb2.HealthCheckRequest()).read())).code() is S.UNIMPLEMENTED
+    await channel.close()
+    await server.stop(None)
+
+
 async def test_registered_handlers_win(wire: Wire) -> None:
     """A method that is registered by name is answered by that, whatever generic handlers there are; the last wins."""
     async with serving(wire, Echo=unary(echo)) as served:

@@ -2,22 +2,20 @@
 
 import asyncio
 import contextlib
-import socket
-import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 import grpc
 
-from ortoo.common.background import Background
-from ortoo.common.transport import SocketTransport, Transport
-from ortoo.testing.memory_grpc import Connection, InstantNetwork, MemoryTransport, Node
+from ortoo.common.transport import Transport
 
 Options = Sequence[tuple[str, int]]
 T = TypeVar("T")
 
 SERVICE = "conformance.Service"
+KINDS = ("call", "answers", "requests", "both")
+"""The four ways to call, which are methods of `Served`."""
 BLOCKED_S = 0.1
 """How long something may take that is said to wait. That it happens later is seen by what happens then."""
 
@@ -39,17 +37,20 @@ class Wire(Protocol):
     ) -> Any:
         """A channel; without serializers its calls take and give bytes, which the types of grpc.aio do not know."""
 
-    async def path_to(self, address: str) -> "Path":
+    async def way_to(self, address: str) -> "Way":
         """A way to the server that can be broken."""
 
     def silent_address(self) -> str:
         """Where connections are neither taken nor refused."""
 
+    async def doomed(self) -> "Doomed":
+        """A server in a process of its own, which answers Stream once and then waits."""
+
     async def close(self) -> None:
         """Leave nothing behind."""
 
 
-class Path(Protocol):
+class Way(Protocol):
     """A way to a server."""
 
     @property
@@ -58,6 +59,17 @@ class Path(Protocol):
 
     def reset(self) -> None:
         """Break all connections; new ones may be made."""
+
+
+class Doomed(Protocol):
+    """A server that will be killed."""
+
+    @property
+    def address(self) -> str:
+        """For channels."""
+
+    def kill(self) -> None:
+        """Kill its process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,145 +189,11 @@ async def until(condition: Callable[[], bool]) -> None:
             return
 
 
-class SocketWire:
-    """grpc.aio on real sockets of this machine."""
-
-    name = "sockets"
-
-    def __init__(self, background: Background) -> None:
-        self.transport: Transport = SocketTransport()
-        self._background = background
-        self._silent: list[socket.socket] = []
-        self._relays: list[Relay] = []
-
-    def server(
-        self, interceptors: Sequence[grpc.aio.ServerInterceptor], options: Options, calls_max: int | None
-    ) -> grpc.aio.Server:
-        return grpc.aio.server(
-            interceptors=list(interceptors), options=list(options), maximum_concurrent_rpcs=calls_max
-        )
-
-    def channel(
-        self, address: str, options: Options = (), interceptors: Sequence[grpc.aio.ClientInterceptor] = ()
-    ) -> Any:
-        alone = ("grpc.use_local_subchannel_pool", 1)
-        return grpc.aio.insecure_channel(address, [*options, alone], interceptors=list(interceptors))
-
-    async def path_to(self, address: str) -> "Relay":
-        relay = Relay(address, self._background)
-        await relay.open()
-        self._relays.append(relay)
-        return relay
-
-    def silent_address(self) -> str:
-        listener = socket.socket()
-        listener.bind(("127.0.0.1", 0))
-        listener.listen()
-        self._silent.append(listener)
-        return f"127.0.0.1:{listener.getsockname()[1]}"
-
-    async def close(self) -> None:
-        for listener in self._silent:
-            listener.close()
-        for relay in self._relays:
-            await relay.close()
+def begun(served: Served, kind: str, **options: Any) -> Any:
+    """A call of this kind, to a method of the same name."""
+    return getattr(served, kind)(kind, **options)
 
 
-class Relay:
-    """A TCP relay that can reset its connections."""
-
-    def __init__(self, target: str, background: Background) -> None:
-        self.address = ""
-        self._target = target
-        self._background = background
-        self._server: asyncio.Server
-        self._writers: list[asyncio.StreamWriter] = []
-
-    async def open(self) -> None:
-        """Listen."""
-        self._server = await asyncio.start_server(self._relay, "127.0.0.1", 0)
-        self.address = f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
-
-    def reset(self) -> None:
-        """Send RST in both directions."""
-        writers, self._writers = self._writers, []
-        for writer in writers:
-            if writer.is_closing():
-                continue
-            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            writer.transport.abort()
-
-    async def close(self) -> None:
-        """End everything."""
-        self.reset()
-        self._server.close()
-        await self._server.wait_closed()
-
-    async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        host, _, port = self._target.rpartition(":")
-        there, onward = await asyncio.open_connection(host, int(port))
-        self._writers += writer, onward
-        self._background.spawn("up", _pump(reader, onward))
-        self._background.spawn("down", _pump(there, writer))
-
-
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with contextlib.suppress(ConnectionError):
-        while data := await reader.read(1 << 16):
-            writer.write(data)
-            await writer.drain()
-    writer.close()
-
-
-class MemoryWire:
-    """The transport in memory."""
-
-    name = "memory"
-
-    def __init__(self) -> None:
-        self._network = _Breakable()
-        self._memory = MemoryTransport(self._network)
-        self.transport: Transport = self._memory
-
-    def server(
-        self, interceptors: Sequence[grpc.aio.ServerInterceptor], options: Options, calls_max: int | None
-    ) -> grpc.aio.Server:
-        return self._memory.server(interceptors, options, calls_max)
-
-    def channel(
-        self, address: str, options: Options = (), interceptors: Sequence[grpc.aio.ClientInterceptor] = ()
-    ) -> Any:
-        return self._memory.channel(address, options, interceptors)
-
-    async def path_to(self, address: str) -> "_MemoryPath":
-        return _MemoryPath(address, self._network)
-
-    def silent_address(self) -> str:
-        return _Breakable.SILENT
-
-    async def close(self) -> None:
-        pass
-
-
-class _Breakable(InstantNetwork):
-    SILENT = "10.0.0.1:80"
-
-    def __init__(self) -> None:
-        self.connections: list[Connection] = []
-
-    def connecting(self, source: Node | None, address: str, target: Node | None) -> float | None:
-        return None if address == self.SILENT else 0.0
-
-    def connected(self, connection: Connection) -> None:
-        self.connections.append(connection)
-
-
-@dataclass(frozen=True, slots=True)
-class _MemoryPath:
-    address: str
-    network: _Breakable
-
-    def reset(self) -> None:
-        connections, self.network.connections[:] = tuple(self.network.connections), []
-        for connection in connections:
-            connection.reset()
+async def result_of(call: Any, kind: str) -> Any:
+    """What its caller waits for."""
+    return await call if kind in ("call", "requests") else await call.read()

@@ -8,9 +8,18 @@ from tests.repo.tree import Tree
 SLEEPERS = frozenset({"time", "asyncio", "anyio", "trio", "gevent"})
 KINDS = frozenset(
     {
-        "unit", "property", "contract", "conformance", "golden", "integration", "e2e", "official", "repo", "spark",
+        "unit",
+        "property",
+        "contract",
+        "conformance",
+        "golden",
+        "integration",
+        "e2e",
+        "official",
+        "repo",
+        "spark",
         "deploy",
-    }  # fmt: skip
+    }
 )
 
 

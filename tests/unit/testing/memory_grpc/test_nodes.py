@@ -8,9 +8,8 @@ from typing import Any
 import grpc
 
 from ortoo.testing.memory_grpc import NODE, MemoryTransport, Node
-from tests.unit.testing.memory_grpc.world import channel_of, code_of, in_node, run, served
+from tests.unit.testing.memory_grpc.world import KEEPALIVE, channel_of, code_of, in_node, run, served
 
-KEEPALIVE = (("grpc.keepalive_time_ms", 30_000), ("grpc.keepalive_timeout_ms", 10_000))
 FAILED = ("UNAVAILABLE", "Socket closed")
 
 

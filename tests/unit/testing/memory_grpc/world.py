@@ -114,3 +114,31 @@ async def channel_of(transport: MemoryTransport, node: Node | None, address: str
 async def code_of(call: Any) -> str:
     """The name of the status that a call ends with."""
     return str((await call.code()).name)
+
+
+KEEPALIVE = (("grpc.keepalive_time_ms", 30_000), ("grpc.keepalive_timeout_ms", 10_000))
+
+
+async def echo(request: bytes, context: Any) -> bytes:
+    return request
+
+
+async def echo_all(requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
+    async for request in requests:
+        yield request
+
+
+HANDLERS: dict[str, Any] = {
+    "Echo": grpc.unary_unary_rpc_method_handler(echo),
+    "All": grpc.stream_stream_rpc_method_handler(echo_all),
+}
+
+
+def echoed(channel: Any, request: bytes = b"", **options: Any) -> Any:
+    """A unary call."""
+    return channel.unary_unary("/world.S/Echo")(request, **options)
+
+
+def conversation(channel: Any, **options: Any) -> Any:
+    """A stream."""
+    return channel.stream_stream("/world.S/All")(**options)

@@ -55,7 +55,9 @@ class Answering(Protocol):
 class ServerCall(CallEnd):
     """Runs its handler in a task that is cancelled when the caller goes away, as grpc.aio does it.
 
-    A handler that ends without a status, because it raised CancelledError by itself, leaves its caller waiting.
+    A handler that ends without a status, because it raised CancelledError by itself, leaves its caller waiting. One
+    that is a plain function runs at once: there is no thread for it, and of its context it can use what it need not
+    await.
     """
 
     def __init__(
@@ -211,12 +213,9 @@ class ServerCall(CallEnd):
             await self._answer_one(handler, request, context)
 
     async def _answer_one(self, handler: Handler, request: Any, context: MemoryContext) -> None:
-        call = handler.stream_unary or handler.unary_unary
-        if not inspect.iscoroutinefunction(call):
-            raise TypeError(
-                f"{self.method}: in memory a handler is a coroutine function; there are no threads for others"
-            )
-        answer = await call(request, context)
+        answer = (handler.stream_unary or handler.unary_unary)(request, context)
+        if inspect.isawaitable(answer):
+            answer = await answer
         self.raise_if_over()
         data = b""
         if self.code == OK:
@@ -224,17 +223,16 @@ class ServerCall(CallEnd):
         self._finish(self._own_status(), message=data)
 
     async def _answer_many(self, call: Callable[..., Any], request: Any, context: MemoryContext) -> None:
-        if inspect.iscoroutinefunction(call):
-            await call(request, context)
-        elif inspect.isasyncgenfunction(call):
-            async for answer in call(request, context):
+        answers = call(request, context)
+        if inspect.isawaitable(answers):
+            await answers
+        elif inspect.isasyncgen(answers):
+            async for answer in answers:
                 self.raise_if_over()
                 await context.write(answer)
         else:
-            raise TypeError(
-                f"{self.method}: in memory a handler is a coroutine function or an asynchronous generator; "
-                "there are no threads for others"
-            )
+            for answer in answers:
+                await context.write(answer)
         self.raise_if_over()
         self._finish(self._own_status())
 
