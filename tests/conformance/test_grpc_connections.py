@@ -72,13 +72,14 @@ async def test_waiting_for_a_server_that_never_comes(wire: Wire) -> None:
 
 async def test_no_answer_to_a_connection(wire: Wire) -> None:
     """Calls wait as long as an attempt may take, or to their deadline if that is sooner."""
-    channel = wire.channel(wire.silent_address(), IMPATIENT)
-    soon = channel.stream_stream(path("M"))(timeout=SHORT_S / 2)
+    patient, impatient = wire.channel(wire.silent_address()), wire.channel(wire.silent_address(), IMPATIENT)
+    soon = patient.stream_stream(path("M"))(timeout=SHORT_S)
     assert (await failure(soon.wait_for_connection())).code() is S.DEADLINE_EXCEEDED
-    error = await failure(channel.unary_unary(path("M"))(b""))
+    error = await failure(impatient.unary_unary(path("M"))(b""))
     assert error.code() is S.UNAVAILABLE
     assert "timed out" in (error.details() or "")
-    await channel.close()
+    await patient.close()
+    await impatient.close()
 
 
 async def test_a_call_cancelled_before_it_has_a_connection(wire: Wire) -> None:

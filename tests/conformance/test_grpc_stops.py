@@ -22,6 +22,7 @@ from tests.conformance.wire import (
 
 EOF = grpc.aio.EOF
 S = grpc.StatusCode
+SHORT_S = 0.1
 
 
 async def echo(request: bytes, context: Any) -> bytes:
@@ -52,7 +53,7 @@ async def test_a_channel_closed_with_grace(wire: Wire) -> None:
     async with serving(wire, One=unary(waiting.one), Late=unary(late)) as served, Background("test") as background:
         slow, ended = served.call("Late"), served.call("One")
         await until(lambda: waiting.called == 1)
-        closing = background.spawn("close", served.channel.close(0.3))
+        closing = background.spawn("close", served.channel.close(0.6))
         async for _ in turns():
             try:
                 served.call("Late").cancel()
@@ -84,7 +85,7 @@ async def test_a_server_stopped_at_once(wire: Wire) -> None:
 
 
 async def test_a_server_stopped_with_grace(wire: Wire) -> None:
-    """New calls are refused at once; open ones go on, with writes and reads, until the grace is over."""
+    """New calls are refused at once; open ones go on, with writes and reads, until the grace is over or cut short."""
     waiting = Waiting()
 
     async def echo_all(requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
@@ -97,7 +98,7 @@ async def test_a_server_stopped_with_grace(wire: Wire) -> None:
         await stream.write(b"before")
         assert await stream.read() == b"before"
         await until(lambda: waiting.called == 1)
-        stopping = background.spawn("stop", served.server.stop(0.5))
+        stopping = background.spawn("stop", served.server.stop(60))
         async for _ in turns():
             if await served.call("Echo").code() is not S.OK:
                 break
@@ -106,22 +107,25 @@ async def test_a_server_stopped_with_grace(wire: Wire) -> None:
         assert await stream.read() == b"still"
         await stream.done_writing()
         assert await stream.read() is EOF
-        assert not stopping.done()
+        assert await waits(stopping)
+        await served.server.stop(SHORT_S)
         await stopping
         assert (await failure(one)).details() == "Cancelling all calls"
-        assert waiting.ended == ["CancelledError"]
+        await until(lambda: waiting.ended == ["CancelledError"])
 
 
 async def test_a_stop_ends_with_the_last_call(wire: Wire) -> None:
     """The grace is no sleep; and `wait_for_termination` tells whether the time was over before."""
-    go_on = asyncio.Event()
+    called, go_on = asyncio.Event(), asyncio.Event()
 
     async def late(request: bytes, context: Any) -> bytes:
+        called.set()
         await go_on.wait()
         return b"done"
 
     async with serving(wire, Late=unary(late)) as served, Background("test") as background:
         call = served.call("Late")
+        await called.wait()
         assert await served.server.wait_for_termination(0.05) is True
         stopping = background.spawn("stop", served.server.stop(60))
         assert await waits(stopping)

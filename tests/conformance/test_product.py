@@ -80,10 +80,16 @@ async def test_messages_of_rocketmq_stubs(wire: Wire, cluster: Cluster) -> None:
     channel = wire.channel(cluster.address)
     stub: Any = MessagingServiceStub(channel)
 
-    async def send_one(body: bytes) -> None:
-        system = d.SystemProperties(message_id=f"01{int(body.split()[1]):032X}")
-        message = d.Message(topic=TOPIC, system_properties=system, body=body)
-        answer = await stub.SendMessage(s.SendMessageRequest(messages=[message]), metadata=METADATA)
+    async def send_some(bodies: list[bytes]) -> None:
+        messages = [
+            d.Message(
+                topic=TOPIC,
+                system_properties=d.SystemProperties(message_id=f"01{int(body.split()[1]):032X}"),
+                body=body,
+            )
+            for body in bodies
+        ]
+        answer = await stub.SendMessage(s.SendMessageRequest(messages=messages), metadata=METADATA)
         assert answer.status.code == Code.OK, answer.status
 
     async def receive(queue: d.MessageQueue, found: list[bytes]) -> None:
@@ -114,8 +120,8 @@ async def test_messages_of_rocketmq_stubs(wire: Wire, cluster: Cluster) -> None:
             found += [one.body for one in messages]
 
     async with asyncio.timeout(60):
-        for chosen in _slices(sorted(BODIES), 100):
-            await asyncio.gather(*(send_one(body) for body in chosen))
+        bodies = sorted(BODIES)
+        await asyncio.gather(*(send_some(bodies[begin : begin + 10]) for begin in range(0, COUNT, 10)))
         route = await stub.QueryRoute(s.QueryRouteRequest(topic=TOPIC), metadata=METADATA)
         found: list[bytes] = []
         while len(found) < COUNT:
@@ -123,7 +129,3 @@ async def test_messages_of_rocketmq_stubs(wire: Wire, cluster: Cluster) -> None:
                 await receive(queue, found)
     assert (len(found), set(found)) == (COUNT, BODIES)
     await channel.close()
-
-
-def _slices(bodies: list[bytes], size: int) -> list[list[bytes]]:
-    return [bodies[begin : begin + size] for begin in range(0, len(bodies), size)]
