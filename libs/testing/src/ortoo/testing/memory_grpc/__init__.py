@@ -1,8 +1,8 @@
 """gRPC in memory: grpc.aio's calls and handlers, between the nodes of one event loop, without sockets and threads.
 
 Enters: servicers and stubs as generated, and a `Network` that says who reaches whom, how long a packet takes, and
-breaks connections. Leaves: `MemoryTransport`, a `Transport` of `ortoo.common.grpc.transport`, and `Node`; its kill ends its
-half of every conversation. Messages travel serialised. The order of everything follows from the loop and the network
+breaks connections. Leaves: `MemoryTransport`, a `Transport` of `ortoo.common.grpc.transport`, and `Node`, whose kill
+ends its half of every conversation. Messages travel serialised. The order of everything follows from the loop and the network
 alone: the same answers, the same run.
 
 The classes of calls are grpc.aio's own, with their habits; what is written anew is the core below them and the whole
