@@ -88,11 +88,15 @@ def test_a_short_partition_is_borne() -> None:
             call = conversation(transport.channel(address, KEEPALIVE))
             await call.write(b"0")
             assert await call.read() == b"0"
+            [connection] = network.connections
             for number in range(5):
-                network.connections[0].hold(to_server=True)
+                connection.hold(to_server=True)
                 await call.write(b"%d" % number)
                 await asyncio.wait({loop.create_future()}, timeout=30)
-                network.connections[0].release(to_server=True)
+                connection.hold(to_server=False)
+                connection.release(to_server=True)
+                await asyncio.wait({loop.create_future()}, timeout=30)
+                connection.release(to_server=False)
                 assert await call.read() == b"%d" % number
 
     run(main())

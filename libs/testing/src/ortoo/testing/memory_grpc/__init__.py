@@ -2,8 +2,8 @@
 
 Enters: servicers and stubs as generated, and a `Network` that says who reaches whom, how long a packet takes, and
 breaks connections. Leaves: `MemoryTransport`, a `Transport` of `ortoo.common.grpc.transport`, and `Node`, whose kill
-ends its half of every conversation. Messages travel serialised. The order of everything follows from the loop and the network
-alone: the same answers, the same run.
+ends its half of every conversation. Messages travel serialised. The order of everything follows from the loop and the
+network alone: the same answers, the same run.
 
 The classes of calls are grpc.aio's own, with their habits; what is written anew is the core below them and the whole
 server. `tests/conformance` holds the two against each other, and docs/testing/memory-grpc.md says where they differ.
