@@ -47,6 +47,33 @@ def test_a_partition_in_one_direction() -> None:
     run(main())
 
 
+def test_a_server_keeps_the_deadline_by_itself() -> None:
+    """A handler is cancelled when its caller's time is over, though nothing of the caller arrives any more."""
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        network = ToldNetwork()
+        transport = MemoryTransport(network)
+        ended: asyncio.Future[float] = loop.create_future()
+
+        async def waits(requests: Any, context: Any) -> AsyncIterator[bytes]:
+            yield b"first"
+            try:
+                await loop.create_future()
+            finally:
+                ended.set_result(loop.time())
+
+        async with served(transport, None, {"All": grpc.stream_stream_rpc_method_handler(waits)}) as address:
+            begun_s = loop.time()
+            call = conversation(transport.channel(address), timeout=5)
+            assert await call.read() == b"first"
+            network.connections[0].hold(to_server=True)
+            assert round(await ended - begun_s) == 5
+            assert await code_of(call) == "DEADLINE_EXCEEDED"
+
+    run(main())
+
+
 def test_keepalive_ends_a_partition_for_both_ends() -> None:
     """Each end gives up by itself, as a held direction takes pings or their answers; the next call connects anew."""
 
