@@ -247,7 +247,7 @@ class Leasing:
 
     def _park(self, line: GroupLine, number: int, letters: list[DeadLetter], rules: PopRules) -> None:
         line.renew([(letter.offset, 1) for letter in letters], number, line.group.now_ms(), PARK_LEASE_MS)
-        self._background.spawn("park", self._parking.park_or_return(line, number, letters, rules))
+        self._background.contained("park", self._parking.park_or_return(line, number, letters, rules))
 
 
 def _delivered(batches: Iterable[PoppedBatch]) -> list[Delivered]:

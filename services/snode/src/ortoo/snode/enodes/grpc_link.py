@@ -80,7 +80,7 @@ class GrpcLinks:
             if known[0] == address:
                 return known[1]
             known[1].close()
-            self._background.spawn(f"drop {known[0]}", self._channels.drop(known[0]))
+            self._background.contained("drop", self._channels.drop(known[0]))
         link = GrpcEnodeLink(
             f"enode {enode}",
             self._channels.to(address),
@@ -126,8 +126,8 @@ class GrpcEnodeLink:
     def start(self, background: Background) -> None:
         """Begin to talk when there is something to say."""
         self._tasks = [
-            background.spawn(f"{self._peer} appends", self._appends.run()),
-            background.spawn(f"{self._peer} fetches", self._fetches.run()),
+            background.contained("appends", self._appends.run()),
+            background.contained("fetches", self._fetches.run()),
         ]
 
     def close(self) -> None:

@@ -8,10 +8,11 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import grpc
 
-from ortoo.common.errors import NOT_TAKEN_FIELD, Internal, OrtooError, Overloaded, Unavailable
+from ortoo.common.errors import NOT_TAKEN_FIELD, OrtooError, Overloaded, Unavailable
 from ortoo.common.errors.status import error_of_rpc
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
+from ortoo.common.process.containment import told_as
 from ortoo.common.process.logs import get_logger
 
 _log = get_logger("enode link")
@@ -84,7 +85,10 @@ class RequestStream(Generic[Request, Answer, Result]):
         """Keep the conversation going for ever."""
         while True:
             await self._wake.wait()
-            error = await self._converse()
+            try:
+                error = await self._converse()
+            except Exception as failure:
+                error = told_as(failure, "enode link")
             if self._pending:
                 _log.warning("requests failed together", peer=self.peer, count=len(self._pending), reason=str(error))
             self.fail_all(error)
@@ -127,8 +131,7 @@ class RequestStream(Generic[Request, Answer, Result]):
         except (grpc.aio.UsageError, asyncio.InvalidStateError):
             error = Unavailable(f"{self.peer}: the connection broke; the outcome is unknown, retry")
         except Exception as failure:
-            _log.exception("the conversation failed", peer=self.peer)
-            error = Internal(f"talking to {self.peer} met a defect ({type(failure).__name__})")
+            error = told_as(failure, "enode link")
         if not broken.done():
             broken.set_result(error)
 
@@ -155,8 +158,8 @@ class RequestStream(Generic[Request, Answer, Result]):
                 continue
             try:
                 item.future.set_result(self.decode(answer))
-            except OrtooError as error:
-                item.future.set_exception(error)
+            except Exception as error:
+                item.future.set_exception(told_as(error, "enode link"))
         code = await call.code()
         if code is not grpc.StatusCode.OK:
             return Unavailable(f"{self.peer}: {await call.details() or code.name}; the outcome is unknown, retry")

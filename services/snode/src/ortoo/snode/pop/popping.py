@@ -10,6 +10,7 @@ from ortoo.common.arrays.gather import gathered
 from ortoo.common.arrays.opened_batch import OpenedBatch
 from ortoo.common.errors import Conflict, OrtooError, Unavailable
 from ortoo.common.groups.pop import Finish, GiveBack, LeasePart, Popped, PoppedBatch, PopRules, PopWish, Verdict, runs
+from ortoo.common.process.containment import told_as
 from ortoo.common.process.logs import get_logger
 from ortoo.snode.cluster import Cluster
 from ortoo.snode.cluster.routes import DeliveryMode, MessageType, Placement, Queue, Topic
@@ -172,8 +173,8 @@ class Popping:
         """Wait at all sources; what several bring at once is given together."""
         if len(sources) == 1:
             return await self._pop_source(sources[0], call)
-        waiting: set[asyncio.Task[PopAnswer | OrtooError]]
-        tasks = [self._runtime.background.spawn("pop", tried(self._pop_source(source, call))) for source in sources]
+        waiting: set[asyncio.Future[PopAnswer | OrtooError]]
+        tasks = [self._runtime.background.asked("pop", tried(self._pop_source(source, call))) for source in sources]
         waiting = set(tasks)
         answers: list[PopAnswer] = []
         failure: OrtooError = Unavailable("nothing could be popped")
@@ -214,14 +215,14 @@ class Popping:
         try:
             popped = await link.pop(wish)
         except asyncio.CancelledError:
-            self._runtime.background.spawn("call off", self._call_off(source, wish))
+            self._runtime.background.contained("call off", self._call_off(source, wish))
             raise
         try:
             if popped.wants_dead_letter_topic:
-                self._runtime.background.spawn("dead letters", self._make_dead_letters(letters, source.enode))
+                self._runtime.background.contained("dead letters", self._make_dead_letters(letters, source.enode))
             return await self._answer(source, call, popped)
         except BaseException:
-            self._runtime.background.spawn("give back", self._release(source, call.group, popped.batches))
+            self._runtime.background.contained("give back", self._release(source, call.group, popped.batches))
             raise
 
     async def _call_off(self, source: Source, wish: PopWish) -> None:
@@ -340,11 +341,11 @@ class Popping:
 
 
 async def tried(pop: Awaitable[PopAnswer]) -> PopAnswer | OrtooError:
-    """A pop in a task of its own: what it raises is its answer, for a task that fails ends the whole process."""
+    """A pop among others: what it raises is its answer, a defect too."""
     try:
         return await pop
-    except OrtooError as error:
-        return error
+    except Exception as error:
+        return told_as(error, "pop")
 
 
 def _part(handle: ReceiptHandle, offsets: Sequence[int]) -> LeasePart:
