@@ -317,7 +317,15 @@ class GrpcEnodeLink:
     async def settle(self, topic_id: int, group: str, parts: Sequence[LeasePart], verdict: Verdict) -> list[Stale]:
         """Say what becomes of leased messages."""
         answer = await self._call(self._stub.SettlePopped, settlement_to(topic_id, group, parts, verdict))
-        return [Stale(one.queue_id, one.offset, one.lease_number) for one in answer.stale]
+        return [
+            Stale(
+                one.queue_id,
+                one.offset,
+                one.lease_number,
+                error_of(one.failure) if one.HasField("failure") else None,
+            )
+            for one in answer.stale
+        ]
 
     async def peek(self, wish: PopWish) -> Popped:
         """What a pop would bring, and what consumers have."""

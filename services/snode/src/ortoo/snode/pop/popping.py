@@ -113,27 +113,36 @@ class Popping:
     async def settle(self, receipts: Sequence[tuple[ReceiptHandle, Sequence[int]]], verdict: Verdict) -> list[set[int]]:
         """Say what becomes of messages, each a handle and offsets (none = all it has).
 
-        Returns for each receipt the offsets that its lease has no more. Errors: Unavailable and as the enode says;
-        then some may be settled, and the same request may be made again.
+        Returns for each receipt the offsets that its lease has no more. Errors: NotFound when the only receipt names
+        what cannot be; Unavailable and as the enode says; then some may be settled, and the same request may be made
+        again.
         """
         stale: list[set[int]] = [set() for _ in receipts]
         places: dict[tuple[str, int, str], list[int]] = {}
         for index, (handle, _) in enumerate(receipts):
             places.setdefault((handle.enode, handle.topic_id, handle.group), []).append(index)
+        failures: list[OrtooError] = []
         for (enode, topic_id, group), indices in places.items():
             parts = [_part(*receipts[index]) for index in indices]
-            if verdict == FINISH:
-                found = await self._finishes.finish((enode, topic_id, group), parts)
-            else:
-                completed = self._completed(verdict, group, enode)
-                found = await self._links.to(enode).settle(topic_id, group, parts, completed)
-            if not found:
+            try:
+                if verdict == FINISH:
+                    found = await self._finishes.finish((enode, topic_id, group), parts)
+                else:
+                    completed = self._completed(verdict, group, enode)
+                    found = await self._links.to(enode).settle(topic_id, group, parts, completed)
+            except OrtooError as error:  # what lies elsewhere is settled all the same
+                failures.append(error)
                 continue
-            refused = {(one.queue_id, one.offset, one.number) for one in found}
-            for index in indices:
+            told = {(one.queue_id, one.offset, one.number): one for one in found}
+            for index in indices if told else ():
                 handle, offsets = receipts[index]
+                asked = offsets or (handle.first_offset,)
                 numbers = (handle.number, 0)
-                stale[index] = {at for at in offsets for n in numbers if (handle.queue_id, at, n) in refused}
+                refused = [told[at] for one in asked for n in numbers if (at := (handle.queue_id, one, n)) in told]
+                failures += [one.error for one in refused if one.error is not None and len(receipts) == 1]
+                stale[index] = {one.offset for one in refused if offsets or one.error is not None}
+        if failures:
+            raise failures[0]
         return stale
 
     async def ensure_dead_letters(self, handles: Iterable[ReceiptHandle]) -> None:
