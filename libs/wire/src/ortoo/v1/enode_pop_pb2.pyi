@@ -7,6 +7,7 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from ortoo.v1 import failure_pb2 as _failure_pb2
 from ortoo.v1 import record_pb2 as _record_pb2
 import builtins as _builtins
 import sys
@@ -424,22 +425,28 @@ class StaleOffset(_message.Message):
     QUEUE_ID_FIELD_NUMBER: _builtins.int
     OFFSET_FIELD_NUMBER: _builtins.int
     LEASE_NUMBER_FIELD_NUMBER: _builtins.int
+    FAILURE_FIELD_NUMBER: _builtins.int
     queue_id: _builtins.int
     """The queue."""
     offset: _builtins.int
     """The message."""
     lease_number: _builtins.int
     """The lease that was asked about; 0 from an enode that does not say yet."""
+    @_builtins.property
+    def failure(self) -> _failure_pb2.Failure:
+        """Why, when no such lease can be: what was asked is wrong by itself, and the other parts were settled all the same."""
+
     def __init__(
         self,
         *,
         queue_id: _builtins.int = ...,
         offset: _builtins.int = ...,
         lease_number: _builtins.int = ...,
+        failure: _failure_pb2.Failure | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["lease_number", b"lease_number", "offset", b"offset", "queue_id", b"queue_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "lease_number", b"lease_number", "offset", b"offset", "queue_id", b"queue_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -252,7 +252,10 @@ class Follower:
     channels: Channels
 
     async def run(self, clock: Clock, randomness: Randomness) -> None:
-        """Follow for ever. Errors: those that will not go away by waiting, such as another history."""
+        """Follow for ever. Errors: those that will not go away by waiting, such as another history.
+
+        They end the process, for it does nothing else.
+        """
         backoff, attempt = Backoff(first_s=0.1, max_s=2.0), 0
         while True:
             name_server = self.name_servers.current

@@ -117,6 +117,7 @@ async def open_snode(
         )
 
         async def drain() -> None:
+            """End all streams at a stop; the process is ending already."""
             await server.draining.wait()
             await services.drain()
 

@@ -65,7 +65,7 @@ class Announcing:
             due.set()
 
     async def run(self) -> None:
-        """Keep all leases for ever. While no name server answers, the process goes on serving."""
+        """Keep all leases for ever. While no name server answers, the process goes on serving; a defect ends it."""
         tasks: dict[str, asyncio.Task[object]] = {}
         async with Background("registration") as background:
             while True:

@@ -63,7 +63,11 @@ def read_handle(text: str, kind: HandleKind, field: str) -> Handle:
         raise Unsupported(f"a handle of version {version}; this process knows {VERSION}: upgrade it", field=field)
     if known != kind:
         raise wrong
-    return Handle(kind, body[_HEAD.size :].decode(errors="replace"), topic_id, queue_id, number, time_ms)
+    try:
+        enode = body[_HEAD.size :].decode()
+    except UnicodeDecodeError:
+        raise wrong from None
+    return Handle(kind, enode, topic_id, queue_id, number, time_ms)
 
 
 _NAMES = {HandleKind.DELAYED: "delayed message", HandleKind.TRANSACTION: "transaction"}

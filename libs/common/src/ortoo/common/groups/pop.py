@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from ortoo.common.errors import OrtooError
 from ortoo.common.records.sealed_batch import SealedBatch
 
 ATTEMPTS_MAX = 16
@@ -81,6 +82,11 @@ class LeasePart:
     is_exact: bool = True
     """Whether each of them must be the lease's; otherwise those that are not are passed over."""
 
+    @property
+    def is_possible(self) -> bool:
+        """Whether there can be such ranges at all."""
+        return all(first >= 0 and count >= 1 for first, count in self.ranges)
+
 
 @dataclass(frozen=True, slots=True)
 class Stale:
@@ -90,6 +96,8 @@ class Stale:
     offset: int
     number: int = 0
     """Of the lease that was asked about; 0 = the enode did not say."""
+    error: OrtooError | None = None
+    """Why no such lease can be; the offset is the first that was asked about then. None = the lease is over."""
 
 
 @dataclass(frozen=True, slots=True)

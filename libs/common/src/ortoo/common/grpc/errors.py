@@ -8,11 +8,9 @@ from typing import Any
 import grpc
 from google.protobuf.message import DecodeError
 
-from ortoo.common.errors import Internal, Invalid, OrtooError, Unsupported
+from ortoo.common.errors import Invalid, OrtooError, Unavailable, Unsupported
 from ortoo.common.errors.status import FAILURE_METADATA_KEY, failure_of, status_of
-from ortoo.common.process.logs import get_logger
-
-_log = get_logger("grpc")
+from ortoo.common.process.containment import contain, told_as
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -93,12 +91,24 @@ def _stream(call: Any, method: str) -> Any:
 async def _abort(context: Context, error: Exception, method: str) -> None:
     if isinstance(error, grpc.aio.AbortError | asyncio.CancelledError):
         raise error
+    failed = request_failed(error, method)
+    failure = failure_of(failed).SerializeToString()
+    await context.abort(status_of(failed), str(failed), ((FAILURE_METADATA_KEY, failure),))
+
+
+def request_failed(error: Exception, method: str) -> OrtooError:
+    """What a caller of `method` hears of `error`: bytes that are no request are its own fault, a defect is ours.
+
+    Both are noted by `contain`. A stream that broke is Unavailable.
+    """
     if isinstance(error, NotImplementedError):
-        error = Unsupported(f"{method} is not implemented by this server; upgrade it, or call another role")
+        return Unsupported(f"{method} is not implemented by this server; upgrade it, or call another role")
     if isinstance(error, DecodeError):
-        error = Invalid(f"the bytes are not a request of {method} ({error}); build them from the proto of this version")
-    if not isinstance(error, OrtooError):
-        _log.error("a handler failed", method=method, exc_info=error)
-        error = Internal(f"{method} met a defect ({type(error).__name__}); the server's log has the details")
-    failure = failure_of(error).SerializeToString()
-    await context.abort(status_of(error), str(error), ((FAILURE_METADATA_KEY, failure),))
+        malformed = Invalid(
+            f"the bytes are not a request of {method} ({error}); build them from the proto of this version"
+        )
+        contain(method, malformed)
+        return malformed
+    if isinstance(error, grpc.aio.AioRpcError | grpc.aio.UsageError | grpc.aio.BaseError):
+        return Unavailable(f"{method}: the client's stream broke")
+    return told_as(error, method)

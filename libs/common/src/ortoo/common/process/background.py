@@ -7,6 +7,7 @@ from typing import Any, Self, TypeVar
 
 from ortoo.common.errors import OrtooError
 from ortoo.common.process.clock import Clock
+from ortoo.common.process.containment import Scope, contain
 from ortoo.common.process.logs import get_logger
 
 T = TypeVar("T")
@@ -16,8 +17,10 @@ _log = get_logger("background")
 class Background:
     """A group of tasks that live as long as a service, or as one connection of it.
 
-    Leaving the block cancels them all and waits for them. A task that fails cancels its siblings and the block's
-    body, and the failure is raised from the block: a service never limps on with a dead loop.
+    Leaving the block cancels them all and waits for them. A task of `spawn` that fails cancels its siblings and the
+    block's body, and the failure is raised from the block: a service never limps on with a dead loop. So `spawn` on a
+    process's Background is for the process's own loops; what serves one peer goes into a `scope`, by itself if it is
+    one task (`contained`), or is `asked` when somebody waits for what it brings.
     """
 
     def __init__(self, name: str) -> None:
@@ -53,8 +56,16 @@ class Background:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def kept(self, name: str, work: Coroutine[Any, Any, T]) -> T:
-        """Spawn `work` and wait for it; a cancelled wait does not cancel it: what was accepted is followed up."""
+    def scope(self, where: str, *, failed: Callable[[Exception], object] = lambda _: None) -> Scope:
+        """A scope for one peer; `where` names the kind of peer, and `failed` hears why the scope ended by itself."""
+        return Scope(where, self.spawn, failed)
+
+    def contained(self, where: str, work: Coroutine[Any, Any, object]) -> asyncio.Task[Any]:
+        """Run `work` in a scope of its own: its failure is noted, and ends nothing else."""
+        return self.scope(where).start("one", work)
+
+    def asked(self, name: str, work: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
+        """Run `work` for whoever waits: what it brings or raises is the future's. Cancelling the future ends it."""
         outcome: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
         async def run() -> None:
@@ -63,15 +74,29 @@ class Background:
             except Exception as error:
                 if not outcome.done():
                     outcome.set_exception(error)
-            except BaseException:
-                outcome.cancel()
-                raise
             else:
                 if not outcome.done():
                     outcome.set_result(result)
 
-        self.spawn(name, run())
-        return await outcome
+        def seen(future: asyncio.Future[T]) -> None:
+            if future.cancelled():
+                task.cancel()
+            else:
+                future.exception()  # one that nobody waits for any more is no news
+
+        task = self.spawn(name, run())
+
+        def over(_: asyncio.Task[Any]) -> None:
+            work.close()  # it may have been cancelled before it began
+            outcome.cancel()
+
+        task.add_done_callback(over)
+        outcome.add_done_callback(seen)
+        return outcome
+
+    async def kept(self, name: str, work: Coroutine[Any, Any, T]) -> T:
+        """Run `work` and wait for it; a cancelled wait does not cancel it: what was accepted is followed up."""
+        return await asyncio.shield(self.asked(name, work))
 
     def every(
         self,
@@ -96,7 +121,7 @@ class Background:
                     await step()
                 except OrtooError as error:
                     _log.warning("periodic step failed", owner=self._name, step=name, reason=str(error))
-                except Exception:
-                    _log.exception("periodic step failed", owner=self._name, step=name)
+                except Exception as error:
+                    contain(f"{self._name} {name}", error)
 
         return self.spawn(name, loop())

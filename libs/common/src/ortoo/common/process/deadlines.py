@@ -5,6 +5,7 @@ import heapq
 from collections.abc import Callable
 
 from ortoo.common.process.clock import Clock
+from ortoo.common.process.containment import contain
 
 _COMPACT_MIN = 64
 
@@ -108,7 +109,10 @@ class DeadlineWheel:
         while (next_s := self._heap.next_s()) is not None:
             now_s = self._clock.monotonic_s()
             if (call := self._heap.take(now_s)) is not None:
-                call()
+                try:
+                    call()
+                except Exception as error:  # the other deadlines are other peers'
+                    contain(self._name, error)
                 continue
             self._sleeping_until_s = next_s
             await self._clock.sleep(next_s - now_s)

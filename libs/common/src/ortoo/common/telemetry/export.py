@@ -48,7 +48,7 @@ class MetricsExport:
         self._is_away = False
 
     async def run(self) -> None:
-        """Send for ever."""
+        """Send for ever. What the receiver does ends nothing; a failure that is left is a defect of the process."""
         while True:
             await self._clock.sleep(self._interval_s)
             await self.send()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ortoo.common.errors.status import FAILURES_TOLD
 from ortoo.common.process.clock import Clock
+from ortoo.common.process.containment import CONTAINED_FAILURES
 from ortoo.common.telemetry.histogram import DELAY_S, Histogram
 from ortoo.common.telemetry.metrics import Metrics
 
@@ -30,7 +31,7 @@ class ProcessMetrics:
         self.scrape_s = duration_s
 
     async def probe_loop(self) -> None:
-        """Observe for ever how late the event loop wakes us."""
+        """Observe for ever how late the event loop wakes us. It reads only clocks: its failure may end the process."""
         while True:
             due_s = self._clock.monotonic_s() + LOOP_PROBE_S
             await self._clock.sleep(LOOP_PROBE_S)
@@ -52,6 +53,12 @@ class ProcessMetrics:
             "Failures told to callers, as a call's status or within a stream.",
             lambda: [((kind,), count) for kind, count in FAILURES_TOLD.items()],
             labels=("kind",),
+        )
+        metrics.counter(
+            "ortoo_contained_failures_total",
+            "Failures that ended the work for one peer or request, by where, and nothing else.",
+            lambda: [((where,), count) for where, count in CONTAINED_FAILURES.items()],
+            labels=("where",),
         )
         metrics.gauge("ortoo_scrape_duration_seconds", "How long the last scrape took.", lambda: self.scrape_s)
 

@@ -111,7 +111,10 @@ async def watch_topics(
     clock: Clock,
     randomness: Randomness,
 ) -> None:
-    """Follow the name server for ever; `connected` is called at each new snapshot."""
+    """Follow the name server for ever; `connected` is called at each new snapshot.
+
+    Without its topics the process serves nobody: what is no matter of the connection ends it.
+    """
     backoff, attempt = Backoff(first_s=0.05, max_s=1.0), 0
     while True:
         address = name_servers.current

@@ -166,7 +166,7 @@ class Delays:
         return [DelayedMessage(timer_id, topic_id, queue_id, at_ms) for at_ms, timer_id, _, queue_id in rows]
 
     async def run(self) -> None:
-        """Deliver what is due, for ever."""
+        """Deliver what is due, for ever; a process that did so no more would keep messages without a word."""
         while True:
             now_ms = self._clock.now_ms()
             self._timers.advance(now_ms)
@@ -190,7 +190,7 @@ class Delays:
         next_s = (next_ms - now_ms) / 1000 if next_ms is not None else limit_s
         wait_s = min(max(next_s, TICK_S), limit_s)
         self._nap_until_ms = now_ms + int(wait_s * 1000)
-        self._nap = self._background.spawn("nap", self._clock.sleep(wait_s))
+        self._nap = self._background.contained("nap", self._clock.sleep(wait_s))
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.shield(self._nap)
         self._nap = None
@@ -221,7 +221,7 @@ class Delays:
             self._read_until_ms = until_ms
             self._is_reading_ahead = bool(len(rows))
             if len(rows):
-                self._background.spawn("read ahead", self._bring_in(rows, is_ahead=True))
+                self._background.contained("delayed messages", self._bring_in(rows, is_ahead=True))
         if self._is_reading_new or self._clock.monotonic_s() < self._look_again_s:
             return
         self._look_again_s = self._clock.monotonic_s() + LOOK_S
@@ -233,7 +233,7 @@ class Delays:
             return
         self._is_reading_new = bool(len(rows))
         if len(rows):
-            self._background.spawn("read new", self._bring_in(rows, is_ahead=False))
+            self._background.contained("delayed messages", self._bring_in(rows, is_ahead=False))
 
     async def _bring_in(self, rows: TimerArray, *, is_ahead: bool) -> None:
         """Read messages into memory; what cannot be read now is tried again."""
@@ -301,7 +301,7 @@ class Delays:
                 if len(due):
                     self._timers.hold(due.deliver_at_ms, due.timer_ids, Hold.FIRING)
                     self._under_way += len(due)
-                    self._background.spawn("deliver", self._deliver_to(due))
+                    self._background.contained("delayed messages", self._deliver_to(due))
 
     async def _deliver_to(self, due: Due) -> None:
         """Append due messages to one queue; what cannot be is tried again, from the disk, for memory may be short."""

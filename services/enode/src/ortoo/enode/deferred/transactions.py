@@ -14,6 +14,7 @@ from ortoo.common.errors import Conflict, Invalid, NotFound, OrtooError, Overloa
 from ortoo.common.groups.system_topics import HALF_TOPIC_ID
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
+from ortoo.common.process.containment import contain
 from ortoo.common.process.logs import get_logger
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.enode.changes.all import Change
@@ -155,17 +156,22 @@ class Transactions:
         return True
 
     async def run(self) -> None:
-        """Check what is due, for ever."""
+        """Check what is due, for ever. One that fails is tried again; without the loop the process would ask nobody."""
         while True:
             now_ms = self._clock.now_ms()
             due: list[int] = []
             while self._due and self._due[0][0] <= now_ms and len(due) < CHECKS_AT_ONCE:
                 due.append(heapq.heappop(self._due)[1])
             if due:
-                await asyncio.gather(*map(self._check, dict.fromkeys(due)))
+                asked = list(dict.fromkeys(due))
+                failures = await asyncio.gather(*map(self._check, asked), return_exceptions=True)
+                for number, failure in zip(asked, failures, strict=True):
+                    if isinstance(failure, Exception):  # the others are checked all the same
+                        contain("transaction checks", failure)
+                        heapq.heappush(self._due, (now_ms + int(LOOK_S * 1000), number))
                 continue
             wait_s = min((self._due[0][0] - now_ms) / 1000, LOOK_S) if self._due else LOOK_S
-            self._nap = self._background.spawn("nap", self._clock.sleep(wait_s))
+            self._nap = self._background.contained("nap", self._clock.sleep(wait_s))
             await asyncio.wait([self._nap])
             self._nap = None
 

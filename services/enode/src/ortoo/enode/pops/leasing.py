@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from operator import itemgetter
 
-from ortoo.common.errors import Conflict
+from ortoo.common.errors import Conflict, NotFound
 from ortoo.common.groups.pop import LeasePart, Popped, PoppedBatch, PopRules, PopWish, Stale, Verdict, merged, runs
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
@@ -99,10 +99,19 @@ class Leasing:
     async def settle(self, topic_id: int, group_name: str, parts: Iterable[LeasePart], verdict: Verdict) -> list[Stale]:
         """Say what becomes of leased messages. Returns, when it is durable, those that their lease has no more.
 
-        A renewal is written down, but not waited for.
-        Errors: NotFound, Overloaded, Unavailable (also for a park while there is no dead-letter topic).
+        A renewal is written down, but not waited for. Parts of many consumers come together: one that cannot be
+        right is answered by itself, with its error.
+        Errors: NotFound (topic), Overloaded, Unavailable (also for a park while there is no dead-letter topic).
         """
-        return await self._settling.settle(self._lines.of(topic_id, group_name), parts, verdict)
+        group, topic = self._lines.of(topic_id, group_name), self._store.topic(topic_id)
+        known, wrong = list[LeasePart](), list[Stale]()
+        for part in parts:
+            if topic is not None and part.queue_id < topic.queue_count and part.is_possible:
+                known.append(part)
+            else:
+                error = NotFound("there is no such lease: no such queue, or no such messages", field="queue_id")
+                wrong.append(Stale(part.queue_id, part.ranges[0][0] if part.ranges else 0, part.number, error))
+        return wrong + (await self._settling.settle(group, known, verdict) if known else [])
 
     async def change_mode(self, topic_id: int, group_name: str, mode: Mode, *, force: bool) -> Mode:
         """Change how a group consumes a topic; returns, when it is durable, how it was.
@@ -247,7 +256,7 @@ class Leasing:
 
     def _park(self, line: GroupLine, number: int, letters: list[DeadLetter], rules: PopRules) -> None:
         line.renew([(letter.offset, 1) for letter in letters], number, line.group.now_ms(), PARK_LEASE_MS)
-        self._background.spawn("park", self._parking.park_or_return(line, number, letters, rules))
+        self._background.contained("park", self._parking.park_or_return(line, number, letters, rules))
 
 
 def _delivered(batches: Iterable[PoppedBatch]) -> list[Delivered]:

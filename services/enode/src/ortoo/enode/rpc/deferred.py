@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterable
 from ortoo.common.errors import Invalid
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.fields import write
-from ortoo.common.process.background import Background
+from ortoo.common.process.containment import Scope
 from ortoo.enode.changes.halves import HalfOpen, Source, Verdict
 from ortoo.enode.deferred.check_watchers import DueCheck, Watcher
 from ortoo.enode.deferred.transactions import Transactions
@@ -92,7 +92,7 @@ class CheckStream:
         self._transactions = transactions
         self._watcher = Watcher(groups, self._ask)
 
-    async def serve(self, requests: AsyncIterator[pb.WatchHalvesRequest], background: Background) -> None:
+    async def serve(self, requests: AsyncIterator[pb.WatchHalvesRequest], scope: Scope) -> None:
         """Be known as long as the call lasts."""
         self._transactions.watchers.add(self._watcher)
         try:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Invalid
+from ortoo.common.errors.status import failure_of
 from ortoo.common.groups.pop import (
     Finish,
     GiveBack,
@@ -42,14 +43,24 @@ class PopHandlers(Handlers):
 
     async def SettlePopped(self, request: pb.SettlePoppedRequest, context: Context) -> pb.SettlePoppedResponse:
         """Say what becomes of leased messages."""
-        await self.topics.arrival(request.topic_id, max((part.queue_id for part in request.parts), default=0))
+        await self.topics.arrival(request.topic_id)
         if letters_id := request.give_back.rules.dead_letter_topic_id:
             await self.topics.arrival(letters_id)
         check_group_name(request.group)
         parts = [_part(part) for part in request.parts]
         check_number("parts", sum(count for part in parts for _, count in part.ranges), MESSAGES_SETTLED_MAX)
         stale = await self.pops.settle(request.topic_id, request.group, parts, _verdict(request))
-        return pb.SettlePoppedResponse(stale=[write(pb.StaleOffset, one, lease_number=one.number) for one in stale])
+        return pb.SettlePoppedResponse(
+            stale=[
+                write(
+                    pb.StaleOffset,
+                    one,
+                    lease_number=one.number,
+                    failure=failure_of(one.error) if one.error is not None else None,
+                )
+                for one in stale
+            ]
+        )
 
     async def SendBackMessages(
         self, request: pb.SendBackMessagesRequest, context: Context
@@ -93,8 +104,6 @@ def _pop_request(request: pb.PopQueuesRequest) -> PopWish:
 
 def _part(part: pb.LeasePart) -> LeasePart:
     ranges = tuple((one.first_offset, one.count) for one in part.ranges)
-    if any(first < 0 or not 1 <= count <= MESSAGES_SETTLED_MAX for first, count in ranges):
-        raise Invalid("a range is empty, too long, or begins below 0", field="parts.ranges")
     return LeasePart(part.queue_id, part.lease_number, ranges, is_exact=not part.lenient)
 
 

@@ -9,6 +9,7 @@ from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.fields import write
 from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.process.background import Background
+from ortoo.common.process.containment import Scope
 from ortoo.common.process.logs import get_logger
 from ortoo.enode.cluster.node_role import NodeRole, replication_address_of
 from ortoo.enode.disk.identity import Identity
@@ -53,12 +54,12 @@ class FollowStream:
         self._source = source
         self._followers = followers
 
-    async def serve(self, requests: AsyncIterator[pb.FollowRequest], background: Background) -> None:
+    async def serve(self, requests: AsyncIterator[pb.FollowRequest], scope: Scope) -> None:
         """Take what the replica says it has, as long as it speaks. Errors: Invalid, Conflict, OutOfRange."""
         follower = await self._admitted(await anext(requests, None))
         self._followers.join(follower)
         try:
-            background.spawn("send", self._send(follower))
+            scope.start("send", self._send(follower))
             async for request in requests:
                 self._followers.has(follower, request.durable_position)
         finally:

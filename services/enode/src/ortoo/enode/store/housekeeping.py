@@ -87,7 +87,7 @@ class Housekeeping:
         """By system topic: who stores again what waits below an offset of its queue; False = not yet."""
 
     def start(self) -> None:
-        """Start all tasks."""
+        """Start all tasks: the store's own loops. A step that fails is tried again, and ends no process."""
         settings, appender = self.settings, self.appender
         for name, work in {
             "mark": self._whenever(appender.flushed, self._mark_when_idle),

@@ -165,7 +165,10 @@ class Directory:
         self._tell(snode=self._leases.end_snode(name))
 
     async def follow_others(self, interval_s: float) -> None:
-        """Take over for ever what other name servers store; returns at once when there can be none."""
+        """Take over for ever what other name servers store; returns at once when there can be none.
+
+        A process that cannot follow the others gives wrong answers to everybody: better that it ends.
+        """
         failing = False
         while self._catalog.shared:
             with contextlib.suppress(TimeoutError):
@@ -205,7 +208,7 @@ class Directory:
         return self._watches.follow()
 
     async def end_watches_when(self, event: asyncio.Event) -> None:
-        """Let every watcher finish as soon as `event` is set."""
+        """Let every watcher finish as soon as `event` is set, which is when the process stops."""
         await event.wait()
         self._watches.end()
 

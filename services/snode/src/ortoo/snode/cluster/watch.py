@@ -41,7 +41,10 @@ class DirectoryWatch:
         self._listeners.append(listener)
 
     async def run(self) -> None:
-        """Follow, and begin again when the name server was away."""
+        """Follow, and begin again when the name server was away.
+
+        A process without a directory serves nobody: what else goes wrong here ends it.
+        """
         backoff, attempt = Backoff(first_s=0.05, max_s=1.0), 0
         while True:
             try:

@@ -13,11 +13,14 @@ class Batcher:
         """Send until nothing waits."""
         raise NotImplementedError
 
+    def failed(self, error: Exception) -> None:
+        """Draining met a defect: answer those who wait."""
+
     def wake(self, background: Background, name: str) -> None:
         """Have a task drain it, unless one does."""
         if not self.draining:
             self.draining = True
-            background.spawn(name, self._work())
+            background.scope(type(self).__name__.lstrip("_"), failed=self.failed).start(name, self._work())
 
     async def _work(self) -> None:
         try:

@@ -80,7 +80,7 @@ class GrpcLinks:
             if known[0] == address:
                 return known[1]
             known[1].close()
-            self._background.spawn(f"drop {known[0]}", self._channels.drop(known[0]))
+            self._background.contained("drop", self._channels.drop(known[0]))
         link = GrpcEnodeLink(
             f"enode {enode}",
             self._channels.to(address),
@@ -126,8 +126,8 @@ class GrpcEnodeLink:
     def start(self, background: Background) -> None:
         """Begin to talk when there is something to say."""
         self._tasks = [
-            background.spawn(f"{self._peer} appends", self._appends.run()),
-            background.spawn(f"{self._peer} fetches", self._fetches.run()),
+            background.contained("appends", self._appends.run()),
+            background.contained("fetches", self._fetches.run()),
         ]
 
     def close(self) -> None:
@@ -317,7 +317,15 @@ class GrpcEnodeLink:
     async def settle(self, topic_id: int, group: str, parts: Sequence[LeasePart], verdict: Verdict) -> list[Stale]:
         """Say what becomes of leased messages."""
         answer = await self._call(self._stub.SettlePopped, settlement_to(topic_id, group, parts, verdict))
-        return [Stale(one.queue_id, one.offset, one.lease_number) for one in answer.stale]
+        return [
+            Stale(
+                one.queue_id,
+                one.offset,
+                one.lease_number,
+                error_of(one.failure) if one.HasField("failure") else None,
+            )
+            for one in answer.stale
+        ]
 
     async def peek(self, wish: PopWish) -> Popped:
         """What a pop would bring, and what consumers have."""

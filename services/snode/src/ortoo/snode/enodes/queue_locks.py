@@ -5,12 +5,14 @@ They live as long as this snode is attached to their enode, and the news of free
 
 import asyncio
 import functools
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ortoo.common.errors import Fenced, OrtooError
+from ortoo.common.errors import Fenced, Internal, OrtooError
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
+from ortoo.common.process.containment import contain, told_as
 from ortoo.common.process.logs import get_logger
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
@@ -49,6 +51,13 @@ class _LockBatcher(Batcher):
             if not ok and self.releases:
                 await self.clock.sleep(backoff.delay_s(attempt, self.randomness))
 
+    def failed(self, error: Exception) -> None:
+        """Draining met a defect: whoever asks hears of it and asks again."""
+        takes, self.takes = self.takes, {}
+        for future in itertools.chain.from_iterable(takes.values()):
+            if not future.done():
+                future.set_exception(Internal(f"asking for locks met a defect ({type(error).__name__})"))
+
     async def _release(self) -> bool:
         requests = list(self.releases)[:LOCKS_MAX]
         try:
@@ -72,11 +81,11 @@ class _LockBatcher(Batcher):
             return True
         try:
             answers = await self.links.to(self.enode).take_locks(self.incarnation, requests)
-        except OrtooError as error:
-            for futures in asked.values():
-                for future in futures:
-                    if not future.done():
-                        future.set_exception(error)
+        except Exception as error:
+            failure = told_as(error, "TakeLocks")
+            for future in itertools.chain.from_iterable(asked.values()):
+                if not future.done():
+                    future.set_exception(failure)
             return False
         for request, answer in zip(requests, answers, strict=True):
             for future in asked[request]:
@@ -174,7 +183,7 @@ class Attachments:
         for entry in self.directory.enodes():
             if entry.name not in self._attached:
                 self._attached.add(entry.name)
-                self.runtime.background.spawn(f"attach {entry.name}", self._stay(entry.name))
+                self.runtime.background.contained("attach", self._stay(entry.name))
 
     async def _stay(self, enode: str) -> None:
         clock, backoff, attempt = self.runtime.clock, Backoff(first_s=0.05, max_s=0.5), 0
@@ -186,5 +195,7 @@ class Attachments:
             except OrtooError as error:
                 if attempt == 0:
                     _attachments_log.info("not attached to an enode; trying on", enode=enode, reason=str(error))
+            except Exception as error:
+                contain("attach", error)
             attempt = 0 if clock.monotonic_s() - began_s > 1.0 else attempt + 1
             await clock.sleep(backoff.delay_s(attempt, self.runtime.randomness))

@@ -8,10 +8,11 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import grpc
 
-from ortoo.common.errors import NOT_TAKEN_FIELD, Internal, OrtooError, Overloaded, Unavailable
+from ortoo.common.errors import NOT_TAKEN_FIELD, OrtooError, Overloaded, Unavailable
 from ortoo.common.errors.status import error_of_rpc
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
+from ortoo.common.process.containment import told_as
 from ortoo.common.process.logs import get_logger
 
 _log = get_logger("enode link")
@@ -39,10 +40,10 @@ class _Pending(Generic[Result]):
 class RequestStream(Generic[Request, Answer, Result]):
     """One bidirectional call to `peer`, opened when there is something to ask and opened anew after it broke.
 
-    Requests go out in the order of `send`. When the call ends, or one request has waited longer than allowed, all
-    requests on their way fail with Unavailable: their outcome is unknown, and nothing later overtakes them. It is known
-    of those that were not sent yet, and when a peer that `answers_all_it_took` ends the call in good order: nothing
-    became of these, which NOT_TAKEN_FIELD says.
+    Requests go out in the order of `send`. One that has waited longer than allowed fails alone with Unavailable, its
+    outcome unknown. When the call ends, or nothing at all was heard for so long while an answer was due, all requests
+    on their way fail so. The outcome is known of those that were not sent yet, and when a peer that
+    `answers_all_it_took` ends the call in good order: nothing became of these, which NOT_TAKEN_FIELD says.
 
     `decode` makes a result of an answer or raises the OrtooError that it carries.
     """
@@ -58,6 +59,8 @@ class RequestStream(Generic[Request, Answer, Result]):
     connected: bool = field(default=False, init=False)
     _bytes: int = field(default=0, init=False)
     _last_id: int = field(default=0, init=False)
+    _heard_s: float = field(default=0.0, init=False)
+    """When the peer last answered, or had nothing to answer."""
     _pending: dict[int, _Pending[Result]] = field(default_factory=dict, init=False)
     _unsent: deque[Request] = field(default_factory=deque, init=False)
     _wake: asyncio.Event = field(default_factory=asyncio.Event, init=False)
@@ -73,7 +76,10 @@ class RequestStream(Generic[Request, Answer, Result]):
         request.request_id = self._last_id
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         future.add_done_callback(_seen)
-        deadline_s = self.clock.monotonic_s() + self.timeout_s + wait_s
+        now_s = self.clock.monotonic_s()
+        if not self._pending:
+            self._heard_s = now_s
+        deadline_s = now_s + self.timeout_s + wait_s
         self._pending[self._last_id] = _Pending(future, size_bytes, deadline_s)
         self._bytes += size_bytes
         self._unsent.append(request)
@@ -84,7 +90,10 @@ class RequestStream(Generic[Request, Answer, Result]):
         """Keep the conversation going for ever."""
         while True:
             await self._wake.wait()
-            error = await self._converse()
+            try:
+                error = await self._converse()
+            except Exception as failure:
+                error = told_as(failure, "enode link")
             if self._pending:
                 _log.warning("requests failed together", peer=self.peer, count=len(self._pending), reason=str(error))
             self.fail_all(error)
@@ -93,17 +102,19 @@ class RequestStream(Generic[Request, Answer, Result]):
         """Fail every request that has no answer."""
         self.connected = False
         pending, self._pending = self._pending, {}
-        never_sent = Unavailable(f"{self.peer} went away before this was sent; retry", field=NOT_TAKEN_FIELD)
         for request in self._unsent:
             item = pending.pop(request.request_id, None)
             if item is not None and not item.future.done():
-                item.future.set_exception(never_sent)
+                item.future.set_exception(self._never_sent())
         self._unsent.clear()
         self._wake.clear()
         self._bytes = 0
         for item in pending.values():
             if not item.future.done():
                 item.future.set_exception(error)
+
+    def _never_sent(self) -> Unavailable:
+        return Unavailable(f"{self.peer} went away before this was sent; retry", field=NOT_TAKEN_FIELD)
 
     async def _converse(self) -> OrtooError:
         broken: asyncio.Future[OrtooError] = asyncio.get_running_loop().create_future()
@@ -127,8 +138,7 @@ class RequestStream(Generic[Request, Answer, Result]):
         except (grpc.aio.UsageError, asyncio.InvalidStateError):
             error = Unavailable(f"{self.peer}: the connection broke; the outcome is unknown, retry")
         except Exception as failure:
-            _log.exception("the conversation failed", peer=self.peer)
-            error = Internal(f"talking to {self.peer} met a defect ({type(failure).__name__})")
+            error = told_as(failure, "enode link")
         if not broken.done():
             broken.set_result(error)
 
@@ -136,8 +146,11 @@ class RequestStream(Generic[Request, Answer, Result]):
         await call.wait_for_connection()  # what a peer that is not there would have got counts as never sent
         while True:
             while self._unsent:
+                request = self._unsent.popleft()
+                if request.request_id not in self._pending:
+                    continue  # it was too late, and whoever asked was told that it was not sent
                 try:
-                    await call.write(self._unsent.popleft())
+                    await call.write(request)
                 except (grpc.aio.UsageError, asyncio.InvalidStateError):
                     # The peer has ended the call. Its last answers are still to be read, and then why it did.
                     await asyncio.get_running_loop().create_future()
@@ -147,6 +160,7 @@ class RequestStream(Generic[Request, Answer, Result]):
     async def _read(self, call: Any) -> OrtooError:
         while (answer := await call.read()) is not grpc.aio.EOF:
             self.connected = True
+            self._heard_s = self.clock.monotonic_s()
             item = self._pending.pop(answer.request_id, None)
             if item is None:
                 continue
@@ -155,8 +169,8 @@ class RequestStream(Generic[Request, Answer, Result]):
                 continue
             try:
                 item.future.set_result(self.decode(answer))
-            except OrtooError as error:
-                item.future.set_exception(error)
+            except Exception as error:
+                item.future.set_exception(told_as(error, "enode link"))
         code = await call.code()
         if code is not grpc.StatusCode.OK:
             return Unavailable(f"{self.peer}: {await call.details() or code.name}; the outcome is unknown, retry")
@@ -165,16 +179,24 @@ class RequestStream(Generic[Request, Answer, Result]):
         return Unavailable(f"{self.peer} ended the stream; the outcome is unknown, retry")
 
     async def _watch(self, call: Any) -> OrtooError:
-        """Return when a request has waited too long."""
+        """Fail each request that has waited too long; return when the peer is silent."""
         while True:
             await self.clock.sleep(self.timeout_s / 8)
             now_s = self.clock.monotonic_s()
-            for item in self._pending.values():
-                if item.deadline_s <= now_s and not item.future.done():
-                    return Unavailable(
-                        f"{self.peer} did not answer within {self.timeout_s * 1000:.0f} ms; "
-                        "the outcome is unknown, retry"
-                    )
+            late = [number for number, item in self._pending.items() if item.deadline_s <= now_s]
+            if not late:
+                continue
+            error = Unavailable(
+                f"{self.peer} did not answer within {self.timeout_s * 1000:.0f} ms; the outcome is unknown, retry"
+            )
+            if now_s - self._heard_s >= self.timeout_s:
+                return error
+            unsent = {request.request_id for request in self._unsent}
+            for number in late:
+                item = self._pending.pop(number)
+                self._bytes -= item.size_bytes
+                if not item.future.done():
+                    item.future.set_exception(self._never_sent() if number in unsent else error)
 
 
 def _seen(future: asyncio.Future[Any]) -> None:

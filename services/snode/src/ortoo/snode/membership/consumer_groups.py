@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from ortoo.common.process.clock import Clock
+from ortoo.common.process.containment import contain
 from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.membership.assignment import assign
@@ -58,14 +59,20 @@ class ConsumerGroups:
         self._listeners.append(listener)
 
     async def run(self) -> None:
-        """Share out wherever something has changed, for ever."""
+        """Share out wherever something has changed, for ever.
+
+        A group that fails is passed over; without the loop the process would feed nobody.
+        """
         while True:
             await self._wake.wait()
             self._wake.clear()
             began_s = self._clock.monotonic_s()
             changed, self._changed = self._changed, {}
             for group in changed:
-                self._settle(group)
+                try:
+                    self._settle(group)
+                except Exception as error:
+                    contain("sharing out a group", error)
             took_s = self._clock.monotonic_s() - began_s
             if took_s > REST_FROM_S:
                 await self._clock.sleep(took_s * REST)

@@ -14,6 +14,7 @@ from typing import Any
 from ortoo.common.errors import Invalid, OrtooError
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
+from ortoo.common.process.containment import contain
 from ortoo.common.process.logs import get_logger
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
@@ -124,6 +125,7 @@ class MembershipStore:
             await self._part()
 
     async def _run(self) -> None:
+        """Stay connected for ever, whatever the store says: a process that left it would go on with old members."""
         backoff, attempt = Backoff(first_s=0.1, max_s=1.0), 0
         while True:
             try:
@@ -132,6 +134,8 @@ class MembershipStore:
                 if self.connected.is_set() or attempt == 0:
                     reason = str(group.exceptions[0]) or type(group.exceptions[0]).__name__
                     _log.error("the membership store is away; keeping the last known members", reason=reason)
+            except* Exception as group:
+                contain("membership", group)
             attempt = 0 if self.connected.is_set() else attempt + 1
             self.connected.clear()
             await self._clock.sleep(backoff.delay_s(attempt, self._randomness))

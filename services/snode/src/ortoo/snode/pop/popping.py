@@ -10,6 +10,7 @@ from ortoo.common.arrays.gather import gathered
 from ortoo.common.arrays.opened_batch import OpenedBatch
 from ortoo.common.errors import Conflict, OrtooError, Unavailable
 from ortoo.common.groups.pop import Finish, GiveBack, LeasePart, Popped, PoppedBatch, PopRules, PopWish, Verdict, runs
+from ortoo.common.process.containment import told_as
 from ortoo.common.process.logs import get_logger
 from ortoo.snode.cluster import Cluster
 from ortoo.snode.cluster.routes import DeliveryMode, MessageType, Placement, Queue, Topic
@@ -112,27 +113,36 @@ class Popping:
     async def settle(self, receipts: Sequence[tuple[ReceiptHandle, Sequence[int]]], verdict: Verdict) -> list[set[int]]:
         """Say what becomes of messages, each a handle and offsets (none = all it has).
 
-        Returns for each receipt the offsets that its lease has no more. Errors: Unavailable and as the enode says;
-        then some may be settled, and the same request may be made again.
+        Returns for each receipt the offsets that its lease has no more. Errors: NotFound when the only receipt names
+        what cannot be; Unavailable and as the enode says; then some may be settled, and the same request may be made
+        again.
         """
         stale: list[set[int]] = [set() for _ in receipts]
         places: dict[tuple[str, int, str], list[int]] = {}
         for index, (handle, _) in enumerate(receipts):
             places.setdefault((handle.enode, handle.topic_id, handle.group), []).append(index)
+        failures: list[OrtooError] = []
         for (enode, topic_id, group), indices in places.items():
             parts = [_part(*receipts[index]) for index in indices]
-            if verdict == FINISH:
-                found = await self._finishes.finish((enode, topic_id, group), parts)
-            else:
-                completed = self._completed(verdict, group, enode)
-                found = await self._links.to(enode).settle(topic_id, group, parts, completed)
-            if not found:
+            try:
+                if verdict == FINISH:
+                    found = await self._finishes.finish((enode, topic_id, group), parts)
+                else:
+                    completed = self._completed(verdict, group, enode)
+                    found = await self._links.to(enode).settle(topic_id, group, parts, completed)
+            except OrtooError as error:  # what lies elsewhere is settled all the same
+                failures.append(error)
                 continue
-            refused = {(one.queue_id, one.offset, one.number) for one in found}
-            for index in indices:
+            told = {(one.queue_id, one.offset, one.number): one for one in found}
+            for index in indices if told else ():
                 handle, offsets = receipts[index]
+                asked = offsets or (handle.first_offset,)
                 numbers = (handle.number, 0)
-                stale[index] = {at for at in offsets for n in numbers if (handle.queue_id, at, n) in refused}
+                refused = [told[at] for one in asked for n in numbers if (at := (handle.queue_id, one, n)) in told]
+                failures += [one.error for one in refused if one.error is not None and len(receipts) == 1]
+                stale[index] = {one.offset for one in refused if offsets or one.error is not None}
+        if failures:
+            raise failures[0]
         return stale
 
     async def ensure_dead_letters(self, handles: Iterable[ReceiptHandle]) -> None:
@@ -172,8 +182,8 @@ class Popping:
         """Wait at all sources; what several bring at once is given together."""
         if len(sources) == 1:
             return await self._pop_source(sources[0], call)
-        waiting: set[asyncio.Task[PopAnswer | OrtooError]]
-        tasks = [self._runtime.background.spawn("pop", tried(self._pop_source(source, call))) for source in sources]
+        waiting: set[asyncio.Future[PopAnswer | OrtooError]]
+        tasks = [self._runtime.background.asked("pop", tried(self._pop_source(source, call))) for source in sources]
         waiting = set(tasks)
         answers: list[PopAnswer] = []
         failure: OrtooError = Unavailable("nothing could be popped")
@@ -214,14 +224,14 @@ class Popping:
         try:
             popped = await link.pop(wish)
         except asyncio.CancelledError:
-            self._runtime.background.spawn("call off", self._call_off(source, wish))
+            self._runtime.background.contained("call off", self._call_off(source, wish))
             raise
         try:
             if popped.wants_dead_letter_topic:
-                self._runtime.background.spawn("dead letters", self._make_dead_letters(letters, source.enode))
+                self._runtime.background.contained("dead letters", self._make_dead_letters(letters, source.enode))
             return await self._answer(source, call, popped)
         except BaseException:
-            self._runtime.background.spawn("give back", self._release(source, call.group, popped.batches))
+            self._runtime.background.contained("give back", self._release(source, call.group, popped.batches))
             raise
 
     async def _call_off(self, source: Source, wish: PopWish) -> None:
@@ -340,11 +350,11 @@ class Popping:
 
 
 async def tried(pop: Awaitable[PopAnswer]) -> PopAnswer | OrtooError:
-    """A pop in a task of its own: what it raises is its answer, for a task that fails ends the whole process."""
+    """A pop among others: what it raises is its answer, a defect too."""
     try:
         return await pop
-    except OrtooError as error:
-        return error
+    except Exception as error:
+        return told_as(error, "pop")
 
 
 def _part(handle: ReceiptHandle, offsets: Sequence[int]) -> LeasePart:

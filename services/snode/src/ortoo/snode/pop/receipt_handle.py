@@ -58,6 +58,9 @@ def decode_handle(text: str, field: str = "receipt_handle") -> ReceiptHandle:
         raise Unsupported(f"a receipt handle of version {version}; this snode knows {VERSION}: upgrade it", field=field)
     if len(body) != _HEAD.size + enode_bytes + group_bytes:
         raise Invalid("the receipt handle's lengths do not fit", field=field)
-    enode = body[_HEAD.size : _HEAD.size + enode_bytes].decode()
-    group = body[_HEAD.size + enode_bytes :].decode()
+    try:
+        enode = body[_HEAD.size : _HEAD.size + enode_bytes].decode()
+        group = body[_HEAD.size + enode_bytes :].decode()
+    except UnicodeDecodeError:
+        raise Invalid("the names in the receipt handle are no UTF-8; give it as Pop answered it", field=field) from None
     return ReceiptHandle(enode, group, topic_id, queue_id, number, first, count)

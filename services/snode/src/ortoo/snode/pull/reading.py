@@ -112,10 +112,10 @@ class Reading:
                 )
         at, wait_ms = from_offset, FETCH_WAIT_MS if follow else 0
 
-        def begin(offset: int) -> asyncio.Task[Fetched | Exception]:
+        def begin(offset: int) -> asyncio.Future[Fetched | Exception]:
             wanted_bytes = bytes_max or (FETCH_BYTES_MAX if follow else range_bytes(self._ranges))
             reading = self._read(queue, topic.topic_id, offset, wanted_bytes, wait_ms)
-            return self._background.spawn(f"read {queue}", reading)
+            return self._background.asked(f"read {queue}", reading)
 
         self._ranges += not follow
         coming = begin(at)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ortoo.common.errors import Fenced, OrtooError
+from ortoo.common.errors import Fenced
 from ortoo.common.process.logs import get_logger
 from ortoo.snode.cluster.routes import UNACKNOWLEDGED_BYTES_MAX, Queue
 from ortoo.snode.enodes.link import FETCH_BYTES_MAX, LockRequest
@@ -66,7 +66,10 @@ class PushSession:
         """The task that writes to the client; set by who opens the session."""
         self.on_replaced: Callable[[], None] = lambda: None
         """Called when another session has taken its place in the group."""
+        self.on_failed: Callable[[Exception], object] = lambda _: None
+        """Called when serving it met a failure that ends it."""
         self._parts = parts
+        self._feeding = parts.background.scope("push session", failed=lambda error: self.on_failed(error))
         self._plan = plan
         self._filters = plan.filters
         self._credit = Credit()
@@ -155,7 +158,7 @@ class PushSession:
             return
         batcher = self._batcher(queue.enode, feeder.topic_id)
         batcher.put(queue, offset, feeder.generation, feeder.fence)
-        batcher.wake(self._parts.background, f"commit {self.session_id}")
+        batcher.wake(self._parts.background, "commit")
 
     def assign(self, generation: int, queues: list[Queue]) -> None:
         """Take these queues and no others: stop feeding the rest, hand them over when their offsets are stored."""
@@ -229,10 +232,13 @@ class PushSession:
 
     def _is_stale(self, queue: Queue) -> bool:
         """Whether the topic was deleted and created anew since the queue was taken on."""
-        return self._lines[queue].feeder.topic_id != self._parts.directory.topic(queue.topic).topic_id
+        topic = self._parts.directory.find_topic(queue.topic)
+        return topic is None or self._lines[queue].feeder.topic_id != topic.topic_id
 
     def _take_on(self, queue: Queue, generation: int, *, resume: bool = False) -> None:
-        topic = self._parts.directory.topic(queue.topic)
+        topic = self._parts.directory.find_topic(queue.topic)
+        if topic is None:
+            return  # it was deleted a moment ago; the next assignment is without it
         feeder = Feeder(
             self._parts,
             QueueCursor(queue, generation),
@@ -246,7 +252,7 @@ class PushSession:
             generation,
         )
         request = LockRequest(self.group, topic.topic_id, queue.queue_id, self.client_id, self.session_id, resume)
-        task = self._parts.background.spawn(f"feed {queue}", self._feed(feeder, request))
+        task = self._feeding.start(f"feed {queue}", self._feed(feeder, request))
         self._lines[queue] = _Line(feeder, task, request)
 
     async def _feed(self, feeder: Feeder, request: LockRequest) -> None:
@@ -267,10 +273,6 @@ class PushSession:
                 self.replaced()
             else:
                 self._fenced(queue, str(error))
-        except OrtooError as error:
-            _log.error("a queue is not fed any more", queue=str(queue), group=self.group, reason=str(error))
-        except Exception:
-            _log.exception("feeding a queue met a defect", queue=str(queue), group=self.group)
 
     def _refused(self, queue: Queue, fence: int) -> None:
         """An acknowledgement was refused, which was given under this generation of the lock."""
@@ -298,7 +300,7 @@ class PushSession:
     def _give_up(self, queue: Queue, *, flush: bool = True) -> asyncio.Task[Any]:
         line = self._lines.pop(queue)
         line.task.cancel()
-        return self._parts.background.spawn(f"release {queue}", self._release(queue, line, flush=flush))
+        return self._parts.background.contained("release", self._release(queue, line, flush=flush))
 
     async def _release(self, queue: Queue, line: _Line, *, flush: bool) -> None:
         """Let the next owner have the queue, when what this one acknowledged is stored or cannot be."""

@@ -119,6 +119,9 @@ class Sessions:
             CloseReason.REPLACED,
             f"another session of client {session.client_id} has taken its place; give each client an id of its own",
         )
+        session.on_failed = lambda error: self.close_soon(
+            session, CloseReason.EXPIRED, f"serving it met a failure ({type(error).__name__}); open another session"
+        )
         self._sessions[session.session_id] = session
         before = self.find(plan.group, session.client_id)
         if before is not None:
@@ -179,7 +182,7 @@ class Sessions:
     def close_soon(self, session: PushSession, reason: CloseReason, message: str) -> None:
         """End a session without waiting for it."""
         closing: Coroutine[Any, Any, None] = self.close(session, reason, message)
-        self.parts.background.spawn(f"close {session.session_id}", closing)
+        self.parts.background.contained("close", closing)
 
     async def _slow(self, session: PushSession, now_s: float, ends: Ends) -> str:
         """Why a session is slow; empty if it is not. An enode is asked only about those that owe an answer."""

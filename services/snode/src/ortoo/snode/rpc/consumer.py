@@ -45,16 +45,17 @@ class ConsumerService(PopCalls, PullCalls):
         member = dataclasses.replace(self.here, peer=context.peer(), since_ms=self.clients.now_ms())
         call = PushCall(self.sessions, self.clients, request_iterator, member)
         session = await call.open()
-        reading = self.background.spawn("push", call.read(session))
+        scope = self.background.scope("Push", failed=lambda error: session.on_failed(error))
+        scope.start("read", call.read(session))
         try:
             async for response in call.responses(session):
                 yield response
         finally:
             # The call may be over because the client is gone: then nothing can be waited for here.
-            reading.cancel()
+            scope.cancel()
             self.sessions.ended(session)
             leaving = self.sessions.close(session, CloseReason.CLIENT_LEFT, "the connection is gone")
-            self.background.spawn("leave", leaving)
+            self.background.contained("leave", leaving)
 
     async def Fetch(  # type: ignore[override]  # see bulk_calls
         self, request: pb.FetchRequest, context: Context

@@ -10,15 +10,16 @@ from ortoo.common.errors import Invalid, OrtooError, Unavailable
 from ortoo.common.errors.status import failure_of
 from ortoo.common.grpc import bulk_calls
 from ortoo.common.grpc.bulk_field import Bulky
-from ortoo.common.grpc.errors import Context
+from ortoo.common.grpc.errors import Context, request_failed
 from ortoo.common.grpc.fields import write
 from ortoo.common.process.background import Background
+from ortoo.common.process.containment import told_as
 from ortoo.common.records.batch import open_batch
 from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.cluster.wire import batch_of, message_of, message_to, queue_of, queue_to, topic_to
 from ortoo.snode.enodes.link import EnodeLinks, FlushMode, HalfVerdict, VerdictSource
-from ortoo.snode.rpc.streams import LongCalls, read_failed
+from ortoo.snode.rpc.streams import LongCalls
 from ortoo.snode.send.batch_stream import ProduceAnswer, ProduceStream
 from ortoo.snode.send.delayed import Delayed
 from ortoo.snode.send.publisher import Publisher
@@ -62,15 +63,15 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
     ) -> AsyncIterator[pb.ProduceResponse]:
         """Send batches at full speed, many in flight."""
         stream = ProduceStream(self.directory, self.sendable, self.links)
-        reading = self.background.spawn("produce", _read(request_iterator, stream))
-        self._streams[stream] = reading
+        scope = self.background.scope("Produce", failed=lambda error: stream.end(told_as(error, "Produce")))
+        self._streams[stream] = scope.start("read", _read(request_iterator, stream))
         try:
             while answers := await stream.next_answers():
                 for answer in answers:
                     yield _answer(answer)
         finally:
             del self._streams[stream]
-            reading.cancel()
+            scope.cancel()
 
     async def RecallMessage(self, request: pb.RecallMessageRequest, context: Context) -> pb.RecallMessageResponse:
         """Forget a delayed message."""
@@ -136,7 +137,7 @@ async def _read(requests: AsyncIterator[Bulky], stream: ProduceStream) -> None:
             mode = FlushMode(request.flush_mode) if request.flush_mode in (0, 1, 2) else FlushMode.SYNC
             await stream.take(request.request_id, queue_of(request.queue), batch_of(request.batch, records), mode)
     except Exception as failure:
-        error = read_failed(failure, "Produce")
+        error = request_failed(failure, "Produce")
     stream.end(error)
 
 

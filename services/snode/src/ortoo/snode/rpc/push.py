@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Conflict, Invalid, OrtooError
 from ortoo.common.grpc.bulk_field import Bulky
+from ortoo.common.grpc.errors import request_failed
 from ortoo.common.grpc.fields import write
 from ortoo.snode.clients.sessions import TEXT_LENGTH_MAX, ClientSessions
 from ortoo.snode.cluster.wire import envelope_to, queue_of, queue_to
@@ -17,7 +18,7 @@ from ortoo.snode.push.outbox import AcknowledgedOffsets, Assigned, Closed, Deliv
 from ortoo.snode.push.session import PushPlan, PushSession
 from ortoo.snode.push.sessions import Sessions
 from ortoo.snode.rpc.conversion import failure_to, how_consuming, subscriptions
-from ortoo.snode.rpc.streams import first_request, read_failed
+from ortoo.snode.rpc.streams import first_request
 from ortoo.v1 import consumer_pb2 as pb
 
 
@@ -98,7 +99,7 @@ class PushCall:
                 if not await self._act(session, request):
                     return
         except Exception as failure:
-            self._error = read_failed(failure, "Push")
+            self._error = request_failed(failure, "Push")
         await self.sessions.close(session, CloseReason.CLIENT_LEFT, "the client ended its side of the stream")
 
     async def responses(self, session: PushSession) -> AsyncIterator[Bulky]:

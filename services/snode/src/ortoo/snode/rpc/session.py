@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from ortoo.common.errors import OrtooError
-from ortoo.common.grpc.errors import Context
+from ortoo.common.grpc.errors import Context, request_failed
 from ortoo.common.grpc.fields import read, write
 from ortoo.common.process.background import Background
 from ortoo.snode.clients.session import (
@@ -21,7 +21,7 @@ from ortoo.snode.clients.sessions import ClientSessions, refused
 from ortoo.snode.membership.members import CloseReason, sharing, strategy_of
 from ortoo.snode.push.outbox import Closed, Opened
 from ortoo.snode.rpc.conversion import failure_to, how_consuming, subscriptions
-from ortoo.snode.rpc.streams import first_request, read_failed
+from ortoo.snode.rpc.streams import first_request
 from ortoo.v1 import consumer_pb2, session_pb2_grpc
 from ortoo.v1 import session_pb2 as pb
 
@@ -41,12 +41,13 @@ class SessionService(session_pb2_grpc.SessionServiceServicer):
         """A session."""
         call = ConnectCall(self.sessions, request_iterator)
         session = await call.open(context.peer())
-        reading = self.background.spawn("connect", call.read(session))
+        scope = self.background.scope("Connect", failed=lambda _: session.call and session.call.cancel())
+        scope.start("read", call.read(session))
         try:
             async for response in call.responses(session):
                 yield response
         finally:
-            reading.cancel()
+            scope.cancel()
             self.sessions.close(session, CloseReason.CLIENT_LEFT, "the connection is gone")
             self.sessions.ended(session)
 
@@ -77,7 +78,7 @@ class ConnectCall:
                     break
                 await self._act(session, request)
         except Exception as failure:
-            self._error = read_failed(failure, "Connect")
+            self._error = request_failed(failure, "Connect")
         self.sessions.close(session, CloseReason.CLIENT_LEFT, message)
 
     async def responses(self, session: ClientSession) -> AsyncIterator[pb.ConnectResponse]:

@@ -5,12 +5,8 @@ import contextlib
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, TypeVar
 
-import grpc
+from ortoo.common.errors import Invalid, Unavailable
 
-from ortoo.common.errors import Internal, Invalid, OrtooError, Unavailable
-from ortoo.common.process.logs import get_logger
-
-_log = get_logger("grpc")
 Q = TypeVar("Q", bound=Any)
 
 
@@ -55,13 +51,3 @@ async def first_request(requests: AsyncIterator[Q], event: str, words: str) -> Q
             return request
         break
     raise Invalid(f"the first request of {words}", field=event)
-
-
-def read_failed(failure: Exception, method: str) -> OrtooError:
-    """The error with which a stream ends whose requests cannot be read any further."""
-    if isinstance(failure, OrtooError):
-        return failure
-    if isinstance(failure, grpc.aio.AioRpcError | grpc.aio.UsageError | grpc.aio.BaseError):
-        return Unavailable(f"{method}: the client's stream broke")
-    _log.error("reading a stream met a defect", method=method, exc_info=failure)
-    return Internal(f"{method} met a defect ({type(failure).__name__}); the snode's log has the details")

@@ -5,9 +5,9 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ortoo.common.errors import Internal, NotFound, OrtooError, Overloaded, Unavailable
+from ortoo.common.errors import NotFound, OrtooError, Overloaded, Unavailable
 from ortoo.common.process.clock import Clock
-from ortoo.common.process.logs import get_logger
+from ortoo.common.process.containment import told_as
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
 from ortoo.common.records.batch import encode, encoded_bytes_bound
@@ -19,7 +19,6 @@ from ortoo.snode.enodes.link import Appended, EnodeLinks, explained
 
 BATCH_BYTES = 1024
 """What a batch takes by itself."""
-_log = get_logger("publish")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +65,8 @@ class PublishBatcher(Batcher):
         self._sequence = 0
         self._waiting: deque[_Waiting] = deque()
         self._waiting_bytes = 0
+        self._apart = 0
+        """So many requests go each by itself, for together they were refused."""
 
     @property
     def idle(self) -> bool:
@@ -91,6 +92,9 @@ class PublishBatcher(Batcher):
                 batch = encode([message for item in part for message in item.messages], now_ms=self._clock.now_ms())
                 appended = await self._store(batch)
             except OrtooError as error:
+                if len(part) > 1 and not error.retriable:
+                    self._take_apart(part)
+                    continue
                 self._fail(part, error)
                 if isinstance(error, Unavailable):
                     # They have waited as long as the batch before them; the enode is no quicker for them.
@@ -98,14 +102,22 @@ class PublishBatcher(Batcher):
                     self._waiting.clear()
                     self._waiting_bytes = 0
             except Exception as error:
-                _log.exception("a batch of single messages failed", queue=str(self._queue))
-                self._fail(part, Internal(f"storing the messages met a defect ({type(error).__name__})"))
+                if len(part) > 1:
+                    self._take_apart(part)
+                    continue
+                self._fail(part, told_as(error, "publish"))
             else:
                 offset = appended.first_offset
                 for item in part:
                     if not item.offset.done():
                         item.offset.set_result(offset)
                     offset += len(item.messages)
+
+    def _take_apart(self, part: Sequence[_Waiting]) -> None:
+        """Of requests that were refused together each is sent by itself: one that is wrong fails nobody else's."""
+        self._waiting.extendleft(reversed(part))
+        self._waiting_bytes += sum(item.size_bytes for item in part)
+        self._apart = len(part)
 
     def _cut(self) -> list[_Waiting]:
         """Take as many requests as fit into one batch; none is split."""
@@ -115,11 +127,12 @@ class PublishBatcher(Batcher):
             item = self._waiting[0]
             count += len(item.messages)
             size += item.size_bytes
-            if part and (count > MESSAGES_MAX or size > RECORDS_BYTES_MAX):
+            if part and (self._apart or count > MESSAGES_MAX or size > RECORDS_BYTES_MAX):
                 break
             part.append(self._waiting.popleft())
             self._waiting_bytes -= item.size_bytes
         self.batches_cut += 1
+        self._apart = max(0, self._apart - 1)
         return part
 
     async def _store(self, batch: SealedBatch) -> Appended:

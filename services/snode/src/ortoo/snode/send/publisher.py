@@ -150,7 +150,7 @@ class Publisher:
         """Begin to store messages of one sort; the future gives the first one's offset, or the receipts."""
         to, sort = place
         if sort[2]:
-            return self._background.spawn(f"publish {to}", self._identified.store(topic, to, messages))
+            return self._background.asked(f"publish {to}", self._identified.store(topic, to, messages))
         return self._put(topic, to, messages, sort)
 
     def _placed(self, topic: Topic, messages: Sequence[Message], queue: Queue | None) -> dict[Place, list[int]]:

@@ -8,6 +8,7 @@ from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Invalid, OrtooError
 from ortoo.common.groups.handle import Handle, HandleKind, read_handle
 from ortoo.common.groups.queue_choice import queue_of_group
+from ortoo.common.process.containment import contain
 from ortoo.common.process.logs import get_logger
 from ortoo.common.process.retry import Backoff
 from ortoo.common.records.batch import encode
@@ -155,7 +156,7 @@ class Transactions:
         for entry in self.cluster.directory.enodes():
             if entry.name not in self._calls:
                 self._calls[entry.name] = None
-                self.runtime.background.spawn(f"checks of {entry.name}", self._listen(entry.name))
+                self.runtime.background.contained("checks", self._listen(entry.name))
 
     def _queue(self, topic: Topic, message: Message, queue: Queue | None) -> Queue:
         queues = queues_to_write(topic, queue)
@@ -181,7 +182,7 @@ class Transactions:
         while True:
             await self._wanted.wait()
             began_s = self.runtime.clock.monotonic_s()
-            call = self._calls[enode] = self.runtime.background.spawn(
+            call = self._calls[enode] = self.runtime.background.contained(
                 "checks", self._hear(enode, sorted(self._producers))
             )
             await asyncio.wait([call])
@@ -204,7 +205,10 @@ class Transactions:
         queue = Queue(names[due.half.topic_id], enode, due.half.queue_id)
         check = Check(transaction_id(queue, due.half.topic_id, due.half.number), queue.topic, due.half, due.batch)
         producers.append(producers.pop(0))  # they take turns
-        producers[-1](check)
+        try:
+            producers[-1](check)
+        except OrtooError as error:  # it does not listen; the next check is another's
+            contain("transaction checks", error)
 
 
 def transaction_id(queue: Queue, topic_id: int, number: int) -> str:

@@ -6,14 +6,13 @@ from typing import Any, Protocol, TypeVar
 
 import grpc
 
-from ortoo.common.errors import Internal, OrtooError
+from ortoo.common.errors import OrtooError
 from ortoo.common.process.background import Background
-from ortoo.common.process.logs import get_logger
+from ortoo.common.process.containment import Scope, told_as
 from ortoo.enode.rpc.streams.outbox import Outbox
 
 Q = TypeVar("Q", contravariant=True)
 R = TypeVar("R")
-_log = get_logger("streams")
 
 
 class Stream(Protocol[Q, R]):
@@ -27,8 +26,8 @@ class Stream(Protocol[Q, R]):
     def waits_at_stop(self) -> bool:
         """Whether open requests are answered before the server stops, or abandoned."""
 
-    async def serve(self, requests: AsyncIterator[Q], background: Background) -> None:
-        """Read requests until there are no more; the work goes on in tasks of `background`."""
+    async def serve(self, requests: AsyncIterator[Q], scope: Scope) -> None:
+        """Read requests until there are no more; the work goes on in tasks of `scope`."""
 
 
 class Streams:
@@ -40,39 +39,35 @@ class Streams:
         self._draining = draining
 
     async def run(self, name: str, stream: Stream[Any, R], requests: AsyncIterator[Any]) -> AsyncIterator[R]:
-        """The answers of `stream`. The tasks belong to a task beside this generator, which may end anywhere."""
-        pump = self._background.spawn(name, self._pump(name, stream, requests))
+        """The answers of `stream`. The tasks belong to a scope beside this generator, which may end anywhere."""
+        scope = self._background.scope(name, failed=stream.outbox.fail)
+        reading = scope.start("read", _read(stream, requests, scope))
+        scope.start("drain", self._drain(stream, reading))
         try:
             async for answer in stream.outbox:
                 yield answer
         finally:
-            pump.cancel()
+            scope.cancel()
 
-    async def _pump(self, name: str, stream: Stream[Any, Any], requests: AsyncIterator[Any]) -> None:
-        async with Background(name) as own:
-            reading = own.spawn("read", _read(stream, requests, own))
-            draining = own.spawn("drain", self._draining.wait())
-            await asyncio.wait({reading, draining}, return_when=asyncio.FIRST_COMPLETED)
-            if not reading.done():
-                reading.cancel()
-                stream.outbox.end(abandon_open=not stream.waits_at_stop)
-            await asyncio.get_running_loop().create_future()  # until the answers are out, or the peer has gone
+    async def _drain(self, stream: Stream[Any, Any], reading: "asyncio.Task[Any]") -> None:
+        """At a stop, read no further requests."""
+        await self._draining.wait()
+        if not reading.done():
+            reading.cancel()
+            stream.outbox.end(abandon_open=not stream.waits_at_stop)
 
 
 async def outcome(what: str, work: Awaitable[R]) -> R | OrtooError:
-    """What `work` answers, or why it failed; a defect is logged, and the peer hears of it as Internal."""
+    """What `work` answers, or why it failed; the peer hears of a defect as Internal."""
     try:
         return await work
-    except OrtooError as error:
-        return error
     except Exception as error:
-        _log.exception("a request failed", what=what)
-        return Internal(f"the {what} met a defect ({type(error).__name__}); the enode's log has the details")
+        return told_as(error, f"the {what}")
 
 
-async def _read(stream: Stream[Any, Any], requests: AsyncIterator[Any], background: Background) -> None:
+async def _read(stream: Stream[Any, Any], requests: AsyncIterator[Any], scope: Scope) -> None:
     try:
-        await stream.serve(requests, background)
+        await stream.serve(requests, scope)
     except (grpc.aio.AbortError, grpc.aio.UsageError, grpc.RpcError):
         stream.outbox.end(abandon_open=True)  # the peer has gone; its call has a status already
     except Exception as error:

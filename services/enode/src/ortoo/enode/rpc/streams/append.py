@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from ortoo.common.errors import OrtooError
 from ortoo.common.errors.status import failure_of
 from ortoo.common.grpc.bulk_field import Bulky
-from ortoo.common.process.background import Background
+from ortoo.common.process.containment import Scope
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.enode.cluster.topic_copies import TopicCopies
 from ortoo.enode.deferred.intake import Intake
@@ -43,7 +43,7 @@ class AppendStream:
         self._arriving: dict[tuple[int, int], asyncio.Future[None]] = {}
         """By queue: the last append that waits for its topic to be known here, done when it has gone on."""
 
-    async def serve(self, requests: AsyncIterator[Bulky], background: Background) -> None:
+    async def serve(self, requests: AsyncIterator[Bulky], scope: Scope) -> None:
         """Read requests and begin one append for each; return when the peer sends no more."""
         async for request, (records,) in requests:
             batch = batch_of(request, records)
@@ -51,7 +51,7 @@ class AppendStream:
             await self.outbox.reserve(cost_bytes)
             self.outbox.open_requests += 1
             turn = self._order.take_turn((request.topic_id, request.queue_id), cost_bytes)
-            background.spawn("append", self._append(request, batch, turn))
+            scope.start("append", self._append(request, batch, turn))
 
     async def _append(
         self, request: enode_pb2.AppendRequest, batch: SealedBatch, turn: Turn[enode_pb2.AppendResponse]

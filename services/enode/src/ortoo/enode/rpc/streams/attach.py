@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Sequence
 
 from ortoo.common.errors import Invalid
-from ortoo.common.process.background import Background
+from ortoo.common.process.containment import Scope
 from ortoo.enode.rpc.streams.outbox import Outbox
 from ortoo.enode.store.lock_table import Key
 from ortoo.enode.store.store import Store
@@ -60,7 +60,7 @@ class AttachStream:
         self.snode = ""
         self._snodes = snodes
 
-    async def serve(self, requests: AsyncIterator[pb.AttachRequest], background: Background) -> None:
+    async def serve(self, requests: AsyncIterator[pb.AttachRequest], scope: Scope) -> None:
         """Count each request as a sign of life; every one is answered."""
         incarnation = ""
         try:

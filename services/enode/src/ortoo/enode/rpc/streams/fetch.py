@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from ortoo.common.errors import OrtooError, OutOfRange, Overloaded
 from ortoo.common.errors.status import failure_of
 from ortoo.common.grpc.bulk_field import Bulky
-from ortoo.common.process.background import Background
+from ortoo.common.process.containment import Scope
 from ortoo.enode.cluster.topic_copies import TopicCopies
 from ortoo.enode.rpc.streams.all import outcome
 from ortoo.enode.rpc.streams.outbox import Outbox
@@ -34,7 +34,7 @@ class FetchStream:
         self._store = store
         self._topics = topics
 
-    async def serve(self, requests: AsyncIterator[enode_pb2.FetchBatchesRequest], background: Background) -> None:
+    async def serve(self, requests: AsyncIterator[enode_pb2.FetchBatchesRequest], scope: Scope) -> None:
         """Read requests and begin one read for each; return when the peer sends no more."""
         async for request in requests:
             self.outbox.open_requests += 1
@@ -43,7 +43,7 @@ class FetchStream:
                 full = Overloaded(f"{READS_MAX} reads are open on this stream; open another one", retry_after_ms=1000)
                 self.outbox.put(_refusal(request, full), REFUSAL_COST_BYTES)
             else:
-                background.spawn("fetch", self._fetch(request))
+                scope.start("fetch", self._fetch(request))
 
     async def _fetch(self, request: enode_pb2.FetchBatchesRequest) -> None:
         answer = await outcome("read", self._read(request))

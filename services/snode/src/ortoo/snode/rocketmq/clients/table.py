@@ -45,6 +45,12 @@ class CommandStream:
         self._ended, self.error = True, self.error or error
         self._changed.set()
 
+    def last(self, command: TelemetryCommand, error: Exception) -> None:
+        """Tell the client why the stream ends, if there is room, and end it."""
+        if len(self._waiting) < COMMANDS_MAX:
+            self._waiting.append(command)
+        self.end(error)
+
     async def next(self) -> TelemetryCommand | None:
         """The next command; None at the end."""
         while not self._waiting:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ortoo.common.errors import OrtooError
 from ortoo.common.process.background import Background
@@ -71,11 +72,11 @@ class LitePopping:
             replace(_one_of(queue, call, wait_ms=call.wait_ms), attempt_id=self.randomness.id_text())
             for queue in queues
         ]
-        pops = [self.background.spawn("lite pop", tried(self.popping.pop(one))) for one in calls]
-        change = self.background.spawn("lite change", changed.wait())
-        clock = self.background.spawn("lite deadline", self.clock.sleep(call.wait_ms / 1000))
+        pops = [self.background.asked("lite pop", tried(self.popping.pop(one))) for one in calls]
+        change = self.background.asked("lite change", changed.wait())
+        clock = self.background.asked("lite deadline", self.clock.sleep(call.wait_ms / 1000))
         try:
-            waiting: set[asyncio.Task[object]] = {change, clock, *pops}
+            waiting: set[asyncio.Future[Any]] = {change, clock, *pops}
             while waiting:
                 done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
                 found = [_result(pop) for pop in pops if pop in done]
@@ -84,9 +85,10 @@ class LitePopping:
             return [answer for pop in pops if (answer := _result(pop)) is not None and answer.batches]
         finally:
             called_off = [one for one, pop in zip(calls, pops, strict=True) if not pop.done()]
-            for task in (change, clock, *pops):
+            waiting_for: list[asyncio.Future[Any]] = [change, clock, *pops]
+            for task in waiting_for:
                 task.cancel()
-            self.background.spawn("lite call off", self._call_off(called_off))
+            self.background.contained("lite call off", self._call_off(called_off))
 
     async def _call_off(self, calls: Sequence[PopCall]) -> None:
         """Give back what pops got while they were called off: asked again by their attempt ids, they say so."""
@@ -118,6 +120,6 @@ def _one_of(queue: Queue, call: PopCall, *, wait_ms: int) -> PopCall:
     return replace(call, topic=queue.topic, queue=queue, messages_max=1, wait_ms=wait_ms, attempt_id="")
 
 
-def _result(pop: "asyncio.Task[PopAnswer | OrtooError]") -> PopAnswer | None:
+def _result(pop: "asyncio.Future[PopAnswer | OrtooError]") -> PopAnswer | None:
     found = pop.result() if pop.done() and not pop.cancelled() else None
     return found if isinstance(found, PopAnswer) else None

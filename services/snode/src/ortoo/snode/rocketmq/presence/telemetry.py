@@ -4,14 +4,13 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-import grpc
-
 from apache.rocketmq.v2.definition_pb2 import Settings
 from apache.rocketmq.v2.service_pb2 import TelemetryCommand
-from ortoo.common.errors import Invalid, OrtooError
+from ortoo.common.errors import Invalid, OrtooError, Overloaded
+from ortoo.common.grpc.errors import request_failed
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
-from ortoo.common.process.logs import get_logger
+from ortoo.common.process.containment import Scope
 from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.rocketmq.clients.registration import Registration
 from ortoo.snode.rocketmq.clients.settings_reply import NODE_JS, rules_of, settings_reply
@@ -27,7 +26,6 @@ REPEATS_S = (1.0, 2.0, 7.0)
 """When the settings are said again to a client that may have missed the first answer."""
 ANSWERS = ("thread_stack_trace", "verify_message_result", "verify_message_command")
 """Words that answer a command. With the last the Node.js client says that it does not know the command."""
-_log = get_logger("rocketmq")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,43 +45,46 @@ class Telemetry:
     ) -> AsyncIterator[TelemetryCommand]:
         """Everything for the client until either side ends. Errors: what is wrong with the settings, said before."""
         stream = CommandStream()
-        listening = self.background.spawn("telemetry", self._listen(caller, requests, stream))
+        scope = self.background.scope("Telemetry", failed=stream.end)
+        scope.start("listen", self._listen(caller, requests, stream, scope))
         try:
             while (command := await stream.next()) is not None:
                 yield command
             if stream.error is not None:
                 raise stream.error
         finally:
-            listening.cancel()
+            scope.cancel()
             client = self.clients.get(caller.client_id)
             if client is not None and client.stream is stream:
                 client.stream = None
                 self.transacting.producers_changed()
 
-    async def _listen(self, caller: Caller, requests: AsyncIterator[TelemetryCommand], stream: CommandStream) -> None:
+    async def _listen(
+        self, caller: Caller, requests: AsyncIterator[TelemetryCommand], stream: CommandStream, scope: Scope
+    ) -> None:
         try:
             async for request in requests:
-                self._take(caller, request, stream)
+                self._take(caller, request, stream, scope)
             stream.end()
+        except Overloaded as error:
+            stream.end(error)  # it reads nothing, not even why
         except (Refused, OrtooError) as error:
-            stream.say(TelemetryCommand(status=status_of(error)))
-            stream.end(Invalid(str(error), field="settings"))
-        except (grpc.aio.AioRpcError, asyncio.CancelledError):
+            stream.last(TelemetryCommand(status=status_of(error)), Invalid(str(error), field="settings"))
+        except asyncio.CancelledError:
             stream.end()
             raise
         except Exception as error:
-            _log.error("a telemetry stream met a defect", client_id=caller.client_id, exc_info=error)
-            stream.end(error)
+            stream.end(request_failed(error, "Telemetry"))
 
-    def _take(self, caller: Caller, request: TelemetryCommand, stream: CommandStream) -> None:
+    def _take(self, caller: Caller, request: TelemetryCommand, stream: CommandStream, scope: Scope) -> None:
         client = self.clients.seen(caller, self.clock.monotonic_s())
         kind = request.WhichOneof("command")
         if kind == "settings":
-            self._settle(client, request.settings, stream)
+            self._settle(client, request.settings, stream, scope)
         elif kind in ANSWERS:  # else a newer client's word that this server does not know
             self.results.arrived(getattr(request, kind).nonce, request)
 
-    def _settle(self, client: Client, settings: Settings, stream: CommandStream) -> None:
+    def _settle(self, client: Client, settings: Settings, stream: CommandStream, scope: Scope) -> None:
         """Learn who the client is, and answer. Errors: Refused, Invalid."""
         if settings.HasField("subscription"):
             part = settings.subscription
@@ -106,7 +107,7 @@ class Telemetry:
         stream.say(command)
         if is_new and client.language == NODE_JS:
             # It may begin to listen for the answer only after it came; then it would wait for ever.
-            self.background.spawn("settings again", self._repeat(stream, command))
+            scope.start("settings again", self._repeat(stream, command))
 
     async def _repeat(self, stream: CommandStream, command: TelemetryCommand) -> None:
         for wait_s in REPEATS_S:

@@ -3,12 +3,14 @@
 What a snode knows of it is lost with the snode; then the message comes again when its slice is over.
 """
 
+import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ortoo.common.errors import OrtooError
+from ortoo.common.errors import NotFound
 from ortoo.common.groups.pop import GiveBack, Renew
 from ortoo.common.process.clock import Clock
-from ortoo.common.process.logs import get_logger
+from ortoo.common.process.containment import contain
 from ortoo.snode.pop.popping import Popping
 from ortoo.snode.pop.receipt_handle import ReceiptHandle
 
@@ -21,7 +23,6 @@ TOTAL_S = 3 * 3600.0
 GONE_DELAY_MS = 1_000
 """When messages of a client that left come again."""
 AT_ONCE_MAX = 1_024
-_log = get_logger("rocketmq")
 
 
 @dataclass(slots=True)
@@ -62,9 +63,10 @@ class Leases:
             self.drop(lease.handle)
         await self._settle(too_long, GiveBack((GONE_DELAY_MS,), error="the consumer held the message for 3 hours"))
         renewed = [lease for lease in ending if now_s - lease.taken_at_s <= TOTAL_S]
-        for lease in await self._settle(renewed, Renew(SLICE_MS)):
+        done, gone = await self._settle(renewed, Renew(SLICE_MS))
+        for lease in gone:
             self.drop(lease.handle)
-        for lease in renewed:
+        for lease in done:
             lease.until_s = now_s + SLICE_MS / 1000
 
     async def client_left(self, client_id: str, *, counts: bool) -> None:
@@ -74,17 +76,36 @@ class Leases:
             self.drop(lease.handle)
         await self._settle(left, GiveBack((GONE_DELAY_MS,), counts=counts, error="the consumer left"))
 
-    async def _settle(self, leases: list[Lease], verdict: GiveBack | Renew) -> list[Lease]:
-        """The leases that are not any more. What fails now is tried again at the next look, or ends with its slice."""
-        gone: list[Lease] = []
-        for start in range(0, len(leases), AT_ONCE_MAX):
-            part = leases[start : start + AT_ONCE_MAX]
-            try:
-                stale = await self._popping.settle(
-                    [(lease.handle, (lease.handle.first_offset,)) for lease in part], verdict
-                )
-            except OrtooError as error:
-                _log.warning("leases were not settled", leases=len(part), reason=str(error))
-                continue
-            gone += [lease for lease, offsets in zip(part, stale, strict=True) if offsets]
-        return gone
+    async def _settle(self, leases: list[Lease], verdict: GiveBack | Renew) -> tuple[list[Lease], list[Lease]]:
+        """Settle what each group has on each enode by itself.
+
+        Returns the leases that were settled, and those that are not any more. What fails now is in neither: it is
+        tried again at the next look, or ends with its slice.
+        """
+        by_place: dict[tuple[str, int, str], list[Lease]] = {}
+        for lease in leases:
+            by_place.setdefault((lease.handle.enode, lease.handle.topic_id, lease.handle.group), []).append(lease)
+        parts = [
+            held[start : start + AT_ONCE_MAX]
+            for held in by_place.values()
+            for start in range(0, len(held), AT_ONCE_MAX)
+        ]
+        done, gone = list[Lease](), list[Lease]()
+        for settled, over in await asyncio.gather(*(self._settle_part(part, verdict) for part in parts)):
+            done += settled
+            gone += over
+        return done, gone
+
+    async def _settle_part(
+        self, leases: Sequence[Lease], verdict: GiveBack | Renew
+    ) -> tuple[Sequence[Lease], Sequence[Lease]]:
+        try:
+            receipts = [(lease.handle, (lease.handle.first_offset,)) for lease in leases]
+            stale = await self._popping.settle(receipts, verdict)
+        except NotFound:
+            return (), leases  # their topic or queue is gone
+        except Exception as error:
+            contain("leases", error, leases=len(leases))
+            return (), ()
+        held = list(zip(leases, stale, strict=True))
+        return [lease for lease, offsets in held if not offsets], [lease for lease, offsets in held if offsets]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from apache.rocketmq.v2 import service_pb2 as pb
 from apache.rocketmq.v2.definition_pb2 import Code
 from ortoo.common.groups.pop import Finish, GiveBack, Renew, Verdict
+from ortoo.common.process.containment import told_as
 from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.pop.popping import Popping
 from ortoo.snode.pop.receipt_handle import ReceiptHandle, decode_handle
@@ -42,8 +43,8 @@ class Settling:
             await self._settle(handle, Finish())
             self.leases.drop(handle)
             status = ok()
-        except Refused as refused:
-            status = status_of(refused)
+        except Exception as error:
+            status = status_of(error if isinstance(error, Refused) else told_as(error, "AckMessage"))
         return pb.AckMessageResultEntry(message_id=entry.message_id, receipt_handle=entry.receipt_handle, status=status)
 
     async def change_invisible(

@@ -6,10 +6,11 @@ from typing import Any, Protocol, TypeVar
 from apache.rocketmq.v2 import admin_pb2
 from apache.rocketmq.v2 import service_pb2 as pb
 from apache.rocketmq.v2.admin_pb2_grpc import AdminServicer
-from apache.rocketmq.v2.definition_pb2 import Code, Status
+from apache.rocketmq.v2.definition_pb2 import Status
 from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceServicer
-from ortoo.common.errors import Forbidden, Invalid, OrtooError
+from ortoo.common.errors import Forbidden, Invalid
 from ortoo.common.process import logs
+from ortoo.common.process.containment import told_as
 from ortoo.snode.rocketmq.protocol.caller import Caller, Context
 from ortoo.snode.rocketmq.protocol.codes import Refused, status_of
 from ortoo.snode.rocketmq.rpc.gateway import Gateway
@@ -23,7 +24,6 @@ LOG_LEVELS = {
     admin_pb2.ChangeLogLevelRequest.WARN: "warning",
     admin_pb2.ChangeLogLevelRequest.ERROR: "error",
 }
-_log = logs.get_logger("rocketmq")
 
 
 class Answer(Protocol):
@@ -138,7 +138,4 @@ class RocketmqAdmin(AdminServicer):
 
 
 def _status(error: Exception) -> Status:
-    if isinstance(error, Refused | OrtooError):
-        return status_of(error)
-    _log.error("a call of the protocol met a defect", exc_info=error)
-    return Status(code=Code.INTERNAL_SERVER_ERROR, message="a defect was met; the snode's log has it")
+    return status_of(error if isinstance(error, Refused) else told_as(error, "a call of the protocol"))

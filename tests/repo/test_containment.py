@@ -1,0 +1,112 @@
+"""Who may end a process: every place that starts a task is looked at."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.repo.tree import ROOT, Tree
+
+OWN_LOOPS = {
+    "probe_loop": "libs/common/src/ortoo/common/telemetry/process_metrics.py",
+    "export.run": "libs/common/src/ortoo/common/telemetry/export.py",
+    "housekeeping.start": "services/enode/src/ortoo/enode/store/housekeeping.py",
+    "watch_topics": "services/enode/src/ortoo/enode/cluster/topic_copies.py",
+    "follower.run": "services/enode/src/ortoo/enode/app.py",
+    "delays.run": "services/enode/src/ortoo/enode/deferred/delays.py",
+    "transactions.run": "services/enode/src/ortoo/enode/deferred/transactions.py",
+    "end_watches_when": "services/namesrv/src/ortoo/namesrv/directory/directory.py",
+    "follow_others": "services/namesrv/src/ortoo/namesrv/directory/directory.py",
+    "drain": "services/snode/src/ortoo/snode/app.py",
+    "watch.run": "services/snode/src/ortoo/snode/cluster/watch.py",
+    "groups.run": "services/snode/src/ortoo/snode/membership/consumer_groups.py",
+    "registration.run": "libs/common/src/ortoo/common/cluster/announcing.py",
+    "_run": "services/snode/src/ortoo/snode/membership/store.py",
+}
+"""The process's own loops, by the last words of their name, and where each says why it may end the process."""
+STARTS = {
+    "libs/common/src/ortoo/common/cluster/announcing.py": 0,
+    "libs/common/src/ortoo/common/telemetry/role.py": 2,
+    "libs/common/src/ortoo/common/process/background.py": 3,
+    "libs/common/src/ortoo/common/process/deadlines.py": 1,
+    "services/enode/src/ortoo/enode/app.py": 3,
+    "services/enode/src/ortoo/enode/store/housekeeping.py": 1,
+    "services/namesrv/src/ortoo/namesrv/app.py": 2,
+    "services/snode/src/ortoo/snode/app.py": 4,
+    "services/snode/src/ortoo/snode/membership/store.py": 4,
+}
+"""Where tasks are started whose failure is not contained, and how many: the loops above, those of their own parts,
+and what `Background` and the deadlines are made of."""
+ROOTS = ("libs/common/src/", "services/")
+STARTING = {"spawn", "create_task", "ensure_future"}
+
+
+def uncontained(tree: Tree) -> Iterator[tuple[str, str]]:
+    """Each (file, call) that starts a task, unless on a Background that the same function opened for itself."""
+    for name in tree.names:
+        if not name.startswith(ROOTS) or not name.endswith(".py") or "/testing/" in name:
+            continue
+        parsed = ast.parse(tree.text(name))
+        for function in ast.walk(parsed):
+            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                own = set(_opened(function))
+                for call in _calls(function):
+                    starts = isinstance(call.func, ast.Attribute) and call.func.attr in STARTING
+                    if starts and ast.unparse(call.func.value) not in own:  # type: ignore[attr-defined]
+                        yield name, ast.unparse(call)
+
+
+def _opened(function: ast.AST) -> Iterator[str]:
+    """The names of Backgrounds that live no longer than a function's block."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.AsyncWith):
+            for item in node.items:
+                if item.optional_vars is not None and ast.unparse(item.context_expr).startswith("Background("):
+                    yield ast.unparse(item.optional_vars)
+        elif isinstance(node, ast.Assign) and ast.unparse(node.value).startswith("Background("):
+            yield ast.unparse(node.targets[0])
+
+
+def _calls(function: ast.AST) -> Iterator[ast.Call]:
+    """The calls of a function, not those of functions in it."""
+    for child in ast.iter_child_nodes(function):
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        if isinstance(child, ast.Call):
+            yield child
+        yield from _calls(child)
+
+
+def test_only_the_processs_own_loops_may_end_it() -> None:
+    """B-001 to B-004: what serves one peer is started by a scope, `contained` or `asked`; the rest is counted here."""
+    found: dict[str, list[str]] = {}
+    for name, call in uncontained(Tree.of_git(ROOT)):
+        found.setdefault(name, []).append(call)
+    wrong = {name: calls for name, calls in found.items() if len(calls) != STARTS.get(name, 0)}
+    assert not wrong, f"start these by background.scope(), .contained() or .asked(), or list the loop: {wrong}"
+
+
+@pytest.mark.parametrize("loop", OWN_LOOPS)
+def test_each_of_them_says_why(loop: str) -> None:
+    """Its docstring, or its class's, speaks of the process."""
+    function = loop.rpartition(".")[2]
+    parsed = ast.parse((ROOT / OWN_LOOPS[loop]).read_text(encoding="utf-8"))
+    said = [
+        ast.get_docstring(node) or ""
+        for node in ast.walk(parsed)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == function
+    ]
+    assert any("process" in words for words in said), f"{loop} says nowhere why it may end the process"
+
+
+def test_a_task_for_a_peer_on_the_processs_background_is_found(tmp_path: Path) -> None:
+    """The rule fires where it should, and not where a function waits for its own tasks."""
+    text = """
+async def handler(self):
+    self.background.spawn("x", work())
+    async with Background("own") as own:
+        own.spawn("y", work())
+"""
+    tree = Tree.planted(tmp_path, {"services/a.py": text})
+    assert list(uncontained(tree)) == [("services/a.py", "self.background.spawn('x', work())")]
