@@ -198,7 +198,9 @@ class GrpcEnodeLink:
 
     async def take_locks(self, incarnation: str, wishes: Sequence[LockRequest]) -> list[LockAnswer]:
         """Take or renew locks."""
-        request = enode_pb2.TakeLocksRequest(incarnation=incarnation, wishes=map(_wish, wishes))
+        request = enode_pb2.TakeLocksRequest(
+            incarnation=incarnation, wishes=[write(enode_pb2.LockWish, one) for one in wishes]
+        )
         answer = await self._call(self._stub.TakeLocks, request)
         return [
             read(LockAnswer, one, error=error_of(one.failure) if one.HasField("failure") else None)
@@ -207,7 +209,7 @@ class GrpcEnodeLink:
 
     async def release_locks(self, wishes: Sequence[LockRequest]) -> list[bool]:
         """Give locks back."""
-        request = enode_pb2.ReleaseLocksRequest(wishes=map(_wish, wishes))
+        request = enode_pb2.ReleaseLocksRequest(wishes=[write(enode_pb2.LockWish, one) for one in wishes])
         return list((await self._call(self._stub.ReleaseLocks, request)).released)
 
     async def attach(self, snode: str, incarnation: str, freed: Callable[[Sequence[LockKey]], None]) -> None:
@@ -277,7 +279,7 @@ class GrpcEnodeLink:
             topic_id=topic_id, producer_group=producer_group, parked_only=parked_only, limit=limit
         )
         answer = await self._call(self._stub.ListHalves, request)
-        return [_half(one) for one in answer.halves]
+        return [read(OpenHalf, one) for one in answer.halves]
 
     async def resume_half(self, topic_id: int, number: int) -> None:
         """Check a parked transaction again."""
@@ -289,7 +291,7 @@ class GrpcEnodeLink:
         try:
             with rpc_errors(self._peer):
                 async for answer in call:
-                    heard(DueHalf(_half(answer.half), batch_of(answer.batch)))
+                    heard(DueHalf(read(OpenHalf, answer.half), batch_of(answer.batch)))
             raise Unavailable(f"{self._peer} ended the call")
         finally:
             call.cancel()
@@ -379,14 +381,6 @@ class GrpcEnodeLink:
         """Ask once. Errors: as the enode says; Unavailable when it does not answer within its time."""
         with rpc_errors(self._peer):
             return await method(request, timeout=timeout_s or self._timeout_s)
-
-
-def _wish(wish: LockRequest) -> enode_pb2.LockWish:
-    return write(enode_pb2.LockWish, wish)
-
-
-def _half(half: enode_deferred_pb2.Half) -> OpenHalf:
-    return read(OpenHalf, half)
 
 
 def _appended(answer: enode_pb2.AppendResponse) -> Appended:
