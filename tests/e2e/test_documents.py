@@ -13,6 +13,10 @@ from tests.repo.tree import ROOT
 WALKED = ("tutorial.md", "how-to.md")
 PROGRAMS = ("ortoo", "grpcurl", "make", "helm", "kubectl", "docker", "pip", "python")
 ELSEWHERE = {
+    **dict.fromkeys(
+        ("ortoo topic offered", "ortoo topic adopt", "ortoo topic delete", "ortoo topic undelete"),
+        "tests/e2e/test_directory_page.py",
+    ),
     "ortoo doctor --address": "tests/e2e/test_doctor.py",
     "ortoo topic update orders --publish-order": "tests/integration/test_topic_rows.py",
     "ortoo topic create t": "tests/e2e/test_readme.py",

@@ -47,7 +47,11 @@ CALLS: dict[str, tuple[dict[str, Any], str]] = {
     "DeleteUser": ({"access_key": "operator"}, "{"),
     "DeleteGroup": ({"name": "another"}, "{"),
     "CreateTopic": ({"name": "new"}, "topic_id"),
-    "DeleteTopic": ({"name": "new"}, "{"),
+    "DeleteTopic": ({"name": "new"}, "due_at_ms"),
+    "ListDeletedTopics": ({}, "new"),
+    "UndeleteTopic": ({"name": "new"}, "topic_id"),
+    "ListOfferedTopics": ({}, "{"),
+    "AdoptTopics": ({"all": True}, "{"),
 }
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "ResumeTransaction": ({"transaction_id": "no-such-transaction"}, "transaction"),

@@ -91,11 +91,11 @@ async def test_topic_created_anew_starts_empty(pair: Cluster) -> None:
 
 
 async def test_deletion_while_the_enode_is_away_is_learnt(pair: Cluster) -> None:
-    """An enode that comes back drops the copies of topics that were deleted meanwhile."""
+    """An enode that comes back drops the copies of topics whose deletion became due meanwhile."""
     topic = await pair.create_topic("t")
     await appended(pair, topic.topic_id)
     await pair.close("enode-0")
-    await pair.name_service.DeleteTopic(namesrv_pb2.DeleteTopicRequest(name="t"))
+    await pair.name_service.DeleteTopic(namesrv_pb2.DeleteTopicRequest(name="t", at_once=True))
     running = await pair.open_enode("enode-0")
     await alive(pair, "enode-0")
     other = await pair.create_topic("other")

@@ -80,15 +80,18 @@ async def test_topic_is_created_shown_changed_and_deleted(tmp_path: Path) -> Non
 
 
 async def test_restart_keeps_topics_and_groups_and_forgets_processes(tmp_path: Path) -> None:
-    """What was answered is there after a restart; who is alive is learnt anew."""
+    """What was answered is there after a restart, and it is the same directory; who is alive is learnt anew."""
     async with namesrv(tmp_path) as stub:
-        await register(stub)
+        directory_id = (await register(stub)).directory_id
+        assert len(directory_id) == 36
         topic = (await stub.CreateTopic(pb.CreateTopicRequest(name="t"))).topic
         wish = topic_pb2.Group(name="g", consume_enabled=True)
         group = (await stub.PutGroup(pb.PutGroupRequest(group=wish))).group
     async with namesrv(tmp_path) as stub:
         first = await anext(aiter(stub.WatchRoutes(pb.WatchRoutesRequest())))
-        assert first == pb.WatchRoutesResponse(version=2, snapshot=True, topics=[topic], groups=[group])
+        assert first == pb.WatchRoutesResponse(
+            version=2, snapshot=True, topics=[topic], groups=[group], directory_id=directory_id
+        )
         assert list((await stub.ListGroups(pb.ListGroupsRequest())).groups) == [group]
         await stub.DeleteGroup(pb.DeleteGroupRequest(name="g"))
         assert (await register(stub)).version == 3

@@ -219,3 +219,43 @@ async def test_right_is_granted_once_by_two_name_servers(tmp_path: Path, databas
 
         epochs = await asyncio.gather(*(acquire(stub, f"owner-{n}") for n, stub in enumerate([a, b] * 10)))
         assert sorted(epochs) == [0] * 19 + [1]
+
+
+async def test_a_directory_keeps_its_id_whoever_serves_it(tmp_path: Path, database: Postgres) -> None:
+    """Two name servers that open an empty database at once give the same id, and so does one that comes later."""
+    both = [name_server(database.url, tmp_path) for _ in range(2)]
+    async with both[0] as a, both[1] as b:
+        await register(a, b)
+        ids = [(await anext(aiter(one.WatchRoutes(pb.WatchRoutesRequest())))).directory_id for one in (a, b)]
+    async with name_server(database.url, tmp_path) as later:
+        ids.append((await anext(aiter(later.WatchRoutes(pb.WatchRoutesRequest())))).directory_id)
+    assert len(set(ids)) == 1
+    assert ids[0]
+
+
+async def test_what_a_newer_name_server_keeps_stays(tmp_path: Path) -> None:
+    """B-028: columns and numbers of enums that are not known outlive changes; such a number is shown as unspecified."""
+    file = tmp_path / "namesrv.db"
+    async with name_server("", tmp_path) as stub:
+        await register(stub)
+        await stub.CreateTopic(pb.CreateTopicRequest(name="t"))
+        await stub.PutGroup(pb.PutGroupRequest(group=topic_pb2.Group(name="g", consume_enabled=True)))
+        await stub.PutUser(pb.PutUserRequest(user=pb.User(access_key="u", enabled=True), secret_key="secret"))
+    with contextlib.closing(sqlite3.connect(file)) as connection:
+        for table in ("topics", "placements", "groups", "users"):
+            connection.execute(f"alter table {table} add column later integer not null default 0")
+            connection.execute(f"update {table} set later = 7")
+        connection.execute("update topics set permission = 98, message_type = 99")
+        connection.commit()
+    async with name_server("", tmp_path) as stub:
+        await register(stub)
+        assert (await stub.GetTopic(pb.GetTopicRequest(name="t"))).topic.permission == topic_pb2.PERMISSION_UNSPECIFIED
+        changed = await stub.UpdateTopic(pb.UpdateTopicRequest(name="t", read_queue_count=9, write_queue_count=9))
+        assert changed.topic.placements[0].read_queue_count == 9
+        await stub.PutGroup(pb.PutGroupRequest(group=topic_pb2.Group(name="g", consume_enabled=False)))
+        await stub.PutUser(pb.PutUserRequest(user=pb.User(access_key="u", enabled=False)))
+    with contextlib.closing(sqlite3.connect(file)) as connection:
+        for table in ("topics", "placements", "groups", "users"):
+            assert connection.execute(f"select later from {table}").fetchall() == [(7,)]
+        assert connection.execute("select permission, message_type from topics").fetchall() == [(98, 99)]
+        assert connection.execute("select consume_enabled from groups").fetchall() == [(0,)]

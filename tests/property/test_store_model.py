@@ -222,7 +222,7 @@ class Run:
 
     async def _compare(self) -> None:
         found = await observe(self.store)
-        assert {topic_id: count for topic_id, (_, count, _) in found.topics.items()} == self.model.topics
+        assert {topic_id: count for topic_id, (_, count, *_) in found.topics.items()} == self.model.topics
         for key, queue in self.model.queues.items():
             assert found.ranges[key] == (queue.begin, queue.end)
             assert found.batches[key] == [

@@ -14,6 +14,7 @@ from ortoo.enode.changes.all import (
     ProducerWindow,
     QueueEnds,
     TopicGone,
+    TopicOf,
     TopicPut,
     WindowBatch,
     decode_changes,
@@ -31,6 +32,7 @@ text = st.text(max_size=20)
 window_batches = st.builds(WindowBatch, u64, u32, i64, i64, u32)
 changes = st.one_of(
     st.builds(TopicPut, u64, u64, u32, text),
+    st.builds(TopicOf, u64, u64, u32, text, text),
     st.builds(TopicGone, u64),
     st.builds(OffsetsCommitted, u64, text, u64, st.lists(st.tuples(u32, i64), max_size=4).map(tuple)),
     st.builds(OffsetRows, u64, text, st.lists(st.tuples(u32, i64, u64), max_size=4).map(tuple)),

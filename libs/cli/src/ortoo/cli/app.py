@@ -36,6 +36,10 @@ FAMILIES: dict[str, tuple[str, dict[str, Callable[..., Any]]]] = {
             "describe": topics.describe,
             "update": topics.update,
             "delete": topics.delete,
+            "undelete": topics.undelete,
+            "deleted": topics.deleted,
+            "offered": topics.offered,
+            "adopt": topics.adopt,
         },
     ),
     "group": (

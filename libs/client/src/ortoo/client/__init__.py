@@ -9,18 +9,21 @@ receipt = await producer.send(Message(b"hello"))
 
 from ortoo.client.admin.admin import Admin
 from ortoo.client.admin.descriptions import (
+    Adoption,
     ClientDescription,
     ClientInfo,
     ClientQueue,
     ClusterInfo,
     DeadLetter,
     DelayedMessage,
+    DeletedTopic,
     DirectResult,
     FoundMessages,
     GroupDescription,
     GroupInfo,
     GroupLag,
     MemberInfo,
+    OfferedTopic,
     OpenTransaction,
     PeekedMessage,
     ProcessInfo,
@@ -74,6 +77,7 @@ from ortoo.common.records.message import Message
 
 __all__ = [
     "Admin",
+    "Adoption",
     "AllocationStrategy",
     "AlreadyExists",
     "Client",
@@ -89,6 +93,7 @@ __all__ = [
     "DataLoss",
     "DeadLetter",
     "DelayedMessage",
+    "DeletedTopic",
     "DirectResult",
     "Fenced",
     "Filter",
@@ -106,6 +111,7 @@ __all__ = [
     "MemberInfo",
     "Message",
     "NotFound",
+    "OfferedTopic",
     "OpenTransaction",
     "OrtooError",
     "OutOfRange",

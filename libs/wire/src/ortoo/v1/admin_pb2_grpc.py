@@ -53,6 +53,26 @@ class AdminServiceStub:
                 request_serializer=ortoo_dot_v1_dot_namesrv__pb2.DeleteTopicRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_namesrv__pb2.DeleteTopicResponse.FromString,
                 _registered_method=True)
+        self.UndeleteTopic = channel.unary_unary(
+                '/ortoo.v1.AdminService/UndeleteTopic',
+                request_serializer=ortoo_dot_v1_dot_namesrv__pb2.UndeleteTopicRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_namesrv__pb2.UndeleteTopicResponse.FromString,
+                _registered_method=True)
+        self.ListDeletedTopics = channel.unary_unary(
+                '/ortoo.v1.AdminService/ListDeletedTopics',
+                request_serializer=ortoo_dot_v1_dot_namesrv__pb2.ListDeletedTopicsRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_namesrv__pb2.ListDeletedTopicsResponse.FromString,
+                _registered_method=True)
+        self.ListOfferedTopics = channel.unary_unary(
+                '/ortoo.v1.AdminService/ListOfferedTopics',
+                request_serializer=ortoo_dot_v1_dot_namesrv__pb2.ListOfferedTopicsRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_namesrv__pb2.ListOfferedTopicsResponse.FromString,
+                _registered_method=True)
+        self.AdoptTopics = channel.unary_unary(
+                '/ortoo.v1.AdminService/AdoptTopics',
+                request_serializer=ortoo_dot_v1_dot_namesrv__pb2.AdoptTopicsRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_namesrv__pb2.AdoptTopicsResponse.FromString,
+                _registered_method=True)
         self.ListTopics = channel.unary_unary(
                 '/ortoo.v1.AdminService/ListTopics',
                 request_serializer=ortoo_dot_v1_dot_namesrv__pb2.ListTopicsRequest.SerializeToString,
@@ -216,7 +236,39 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def DeleteTopic(self, request, context):
-        """Deletes a topic and its messages.
+        """Deletes a topic; it can come back until its grace period is over.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UndeleteTopic(self, request, context):
+        """Takes a deletion back.
+
+        grpcurl -plaintext -d '{"name":"t"}' HOST:PORT ortoo.v1.AdminService/UndeleteTopic
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListDeletedTopics(self, request, context):
+        """The deleted topics that can come back, the last deleted first.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListOfferedTopics(self, request, context):
+        """What enodes hold and the directory does not know.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AdoptTopics(self, request, context):
+        """Takes offered topics into the directory, with their messages and offsets.
+
+        grpcurl -plaintext -d '{"all":true}' HOST:PORT ortoo.v1.AdminService/AdoptTopics
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -456,6 +508,26 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     request_deserializer=ortoo_dot_v1_dot_namesrv__pb2.DeleteTopicRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_namesrv__pb2.DeleteTopicResponse.SerializeToString,
             ),
+            'UndeleteTopic': grpc.unary_unary_rpc_method_handler(
+                    servicer.UndeleteTopic,
+                    request_deserializer=ortoo_dot_v1_dot_namesrv__pb2.UndeleteTopicRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_namesrv__pb2.UndeleteTopicResponse.SerializeToString,
+            ),
+            'ListDeletedTopics': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListDeletedTopics,
+                    request_deserializer=ortoo_dot_v1_dot_namesrv__pb2.ListDeletedTopicsRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_namesrv__pb2.ListDeletedTopicsResponse.SerializeToString,
+            ),
+            'ListOfferedTopics': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListOfferedTopics,
+                    request_deserializer=ortoo_dot_v1_dot_namesrv__pb2.ListOfferedTopicsRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_namesrv__pb2.ListOfferedTopicsResponse.SerializeToString,
+            ),
+            'AdoptTopics': grpc.unary_unary_rpc_method_handler(
+                    servicer.AdoptTopics,
+                    request_deserializer=ortoo_dot_v1_dot_namesrv__pb2.AdoptTopicsRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_namesrv__pb2.AdoptTopicsResponse.SerializeToString,
+            ),
             'ListTopics': grpc.unary_unary_rpc_method_handler(
                     servicer.ListTopics,
                     request_deserializer=ortoo_dot_v1_dot_namesrv__pb2.ListTopicsRequest.FromString,
@@ -679,6 +751,114 @@ class AdminService:
             '/ortoo.v1.AdminService/DeleteTopic',
             ortoo_dot_v1_dot_namesrv__pb2.DeleteTopicRequest.SerializeToString,
             ortoo_dot_v1_dot_namesrv__pb2.DeleteTopicResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UndeleteTopic(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.AdminService/UndeleteTopic',
+            ortoo_dot_v1_dot_namesrv__pb2.UndeleteTopicRequest.SerializeToString,
+            ortoo_dot_v1_dot_namesrv__pb2.UndeleteTopicResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListDeletedTopics(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.AdminService/ListDeletedTopics',
+            ortoo_dot_v1_dot_namesrv__pb2.ListDeletedTopicsRequest.SerializeToString,
+            ortoo_dot_v1_dot_namesrv__pb2.ListDeletedTopicsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListOfferedTopics(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.AdminService/ListOfferedTopics',
+            ortoo_dot_v1_dot_namesrv__pb2.ListOfferedTopicsRequest.SerializeToString,
+            ortoo_dot_v1_dot_namesrv__pb2.ListOfferedTopicsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AdoptTopics(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.AdminService/AdoptTopics',
+            ortoo_dot_v1_dot_namesrv__pb2.AdoptTopicsRequest.SerializeToString,
+            ortoo_dot_v1_dot_namesrv__pb2.AdoptTopicsResponse.FromString,
             options,
             channel_credentials,
             insecure,

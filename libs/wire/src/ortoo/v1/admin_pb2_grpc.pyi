@@ -27,7 +27,21 @@ class AdminServiceStub:
     UpdateTopic: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.UpdateTopicRequest, _namesrv_pb2.UpdateTopicResponse]
     """Changes permission or queue counts, or adds enodes."""
     DeleteTopic: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.DeleteTopicRequest, _namesrv_pb2.DeleteTopicResponse]
-    """Deletes a topic and its messages."""
+    """Deletes a topic; it can come back until its grace period is over."""
+    UndeleteTopic: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.UndeleteTopicRequest, _namesrv_pb2.UndeleteTopicResponse]
+    """Takes a deletion back.
+
+    grpcurl -plaintext -d '{"name":"t"}' HOST:PORT ortoo.v1.AdminService/UndeleteTopic
+    """
+    ListDeletedTopics: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.ListDeletedTopicsRequest, _namesrv_pb2.ListDeletedTopicsResponse]
+    """The deleted topics that can come back, the last deleted first."""
+    ListOfferedTopics: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.ListOfferedTopicsRequest, _namesrv_pb2.ListOfferedTopicsResponse]
+    """What enodes hold and the directory does not know."""
+    AdoptTopics: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.AdoptTopicsRequest, _namesrv_pb2.AdoptTopicsResponse]
+    """Takes offered topics into the directory, with their messages and offsets.
+
+    grpcurl -plaintext -d '{"all":true}' HOST:PORT ortoo.v1.AdminService/AdoptTopics
+    """
     ListTopics: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.ListTopicsRequest, _namesrv_pb2.ListTopicsResponse]
     """All topics, by name."""
     DescribeTopic: _aio.UnaryUnaryMultiCallable[_admin_pb2.DescribeTopicRequest, _admin_pb2.DescribeTopicResponse]
@@ -141,7 +155,45 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _namesrv_pb2.DeleteTopicRequest,
         context: _aio.ServicerContext[_namesrv_pb2.DeleteTopicRequest, _abc.Awaitable[_namesrv_pb2.DeleteTopicResponse]],
     ) -> _abc.Awaitable[_namesrv_pb2.DeleteTopicResponse]:
-        """Deletes a topic and its messages."""
+        """Deletes a topic; it can come back until its grace period is over."""
+
+    @_abc_1.abstractmethod
+    def UndeleteTopic(
+        self,
+        request: _namesrv_pb2.UndeleteTopicRequest,
+        context: _aio.ServicerContext[_namesrv_pb2.UndeleteTopicRequest, _abc.Awaitable[_namesrv_pb2.UndeleteTopicResponse]],
+    ) -> _abc.Awaitable[_namesrv_pb2.UndeleteTopicResponse]:
+        """Takes a deletion back.
+
+        grpcurl -plaintext -d '{"name":"t"}' HOST:PORT ortoo.v1.AdminService/UndeleteTopic
+        """
+
+    @_abc_1.abstractmethod
+    def ListDeletedTopics(
+        self,
+        request: _namesrv_pb2.ListDeletedTopicsRequest,
+        context: _aio.ServicerContext[_namesrv_pb2.ListDeletedTopicsRequest, _abc.Awaitable[_namesrv_pb2.ListDeletedTopicsResponse]],
+    ) -> _abc.Awaitable[_namesrv_pb2.ListDeletedTopicsResponse]:
+        """The deleted topics that can come back, the last deleted first."""
+
+    @_abc_1.abstractmethod
+    def ListOfferedTopics(
+        self,
+        request: _namesrv_pb2.ListOfferedTopicsRequest,
+        context: _aio.ServicerContext[_namesrv_pb2.ListOfferedTopicsRequest, _abc.Awaitable[_namesrv_pb2.ListOfferedTopicsResponse]],
+    ) -> _abc.Awaitable[_namesrv_pb2.ListOfferedTopicsResponse]:
+        """What enodes hold and the directory does not know."""
+
+    @_abc_1.abstractmethod
+    def AdoptTopics(
+        self,
+        request: _namesrv_pb2.AdoptTopicsRequest,
+        context: _aio.ServicerContext[_namesrv_pb2.AdoptTopicsRequest, _abc.Awaitable[_namesrv_pb2.AdoptTopicsResponse]],
+    ) -> _abc.Awaitable[_namesrv_pb2.AdoptTopicsResponse]:
+        """Takes offered topics into the directory, with their messages and offsets.
+
+        grpcurl -plaintext -d '{"all":true}' HOST:PORT ortoo.v1.AdminService/AdoptTopics
+        """
 
     @_abc_1.abstractmethod
     def ListTopics(

@@ -26,22 +26,66 @@ class RegisterEnodeRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     ENODE_FIELD_NUMBER: _builtins.int
+    DIRECTORY_ID_FIELD_NUMBER: _builtins.int
+    UNKNOWN_TOPICS_FIELD_NUMBER: _builtins.int
+    UNKNOWN_TOPICS_MORE_FIELD_NUMBER: _builtins.int
+    directory_id: _builtins.str
+    """The directory whose watch the enode follows; empty = none yet."""
+    unknown_topics_more: _builtins.int
+    """How many more there are."""
     @_builtins.property
     def enode(self) -> _topic_pb2.Enode:
         """Name, address and store id."""
+
+    @_builtins.property
+    def unknown_topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___HeldTopic]:
+        """Topics that the enode holds and that directory does not place there; at most 10,000."""
 
     def __init__(
         self,
         *,
         enode: _topic_pb2.Enode | None = ...,
+        directory_id: _builtins.str = ...,
+        unknown_topics: _abc.Iterable[Global___HeldTopic] | None = ...,
+        unknown_topics_more: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["enode", b"enode"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["enode", b"enode"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["directory_id", b"directory_id", "enode", b"enode", "unknown_topics", b"unknown_topics", "unknown_topics_more", b"unknown_topics_more"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RegisterEnodeRequest: _TypeAlias = RegisterEnodeRequest  # noqa: Y015
+
+@_typing.final
+class HeldTopic(_message.Message):
+    """A topic as an enode holds it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    QUEUE_COUNT_FIELD_NUMBER: _builtins.int
+    topic_id: _builtins.int
+    """Its id."""
+    name: _builtins.str
+    """Its name when the enode heard of it last."""
+    queue_count: _builtins.int
+    """Queues 0 to this number, exclusive."""
+    def __init__(
+        self,
+        *,
+        topic_id: _builtins.int = ...,
+        name: _builtins.str = ...,
+        queue_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "queue_count", b"queue_count", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HeldTopic: _TypeAlias = HeldTopic  # noqa: Y015
 
 @_typing.final
 class RegisterEnodeResponse(_message.Message):
@@ -51,19 +95,23 @@ class RegisterEnodeResponse(_message.Message):
 
     LEASE_MS_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
+    DIRECTORY_ID_FIELD_NUMBER: _builtins.int
     lease_ms: _builtins.int
     """Announce again well before this many milliseconds have passed."""
     version: _builtins.int
     """The version of the directory, to see whether a change was missed."""
+    directory_id: _builtins.str
+    """Which directory it is: made with the database, never changed."""
     def __init__(
         self,
         *,
         lease_ms: _builtins.int = ...,
         version: _builtins.int = ...,
+        directory_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["lease_ms", b"lease_ms", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["directory_id", b"directory_id", "lease_ms", b"lease_ms", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -109,19 +157,23 @@ class RegisterSnodeResponse(_message.Message):
 
     LEASE_MS_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
+    DIRECTORY_ID_FIELD_NUMBER: _builtins.int
     lease_ms: _builtins.int
     """Announce again well before this many milliseconds have passed."""
     version: _builtins.int
     """The version of the directory, to see whether a change was missed."""
+    directory_id: _builtins.str
+    """Which directory it is: made with the database, never changed."""
     def __init__(
         self,
         *,
         lease_ms: _builtins.int = ...,
         version: _builtins.int = ...,
+        directory_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["lease_ms", b"lease_ms", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["directory_id", b"directory_id", "lease_ms", b"lease_ms", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -184,6 +236,7 @@ class CreateTopicRequest(_message.Message):
     PERMISSION_FIELD_NUMBER: _builtins.int
     ENODES_FIELD_NUMBER: _builtins.int
     MESSAGE_TYPE_FIELD_NUMBER: _builtins.int
+    IGNORE_OFFERS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Letters, digits and _ - % |, at most 127 characters."""
     read_queue_count: _builtins.int
@@ -194,6 +247,8 @@ class CreateTopicRequest(_message.Message):
     """PERMISSION_UNSPECIFIED = read and write."""
     message_type: _topic_pb2.MessageType.ValueType
     """What kind of messages RocketMQ's clients may send to it, for good; MESSAGE_TYPE_UNSPECIFIED = every kind."""
+    ignore_offers: _builtins.bool
+    """Create it although enodes offer a topic of this name; that one stays unknown, with its messages."""
     @_builtins.property
     def enodes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Where to place it; empty = every enode that is alive."""
@@ -207,10 +262,11 @@ class CreateTopicRequest(_message.Message):
         permission: _topic_pb2.Permission.ValueType = ...,
         enodes: _abc.Iterable[_builtins.str] | None = ...,
         message_type: _topic_pb2.MessageType.ValueType = ...,
+        ignore_offers: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["enodes", b"enodes", "message_type", b"message_type", "name", b"name", "permission", b"permission", "read_queue_count", b"read_queue_count", "write_queue_count", b"write_queue_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["enodes", b"enodes", "ignore_offers", b"ignore_offers", "message_type", b"message_type", "name", b"name", "permission", b"permission", "read_queue_count", b"read_queue_count", "write_queue_count", b"write_queue_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -319,16 +375,20 @@ class DeleteTopicRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
+    AT_ONCE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name."""
+    at_once: _builtins.bool
+    """Without a grace period: enodes drop its messages now, and it cannot come back."""
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
+        at_once: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_once", b"at_once", "name", b"name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -337,6 +397,82 @@ Global___DeleteTopicRequest: _TypeAlias = DeleteTopicRequest  # noqa: Y015
 @_typing.final
 class DeleteTopicResponse(_message.Message):
     """It is deleted."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    DUE_AT_MS_FIELD_NUMBER: _builtins.int
+    topic_id: _builtins.int
+    """Its id, by which it can come back."""
+    due_at_ms: _builtins.int
+    """From when on it cannot come back, milliseconds since 1970-01-01 UTC."""
+    def __init__(
+        self,
+        *,
+        topic_id: _builtins.int = ...,
+        due_at_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["due_at_ms", b"due_at_ms", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteTopicResponse: _TypeAlias = DeleteTopicResponse  # noqa: Y015
+
+@_typing.final
+class UndeleteTopicRequest(_message.Message):
+    """Which deleted topic is to come back."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Its name."""
+    topic_id: _builtins.int
+    """Its id, where several topics of this name were deleted; 0 = the only one."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        topic_id: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UndeleteTopicRequest: _TypeAlias = UndeleteTopicRequest  # noqa: Y015
+
+@_typing.final
+class UndeleteTopicResponse(_message.Message):
+    """The topic is back."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def topic(self) -> _topic_pb2.Topic:
+        """As it was, with a new version."""
+
+    def __init__(
+        self,
+        *,
+        topic: _topic_pb2.Topic | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["topic", b"topic"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UndeleteTopicResponse: _TypeAlias = UndeleteTopicResponse  # noqa: Y015
+
+@_typing.final
+class ListDeletedTopicsRequest(_message.Message):
+    """No choice."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -349,7 +485,202 @@ class DeleteTopicResponse(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___DeleteTopicResponse: _TypeAlias = DeleteTopicResponse  # noqa: Y015
+Global___ListDeletedTopicsRequest: _TypeAlias = ListDeletedTopicsRequest  # noqa: Y015
+
+@_typing.final
+class ListDeletedTopicsResponse(_message.Message):
+    """The deleted topics that can come back."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPICS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeletedTopic]:
+        """The last deleted first."""
+
+    def __init__(
+        self,
+        *,
+        topics: _abc.Iterable[Global___DeletedTopic] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["topics", b"topics"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListDeletedTopicsResponse: _TypeAlias = ListDeletedTopicsResponse  # noqa: Y015
+
+@_typing.final
+class DeletedTopic(_message.Message):
+    """A topic that is gone for clients, and whose messages enodes keep."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    DELETED_AT_MS_FIELD_NUMBER: _builtins.int
+    DUE_AT_MS_FIELD_NUMBER: _builtins.int
+    deleted_at_ms: _builtins.int
+    """When it was deleted, milliseconds since 1970-01-01 UTC."""
+    due_at_ms: _builtins.int
+    """From when on it cannot come back, milliseconds since 1970-01-01 UTC."""
+    @_builtins.property
+    def topic(self) -> _topic_pb2.Topic:
+        """As it was."""
+
+    def __init__(
+        self,
+        *,
+        topic: _topic_pb2.Topic | None = ...,
+        deleted_at_ms: _builtins.int = ...,
+        due_at_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["topic", b"topic"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deleted_at_ms", b"deleted_at_ms", "due_at_ms", b"due_at_ms", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeletedTopic: _TypeAlias = DeletedTopic  # noqa: Y015
+
+@_typing.final
+class ListOfferedTopicsRequest(_message.Message):
+    """No choice."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListOfferedTopicsRequest: _TypeAlias = ListOfferedTopicsRequest  # noqa: Y015
+
+@_typing.final
+class ListOfferedTopicsResponse(_message.Message):
+    """What enodes hold and the directory does not know."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPICS_FIELD_NUMBER: _builtins.int
+    MORE_FIELD_NUMBER: _builtins.int
+    more: _builtins.int
+    """How many more there are that enodes did not name: adopt these, then list again."""
+    @_builtins.property
+    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___OfferedTopic]:
+        """By name."""
+
+    def __init__(
+        self,
+        *,
+        topics: _abc.Iterable[Global___OfferedTopic] | None = ...,
+        more: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["more", b"more", "topics", b"topics"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListOfferedTopicsResponse: _TypeAlias = ListOfferedTopicsResponse  # noqa: Y015
+
+@_typing.final
+class OfferedTopic(_message.Message):
+    """A topic that the directory does not know, or not on these enodes."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    PLACEMENTS_FIELD_NUMBER: _builtins.int
+    OBSTACLE_FIELD_NUMBER: _builtins.int
+    topic_id: _builtins.int
+    """Its id."""
+    name: _builtins.str
+    """Its name."""
+    obstacle: _builtins.str
+    """Why it cannot be adopted, and what to do; empty = it can."""
+    @_builtins.property
+    def placements(self) -> _containers.RepeatedCompositeFieldContainer[_topic_pb2.Placement]:
+        """Where it lies, with how many queues."""
+
+    def __init__(
+        self,
+        *,
+        topic_id: _builtins.int = ...,
+        name: _builtins.str = ...,
+        placements: _abc.Iterable[_topic_pb2.Placement] | None = ...,
+        obstacle: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "obstacle", b"obstacle", "placements", b"placements", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OfferedTopic: _TypeAlias = OfferedTopic  # noqa: Y015
+
+@_typing.final
+class AdoptTopicsRequest(_message.Message):
+    """Which offered topics to take."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAMES_FIELD_NUMBER: _builtins.int
+    ALL_FIELD_NUMBER: _builtins.int
+    all: _builtins.bool
+    """Instead of names: every one that can be adopted."""
+    @_builtins.property
+    def names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """By name: all of these or none."""
+
+    def __init__(
+        self,
+        *,
+        names: _abc.Iterable[_builtins.str] | None = ...,
+        all: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["all", b"all", "names", b"names"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AdoptTopicsRequest: _TypeAlias = AdoptTopicsRequest  # noqa: Y015
+
+@_typing.final
+class AdoptTopicsResponse(_message.Message):
+    """They are topics of this directory now."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPICS_FIELD_NUMBER: _builtins.int
+    REFUSED_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def topics(self) -> _containers.RepeatedCompositeFieldContainer[_topic_pb2.Topic]:
+        """By name."""
+
+    @_builtins.property
+    def refused(self) -> _containers.RepeatedCompositeFieldContainer[Global___OfferedTopic]:
+        """With `all`: those that could not be adopted, each with its obstacle."""
+
+    def __init__(
+        self,
+        *,
+        topics: _abc.Iterable[_topic_pb2.Topic] | None = ...,
+        refused: _abc.Iterable[Global___OfferedTopic] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["refused", b"refused", "topics", b"topics"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AdoptTopicsResponse: _TypeAlias = AdoptTopicsResponse  # noqa: Y015
 
 @_typing.final
 class GetTopicRequest(_message.Message):
@@ -704,10 +1035,15 @@ class WatchRoutesResponse(_message.Message):
     DELETED_GROUPS_FIELD_NUMBER: _builtins.int
     ENODES_FIELD_NUMBER: _builtins.int
     SNODES_FIELD_NUMBER: _builtins.int
+    DIRECTORY_ID_FIELD_NUMBER: _builtins.int
+    DELETED_TOPIC_IDS_FIELD_NUMBER: _builtins.int
+    DUE_TOPIC_IDS_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     """The directory's version after this message."""
     snapshot: _builtins.bool
     """True: this is everything, forget what you knew. False: only what changed."""
+    directory_id: _builtins.str
+    """Which directory this is."""
     @_builtins.property
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[_topic_pb2.Topic]:
         """New and changed topics."""
@@ -732,6 +1068,14 @@ class WatchRoutesResponse(_message.Message):
     def snodes(self) -> _containers.RepeatedCompositeFieldContainer[_topic_pb2.Snode]:
         """New and changed snodes; one whose lease ran out comes with alive = false."""
 
+    @_builtins.property
+    def deleted_topic_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Ids of topics that were deleted and can come back: enodes keep what they hold."""
+
+    @_builtins.property
+    def due_topic_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Ids of deleted topics whose grace period is over: enodes drop what they hold. Nothing else makes them do so."""
+
     def __init__(
         self,
         *,
@@ -743,10 +1087,13 @@ class WatchRoutesResponse(_message.Message):
         deleted_groups: _abc.Iterable[_builtins.str] | None = ...,
         enodes: _abc.Iterable[_topic_pb2.Enode] | None = ...,
         snodes: _abc.Iterable[_topic_pb2.Snode] | None = ...,
+        directory_id: _builtins.str = ...,
+        deleted_topic_ids: _abc.Iterable[_builtins.int] | None = ...,
+        due_topic_ids: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["deleted_groups", b"deleted_groups", "deleted_topics", b"deleted_topics", "enodes", b"enodes", "groups", b"groups", "snapshot", b"snapshot", "snodes", b"snodes", "topics", b"topics", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deleted_groups", b"deleted_groups", "deleted_topic_ids", b"deleted_topic_ids", "deleted_topics", b"deleted_topics", "directory_id", b"directory_id", "due_topic_ids", b"due_topic_ids", "enodes", b"enodes", "groups", b"groups", "snapshot", b"snapshot", "snodes", b"snodes", "topics", b"topics", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

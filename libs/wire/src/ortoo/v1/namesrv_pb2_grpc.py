@@ -65,6 +65,26 @@ class NameServiceStub:
                 request_serializer=ortoo_dot_v1_dot_namesrv__pb2.DeleteTopicRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_namesrv__pb2.DeleteTopicResponse.FromString,
                 _registered_method=True)
+        self.UndeleteTopic = channel.unary_unary(
+                '/ortoo.v1.NameService/UndeleteTopic',
+                request_serializer=ortoo_dot_v1_dot_namesrv__pb2.UndeleteTopicRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_namesrv__pb2.UndeleteTopicResponse.FromString,
+                _registered_method=True)
+        self.ListDeletedTopics = channel.unary_unary(
+                '/ortoo.v1.NameService/ListDeletedTopics',
+                request_serializer=ortoo_dot_v1_dot_namesrv__pb2.ListDeletedTopicsRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_namesrv__pb2.ListDeletedTopicsResponse.FromString,
+                _registered_method=True)
+        self.ListOfferedTopics = channel.unary_unary(
+                '/ortoo.v1.NameService/ListOfferedTopics',
+                request_serializer=ortoo_dot_v1_dot_namesrv__pb2.ListOfferedTopicsRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_namesrv__pb2.ListOfferedTopicsResponse.FromString,
+                _registered_method=True)
+        self.AdoptTopics = channel.unary_unary(
+                '/ortoo.v1.NameService/AdoptTopics',
+                request_serializer=ortoo_dot_v1_dot_namesrv__pb2.AdoptTopicsRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_namesrv__pb2.AdoptTopicsResponse.FromString,
+                _registered_method=True)
         self.GetTopic = channel.unary_unary(
                 '/ortoo.v1.NameService/GetTopic',
                 request_serializer=ortoo_dot_v1_dot_namesrv__pb2.GetTopicRequest.SerializeToString,
@@ -167,7 +187,36 @@ class NameServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def DeleteTopic(self, request, context):
-        """Deletes a topic. A topic created later under the same name starts empty.
+        """Deletes a topic: it is gone for clients at once, and can come back until its grace period is over; then enodes drop
+        its messages. A topic created later under the same name starts empty.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UndeleteTopic(self, request, context):
+        """Takes a deletion back while its grace period lasts: the same topic id, settings, messages and offsets.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListDeletedTopics(self, request, context):
+        """The deleted topics that can come back, the last deleted first.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListOfferedTopics(self, request, context):
+        """What enodes hold and this directory does not know: another directory was followed before.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AdoptTopics(self, request, context):
+        """Takes offered topics into this directory, with the ids, messages and offsets that they have.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -296,6 +345,26 @@ def add_NameServiceServicer_to_server(servicer, server):
                     servicer.DeleteTopic,
                     request_deserializer=ortoo_dot_v1_dot_namesrv__pb2.DeleteTopicRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_namesrv__pb2.DeleteTopicResponse.SerializeToString,
+            ),
+            'UndeleteTopic': grpc.unary_unary_rpc_method_handler(
+                    servicer.UndeleteTopic,
+                    request_deserializer=ortoo_dot_v1_dot_namesrv__pb2.UndeleteTopicRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_namesrv__pb2.UndeleteTopicResponse.SerializeToString,
+            ),
+            'ListDeletedTopics': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListDeletedTopics,
+                    request_deserializer=ortoo_dot_v1_dot_namesrv__pb2.ListDeletedTopicsRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_namesrv__pb2.ListDeletedTopicsResponse.SerializeToString,
+            ),
+            'ListOfferedTopics': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListOfferedTopics,
+                    request_deserializer=ortoo_dot_v1_dot_namesrv__pb2.ListOfferedTopicsRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_namesrv__pb2.ListOfferedTopicsResponse.SerializeToString,
+            ),
+            'AdoptTopics': grpc.unary_unary_rpc_method_handler(
+                    servicer.AdoptTopics,
+                    request_deserializer=ortoo_dot_v1_dot_namesrv__pb2.AdoptTopicsRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_namesrv__pb2.AdoptTopicsResponse.SerializeToString,
             ),
             'GetTopic': grpc.unary_unary_rpc_method_handler(
                     servicer.GetTopic,
@@ -521,6 +590,114 @@ class NameService:
             '/ortoo.v1.NameService/DeleteTopic',
             ortoo_dot_v1_dot_namesrv__pb2.DeleteTopicRequest.SerializeToString,
             ortoo_dot_v1_dot_namesrv__pb2.DeleteTopicResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UndeleteTopic(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.NameService/UndeleteTopic',
+            ortoo_dot_v1_dot_namesrv__pb2.UndeleteTopicRequest.SerializeToString,
+            ortoo_dot_v1_dot_namesrv__pb2.UndeleteTopicResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListDeletedTopics(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.NameService/ListDeletedTopics',
+            ortoo_dot_v1_dot_namesrv__pb2.ListDeletedTopicsRequest.SerializeToString,
+            ortoo_dot_v1_dot_namesrv__pb2.ListDeletedTopicsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListOfferedTopics(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.NameService/ListOfferedTopics',
+            ortoo_dot_v1_dot_namesrv__pb2.ListOfferedTopicsRequest.SerializeToString,
+            ortoo_dot_v1_dot_namesrv__pb2.ListOfferedTopicsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AdoptTopics(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.NameService/AdoptTopics',
+            ortoo_dot_v1_dot_namesrv__pb2.AdoptTopicsRequest.SerializeToString,
+            ortoo_dot_v1_dot_namesrv__pb2.AdoptTopicsResponse.FromString,
             options,
             channel_credentials,
             insecure,

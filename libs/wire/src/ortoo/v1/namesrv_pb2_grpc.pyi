@@ -27,7 +27,17 @@ class NameServiceStub:
     UpdateTopic: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.UpdateTopicRequest, _namesrv_pb2.UpdateTopicResponse]
     """Changes permission or queue counts. Queues are never taken away."""
     DeleteTopic: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.DeleteTopicRequest, _namesrv_pb2.DeleteTopicResponse]
-    """Deletes a topic. A topic created later under the same name starts empty."""
+    """Deletes a topic: it is gone for clients at once, and can come back until its grace period is over; then enodes drop
+    its messages. A topic created later under the same name starts empty.
+    """
+    UndeleteTopic: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.UndeleteTopicRequest, _namesrv_pb2.UndeleteTopicResponse]
+    """Takes a deletion back while its grace period lasts: the same topic id, settings, messages and offsets."""
+    ListDeletedTopics: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.ListDeletedTopicsRequest, _namesrv_pb2.ListDeletedTopicsResponse]
+    """The deleted topics that can come back, the last deleted first."""
+    ListOfferedTopics: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.ListOfferedTopicsRequest, _namesrv_pb2.ListOfferedTopicsResponse]
+    """What enodes hold and this directory does not know: another directory was followed before."""
+    AdoptTopics: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.AdoptTopicsRequest, _namesrv_pb2.AdoptTopicsResponse]
+    """Takes offered topics into this directory, with the ids, messages and offsets that they have."""
     GetTopic: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.GetTopicRequest, _namesrv_pb2.GetTopicResponse]
     """One topic by name."""
     ListTopics: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.ListTopicsRequest, _namesrv_pb2.ListTopicsResponse]
@@ -111,7 +121,41 @@ class NameServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _namesrv_pb2.DeleteTopicRequest,
         context: _aio.ServicerContext[_namesrv_pb2.DeleteTopicRequest, _abc.Awaitable[_namesrv_pb2.DeleteTopicResponse]],
     ) -> _abc.Awaitable[_namesrv_pb2.DeleteTopicResponse]:
-        """Deletes a topic. A topic created later under the same name starts empty."""
+        """Deletes a topic: it is gone for clients at once, and can come back until its grace period is over; then enodes drop
+        its messages. A topic created later under the same name starts empty.
+        """
+
+    @_abc_1.abstractmethod
+    def UndeleteTopic(
+        self,
+        request: _namesrv_pb2.UndeleteTopicRequest,
+        context: _aio.ServicerContext[_namesrv_pb2.UndeleteTopicRequest, _abc.Awaitable[_namesrv_pb2.UndeleteTopicResponse]],
+    ) -> _abc.Awaitable[_namesrv_pb2.UndeleteTopicResponse]:
+        """Takes a deletion back while its grace period lasts: the same topic id, settings, messages and offsets."""
+
+    @_abc_1.abstractmethod
+    def ListDeletedTopics(
+        self,
+        request: _namesrv_pb2.ListDeletedTopicsRequest,
+        context: _aio.ServicerContext[_namesrv_pb2.ListDeletedTopicsRequest, _abc.Awaitable[_namesrv_pb2.ListDeletedTopicsResponse]],
+    ) -> _abc.Awaitable[_namesrv_pb2.ListDeletedTopicsResponse]:
+        """The deleted topics that can come back, the last deleted first."""
+
+    @_abc_1.abstractmethod
+    def ListOfferedTopics(
+        self,
+        request: _namesrv_pb2.ListOfferedTopicsRequest,
+        context: _aio.ServicerContext[_namesrv_pb2.ListOfferedTopicsRequest, _abc.Awaitable[_namesrv_pb2.ListOfferedTopicsResponse]],
+    ) -> _abc.Awaitable[_namesrv_pb2.ListOfferedTopicsResponse]:
+        """What enodes hold and this directory does not know: another directory was followed before."""
+
+    @_abc_1.abstractmethod
+    def AdoptTopics(
+        self,
+        request: _namesrv_pb2.AdoptTopicsRequest,
+        context: _aio.ServicerContext[_namesrv_pb2.AdoptTopicsRequest, _abc.Awaitable[_namesrv_pb2.AdoptTopicsResponse]],
+    ) -> _abc.Awaitable[_namesrv_pb2.AdoptTopicsResponse]:
+        """Takes offered topics into this directory, with the ids, messages and offsets that they have."""
 
     @_abc_1.abstractmethod
     def GetTopic(

@@ -130,6 +130,7 @@ async def open_enode(
         leases = registration(
             announced,
             followers.all,
+            topics,
             name_servers,
             channels,
             interval_s=settings.heartbeat_interval_s,

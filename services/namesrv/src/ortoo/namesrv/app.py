@@ -20,7 +20,7 @@ from ortoo.namesrv.rpc import service
 from ortoo.namesrv.settings import Settings
 from ortoo.v1.namesrv_pb2_grpc import add_NameServiceServicer_to_server
 
-OpenCatalog = Callable[[str, Path], Awaitable[Catalog]]
+OpenCatalog = Callable[[str, Path, str], Awaitable[Catalog]]
 _log = get_logger("namesrv")
 
 
@@ -49,6 +49,7 @@ async def open_namesrv(
             catalog,
             await catalog.contents(),
             lease_s=settings.lease_s,
+            deletion_grace_ms=settings.topic_deletion_grace_ms,
             watchers_max=settings.watchers_max,
             clock=clock,
             randomness=randomness,
@@ -65,6 +66,7 @@ async def open_namesrv(
         background.spawn("draining", directory.end_watches_when(server.draining))
         background.spawn("others", directory.follow_others(settings.sync_interval_s))
         background.every("expiry", settings.expiry_interval_s, directory.expire, clock=clock)
+        background.every("deletions", settings.expiry_interval_s, directory.end_deletions, clock=clock)
         register(telemetry.metrics, directory)
         await parts.enter_async_context(server)
         servers.append(server)
@@ -75,10 +77,10 @@ async def _opened_catalog(
     open_catalog: OpenCatalog, settings: Settings, clock: Clock, randomness: Randomness
 ) -> Catalog:
     """Open the database; one on another machine is waited for, whoever starts first. Errors: as `Catalog.open`."""
-    attempt, backoff = 0, Backoff(first_s=0.1, max_s=2.0)
+    attempt, backoff, new_id = 0, Backoff(first_s=0.1, max_s=2.0), randomness.uuid_text()
     while True:
         try:
-            return await open_catalog(settings.database_url, settings.data_dir)
+            return await open_catalog(settings.database_url, settings.data_dir, new_id)
         except Unavailable as error:
             if not settings.database_url or settings.database_url.startswith("sqlite"):
                 raise

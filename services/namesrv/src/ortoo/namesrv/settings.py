@@ -31,6 +31,8 @@ class Settings(ServiceSettings):
     """How often leases are looked at."""
     sync_interval_s: float = 0.25
     """How often changes by other name servers over the same database are looked for."""
+    topic_deletion_grace_ms: int = 86_400_000
+    """How long a deleted topic can come back; enodes drop its messages afterwards. 0 = they do so at once."""
     watchers_max: int = 1_000
     """How many processes may follow the routes at once."""
 
@@ -43,6 +45,7 @@ class Settings(ServiceSettings):
             lease_s=(0.1, 3600),
             expiry_interval_s=(0.01, 60),
             sync_interval_s=(0.01, 60),
+            topic_deletion_grace_ms=(0, 365 * 86_400_000),
             watchers_max=(1, 100_000),
             stop_grace_s=(0, 600),
             metrics_interval_s=(0.05, 3600),

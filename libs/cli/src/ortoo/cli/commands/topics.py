@@ -1,5 +1,6 @@
 """`ortoo topic ...`."""
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,7 +10,9 @@ from ortoo.cli.terminal.output import Answer, Columns, Table
 from ortoo.common.errors import Invalid
 
 if TYPE_CHECKING:
-    from ortoo.client import Client, TopicInfo
+    from collections.abc import Sequence
+
+    from ortoo.client import Client, OfferedTopic, TopicInfo
 
 SORTED_ORDER = "sorted"
 
@@ -68,10 +71,78 @@ async def update(
     return Answer(topic, f"{topic.name} has {_queue_count(topic)} queues, {topic.permission}")
 
 
-async def delete(mq: "Client", name: TopicName) -> Answer:
-    """Delete a topic and its messages."""
-    await mq.admin.delete_topic(name)
+async def delete(
+    mq: "Client",
+    name: TopicName,
+    at_once: Annotated[bool, typer.Option("--at-once", help="Its messages go now: it cannot come back.")] = False,
+) -> Answer:
+    """Delete a topic; it can come back for a day (topic_deletion_grace_ms), then its messages go."""
+    await mq.admin.delete_topic(name, at_once=at_once)
     return Answer({"deleted": name}, f"deleted topic {name}")
+
+
+async def undelete(
+    mq: "Client",
+    name: TopicName,
+    topic_id: Annotated[str, typer.Option("--id", help="Its id, where several topics of this name were deleted.")] = "",
+) -> Answer:
+    """Take a deletion back, with all messages and offsets."""
+    topic = await mq.admin.undelete_topic(name, topic_id=_id(topic_id))
+    return Answer(topic, f"topic {topic.name} is back with {_queue_count(topic)} queues")
+
+
+async def deleted(mq: "Client") -> Answer:
+    """Show the deleted topics that can come back."""
+    topics = await mq.admin.list_deleted_topics()
+    columns: Columns = {
+        "TOPIC": "topic.name",
+        "ID": lambda one: f"{one.topic.topic_id:#x}",
+        "DELETED": lambda one: _time(one.deleted_at_ms),
+        "UNTIL": lambda one: _time(one.due_at_ms),
+    }
+    return Answer(topics, Table(columns, topics))
+
+
+async def offered(mq: "Client") -> Answer:
+    """Show topics that enodes hold and the name server's directory does not know."""
+    topics = await mq.admin.list_offered_topics()
+    return Answer(topics, _offers(topics))
+
+
+async def adopt(
+    mq: "Client",
+    names: Annotated[list[str] | None, typer.Argument(help="The topics' names.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Every one that can be adopted.")] = False,
+) -> Answer:
+    """Take topics that enodes offer into the name server's directory, with all messages and offsets."""
+    if bool(names) == everything:
+        raise Invalid("name the topics to adopt, or give --all", field="names")
+    done = await mq.admin.adopt_topics(*names or ())
+    line = f"adopted {len(done.topics)} topics{': ' if done.topics else ''}{', '.join(one.name for one in done.topics)}"
+    return Answer(done, (line, _offers(done.refused)) if done.refused else line)
+
+
+def _offers(topics: "Sequence[OfferedTopic]") -> Table:
+    columns: Columns = {
+        "TOPIC": "name",
+        "ID": lambda one: f"{one.topic_id:#x}",
+        "ENODES": lambda one: ", ".join(placement.enode for placement in one.placements),
+        "QUEUES": _queue_count,
+        "OBSTACLE": "obstacle",
+    }
+    return Table(columns, topics)
+
+
+def _time(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def _id(text: str) -> int:
+    """An id in hexadecimal or decimal digits; empty = 0. Errors: Invalid."""
+    try:
+        return int(text, 0) if text else 0
+    except ValueError:
+        raise Invalid(f"{text!r} is no topic id; `ortoo topic deleted` shows them", field="id") from None
 
 
 def _publish_order(text: str) -> list[tuple[str, int]] | None:
@@ -84,5 +155,5 @@ def _publish_order(text: str) -> list[tuple[str, int]] | None:
     return [(enode, int(count)) for enode, _, count in pairs]
 
 
-def _queue_count(topic: "TopicInfo") -> int:
+def _queue_count(topic: "TopicInfo | OfferedTopic") -> int:
     return sum(placement.read_queue_count for placement in topic.placements)

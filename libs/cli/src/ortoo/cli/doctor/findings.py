@@ -4,11 +4,12 @@ import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ortoo.client import ClusterInfo, GroupInfo, TopicDescription
+from ortoo.client import ClusterInfo, DeletedTopic, GroupInfo, OfferedTopic, TopicDescription
 from ortoo.client.admin.examination import Examination, Speaks
 
 SKEW_MS_MAX = 2_000
 """A clock that is further off makes delayed messages late and ages wrong."""
+NAMES_MAX = 5
 PORTS = "snodes listen on 8081 unless told otherwise, name servers on 8071, enodes on 8091"
 
 
@@ -43,6 +44,8 @@ class Facts:
     lag_messages: int = 0
     members: int | None = None
     """How many consumers the group has now; None = not asked."""
+    offered: Sequence[OfferedTopic] = ()
+    deleted: Sequence[DeletedTopic] = ()
     away: Sequence[str] = field(default_factory=tuple)
 
 
@@ -111,7 +114,7 @@ def _of_speech(seen: Examination) -> list[Finding]:
 
 def of_cluster(facts: Facts) -> list[Finding]:
     """What is wrong behind a snode that answers."""
-    return [*_of_processes(facts), *_of_topic(facts), *_of_group(facts)]
+    return [*_of_processes(facts), *_of_directory(facts), *_of_topic(facts), *_of_group(facts)]
 
 
 def _of_processes(facts: Facts) -> list[Finding]:
@@ -138,6 +141,35 @@ def _of_processes(facts: Facts) -> list[Finding]:
             seen = f"clients are told of a snode at {snode.address}, which cannot be reached from here"
             found.append(Finding("advertised address", seen, cure))
     return found
+
+
+def _of_directory(facts: Facts) -> list[Finding]:
+    """What the name server does not know, or not any more, and enodes hold."""
+    found = []
+    good = [one.name for one in facts.offered if not one.obstacle]
+    if good:
+        seen = f"enodes hold {_some(good)}, which the name server's directory does not know: nobody can read them"
+        cure = (
+            f"take them in: ortoo topic adopt {good[0] if len(good) == 1 else '--all'} (docs/operations/directory.md)"
+        )
+        found.append(Finding("unknown topics", seen, cure))
+    found += [
+        Finding("unknown topics", f"enodes hold a topic {one.name} that the directory does not know", one.obstacle)
+        for one in facts.offered
+        if one.obstacle
+    ][:NAMES_MAX]
+    if facts.deleted:
+        first = facts.deleted[0].topic.name
+        seen = f"{_some([one.topic.name for one in facts.deleted])} deleted; their messages still take space"
+        cure = f"ortoo topic undelete {first} takes that back until its time is over (ortoo topic deleted)"
+        found.append(Finding("deleted topics", seen, cure, serious=False))
+    return found
+
+
+def _some(names: Sequence[str]) -> str:
+    """A few of the names and how many there are."""
+    more = f" and {len(names) - NAMES_MAX} more" if len(names) > NAMES_MAX else ""
+    return f"{'topic' if len(names) == 1 else 'topics'} {', '.join(names[:NAMES_MAX])}{more}"
 
 
 def _of_topic(facts: Facts) -> list[Finding]:

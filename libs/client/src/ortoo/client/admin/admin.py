@@ -5,12 +5,15 @@ from contextlib import aclosing
 from typing import Any, TypeVar
 
 from ortoo.client.admin.descriptions import (
+    Adoption,
     ClusterInfo,
     DeadLetter,
     DelayedMessage,
+    DeletedTopic,
     FoundMessages,
     GroupInfo,
     GroupLag,
+    OfferedTopic,
     OpenTransaction,
     PeekedMessage,
     ProcessInfo,
@@ -114,9 +117,35 @@ class Admin:
         )
         return _topic((await self._call("UpdateTopic", request)).topic)
 
-    async def delete_topic(self, name: str) -> None:
-        """Delete a topic and its messages. Errors: NotFound."""
-        await self._call("DeleteTopic", namesrv_pb2.DeleteTopicRequest(name=name))
+    async def delete_topic(self, name: str, *, at_once: bool = False) -> None:
+        """Delete a topic; it can come back for a day, unless its messages are to go `at_once`. Errors: NotFound."""
+        await self._call("DeleteTopic", namesrv_pb2.DeleteTopicRequest(name=name, at_once=at_once))
+
+    async def undelete_topic(self, name: str, *, topic_id: int = 0) -> TopicInfo:
+        """Take a deletion back: messages and offsets are as they were. Of several of this name `topic_id` says which.
+
+        Errors: NotFound; AlreadyExists when another topic has the name now; Conflict when several had it.
+        """
+        request = namesrv_pb2.UndeleteTopicRequest(name=name, topic_id=topic_id)
+        return _topic((await self._call("UndeleteTopic", request)).topic)
+
+    async def list_deleted_topics(self) -> list[DeletedTopic]:
+        """The deleted topics that can come back, the last deleted first."""
+        answer = await self._call("ListDeletedTopics", namesrv_pb2.ListDeletedTopicsRequest())
+        return [read(DeletedTopic, one, topic=_topic(one.topic)) for one in answer.topics]
+
+    async def list_offered_topics(self) -> list[OfferedTopic]:
+        """Topics that enodes hold and the name server's directory does not know, by name."""
+        answer = await self._call("ListOfferedTopics", namesrv_pb2.ListOfferedTopicsRequest())
+        return [read(OfferedTopic, one) for one in answer.topics]
+
+    async def adopt_topics(self, *names: str) -> Adoption:
+        """Take offered topics into the directory, with their messages and offsets; without names all that can be.
+
+        Errors: NotFound, Conflict when one of the `names` cannot be adopted: none is then.
+        """
+        answer = await self._call("AdoptTopics", namesrv_pb2.AdoptTopicsRequest(names=names, all=not names))
+        return Adoption(tuple(map(_topic, answer.topics)), tuple(read(OfferedTopic, one) for one in answer.refused))
 
     async def list_groups(self) -> list[GroupInfo]:
         """All groups, by name."""

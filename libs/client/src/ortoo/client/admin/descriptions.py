@@ -34,6 +34,35 @@ class TopicInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class DeletedTopic:
+    """A deleted topic whose messages are kept, so that it can come back."""
+
+    topic: TopicInfo
+    deleted_at_ms: int
+    due_at_ms: int
+    """From when on it cannot."""
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedTopic:
+    """A topic that enodes hold and that the name server's directory does not know."""
+
+    name: str
+    topic_id: int
+    placements: tuple[TopicPlacement, ...]
+    obstacle: str
+    """Why it cannot be adopted, and what to do; empty = it can."""
+
+
+@dataclass(frozen=True, slots=True)
+class Adoption:
+    """What became of the topics that enodes offered."""
+
+    topics: tuple[TopicInfo, ...]
+    refused: tuple[OfferedTopic, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class QueueInfo:
     """What one queue holds: offsets from `begin_offset` to `end_offset`, exclusive."""
 

@@ -1,6 +1,7 @@
 """Chance as an argument, so that one seed replays a run."""
 
 import random
+import uuid
 
 
 class Randomness:
@@ -25,3 +26,7 @@ class Randomness:
     def id_text(self) -> str:
         """A short id for people and logs, 16 hex digits."""
         return f"{self.id64():016x}"
+
+    def uuid_text(self) -> str:
+        """A random UUID as text, 36 characters."""
+        return str(uuid.UUID(int=self._random.getrandbits(128), version=4))

@@ -14,6 +14,7 @@ from ortoo.enode.changes.all import (
     ProducerWindow,
     QueueEnds,
     TopicGone,
+    TopicOf,
     TopicPut,
     decode_changes,
     encode_changes,
@@ -44,7 +45,7 @@ Frame = tuple[FrameHeader, bytes]
 class Folded:
     """The state, as plain dictionaries of what exists."""
 
-    topics: dict[int, tuple[str, int, int]] = field(default_factory=dict)
+    topics: dict[int, tuple[str, int, int, str]] = field(default_factory=dict)
     offsets: dict[tuple[int, str, int], tuple[int, int]] = field(default_factory=dict)
     ends: dict[tuple[int, int], int] = field(default_factory=dict)
     windows: dict[tuple[int, int, int], list[tuple[int, int, int, int]]] = field(default_factory=dict)
@@ -119,10 +120,10 @@ def folded(state: State) -> Folded:
 
 
 def _apply(state: Folded, change: Change) -> None:
-    if isinstance(change, TopicPut):
-        known = state.topics.get(change.topic_id)
-        if known is None or known[2] <= change.version:
-            state.topics[change.topic_id] = (change.name, change.queue_count, change.version)
+    if isinstance(change, TopicPut | TopicOf):
+        known, directory_id = state.topics.get(change.topic_id), getattr(change, "directory_id", "")
+        if known is None or known[3] != directory_id or known[2] <= change.version:
+            state.topics[change.topic_id] = (change.name, change.queue_count, change.version, directory_id)
     elif isinstance(change, TopicGone):
         state.topics.pop(change.topic_id, None)
         gone = change.topic_id

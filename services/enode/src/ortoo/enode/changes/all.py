@@ -19,11 +19,23 @@ encode_changes = codec.encode_changes
 
 @dataclass(frozen=True, slots=True)
 class TopicPut(Change):
-    """A topic was created or changed."""
+    """A topic was created or changed; written before directories had ids."""
 
     topic_id: U64
     version: U64
     queue_count: U32
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicOf(Change):
+    """A topic of a directory was created, changed, or adopted by that directory."""
+
+    topic_id: U64
+    version: U64
+    queue_count: U32
+    directory_id: str
+    """Of the name servers that say so."""
     name: str
 
 
@@ -125,6 +137,7 @@ KINDS: Mapping[int, type[Change]] = {
     6: QueueEnds,
     7: OffsetsSkipped,
     8: LocksPut,
+    9: TopicOf,
     32: PopLeased,
     33: PopReturned,
     34: PopFinished,

@@ -6,18 +6,23 @@ from ortoo.common.cluster.announcing import Announcing
 from ortoo.common.cluster.name_servers import NameServers
 from ortoo.common.errors.status import rpc_errors
 from ortoo.common.grpc.channels import Channels
+from ortoo.common.grpc.fields import write
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.randomness import Randomness
+from ortoo.enode.cluster.topic_copies import TopicCopies
 from ortoo.enode.replication.followers import Follower
 from ortoo.v1 import namesrv_pb2, namesrv_pb2_grpc, topic_pb2
 
 CALL_TIMEOUT_S = 3.0
+OFFERED_MAX = 10_000
+"""How many topics that the directory does not know one announcement names."""
 LEAVE_TIMEOUT_S = 1.0
 
 
 def registration(
     enode: topic_pb2.Enode,
     followers: Callable[[], Sequence[Follower]],
+    topics: TopicCopies,
     name_servers: NameServers,
     channels: Channels,
     *,
@@ -25,14 +30,23 @@ def registration(
     clock: Clock,
     randomness: Randomness,
 ) -> Announcing:
-    """The leases of `enode` with those who follow it now, renewed at least every `interval_s`."""
+    """The leases of `enode`, renewed at least every `interval_s`.
+
+    Each time it says who follows it, and what it holds of `topics` that the directory does not know.
+    """
 
     def stub(address: str) -> namesrv_pb2_grpc.NameServiceStub:
         return namesrv_pb2_grpc.NameServiceStub(channels.to(address))
 
     async def announce(address: str) -> float:
         replicas = [topic_pb2.Replica(replica_id=one.replica_id, address=one.address) for one in followers()]
-        request = namesrv_pb2.RegisterEnodeRequest(enode=enode)
+        unknown = await topics.unknown()
+        request = namesrv_pb2.RegisterEnodeRequest(
+            enode=enode,
+            directory_id=topics.directory_id,
+            unknown_topics=[write(namesrv_pb2.HeldTopic, copy) for copy in unknown[:OFFERED_MAX]],
+            unknown_topics_more=max(0, len(unknown) - OFFERED_MAX),
+        )
         request.enode.replicas.extend(replicas)
         with rpc_errors(f"name server {address}"):
             answer = await stub(address).RegisterEnode(request, timeout=CALL_TIMEOUT_S)

@@ -1,6 +1,7 @@
 """The enode's copies of topics: kept equal to the name server's by its watch, used while it is away."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 
 from ortoo.common.cluster.name_servers import NameServers
@@ -16,19 +17,49 @@ from ortoo.v1 import namesrv_pb2, namesrv_pb2_grpc, topic_pb2
 
 ARRIVAL_TIMEOUT_S = 1.0
 """How long a request waits for a topic that this enode has not heard of: a snode may know it a moment earlier."""
+SNAPSHOT_TIMEOUT_S = 0.5
+"""How long an announcement waits for the directory, to say what that does not know."""
+NAMES_LOGGED_MAX = 20
 _log = get_logger("topics")
 
 
 class TopicCopies:
-    """Which topics and queues exist here."""
+    """Which topics and queues exist here.
+
+    What a directory does not know is no longer served, and kept: it may be another directory, or an older one. The
+    store drops a topic for one reason alone: that its deletion is due, by its id.
+    """
 
     def __init__(self, store: Store, enode: str) -> None:
         """Begin with what the store remembers."""
-        self.watching = False
+        self.directory_id = ""
+        """Of the directory that was seen last; empty = none since the start."""
         self._store = store
         self._enode = enode
         self._changed = asyncio.Event()
+        self._watching = asyncio.Event()
         self._queue_counts = {copy.topic_id: copy.queue_count for copy in store.topics()}
+        self._placed: set[int] = set()
+        """Ids of the topics that the directory places here."""
+        self._deleted: set[int] = set()
+        """Ids of topics that were deleted and can come back."""
+
+    @property
+    def watching(self) -> bool:
+        """Whether a name server is followed now."""
+        return self._watching.is_set()
+
+    @watching.setter
+    def watching(self, watching: bool) -> None:
+        (self._watching.set if watching else self._watching.clear)()
+
+    async def unknown(self) -> list[TopicCopy]:
+        """What is held here and the directory does not place here, by topic id; nothing before it was seen."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(SNAPSHOT_TIMEOUT_S):
+                await self._watching.wait()
+        known = self._placed | self._deleted
+        return [copy for copy in self._store.topics() if copy.topic_id not in known] if self.directory_id else []
 
     def lacks(self, topic_id: int, queue_id: int = 0) -> bool:
         """Whether this queue is not known here, or not yet."""
@@ -63,43 +94,48 @@ class TopicCopies:
 
     async def apply(self, news: namesrv_pb2.WatchRoutesResponse) -> None:
         """Take over what the name server says."""
-        here = [copy for copy in map(self._copy, news.topics) if copy is not None]
-        gone = self._gone(news, here)
-        await self._store.put_topics(here)
-        await self._store.delete_topics(gone)
-        for topic_id in gone:
-            self._queue_counts.pop(topic_id, None)
-        for copy in here:
-            self._queue_counts[copy.topic_id] = copy.queue_count
+        here = [copy for topic in news.topics if (copy := self._copy(topic, news.directory_id)) is not None]
+        placed = {copy.topic_id for copy in here}
+        gone = self._gone(news)
+        if news.snapshot:
+            self._placed, self._deleted = set(), set()
+        self._deleted = (self._deleted | set(news.deleted_topic_ids)) - placed - gone
+        self._placed = (self._placed | placed) - self._deleted - gone
+        self.directory_id = news.directory_id
+        await self._store.put_topics([copy for copy in here if copy != self._store.topic(copy.topic_id)])
+        await self._store.delete_topics(sorted(gone))
+        self._serve(here, news)
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
-    def _copy(self, topic: topic_pb2.Topic) -> TopicCopy | None:
+    def _copy(self, topic: topic_pb2.Topic, directory_id: str) -> TopicCopy | None:
         for placement in topic.placements:
             if placement.enode == self._enode:
                 count = max(placement.read_queue_count, placement.write_queue_count)
-                return TopicCopy(topic.topic_id, topic.name, count, topic.version)
+                return TopicCopy(topic.topic_id, topic.name, count, topic.version, directory_id)
         return None
 
-    def _gone(self, news: namesrv_pb2.WatchRoutesResponse, here: Sequence[TopicCopy]) -> list[int]:
-        """Ids of copies that the name server has deleted, or created anew under the same name."""
-        copies = self._store.topics()
-        ids = {copy.name: copy.topic_id for copy in here}
-        gone = {c.topic_id for c in copies if c.topic_id != ids.get(c.name, c.topic_id)}
-        deleted = set(news.deleted_topics)
-        gone |= {c.topic_id for c in copies if c.name in deleted and c.topic_id not in ids.values()}
+    def _gone(self, news: namesrv_pb2.WatchRoutesResponse) -> set[int]:
+        """Ids of the copies whose deletion is due; nothing else ends one: no absence, no name, no version."""
+        due = set(news.due_topic_ids) - {topic.topic_id for topic in news.topics}
+        return {topic_id for topic_id in due if self._store.topic(topic_id) is not None}
+
+    def _serve(self, here: Sequence[TopicCopy], news: namesrv_pb2.WatchRoutesResponse) -> None:
+        """Serve what the directory places here, and what it may not have heard of yet."""
         if news.snapshot:
-            missing = {c.topic_id for c in copies} - set(ids.values()) - gone
-            # A directory that is older than what this enode was told has lost its data: messages outlive that.
-            if missing and news.version < max(copy.version for copy in copies):
+            missing = [copy for copy in self._store.topics() if copy.topic_id not in self._placed | self._deleted]
+            # Of several name servers over one database one may be behind another for a moment.
+            newer = [c for c in missing if c.version > news.version and c.directory_id == news.directory_id]
+            self._queue_counts = {copy.topic_id: copy.queue_count for copy in newer}
+            if len(missing) > len(newer):
                 _log.error(
-                    "the name server's directory is older than this store; topics it does not know are kept",
-                    directory_version=news.version,
-                    topics=sorted(c.name for c in copies if c.topic_id in missing),
+                    "the directory does not know topics of this store; they are kept and offered",
+                    count=len(missing) - len(newer),
+                    topics=[copy.name for copy in missing if copy not in newer][:NAMES_LOGGED_MAX],
                 )
-            else:
-                gone |= missing
-        return sorted(gone)
+        self._queue_counts.update((copy.topic_id, copy.queue_count) for copy in here)
+        for topic_id in {*news.deleted_topic_ids, *news.due_topic_ids} - self._placed:
+            self._queue_counts.pop(topic_id, None)
 
 
 async def watch_topics(

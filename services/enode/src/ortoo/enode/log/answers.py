@@ -16,7 +16,9 @@ class TopicCopy:
     queue_count: int
     """Queues 0 to this number, exclusive, exist on this enode."""
     version: int
-    """Grows with every change; an older copy never replaces a newer one."""
+    """Grows with every change; an older copy never replaces a newer one of the same directory."""
+    directory_id: str = ""
+    """Of the name servers that said so last; empty = that was before directories had ids."""
 
 
 @dataclass(frozen=True, slots=True)

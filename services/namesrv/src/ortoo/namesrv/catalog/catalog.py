@@ -33,8 +33,8 @@ class Catalog:
         self._lock = lock
 
     @classmethod
-    async def open(cls, database_url: str, data_dir: Path) -> Self:
-        """Open or create the database.
+    async def open(cls, database_url: str, data_dir: Path, new_id: str) -> Self:
+        """Open or create the database; a directory that has no id yet gets `new_id`, for good.
 
         Errors: Invalid (the URL or the folder), Conflict (another name server has the file), Unsupported (a newer
         schema, or a driver is missing), DataLoss (the file is damaged), Unavailable (the database does not answer).
@@ -47,7 +47,7 @@ class Catalog:
             if url.get_backend_name() == "sqlite" and url.database:
                 lock = FileLock.take(Path(url.database))
             catalog = cls(engine, thread, lock)
-            await asyncio.shield(catalog._submit(lambda: prepare(engine)))
+            await asyncio.shield(catalog._submit(lambda: prepare(engine, new_id)))
         except BaseException:
             thread.shutdown()
             if lock is not None:

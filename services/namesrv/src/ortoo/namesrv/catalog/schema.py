@@ -8,7 +8,7 @@ from ortoo.common.errors import Unsupported
 from ortoo.common.process.logs import get_logger
 from ortoo.namesrv.catalog import tables
 
-HEAD = "0007"
+HEAD = "0008"
 """The newest revision in `migrations/versions`; a test compares."""
 FIRST = "0001"
 LOCK_KEY = 0x6F72746F6F
@@ -18,8 +18,11 @@ _log = get_logger("schema")
 _revision = sa.Table("alembic_version", sa.MetaData(), sa.Column("version_num", sa.String(32), primary_key=True))
 
 
-def prepare(engine: sa.Engine) -> None:
-    """Bring the database to HEAD. Errors: Unsupported for a newer one; SQLAlchemy's own."""
+def prepare(engine: sa.Engine, new_id: str) -> None:
+    """Bring the database to HEAD; a directory without an id gets `new_id`.
+
+    Errors: Unsupported for a newer one; SQLAlchemy's own.
+    """
     with engine.begin() as connection:
         if connection.dialect.name == "postgresql":
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(LOCK_KEY)))
@@ -39,6 +42,8 @@ def prepare(engine: sa.Engine) -> None:
         if connection.execute(sa.select(tables.directory.c.id)).one_or_none() is None:
             row = {"id": 1, "schema_version": tables.SCHEMA_VERSION, "version": 0}
             connection.execute(sa.insert(tables.directory).values(row))
+        has_none = tables.directory.c.directory_id == ""
+        connection.execute(sa.update(tables.directory).where(has_none).values(directory_id=new_id))
 
 
 def _revision_of(connection: sa.Connection) -> str | None:

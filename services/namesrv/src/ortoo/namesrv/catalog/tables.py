@@ -4,6 +4,7 @@ A column that keeps a field of a value is called as the field is: `row_of` and `
 """
 
 from collections.abc import Callable
+from enum import IntEnum
 from typing import Any
 
 import sqlalchemy as sa
@@ -52,6 +53,12 @@ def _unsigned(kept: int) -> int:
     return kept % (1 << 64)
 
 
+def _known(kind: type[IntEnum]) -> Callable[[int], IntEnum]:
+    """What reads a number: one that only newer name servers know is shown as unspecified, and stays as it is kept."""
+    members = {int(member): member for member in kind}
+    return lambda number: members.get(number, members[0])
+
+
 TOPIC_ID = Kept(sa.BigInteger(), _signed, _unsigned)
 """The 64-bit integers of databases have a sign."""
 RETRY = Kept(sa.String(1_024), RetryPolicy.text, RetryPolicy.read)
@@ -64,18 +71,40 @@ directory = sa.Table(
     sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),  # always 1
     sa.Column("schema_version", sa.Integer, nullable=False),
     sa.Column("version", sa.BigInteger, nullable=False),
+    # Since revision 0008.
+    sa.Column("directory_id", sa.String(36), nullable=False, server_default=""),
 )
+
+
+def _topic_columns() -> list[sa.Column[Any]]:
+    """What is kept of a topic beside its name and id."""
+    return [
+        sa.Column("version", sa.BigInteger, nullable=False),
+        sa.Column("permission", Kept(sa.Integer(), int, _known(Permission)), nullable=False),
+        sa.Column("created_at_ms", sa.BigInteger, nullable=False),
+        sa.Column("message_type", Kept(sa.Integer(), int, _known(MessageType)), nullable=False, server_default="0"),
+        sa.Column("publish_order", Kept(sa.Text(), order_to_text, order_of_text), nullable=False, server_default=""),
+    ]
+
+
 topics = sa.Table(
     "topics",
     metadata,
     sa.Column("name", sa.String(127), primary_key=True),
     sa.Column("topic_id", TOPIC_ID, nullable=False, unique=True),
-    sa.Column("version", sa.BigInteger, nullable=False),
-    sa.Column("permission", Kept(sa.Integer(), int, Permission), nullable=False),
-    sa.Column("created_at_ms", sa.BigInteger, nullable=False),
-    sa.Column("message_type", Kept(sa.Integer(), int, MessageType), nullable=False, server_default="0"),
-    sa.Column("publish_order", Kept(sa.Text(), order_to_text, order_of_text), nullable=False, server_default=""),
+    *_topic_columns(),
 )
+deleted_topics = sa.Table(
+    "deleted_topics",
+    metadata,
+    sa.Column("topic_id", TOPIC_ID, primary_key=True, autoincrement=False),
+    sa.Column("name", sa.String(127), nullable=False),
+    *_topic_columns(),
+    sa.Column("deleted_at_ms", sa.BigInteger, nullable=False),
+    sa.Column("due_at_ms", sa.BigInteger, nullable=False),
+    sa.Column("is_due", sa.Boolean, nullable=False, server_default=sa.false()),
+)
+"""A topic that can come back keeps its rows in `placements` until it is due."""
 placements = sa.Table(
     "placements",
     metadata,

@@ -1,15 +1,19 @@
 """One change of the stored directory: what it may read and write. Runs on the catalog's thread."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import sqlalchemy as sa
 
 from ortoo.namesrv.catalog import tables
 from ortoo.namesrv.catalog.tables import row_of
+from ortoo.namesrv.decisions.deletions import DeletedTopic
 from ortoo.namesrv.decisions.groups import Group
 from ortoo.namesrv.decisions.topics import Placement, Topic
+
+IDS_IN_STATEMENT = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +23,8 @@ class Contents:
     version: int
     topics: tuple[Topic, ...]
     groups: tuple[Group, ...]
+    deletions: tuple[DeletedTopic, ...]
+    directory_id: str
 
 
 class Transaction:
@@ -40,15 +46,15 @@ class Transaction:
 
     def contents(self) -> Contents:
         """Everything."""
-        placed = defaultdict(list)
-        for row in self._connection.execute(sa.select(tables.placements)):
-            placed[row.topic_id].append(row)
+        placed = self._placed()
         topics = self._connection.execute(sa.select(tables.topics)).all()
         groups = self._connection.execute(sa.select(tables.groups)).all()
         return Contents(
             self.stored_version(),
             tuple(_topic(row, placed[row.topic_id]) for row in topics),
             tuple(Group(**row._mapping) for row in groups),
+            tuple(self.deleted_topics()),
+            self._connection.execute(sa.select(tables.directory.c.directory_id)).scalar_one(),
         )
 
     def topic(self, name: str) -> Topic | None:
@@ -72,29 +78,95 @@ class Transaction:
         """How many groups there are."""
         return self._connection.execute(sa.select(sa.func.count()).select_from(tables.groups)).scalar_one()
 
-    def put_topic(self, topic: Topic) -> None:
-        """Store a topic in place of the one with its name."""
-        self.delete_topic(topic)
+    def put_topic(self, topic: Topic, existing: Topic | None) -> None:
+        """Store a topic in place of the `existing` one; of that only what changed is written."""
+        self._put(tables.topics, {"name": topic.name}, topic, existing)
+        before = {placement.enode: placement for placement in existing.placements} if existing is not None else {}
+        for placement in topic.placements:
+            key = {"topic_id": topic.topic_id, "enode": placement.enode}
+            self._put(tables.placements, key, placement, before.get(placement.enode))
+
+    def delete_topic(self, deletion: DeletedTopic) -> None:
+        """Move a topic to the deleted ones; its placements stay until it is due."""
+        topic = deletion.topic
+        self._connection.execute(sa.delete(tables.topics).where(tables.topics.c.topic_id == topic.topic_id))
+        given = {name: getattr(deletion, name) for name in ("deleted_at_ms", "due_at_ms", "is_due")}
+        row = row_of(tables.deleted_topics, topic, **given)
+        self._connection.execute(sa.insert(tables.deleted_topics).values(row))
+        if deletion.is_due:
+            self._drop(tables.placements, {topic.topic_id})
+
+    def undelete_topic(self, topic: Topic) -> None:
+        """Move a topic back; its placements are there."""
+        self._drop(tables.deleted_topics, {topic.topic_id})
         self._connection.execute(sa.insert(tables.topics).values(row_of(tables.topics, topic)))
-        rows = [row_of(tables.placements, placement, topic_id=topic.topic_id) for placement in topic.placements]
-        self._connection.execute(sa.insert(tables.placements), rows)
 
-    def delete_topic(self, topic: Topic) -> None:
-        """Remove a topic and its placements, if they are there."""
-        for table in (tables.placements, tables.topics):
-            self._connection.execute(sa.delete(table).where(table.c.topic_id == topic.topic_id))
+    def deleted_topics(self, *, name: str | None = None) -> list[DeletedTopic]:
+        """The deleted topics, of all names or of one."""
+        table = tables.deleted_topics
+        wanted = sa.select(table) if name is None else sa.select(table).where(table.c.name == name)
+        rows = self._connection.execute(wanted).all()
+        placed = self._placed() if name is None or rows else {}
+        return [_deleted(row, placed.get(row.topic_id, ())) for row in rows]
 
-    def put_group(self, group: Group) -> None:
-        """Store a group in place of the one with its name."""
-        self.delete_group(group.name)
-        self._connection.execute(sa.insert(tables.groups).values(row_of(tables.groups, group)))
+    def end_deletions(self, due: Collection[int], forgotten: Collection[int]) -> None:
+        """Say of some deleted topics that they are due, and forget others."""
+        table = tables.deleted_topics
+        for ids in _parts(due):
+            self._connection.execute(sa.update(table).where(table.c.topic_id.in_(ids)).values(is_due=True))
+        self._drop(tables.placements, {*due, *forgotten})
+        self._drop(table, forgotten)
+
+    def put_group(self, group: Group, existing: Group | None) -> None:
+        """Store a group in place of the `existing` one; of that only what changed is written."""
+        self._put(tables.groups, {"name": group.name}, group, existing)
 
     def delete_group(self, name: str) -> None:
         """Remove a group, if it is there."""
         self._connection.execute(sa.delete(tables.groups).where(tables.groups.c.name == name))
 
+    def _put(self, table: sa.Table, key: Mapping[str, object], value: object, existing: object | None) -> None:
+        """Insert a row, or write those columns that differ: what newer name servers keep in others stays."""
+        row = row_of(table, value, **key)
+        if existing is None:
+            self._connection.execute(sa.insert(table).values(row))
+            return
+        before = row_of(table, existing, **key)
+        changed = {name: new for name, new in row.items() if new != before[name]}
+        if changed:
+            here = sa.and_(*(table.c[name] == held for name, held in key.items()))
+            self._connection.execute(sa.update(table).where(here).values(changed))
+
+    def _drop(self, table: sa.Table, topic_ids: Collection[int]) -> None:
+        for ids in _parts(topic_ids):
+            self._connection.execute(sa.delete(table).where(table.c.topic_id.in_(ids)))
+
+    def _placed(self) -> dict[int, list[Any]]:
+        """The rows of all placements by topic id."""
+        placed = defaultdict(list)
+        for row in self._connection.execute(sa.select(tables.placements)):
+            placed[row.topic_id].append(row)
+        return placed
+
+
+def _parts(ids: Collection[int]) -> Iterator[list[int]]:
+    """Ids in lists that fit into one statement."""
+    listed = list(ids)
+    return (listed[start : start + IDS_IN_STATEMENT] for start in range(0, len(listed), IDS_IN_STATEMENT))
+
+
+def _deleted(row: sa.Row[tuple[object, ...]], placed: Iterable[sa.Row[tuple[object, ...]]]) -> DeletedTopic:
+    """A deleted topic from its row and those of its placements."""
+    fields = dict(row._mapping)
+    own = {name: fields.pop(name) for name in ("deleted_at_ms", "due_at_ms", "is_due")}
+    return DeletedTopic(Topic(**fields, placements=_placements(placed)), **own)
+
 
 def _topic(row: sa.Row[tuple[object, ...]], placed: Iterable[sa.Row[tuple[object, ...]]]) -> Topic:
     """A topic from its row and those of its placements."""
+    return Topic(**row._mapping, placements=_placements(placed))
+
+
+def _placements(placed: Iterable[Any]) -> tuple[Placement, ...]:
     found = [Placement(p.enode, p.read_queue_count, p.write_queue_count) for p in placed]
-    return Topic(**row._mapping, placements=tuple(sorted(found, key=lambda placement: placement.enode)))
+    return tuple(sorted(found, key=lambda placement: placement.enode))

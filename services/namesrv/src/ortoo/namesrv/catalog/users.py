@@ -46,8 +46,11 @@ class Users:
         if existing is None and count >= USERS_MAX:
             raise Overloaded(f"there are {count} users, which is the most; delete some that are not used")
         user = User(access_key, secret_key, enabled, now_ms if existing is None else existing.created_at_ms)
-        self._connection.execute(sa.delete(tables.users).where(tables.users.c.access_key == access_key))
-        self._connection.execute(sa.insert(tables.users).values(tables.row_of(tables.users, user)))
+        if existing is None:
+            self._connection.execute(sa.insert(tables.users).values(tables.row_of(tables.users, user)))
+        else:
+            changed = sa.update(tables.users).where(tables.users.c.access_key == access_key)
+            self._connection.execute(changed.values(secret_key=secret_key, enabled=enabled))
         return user
 
     def get(self, access_key: str) -> User:

@@ -5,13 +5,15 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from ortoo.namesrv.decisions.deletions import DeletedTopic
 from ortoo.namesrv.decisions.groups import Group
 from ortoo.namesrv.decisions.leases import Enode, Snode
 from ortoo.namesrv.decisions.topics import Topic
 
 CHANGES_KEPT = 4096
 ROUTES_BYTES_MAX = 7 << 20
-"""What all topics and groups may take on the wire: a snapshot is one message, whose limit is 8 MiB."""
+"""What all topics and groups may take on the wire: a snapshot is one message, whose limit is 8 MiB. The ids of
+100,000 deleted topics fit beside them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,19 @@ class RouteChange:
     deleted_groups: tuple[str, ...] = ()
     enodes: tuple[Enode, ...] = ()
     snodes: tuple[Snode, ...] = ()
+    deletions: tuple[DeletedTopic, ...] = ()
+    """New ones, and those that became due."""
+    directory_id: str = ""
+
+    @property
+    def deleted_topic_ids(self) -> list[int]:
+        """Of those that can come back."""
+        return [one.topic_id for one in self.deletions if not one.is_due]
+
+    @property
+    def due_topic_ids(self) -> list[int]:
+        """Of those whose messages go."""
+        return [one.topic_id for one in self.deletions if one.is_due]
 
 
 class Routes:
@@ -36,12 +51,21 @@ class Routes:
     """
 
     def __init__(
-        self, version: int, topics: Iterable[Topic], groups: Iterable[Group], *, changes_kept: int = CHANGES_KEPT
+        self,
+        version: int,
+        topics: Iterable[Topic],
+        groups: Iterable[Group],
+        deletions: Iterable[DeletedTopic] = (),
+        *,
+        directory_id: str = "",
+        changes_kept: int = CHANGES_KEPT,
     ) -> None:
         """Begin with what is stored; no process is known yet."""
+        self.directory_id = directory_id
         self.version = version
         self.topics = {topic.name: topic for topic in topics}
         self.groups = {group.name: group for group in groups}
+        self.deleted = {one.topic_id: one for one in deletions}
         self.enodes: dict[str, Enode] = {}
         self.snodes: dict[str, Snode] = {}
         self._bytes = sum(map(_topic_bytes, self.topics.values())) + sum(map(_group_bytes, self.groups.values()))
@@ -54,6 +78,8 @@ class Routes:
         self.version = max(self.version, change.version)
         for topic in change.topics:
             self.topics[topic.name] = topic
+            self.deleted.pop(topic.topic_id, None)
+        self.deleted.update((one.topic_id, one) for one in change.deletions)
         for name in change.deleted_topics:
             self.topics.pop(name, None)
         for group in change.groups:
@@ -66,10 +92,12 @@ class Routes:
                 self.snodes[snode.name] = snode
             else:
                 self.snodes.pop(snode.name, None)
-        self._changes.append(dataclasses.replace(change, version=self.version))
+        self._changes.append(dataclasses.replace(change, version=self.version, directory_id=self.directory_id))
         self._count += 1
 
-    def difference(self, version: int, topics: Iterable[Topic], groups: Iterable[Group]) -> RouteChange | None:
+    def difference(
+        self, version: int, topics: Iterable[Topic], groups: Iterable[Group], deletions: Iterable[DeletedTopic] = ()
+    ) -> RouteChange | None:
         """What makes these routes equal to what is stored; None when they are."""
         stored_topics = {topic.name: topic for topic in topics}
         stored_groups = {group.name: group for group in groups}
@@ -79,6 +107,7 @@ class Routes:
             deleted_topics=tuple(self.topics.keys() - stored_topics.keys()),
             groups=tuple(group for group in stored_groups.values() if self.groups.get(group.name) != group),
             deleted_groups=tuple(self.groups.keys() - stored_groups.keys()),
+            deletions=tuple(one for one in deletions if self.deleted.get(one.topic_id) != one),
         )
         return change if change != RouteChange(version) or version > self.version else None
 
@@ -103,6 +132,8 @@ class Routes:
         return RouteChange(
             self.version,
             snapshot=True,
+            directory_id=self.directory_id,
+            deletions=tuple(self.deleted.values()),
             topics=tuple(self.topics[name] for name in sorted(self.topics)),
             groups=tuple(self.groups[name] for name in sorted(self.groups)),
             enodes=tuple(self.enodes[name] for name in sorted(self.enodes)),

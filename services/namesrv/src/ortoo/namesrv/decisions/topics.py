@@ -60,6 +60,10 @@ class Topic:
     message_type: MessageType = MessageType.UNSPECIFIED
     publish_order: PublishOrder = ()
 
+    def placement(self, enode: str) -> Placement | None:
+        """Its queues on one enode."""
+        return next((placement for placement in self.placements if placement.enode == enode), None)
+
     @property
     def read_queue_count(self) -> int:
         """Read queues on the enode that has most of them."""
@@ -81,6 +85,8 @@ class NewTopic:
     permission: Permission = Permission.UNSPECIFIED
     enodes: tuple[str, ...] = ()
     message_type: MessageType = MessageType.UNSPECIFIED
+    ignore_offers: bool = False
+    """Create it although enodes hold a topic of this name that the directory does not know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +129,16 @@ def create(
     if existing is not None:
         _check_same(request, existing)
         return existing
-    if topic_count >= TOPICS_MAX:
-        raise Overloaded(f"there are {topic_count} topics, which is the most; delete some that are not used any more")
+    check_count(topic_count + 1)
     chosen = place(request.name, request.enodes, enodes)
     placements = tuple(Placement(enode, request.read_queue_count, request.write_queue_count) for enode in chosen)
     return Topic(request.name, topic_id, version, request.permission, placements, now_ms, request.message_type)
+
+
+def check_count(count: int) -> None:
+    """Refuse more topics than there may be. Errors: Overloaded."""
+    if count > TOPICS_MAX:
+        raise Overloaded(f"{TOPICS_MAX} topics are the most, not {count}; delete some that are not used any more")
 
 
 def place(topic: str, named: Collection[str], enodes: Mapping[str, bool], field: str = "enodes") -> list[str]:

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any, TypeVar
 
 from ortoo.common.errors import DataLoss, OrtooError, Overloaded, Unavailable
@@ -11,9 +11,11 @@ from ortoo.common.process.logs import get_logger
 from ortoo.common.process.randomness import Randomness
 from ortoo.namesrv.catalog.catalog import Catalog
 from ortoo.namesrv.catalog.transaction import Contents, Transaction
-from ortoo.namesrv.decisions import groups, topics
+from ortoo.namesrv.decisions import deletions, groups, offers, topics
+from ortoo.namesrv.decisions.deletions import DeletedTopic
 from ortoo.namesrv.decisions.groups import Group
 from ortoo.namesrv.decisions.leases import Enode, Leases, Snode
+from ortoo.namesrv.decisions.offers import HeldTopic, OfferedTopic, Offers
 from ortoo.namesrv.decisions.route_changes import ROUTES_BYTES_MAX, RouteChange, Routes
 from ortoo.namesrv.decisions.topics import NewTopic, Topic, TopicChange
 from ortoo.namesrv.directory.watches import Watches
@@ -31,14 +33,19 @@ class Directory:
         stored: Contents,
         *,
         lease_s: float,
+        deletion_grace_ms: int,
         watchers_max: int,
         clock: Clock,
         randomness: Randomness,
     ) -> None:
         """Begin with what the catalog holds, `stored`; processes come back by their heartbeats."""
         self._catalog = catalog
-        self._routes = routes = Routes(stored.version, stored.topics, stored.groups)
+        self._routes = routes = Routes(
+            stored.version, stored.topics, stored.groups, stored.deletions, directory_id=stored.directory_id
+        )
         self._leases = Leases(lease_s)
+        self._offers = Offers()
+        self._deletion_grace_ms = deletion_grace_ms
         self._watches = Watches(routes, watchers_max=watchers_max)
         self._clock = clock
         self._randomness = randomness
@@ -53,6 +60,11 @@ class Directory:
     def version(self) -> int:
         """Grows with every change of a topic or a group."""
         return self._routes.version
+
+    @property
+    def directory_id(self) -> str:
+        """Which directory this is, whichever name server serves it."""
+        return self._routes.directory_id
 
     @property
     def watcher_count(self) -> int:
@@ -77,13 +89,19 @@ class Directory:
         return [group for _, group in sorted(self._routes.groups.items())]
 
     async def create_topic(self, request: NewTopic) -> Topic:
-        """Create a topic, or give the equal one that exists. Errors: as `topics.completed` and `topics.create`."""
+        """Create a topic, or give the equal one that exists.
+
+        Errors: as `topics.completed` and `topics.create`; Conflict when enodes offer one of this name.
+        """
         request = topics.completed(request)
+        offered = () if request.ignore_offers else self._offers.named(request.name, self._routes.deleted)
         enodes = self._alive_by_name()
         topic_id, now_ms = self._randomness.id64(), self._clock.now_ms()
 
         def decide(stored: Transaction) -> tuple[Topic, RouteChange | None]:
             existing = stored.topic(request.name)
+            if existing is None:
+                offers.check_not_offered(request.name, offered)
             topic = topics.create(
                 request,
                 existing,
@@ -107,14 +125,76 @@ class Directory:
 
         return await self._change(decide)
 
-    async def delete_topic(self, name: str) -> None:
-        """Delete a topic. Errors: Invalid, NotFound."""
+    async def delete_topic(self, name: str, *, at_once: bool = False) -> DeletedTopic:
+        """Delete a topic, so that it can come back unless `at_once`. Errors: Invalid, NotFound."""
+        now_ms, grace_ms = self._clock.now_ms(), 0 if at_once else self._deletion_grace_ms
 
-        def decide(stored: Transaction) -> tuple[None, RouteChange]:
-            stored.delete_topic(topics.found(name, stored.topic(name)))
-            return None, RouteChange(stored.version, deleted_topics=(name,))
+        def decide(stored: Transaction) -> tuple[DeletedTopic, RouteChange]:
+            deletion = deletions.delete(topics.found(name, stored.topic(name)), now_ms=now_ms, grace_ms=grace_ms)
+            stored.delete_topic(deletion)
+            return deletion, RouteChange(stored.version, deleted_topics=(name,), deletions=(deletion,))
 
-        await self._change(decide)
+        return await self._change(decide)
+
+    async def undelete_topic(self, name: str, topic_id: int) -> Topic:
+        """Take a deletion back. Errors: as `deletions.undelete`."""
+
+        def decide(stored: Transaction) -> tuple[Topic, RouteChange]:
+            deleted = stored.deleted_topics(name=name)
+            topic = deletions.undelete(name, topic_id, stored.topic(name), deleted, version=stored.version)
+            stored.undelete_topic(topic)
+            return topic, RouteChange(stored.version, topics=(topic,))
+
+        return await self._change(decide)
+
+    def deleted_topics(self) -> list[DeletedTopic]:
+        """Those that can come back, the last deleted first."""
+        found = [one for one in self._routes.deleted.values() if not one.is_due]
+        return sorted(found, key=lambda one: -one.deleted_at_ms)
+
+    async def end_deletions(self) -> None:
+        """Say of which deletions the grace period is over, and forget the oldest."""
+        now_ms, known = self._clock.now_ms(), self._routes.deleted
+        old = deletions.forgotten(known.values(), now_ms)
+        if not old and not deletions.due(known.values(), now_ms):
+            return
+
+        def decide(stored: Transaction) -> tuple[set[int], RouteChange | None]:
+            deleted = stored.deleted_topics()
+            due, forgotten = tuple(deletions.due(deleted, now_ms)), deletions.forgotten(deleted, now_ms)
+            stored.end_deletions([one.topic_id for one in due], forgotten)
+            return forgotten, RouteChange(stored.version, deletions=due) if due or forgotten else None
+
+        with contextlib.suppress(Unavailable, DataLoss):  # counted, and tried again
+            for topic_id in old | await self._change(decide):
+                known.pop(topic_id, None)
+
+    def offered_topics(self) -> tuple[list[OfferedTopic], int]:
+        """What enodes hold and the directory does not know, by name; and how much more there is."""
+        return self._offers.all(self._routes.topics, self._routes.deleted), self._offers.more
+
+    async def adopt_topics(self, names: Sequence[str], *, everything: bool) -> tuple[list[Topic], list[OfferedTopic]]:
+        """Take offered topics in; with `everything` all that can be, and the second list has the others.
+
+        Errors: as `offers.wanted`; Overloaded.
+        """
+        now_ms, said = self._clock.now_ms(), self._offers.copy()
+
+        def decide(stored: Transaction) -> tuple[tuple[list[Topic], list[OfferedTopic]], RouteChange | None]:
+            known = stored.contents()
+            existing = {topic.name: topic for topic in known.topics}
+            offered = said.all(existing, {one.topic_id: one for one in known.deletions})
+            chosen = [one for one in offered if not one.obstacle] if everything else offers.wanted(names, offered)
+            topics.check_count(len(existing) + sum(one.name not in existing for one in chosen))
+            taken = []
+            for one in chosen:
+                before = existing.get(one.name)
+                taken.append(offers.adopted(one, before, version=stored.version, now_ms=now_ms))
+                stored.put_topic(taken[-1], before)
+            refused = [one for one in offered if one.obstacle] if everything else []
+            return (taken, refused), RouteChange(stored.version, topics=tuple(taken)) if taken else None
+
+        return await self._change(decide)
 
     async def put_group(self, request: Group, *, create_only: bool) -> Group:
         """Create or change a group. Errors: as `groups.completed` and `groups.put`."""
@@ -129,7 +209,7 @@ class Directory:
             )
             if group is existing:
                 return group, None
-            stored.put_group(group)
+            stored.put_group(group, existing)
             return group, RouteChange(stored.version, groups=(group,))
 
         return await self._change(decide)
@@ -144,9 +224,15 @@ class Directory:
 
         await self._change(decide)
 
-    def register_enode(self, enode: Enode) -> None:
-        """Give or renew an enode's lease. Errors: as `Leases.register_enode`."""
-        self._tell(enode=self._leases.register_enode(enode, self._clock.monotonic_s()))
+    def register_enode(self, enode: Enode, directory_id: str, unknown: Sequence[HeldTopic], more: int) -> None:
+        """Give or renew an enode's lease, and remember what it holds that this directory does not know.
+
+        Errors: as `Leases.register_enode` and `Offers.put`.
+        """
+        news = self._leases.register_enode(enode, self._clock.monotonic_s())
+        if directory_id == self.directory_id:  # otherwise it speaks of another one
+            self._offers.put(enode.name, unknown, more)
+        self._tell(enode=news)
 
     def register_snode(self, name: str, address: str, incarnation: str, *, shares_membership: bool) -> None:
         """Give or renew a snode's lease. Errors: as `Leases.register_snode`."""
@@ -190,7 +276,7 @@ class Directory:
     def _take_over(self, stored: Contents) -> None:
         if stored.version <= self._synced:
             return  # a change of our own came in between
-        change = self._routes.difference(stored.version, stored.topics, stored.groups)
+        change = self._routes.difference(stored.version, stored.topics, stored.groups, stored.deletions)
         self._synced = stored.version
         if change is not None:
             self._watches.publish(change)
@@ -218,7 +304,7 @@ class Directory:
     def _put_topic(self, stored: Transaction, existing: Topic | None, topic: Topic) -> tuple[Topic, RouteChange | None]:
         if topic is existing:
             return topic, None
-        stored.put_topic(topic)
+        stored.put_topic(topic, existing)
         return topic, RouteChange(stored.version, topics=(topic,))
 
     def _tell(self, *, enode: Enode | None = None, snode: Snode | None = None) -> None:

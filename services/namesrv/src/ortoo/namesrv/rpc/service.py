@@ -9,6 +9,7 @@ from ortoo.common.grpc.fields import read, write
 from ortoo.common.process.clock import Clock
 from ortoo.namesrv.catalog.catalog import Catalog
 from ortoo.namesrv.catalog.users import Users
+from ortoo.namesrv.decisions.offers import HeldTopic
 from ortoo.namesrv.decisions.topics import NewTopic
 from ortoo.namesrv.directory.directory import Directory
 from ortoo.namesrv.rpc import wire
@@ -29,14 +30,16 @@ class NameService(NameServiceServicer):
 
     async def RegisterEnode(self, request: pb.RegisterEnodeRequest, context: Context) -> pb.RegisterEnodeResponse:
         """Announce an enode or renew its lease."""
-        self._directory.register_enode(wire.enode_of(request.enode))
-        return pb.RegisterEnodeResponse(lease_ms=self._directory.lease_ms, version=self._directory.version)
+        unknown = [read(HeldTopic, one) for one in request.unknown_topics]
+        enode = wire.enode_of(request.enode)
+        self._directory.register_enode(enode, request.directory_id, unknown, request.unknown_topics_more)
+        return write(pb.RegisterEnodeResponse, self._directory, lease_ms=self._directory.lease_ms)
 
     async def RegisterSnode(self, request: pb.RegisterSnodeRequest, context: Context) -> pb.RegisterSnodeResponse:
         """Announce a snode or renew its lease."""
         snode, shares = request.snode, request.shares_membership
         self._directory.register_snode(snode.name, snode.address, request.incarnation, shares_membership=shares)
-        return pb.RegisterSnodeResponse(lease_ms=self._directory.lease_ms, version=self._directory.version)
+        return write(pb.RegisterSnodeResponse, self._directory, lease_ms=self._directory.lease_ms)
 
     async def Unregister(self, request: pb.UnregisterRequest, context: Context) -> pb.UnregisterResponse:
         """End a lease at once."""
@@ -61,8 +64,34 @@ class NameService(NameServiceServicer):
 
     async def DeleteTopic(self, request: pb.DeleteTopicRequest, context: Context) -> pb.DeleteTopicResponse:
         """Delete a topic."""
-        await self._directory.delete_topic(request.name)
-        return pb.DeleteTopicResponse()
+        return write(pb.DeleteTopicResponse, await self._directory.delete_topic(request.name, at_once=request.at_once))
+
+    async def UndeleteTopic(self, request: pb.UndeleteTopicRequest, context: Context) -> pb.UndeleteTopicResponse:
+        """Take a deletion back."""
+        topic = await self._directory.undelete_topic(request.name, request.topic_id)
+        return pb.UndeleteTopicResponse(topic=wire.topic_to(topic))
+
+    async def ListDeletedTopics(
+        self, request: pb.ListDeletedTopicsRequest, context: Context
+    ) -> pb.ListDeletedTopicsResponse:
+        """The deleted topics that can come back."""
+        return pb.ListDeletedTopicsResponse(topics=map(wire.deleted_to, self._directory.deleted_topics()))
+
+    async def ListOfferedTopics(
+        self, request: pb.ListOfferedTopicsRequest, context: Context
+    ) -> pb.ListOfferedTopicsResponse:
+        """What enodes hold and the directory does not know."""
+        offered, more = self._directory.offered_topics()
+        return pb.ListOfferedTopicsResponse(topics=[write(pb.OfferedTopic, one) for one in offered], more=more)
+
+    async def AdoptTopics(self, request: pb.AdoptTopicsRequest, context: Context) -> pb.AdoptTopicsResponse:
+        """Take offered topics into the directory."""
+        if bool(request.names) == request.all:
+            raise Invalid("name the topics to adopt, or say all; not both", field="names")
+        taken, refused = await self._directory.adopt_topics(tuple(request.names), everything=request.all)
+        return pb.AdoptTopicsResponse(
+            topics=map(wire.topic_to, taken), refused=[write(pb.OfferedTopic, one) for one in refused]
+        )
 
     async def GetTopic(self, request: pb.GetTopicRequest, context: Context) -> pb.GetTopicResponse:
         """One topic."""

@@ -2,6 +2,7 @@
 
 from ortoo.common.grpc.fields import read, write
 from ortoo.namesrv.catalog.users import User
+from ortoo.namesrv.decisions.deletions import DeletedTopic
 from ortoo.namesrv.decisions.groups import Group
 from ortoo.namesrv.decisions.leases import Enode
 from ortoo.namesrv.decisions.publish_order import PublishPlace
@@ -21,6 +22,11 @@ def topic_to(topic: Topic) -> topic_pb2.Topic:
     places = [write(topic_pb2.PublishPlace, place) for place in topic.publish_order]
     order = topic_pb2.PublishOrder(places=places) if places else None
     return write(topic_pb2.Topic, topic, publish_order=order)
+
+
+def deleted_to(deletion: DeletedTopic) -> namesrv_pb2.DeletedTopic:
+    """A deleted topic, written."""
+    return write(namesrv_pb2.DeletedTopic, deletion, topic=topic_to(deletion.topic))
 
 
 def group_of(group: topic_pb2.Group) -> Group:

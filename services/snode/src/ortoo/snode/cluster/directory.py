@@ -16,6 +16,7 @@ class Directory:
     def __init__(self) -> None:
         """Begin knowing nothing."""
         self.version = 0
+        self.directory_id = ""
         self._topics: dict[str, Topic] = {}
         self._groups: dict[str, Group] = {}
         self._enodes: dict[str, EnodeEntry] = {}
@@ -27,7 +28,11 @@ class Directory:
         Of several name servers one may be behind another, and has not heard yet of what is newer than its snapshot.
         """
         before = self._topics
-        topics = _applied(before, change.topics, change.deleted_topics, change)
+        if change.snapshot and change.directory_id != self.directory_id:
+            # Versions of another directory say nothing about what this one knows.
+            self._topics, self._groups = {}, {}
+            self.directory_id = change.directory_id
+        topics = _applied(self._topics, change.topics, change.deleted_topics, change)
         self._topics, self._groups = topics, _applied(self._groups, change.groups, change.deleted_groups, change)
         if change.snapshot:
             # A name server that just started has no leases yet; where the processes were is still worth a try.

@@ -171,3 +171,5 @@ class RouteChange:
     deleted_groups: tuple[str, ...] = ()
     enodes: tuple[EnodeEntry, ...] = ()
     snodes: tuple[SnodeEntry, ...] = ()
+    directory_id: str = ""
+    """Of whichever directory says so."""

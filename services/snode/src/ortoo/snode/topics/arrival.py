@@ -5,6 +5,7 @@ What an operator or a snode changed is known here and at the enodes before the n
 
 import asyncio
 import contextlib
+from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Protocol
 
@@ -44,6 +45,12 @@ class TopicArrival:
         for placement in topic.placements:
             while not await self._is_at(topic, placement) and self._clock.monotonic_s() < deadline_s:
                 await self._clock.sleep(STEP_S)
+
+    async def all_of(self, topics: Iterable[Topic]) -> None:
+        """Wait until this snode knows several topics, and their enodes the last one: they hear of all at once."""
+        last = max(topics, key=lambda topic: topic.version, default=None)
+        if last is not None:
+            await self.of(last)
 
     async def gone(self, name: str) -> None:
         """Wait until this snode has forgotten a topic."""

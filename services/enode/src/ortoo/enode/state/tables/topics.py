@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from typing import ClassVar
 
-from ortoo.enode.changes.all import TopicPut
+from ortoo.enode.changes.all import TopicOf, TopicPut
 from ortoo.enode.log.answers import TopicCopy
 from ortoo.enode.state.table import Table
 
 
 class Topics(Table[TopicCopy]):
-    """Topic id to copy; the newest version of each."""
+    """Topic id to copy; the newest version of each in the directory that spoke last."""
 
     def get(self, topic_id: int) -> TopicCopy | None:
         """The copy of a topic, if it is known."""
@@ -24,14 +24,20 @@ class Topics(Table[TopicCopy]):
         for copy in self.all():
             yield put(copy).encoded()
 
-    def _put(self, change: TopicPut) -> None:
+    def _put(self, change: TopicPut | TopicOf) -> None:
+        directory_id = change.directory_id if isinstance(change, TopicOf) else ""
         known = self._topics.get(change.topic_id)
-        if known is None or known.version <= change.version:
-            self._topics[change.topic_id] = TopicCopy(change.topic_id, change.name, change.queue_count, change.version)
+        # Versions of two directories say nothing about each other.
+        if known is None or known.directory_id != directory_id or known.version <= change.version:
+            self._topics[change.topic_id] = TopicCopy(
+                change.topic_id, change.name, change.queue_count, change.version, directory_id
+            )
 
-    FOLDS: ClassVar = {TopicPut: _put}
+    FOLDS: ClassVar = {TopicPut: _put, TopicOf: _put}
 
 
-def put(copy: TopicCopy) -> TopicPut:
+def put(copy: TopicCopy) -> TopicPut | TopicOf:
     """The change that stores this copy."""
-    return TopicPut(copy.topic_id, copy.version, copy.queue_count, copy.name)
+    if not copy.directory_id:
+        return TopicPut(copy.topic_id, copy.version, copy.queue_count, copy.name)
+    return TopicOf(copy.topic_id, copy.version, copy.queue_count, copy.directory_id, copy.name)

@@ -40,7 +40,15 @@ class DirectoryAdmin(AdminServiceServicer):
     UpdateTopic = _passed_on("UpdateTopic", lambda arrival, _, answer: arrival.of(topic_of(answer.topic)))
     """Change a topic; the change is in force when this returns."""
     DeleteTopic = _passed_on("DeleteTopic", lambda arrival, request, _: arrival.gone(request.name))
-    """Delete a topic and its messages."""
+    """Delete a topic; its messages stay until the grace period is over."""
+    UndeleteTopic = _passed_on("UndeleteTopic", lambda arrival, _, answer: arrival.of(topic_of(answer.topic)))
+    """Take a deletion back; the topic can be used when this returns."""
+    ListDeletedTopics = _passed_on("ListDeletedTopics")
+    """The deleted topics that can come back."""
+    ListOfferedTopics = _passed_on("ListOfferedTopics")
+    """What enodes hold and the directory does not know."""
+    AdoptTopics = _passed_on("AdoptTopics", lambda arrival, _, answer: arrival.all_of(map(topic_of, answer.topics)))
+    """Take offered topics in; they can be used when this returns."""
     PutGroup = _passed_on("PutGroup", lambda arrival, _, answer: arrival.version(answer.group.version))
     """Create a group or change it."""
     DeleteGroup = _passed_on("DeleteGroup")

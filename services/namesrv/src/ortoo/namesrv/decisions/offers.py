@@ -1,0 +1,152 @@
+"""What enodes hold and the directory does not know: kept, told to operators, and taken in when they say so. Pure."""
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ortoo.common.cluster.names import check_process_name, check_topic_name
+from ortoo.common.errors import Conflict, Invalid, NotFound
+from ortoo.namesrv.decisions.topics import QUEUE_COUNT_MAX, Permission, Placement, Topic
+
+OFFERS_MAX = 100_000
+"""How many topics are kept of all enodes together; the rest is counted."""
+OFFERS_OF_ENODE_MAX = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class HeldTopic:
+    """A topic as one enode holds it."""
+
+    topic_id: int
+    name: str
+    queue_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedTopic:
+    """A topic that the directory does not know, or not on these enodes."""
+
+    topic_id: int
+    name: str
+    placements: tuple[Placement, ...]
+    obstacle: str = ""
+    """Why it cannot be adopted, and what to do; empty = it can."""
+
+
+class Offers:
+    """What each enode said last."""
+
+    def __init__(self) -> None:
+        """Nobody has said anything yet."""
+        self._held: dict[str, tuple[HeldTopic, ...]] = {}
+        self._more: dict[str, int] = {}
+
+    def put(self, enode: str, held: Sequence[HeldTopic], more: int) -> None:
+        """Take over what an enode says, in place of what it said before. Errors: Invalid."""
+        if not held and enode not in self._held:
+            return
+        check_process_name(enode, "enode.name")
+        if len(held) > OFFERS_OF_ENODE_MAX:
+            raise Invalid(f"{len(held)} topics; give at most {OFFERS_OF_ENODE_MAX}", field="unknown_topics")
+        for one in held:
+            check_topic_name(one.name, "unknown_topics.name")
+            if not one.topic_id or not 1 <= one.queue_count <= QUEUE_COUNT_MAX:
+                raise Invalid(
+                    f"topic {one.name} has id {one.topic_id} and {one.queue_count} queues; expected an id, and 1 to "
+                    f"{QUEUE_COUNT_MAX} queues",
+                    field="unknown_topics",
+                )
+        room = max(0, OFFERS_MAX - sum(len(kept) for name, kept in self._held.items() if name != enode))
+        self._held.pop(enode, None)
+        self._more.pop(enode, None)
+        if held:
+            self._held[enode] = tuple(held[:room])
+            self._more[enode] = more + len(held) - len(self._held[enode])
+
+    def copy(self) -> "Offers":
+        """What was said until now, for another thread."""
+        offers = Offers()
+        offers._held, offers._more = dict(self._held), dict(self._more)
+        return offers
+
+    @property
+    def more(self) -> int:
+        """How many topics enodes hold that are not named here."""
+        return sum(self._more.values())
+
+    def all(self, topics: Mapping[str, Topic], deleted: Mapping[int, object]) -> list[OfferedTopic]:
+        """What is offered beside the `topics` that are known and those that are `deleted`, by name."""
+        placed: dict[int, list[Placement]] = defaultdict(list)
+        names: dict[int, str] = {}
+        for enode, held in sorted(self._held.items()):
+            for one in held:
+                known = topics.get(one.name)
+                here = known is not None and known.topic_id == one.topic_id and known.placement(enode) is not None
+                if not here and one.topic_id not in deleted:
+                    placed[one.topic_id].append(Placement(enode, one.queue_count, one.queue_count))
+                    names[one.topic_id] = one.name
+        ids: dict[str, list[int]] = defaultdict(list)
+        for topic_id, name in names.items():
+            ids[name].append(topic_id)
+        return [
+            OfferedTopic(topic_id, name, tuple(placed[topic_id]), _obstacle(name, topic_id, ids[name], topics))
+            for name in sorted(ids)
+            for topic_id in ids[name]
+        ]
+
+    def named(self, name: str, deleted: Mapping[int, object]) -> list[OfferedTopic]:
+        """What is offered under a name that no topic has."""
+        if not any(one.name == name for held in self._held.values() for one in held):
+            return []
+        return [one for one in self.all({}, deleted) if one.name == name]
+
+
+def _obstacle(name: str, topic_id: int, ids: Sequence[int], topics: Mapping[str, Topic]) -> str:
+    known = topics.get(name)
+    if known is not None and known.topic_id != topic_id:
+        return (
+            f"another topic {name} exists, with id {known.topic_id:#x}; delete that one (`ortoo topic delete {name}`; "
+            "it can come back), then adopt this one"
+        )
+    if known is None and len(ids) > 1:
+        others = ", ".join(f"{one:#x}" for one in sorted(ids))
+        return f"enodes offer several topics {name}, with ids {others}; only one can have the name: stop the others'"
+    return ""
+
+
+def check_not_offered(name: str, offered: Iterable[OfferedTopic]) -> None:
+    """Refuse to create a topic that enodes hold already. Errors: Conflict."""
+    for one in offered:
+        where = ", ".join(placement.enode for placement in one.placements)
+        raise Conflict(
+            f"a topic {name} with its messages lies on {where}, from a directory that was here before; take it in with "
+            f"`ortoo topic adopt {name}`, or create another one beside it with ignore_offers",
+            field="name",
+        )
+
+
+def wanted(names: Sequence[str], offered: Sequence[OfferedTopic]) -> list[OfferedTopic]:
+    """Those that are named; all of them. Errors: NotFound, Conflict."""
+    found = []
+    for number, name in enumerate(names):
+        mine = [one for one in offered if one.name == name]
+        if not mine:
+            raise NotFound(
+                f"no enode offers a topic {name!r}; `ortoo topic offered` shows what they do",
+                field=f"names[{number}]",
+            )
+        for one in mine:
+            if one.obstacle:
+                raise Conflict(f"topic {name} cannot be adopted: {one.obstacle}", field=f"names[{number}]")
+        found += mine
+    return found
+
+
+def adopted(offer: OfferedTopic, existing: Topic | None, *, version: int, now_ms: int) -> Topic:
+    """The topic with what is offered: as it lies on the enodes, open to all."""
+    if existing is None:
+        return Topic(offer.name, offer.topic_id, version, Permission.READ_WRITE, offer.placements, now_ms)
+    by_enode = {placement.enode: placement for placement in (*offer.placements, *existing.placements)}
+    placements = tuple(by_enode[enode] for enode in sorted(by_enode))
+    return dataclasses.replace(existing, version=version, placements=placements)

@@ -1,0 +1,115 @@
+"""G15: nothing is deleted, cut or forgotten because something is absent."""
+
+import pytest
+
+from ortoo.common.errors import NotFound
+from ortoo.enode.changes.pops import PopLeased
+from ortoo.enode.cluster.topic_copies import TopicCopies
+from ortoo.v1 import namesrv_pb2 as pb
+from ortoo.v1 import topic_pb2
+from tests.contract.one_store import QUEUES, TOPIC, OneStore
+
+OWN, OTHER = "00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002"
+ENODE = "a"
+
+
+def news(directory_id: str, version: int, *topics: tuple[int, str], **more: object) -> pb.WatchRoutesResponse:
+    """What a name server says: these topics of three queues lie on the enode; everything, unless told otherwise."""
+    placed = [
+        topic_pb2.Topic(
+            name=name,
+            topic_id=topic_id,
+            version=version,
+            placements=[topic_pb2.Placement(enode=ENODE, read_queue_count=QUEUES, write_queue_count=QUEUES)],
+        )
+        for topic_id, name in topics
+    ]
+    fields: dict[str, object] = {"snapshot": True} | more
+    return pb.WatchRoutesResponse(directory_id=directory_id, version=version, topics=placed, **fields)  # type: ignore[arg-type]
+
+
+KEEPS: dict[str, list[pb.WatchRoutesResponse]] = {
+    "an empty directory": [news(OTHER, 0)],
+    "another directory, newer by its version": [news(OTHER, 1_000, (8, "u"), (9, "v"))],
+    "another topic of the same name": [news(OTHER, 1_000, (8, "orders"))],
+    "the old directory as it was before the topic": [news(OWN, 1)],
+    "its own directory, later, without the topic": [news(OWN, 1_000)],
+    "its name among the deleted, as older name servers say it": [
+        news("", 1_000, snapshot=False, deleted_topics=["orders"])
+    ],
+    "a deletion that is not due": [news(OWN, 1_000, snapshot=False, deleted_topic_ids=[TOPIC])],
+    "the due deletion of another topic": [news(OWN, 1_000, due_topic_ids=[TOPIC + 1])],
+    "lost, another, and lost again": [news(OTHER, 0), news(OTHER, 3, (8, "u")), news(OWN, 0)],
+}
+
+
+async def filled() -> OneStore:
+    """A store with messages in two queues, offsets of a group, and a lease of another."""
+    one = OneStore()
+    await one.open()
+    for number in range(20):
+        await one.append(f"message {number}".encode() * 20, number % 2)
+    await one.store.offsets.commit(TOPIC, "g", {0: 4, 1: 7})
+    lease = PopLeased(TOPIC, "workers", 0, 1, one.clock.now_ms() + 60_000, 60_000, ((2, 3, 1),))
+    await one.store.change(lease)
+    return one
+
+
+async def held(one: OneStore) -> object:
+    """The messages, and every table of the state beside the copies of topics."""
+    state = one.store.engine.state
+    tables = [list(table.checkpoint()) for table in (state.offsets, state.pops, state.locks)]
+    assert all(tables[:2])
+    return await one.texts(0), await one.texts(1), tables
+
+
+@pytest.mark.parametrize("said", KEEPS.values(), ids=KEEPS.keys())
+async def test_what_is_absent_ends_nothing(said: list[pb.WatchRoutesResponse]) -> None:
+    """G15, B-020, B-021: the topic is kept over power cuts, not served, offered, and as it was when it is taken in."""
+    one = await filled()
+    before = await held(one)
+    copies = TopicCopies(one.store, ENODE)
+    await copies.apply(news(OWN, 5, (TOPIC, "orders")))
+    assert not copies.lacks(TOPIC)
+    for message in said:
+        await copies.apply(message)
+        await one.crash(1)
+        copies._store = one.store
+    assert await held(one) == before
+    copies.watching = True
+    deleted = bool(said[-1].deleted_topic_ids)
+    if said[-1].directory_id:
+        assert (TOPIC in [copy.topic_id for copy in await copies.unknown()]) is not deleted
+    await copies.apply(news(said[-1].directory_id, 2_000, (TOPIC, "orders"), snapshot=False))
+    assert not copies.lacks(TOPIC, QUEUES - 1)
+    assert TOPIC not in [copy.topic_id for copy in await copies.unknown()]
+    assert await held(one) == before
+    await one.store.close()
+
+
+@pytest.mark.parametrize("message", [news(OTHER, 1), news(OWN, 1_000, deleted_topic_ids=[TOPIC])])
+async def test_what_the_directory_does_not_know_takes_no_messages(message: pb.WatchRoutesResponse) -> None:
+    """G15: nobody routes there; whoever comes all the same is told."""
+    one = await filled()
+    copies = TopicCopies(one.store, ENODE)
+    await copies.apply(message)
+    copies.watching = True
+    with pytest.raises(NotFound):
+        await copies.arrival(TOPIC)
+    await one.store.close()
+
+
+@pytest.mark.parametrize("directory_id", [OWN, OTHER])
+async def test_a_due_deletion_is_obeyed_by_id(directory_id: str) -> None:
+    """G15: it is the one thing that ends a topic, with its messages, offsets and leases; a live one of the id wins."""
+    one = await filled()
+    copies = TopicCopies(one.store, ENODE)
+    await copies.apply(news(OWN, 5, (TOPIC, "orders")))
+    await copies.apply(news(directory_id, 6, (TOPIC, "orders"), due_topic_ids=[TOPIC]))
+    assert one.store.topic(TOPIC) is not None
+    await copies.apply(news(directory_id, 7, due_topic_ids=[TOPIC], snapshot=False))
+    assert one.store.topic(TOPIC) is None
+    assert one.store.topics() == []
+    assert copies.lacks(TOPIC)
+    assert list(one.store.engine.state.offsets.checkpoint()) == []
+    await one.store.close()

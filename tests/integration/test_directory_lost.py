@@ -1,0 +1,190 @@
+"""Evidence: whatever becomes of the name server's database, enodes keep what they hold until its deletion is due."""
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from ortoo.cli.doctor.run import _behind
+from ortoo.client import AlreadyExists, Client, Conflict, ConsumerSettings, NotFound, connect
+from ortoo.enode.app import RunningEnode
+from ortoo.testing.servers.cluster import Cluster, open_cluster
+from ortoo.testing.servers.postgres import postgres
+from ortoo.v1 import namesrv_pb2 as pb
+
+COUNT, CONSUMED = 1_000, 400
+BODIES = [b"%d" % number for number in range(COUNT)]
+EVERYTHING = ConsumerSettings(from_first=True)
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+    """One of each role; the topic t holds 1,000 acknowledged messages, of which the group g consumed 400."""
+    async with open_cluster(tmp_path) as opened:
+        await opened.create_topic("t")
+        async with connect(opened.address) as mq:
+            async with mq.producer("t") as producer:
+                await (await producer.send_many(BODIES))
+            seen = 0
+            async with asyncio.timeout(20), mq.consumer("g", "t", EVERYTHING) as consumer:
+                async for message in consumer:
+                    message.ack()
+                    seen += 1
+                    if seen == CONSUMED:
+                        break
+            assert (await mq.admin.lag("g", "t")).lag_messages == COUNT - CONSUMED
+        yield opened
+
+
+async def lost(cluster: Cluster, *, kept: Path | None = None) -> None:
+    """Stop the name server and take its database away (to `kept`); start it with another one, new or given."""
+    await cluster.close("namesrv-0")
+    if kept is not None:
+        shutil.move(cluster.folder / "namesrv", kept)
+    else:
+        shutil.rmtree(cluster.folder / "namesrv")
+    await opened_again(cluster)
+
+
+async def opened_again(cluster: Cluster) -> None:
+    """Start the name server and wait until the enode has followed it and told what it holds."""
+    running = await cluster.open_namesrv()
+    assert running.address
+    async with asyncio.timeout(20):
+        async for news in cluster.name_service.WatchRoutes(pb.WatchRoutesRequest()):
+            if any(enode.alive for enode in news.enodes):
+                return
+
+
+async def stored(mq: Client) -> list[bytes]:
+    """All bodies of t, sorted by number."""
+    async with asyncio.timeout(20):
+        found = [one.message.body async for one in mq.admin.tail("t", from_first=True, follow=False)]
+    return sorted(found, key=int)
+
+
+async def assert_all_there(mq: Client) -> None:
+    """Every message of t can be read, and the group is where it was."""
+    assert await stored(mq) == BODIES
+    assert (await mq.admin.lag("g", "t")).lag_messages == COUNT - CONSUMED
+
+
+async def test_a_lost_database_costs_no_message(cluster: Cluster, tmp_path: Path) -> None:
+    """B-020: with a new database the same name is not made anew but adopted; with the old one put back all is there."""
+    await lost(cluster, kept=tmp_path / "kept")
+    async with connect(cluster.address) as mq:
+        with pytest.raises(Conflict, match="ortoo topic adopt t"):
+            await mq.admin.ensure_topic("t")
+        assert [one.name for one in await mq.admin.list_offered_topics()] == ["t"]
+        adoption = await mq.admin.adopt_topics("t")
+        assert [one.name for one in adoption.topics] == ["t"]
+        assert adoption.refused == ()
+        assert await mq.admin.list_offered_topics() == []
+        await assert_all_there(mq)
+        await cluster.close("namesrv-0")
+        shutil.rmtree(cluster.folder / "namesrv")
+        shutil.move(tmp_path / "kept", cluster.folder / "namesrv")
+        await opened_again(cluster)
+        await assert_all_there(mq)
+        assert await mq.admin.list_offered_topics() == []
+
+
+async def test_another_topic_of_the_name_stands_beside_what_is_kept(cluster: Cluster) -> None:
+    """B-020: a topic made although one is offered starts empty and ends nothing; adopting says what to do first."""
+    await lost(cluster)
+    made = await cluster.name_service.CreateTopic(pb.CreateTopicRequest(name="t", ignore_offers=True))
+    async with connect(cluster.address) as mq:
+        (offer,) = await mq.admin.list_offered_topics()
+        assert offer.topic_id != made.topic.topic_id
+        assert "ortoo topic delete t" in offer.obstacle
+        with pytest.raises(Conflict, match="ortoo topic delete t"):
+            await mq.admin.adopt_topics("t")
+        assert [one.topic_id for one in (await mq.admin.adopt_topics()).refused] == [offer.topic_id]
+        await mq.admin.delete_topic("t")
+        await mq.admin.adopt_topics("t")
+        await assert_all_there(mq)
+
+
+async def test_topics_that_nobody_touches_outlive_other_topics_and_restarts(cluster: Cluster) -> None:
+    """B-021: three topics of the new directory raise its version above the old one's, and the enode restarts."""
+    await lost(cluster)
+    for name in ("u", "v", "w"):
+        await cluster.create_topic(name)
+    await cluster.close("enode-0")
+    await cluster.open_enode("enode-0")
+    async with connect(cluster.address) as mq:
+        with pytest.raises(NotFound, match="no enode offers"):
+            await mq.admin.adopt_topics("x")
+        assert [one.name for one in (await mq.admin.adopt_topics()).topics] == ["t"]
+        await assert_all_there(mq)
+
+
+async def test_from_sqlite_to_postgresql(cluster: Cluster) -> None:
+    """B-022: the doctor names what the new database does not know and the command; after that all is there."""
+    async with postgres() as database:
+        cluster.settings["namesrv"] = {"database_url": database.url}
+        await cluster.close("namesrv-0")
+        await opened_again(cluster)
+        deadline_s = asyncio.get_running_loop().time() + 20
+        (found,) = await _behind([cluster.address], "", "", deadline_s)
+        assert (found.name, found.serious) == ("unknown topics", True)
+        assert "ortoo topic adopt t" in found.cure
+        async with connect(cluster.address) as mq:
+            await mq.admin.adopt_topics()
+            await assert_all_there(mq)
+            assert await _behind([cluster.address], "", "", deadline_s) == []
+        await cluster.close("namesrv-0")
+
+
+async def test_a_deleted_topic_comes_back_as_it_was(cluster: Cluster) -> None:
+    """Gone for clients at once; back with messages and offsets, also after one of its name was made meanwhile."""
+    async with connect(cluster.address) as mq:
+        first = (await mq.admin.describe_topic("t")).topic
+        await mq.admin.delete_topic("t")
+        with pytest.raises(NotFound):
+            await mq.admin.describe_topic("t")
+        second = await mq.admin.create_topic("t")
+        with pytest.raises(AlreadyExists, match="ortoo topic delete t"):
+            await mq.admin.undelete_topic("t")
+        await mq.admin.delete_topic("t")
+        with pytest.raises(Conflict, match=f"{first.topic_id:#x}"):
+            await mq.admin.undelete_topic("t")
+        listed = [one.topic.topic_id for one in await mq.admin.list_deleted_topics()]
+        assert set(listed) == {first.topic_id, second.topic_id}
+        await cluster.close("enode-0")
+        await cluster.open_enode("enode-0")  # what is deleted and not due is not offered either
+        assert await mq.admin.list_offered_topics() == []
+        assert await mq.admin.undelete_topic("t", topic_id=first.topic_id) == first
+        await assert_all_there(mq)
+        with pytest.raises(NotFound, match="ortoo topic deleted"):
+            await mq.admin.undelete_topic("nowhere")
+
+
+async def test_messages_go_when_the_deletion_is_due_and_not_before(cluster: Cluster) -> None:
+    """The name server says when: when the grace period is over that was promised; then it cannot return."""
+    enode = cluster.running["enode-0"]
+    assert isinstance(enode, RunningEnode)
+    topic = (await cluster.name_service.GetTopic(pb.GetTopicRequest(name="t"))).topic
+    await cluster.name_service.DeleteTopic(pb.DeleteTopicRequest(name="t"))
+    await seen(cluster, "a")
+    assert enode.store.topic(topic.topic_id) is not None
+    await cluster.close("namesrv-0")
+    cluster.settings["namesrv"] = {"topic_deletion_grace_ms": 0}
+    await opened_again(cluster)
+    await seen(cluster, "b")
+    assert enode.store.topic(topic.topic_id) is not None  # its day was promised when it was deleted
+    await cluster.name_service.UndeleteTopic(pb.UndeleteTopicRequest(name="t"))
+    await cluster.name_service.DeleteTopic(pb.DeleteTopicRequest(name="t"))
+    await seen(cluster, "c")
+    assert enode.store.topic(topic.topic_id) is None
+    async with connect(cluster.address) as mq:
+        with pytest.raises(NotFound):
+            await mq.admin.undelete_topic("t")
+
+
+async def seen(cluster: Cluster, name: str) -> None:
+    """Make a topic and wait until the enode has it: then it has heard of everything before."""
+    async with connect(cluster.address) as mq:
+        await mq.admin.create_topic(name)
