@@ -77,7 +77,7 @@ def open_gateway(
     settings, background, clock, randomness = runtime.settings, runtime.background, runtime.clock, runtime.randomness
     directory, watch, name_server = cluster.directory, cluster.watch, cluster.name_server
     clients, results, leases = Clients(), Results(randomness), Leases(popping, clock)
-    transacting = Transacting(sending.transactions, clients)
+    transacting = Transacting(sending.transactions, clients, directory)
     registration = Registration(membership, clock, randomness, settings.name, runtime.incarnation)
     lite_topics, lite_subscriptions = LiteTopics(directory, name_server, topics.arrival), LiteSubscriptions()
     lite_popping, starting = (
@@ -93,7 +93,7 @@ def open_gateway(
         transacting,
         Receiving(directory, popping, clients, leases, starting, lite_popping, lite_subscriptions, clock),
         Settling(directory, popping, leases),
-        Recalling(watch, sending.delayed),
+        Recalling(directory, watch, sending.delayed),
         QueueOffsets(watch, enodes, pull.offsets),
         leases,
         Telemetry(clients, directory, results, transacting, registration, background, clock),

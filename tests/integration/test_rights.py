@@ -1,0 +1,122 @@
+"""Rights follow what a request touches, whatever it names beside it."""
+
+import asyncio
+from pathlib import Path
+
+import grpc
+import pytest
+from google.protobuf.duration_pb2 import Duration
+
+from apache.rocketmq.v2 import definition_pb2 as d
+from apache.rocketmq.v2 import service_pb2 as s
+from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
+from ortoo.common.groups.handle import HandleKind, read_handle
+from ortoo.testing.servers.cluster import open_cluster
+from ortoo.v1 import admin_pb2, enode_deferred_pb2, pop_pb2, producer_pb2, record_pb2, topic_pb2
+from ortoo.v1.admin_pb2_grpc import AdminServiceStub
+from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
+from ortoo.v1.enode_pb2_grpc import EnodeServiceStub
+from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
+from tests.integration.guarded_cluster import guarded, signed
+
+WHO = (("x-mq-client-id", "c"),)
+
+
+def resource(name: str) -> d.Resource:
+    """A name, as RocketMQ's protocol writes it."""
+    return d.Resource(name=name)
+
+
+async def test_a_handle_counts_for_its_own_topic_alone(tmp_path: Path) -> None:
+    """B-063: Ack, Forward, ChangeInvisible, Recall and EndTransaction refuse a handle of a topic they do not name."""
+    async with open_cluster(tmp_path) as cluster, asyncio.timeout(60):
+        for name in ("secret", "mine"):
+            await cluster.create_topic(name, queues=1)
+        channel = cluster.channels.to(cluster.address)
+        stub, producer, consumer = (
+            MessagingServiceStub(channel),
+            ProducerServiceStub(channel),
+            ConsumerServiceStub(channel),
+        )
+        message = record_pb2.Message(body=b"x")
+        await producer.Publish(producer_pb2.PublishRequest(topic="secret", messages=[message]))
+        start = pop_pb2.PopOptions(start_from=pop_pb2.POP_START_FIRST)
+        popped = await consumer.Pop(pop_pb2.PopRequest(group="g", topic="secret", wait_ms=5_000, options=start))
+        handle = popped.batches[0].receipt_handle
+        group, mine, secret = resource("g"), resource("mine"), resource("secret")
+        entry = s.AckMessageEntry(message_id="m", receipt_handle=handle)
+        acked = await stub.AckMessage(s.AckMessageRequest(group=group, topic=mine, entries=[entry]), metadata=WHO)
+        parked = await stub.ForwardMessageToDeadLetterQueue(
+            s.ForwardMessageToDeadLetterQueueRequest(group=group, topic=mine, receipt_handle=handle, message_id="m"),
+            metadata=WHO,
+        )
+        later = await stub.ChangeInvisibleDuration(
+            s.ChangeInvisibleDurationRequest(
+                group=group, topic=mine, receipt_handle=handle, invisible_duration=Duration(seconds=20)
+            ),
+            metadata=WHO,
+        )
+        assert acked.entries[0].status.code == d.INVALID_RECEIPT_HANDLE
+        assert (parked.status.code, later.status.code) == (d.INVALID_RECEIPT_HANDLE, d.INVALID_RECEIPT_HANDLE)
+        begun = await producer.BeginTransaction(
+            producer_pb2.BeginTransactionRequest(topic="secret", messages=[message], producer_group="p")
+        )
+        ended = await stub.EndTransaction(
+            s.EndTransactionRequest(
+                topic=mine, transaction_id=begun.transaction_id, message_id="m", resolution=d.COMMIT
+            ),
+            metadata=WHO,
+        )
+        assert ended.status.code == d.INVALID_RECEIPT_HANDLE
+        # The right names go through: nothing was settled before.
+        acked = await stub.AckMessage(s.AckMessageRequest(group=group, topic=secret, entries=[entry]), metadata=WHO)
+        assert acked.entries[0].status.code == d.OK
+
+
+async def test_a_delayed_message_is_recalled_by_its_own_topic_alone(tmp_path: Path) -> None:
+    """B-063: a handle made up for topic `mine` with the number of a message of `secret` finds nothing at the enode."""
+    async with open_cluster(tmp_path) as cluster, asyncio.timeout(60):
+        await cluster.create_topic("secret", queues=1)
+        mine = await cluster.create_topic("mine", queues=1)
+        producer = ProducerServiceStub(cluster.channels.to(cluster.address))
+        late = record_pb2.Message(body=b"x", deliver_at_ms=cluster.clock.now_ms() + 3_600_000)
+        sent = await producer.Publish(producer_pb2.PublishRequest(topic="secret", messages=[late]))
+        known = read_handle(sent.receipts[0].recall_handle, HandleKind.DELAYED, "recall_handle")
+        enode = cluster.address_of("enode-0")
+        stub = EnodeServiceStub(cluster.channels.to(enode))
+        request = enode_deferred_pb2.RecallDelayedRequest(
+            topic_id=mine.topic_id, timer_id=known.number, deliver_at_ms=known.time_ms
+        )
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await stub.RecallDelayed(request)
+        assert refused.value.code() is grpc.StatusCode.NOT_FOUND
+        await producer.RecallMessage(producer_pb2.RecallMessageRequest(recall_handle=sent.receipts[0].recall_handle))
+
+
+async def test_the_queue_of_a_request_counts_as_its_topic(tmp_path: Path) -> None:
+    """B-068: `topic=t, queue.topic=u` asks for both, and is refused in any case since it names two topics."""
+    async with guarded(tmp_path) as cluster, asyncio.timeout(60):
+        producer = ProducerServiceStub(cluster.channels.to(cluster.address))
+        queue = topic_pb2.Queue(topic="u", enode="enode-0", queue_id=0)
+        messages = [record_pb2.Message(body=b"x")]
+        begin = producer_pb2.BeginTransactionRequest(topic="t", messages=messages, producer_group="p", queue=queue)
+        publish = producer_pb2.PublishRequest(topic="t", messages=messages, queue=queue)
+        for user, code in (("shop", grpc.StatusCode.PERMISSION_DENIED), ("ann", grpc.StatusCode.INVALID_ARGUMENT)):
+            for call in (
+                producer.BeginTransaction(begin, metadata=signed(cluster, user)),
+                producer.Publish(publish, metadata=signed(cluster, user)),
+            ):
+                with pytest.raises(grpc.aio.AioRpcError) as refused:
+                    await call
+                assert refused.value.code() is code
+
+
+async def test_the_lag_of_a_group_shows_only_topics_of_the_user(tmp_path: Path) -> None:
+    """B-067: ends of queues are told to who may use the topic."""
+    async with guarded(tmp_path) as cluster, asyncio.timeout(60):
+        admin = AdminServiceStub(cluster.channels.to(cluster.address))
+        await admin.DescribeLag(admin_pb2.DescribeLagRequest(group="g", topic="t"), metadata=signed(cluster, "shop"))
+        with pytest.raises(grpc.aio.AioRpcError, match="topic 'u'"):
+            await admin.DescribeLag(
+                admin_pb2.DescribeLagRequest(group="g", topic="u"), metadata=signed(cluster, "shop")
+            )
