@@ -12,11 +12,22 @@ from apache.rocketmq.v2 import service_pb2 as s
 from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
 from ortoo.common.groups.handle import HandleKind, read_handle
 from ortoo.testing.servers.cluster import open_cluster
-from ortoo.v1 import admin_pb2, enode_deferred_pb2, pop_pb2, producer_pb2, record_pb2, topic_pb2
+from ortoo.v1 import (
+    admin_pb2,
+    consumer_pb2,
+    enode_deferred_pb2,
+    pop_pb2,
+    producer_pb2,
+    pull_pb2,
+    record_pb2,
+    session_pb2,
+    topic_pb2,
+)
 from ortoo.v1.admin_pb2_grpc import AdminServiceStub
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
 from ortoo.v1.enode_pb2_grpc import EnodeServiceStub
 from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
+from ortoo.v1.session_pb2_grpc import SessionServiceStub
 from tests.integration.guarded_cluster import guarded, signed
 
 WHO = (("x-mq-client-id", "c"),)
@@ -120,3 +131,70 @@ async def test_the_lag_of_a_group_shows_only_topics_of_the_user(tmp_path: Path) 
             await admin.DescribeLag(
                 admin_pb2.DescribeLagRequest(group="g", topic="u"), metadata=signed(cluster, "shop")
             )
+
+
+async def test_a_session_belongs_to_who_opened_it(tmp_path: Path) -> None:
+    """B-060: another user of the group is told no session ids, and can neither use one nor take a client's place."""
+    async with guarded(tmp_path) as cluster, asyncio.timeout(60):
+        channel = cluster.channels.to(cluster.address)
+        consumer, sessions = ConsumerServiceStub(channel), SessionServiceStub(channel)
+        connected = sessions.Connect(metadata=signed(cluster, "shop"))
+        await connected.write(session_pb2.ConnectRequest(hello=session_pb2.Hello(client_id="c")))
+        opened = await connected.read()
+        assert isinstance(opened, session_pb2.ConnectResponse)
+        session_id = opened.opened.session_id
+        wanted = [consumer_pb2.Subscription(topic="t")]
+        register = session_pb2.RegisterConsumer(group="g", subscriptions=wanted)
+        await connected.write(session_pb2.ConnectRequest(register_consumer=register))
+        await connected.read()
+        request = pull_pb2.QueryMembersRequest(group="g")
+        told = {
+            user: (await consumer.QueryMembers(request, metadata=signed(cluster, user))).members[0].session_id
+            for user in ("shop", "reader", "ann")
+        }
+        assert told == {"shop": session_id, "reader": "", "ann": session_id}
+        for stolen in ({"session_id": session_id}, {"client_id": "c"}):
+            push = consumer.Push(metadata=signed(cluster, "reader"))
+            await push.write(
+                consumer_pb2.PushRequest(open=consumer_pb2.OpenSession(group="g", subscriptions=wanted, **stolen))
+            )
+            with pytest.raises(grpc.aio.AioRpcError, match="belongs to another user"):
+                while await push.read() is not grpc.aio.EOF:
+                    pass
+            lock = pull_pb2.LockQueuesRequest(
+                group="g", queues=[topic_pb2.Queue(topic="t", enode="enode-0", queue_id=0)], **stolen
+            )
+            with pytest.raises(grpc.aio.AioRpcError, match="belongs to another user"):
+                await consumer.LockQueues(lock, metadata=signed(cluster, "reader"))
+        own = consumer.Push(metadata=signed(cluster, "shop"))
+        await own.write(consumer_pb2.PushRequest(open=consumer_pb2.OpenSession(group="g", session_id=session_id)))
+        assert isinstance(await own.read(), consumer_pb2.PushResponse)
+
+
+async def test_a_client_id_belongs_to_who_used_it_first(tmp_path: Path) -> None:
+    """B-061, B-062: another user ends no leases by it and hears none of its commands, until it has left."""
+    async with guarded(tmp_path) as cluster, asyncio.timeout(60):
+        stub = MessagingServiceStub(cluster.channels.to(cluster.address))
+        shop, reader = (*WHO, *signed(cluster, "shop")), (*WHO, *signed(cluster, "reader"))
+        publishing = d.Publishing(topics=[resource("t")])
+        telemetry = stub.Telemetry(metadata=shop)
+        settings = d.Settings(client_type=d.PRODUCER, publishing=publishing)
+        await telemetry.write(s.TelemetryCommand(settings=settings))
+        said = await telemetry.read()
+        assert isinstance(said, s.TelemetryCommand)
+        assert said.status.code == d.OK
+        left = await stub.NotifyClientTermination(s.NotifyClientTerminationRequest(), metadata=reader)
+        assert left.status.code == d.FORBIDDEN
+        beat = s.HeartbeatRequest(client_type=d.SIMPLE_CONSUMER, group=resource("g"))
+        assert (await stub.Heartbeat(beat, metadata=reader)).status.code == d.FORBIDDEN
+        stolen = stub.Telemetry(metadata=reader)
+        subscription = d.Subscription(group=resource("g"))
+        await stolen.write(
+            s.TelemetryCommand(settings=d.Settings(client_type=d.SIMPLE_CONSUMER, subscription=subscription))
+        )
+        refused = await stolen.read()
+        assert isinstance(refused, s.TelemetryCommand)
+        assert refused.status.code == d.FORBIDDEN
+        gone = await stub.NotifyClientTermination(s.NotifyClientTerminationRequest(), metadata=shop)
+        assert gone.status.code == d.OK
+        assert (await stub.Heartbeat(beat, metadata=reader)).status.code == d.OK

@@ -12,6 +12,7 @@ from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.cluster.name_server import NameServer
 from ortoo.snode.policy.access_needs import needs_of
 from ortoo.snode.policy.access_rules import AccessRules, Need, access_rules_of
+from ortoo.snode.policy.principal import Principal
 from ortoo.snode.policy.watched_file import WatchedFile
 
 KNOWN_S = 30.0
@@ -100,6 +101,13 @@ class AccessOfCall:
         """None = whoever calls from there is trusted."""
         self._asked: dict[Need, None] = {}
         self._rules = access.rules
+
+    @property
+    def principal(self) -> Principal:
+        """Who has signed in."""
+        if self._user is None:
+            return Principal()
+        return Principal(self._user, may_everything=self._rules.is_admin(self._user))
 
     async def sign_in(self, headers: Mapping[str, str]) -> None:
         """Learn who calls. Errors: Forbidden, of field `authorization`; Unavailable."""

@@ -8,6 +8,7 @@ from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.link import EnodeLinks
 from ortoo.snode.membership.local import Membership
 from ortoo.snode.policy.access import Authentication
+from ortoo.snode.policy.principal import PRINCIPAL, Principal
 from ortoo.snode.pop.popping import Popping
 from ortoo.snode.pull import Pull
 from ortoo.snode.rocketmq.clients.registration import Registration
@@ -55,8 +56,11 @@ class Gateway:
         """Who calls, once the signature is checked. Errors: Refused, Forbidden."""
         headers = headers_of(context)
         if self.authentication is not None:
-            await self.authentication.user_of(headers)
-        return caller_of(context, headers)
+            user = await self.authentication.user_of(headers)
+            PRINCIPAL.set(Principal(user, PRINCIPAL.get().user == user and PRINCIPAL.get().may_everything))
+        caller = caller_of(context, headers)
+        self.clients.check_owner(caller)
+        return caller
 
     def drain(self) -> None:
         """End the telemetry streams; their clients connect to another snode."""

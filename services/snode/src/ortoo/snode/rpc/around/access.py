@@ -8,6 +8,7 @@ from ortoo.common.errors import OrtooError
 from ortoo.common.grpc.bulk_field import Bulky
 from ortoo.common.grpc.errors import Context
 from ortoo.snode.policy.access import Access, AccessOfCall
+from ortoo.snode.policy.principal import PRINCIPAL
 from ortoo.snode.rocketmq.protocol.caller import headers_of, peer_of
 from ortoo.snode.rocketmq.protocol.codes import status_of
 from ortoo.snode.rpc.around.handler_wrapping import HandlerWrapping
@@ -27,6 +28,7 @@ class AccessInterception(HandlerWrapping):
     async def _signed_in(self, method: str, context: Context) -> AccessOfCall:
         call = AccessOfCall(self._access, method, peer_of(context))
         await call.sign_in(headers_of(context))
+        PRINCIPAL.set(call.principal)  # gRPC runs each call in a task of its own
         return call
 
     def _unary(self, handle: Any, method: str) -> Any:
