@@ -11,11 +11,13 @@ from apache.rocketmq.v2 import definition_pb2 as d
 from apache.rocketmq.v2 import service_pb2 as s
 from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
 from ortoo.common.groups.handle import HandleKind, read_handle
+from ortoo.common.grpc.signature import signed_headers
 from ortoo.testing.servers.cluster import open_cluster
 from ortoo.v1 import (
     admin_pb2,
     consumer_pb2,
     enode_deferred_pb2,
+    namesrv_pb2,
     pop_pb2,
     producer_pb2,
     pull_pb2,
@@ -28,7 +30,7 @@ from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
 from ortoo.v1.enode_pb2_grpc import EnodeServiceStub
 from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
 from ortoo.v1.session_pb2_grpc import SessionServiceStub
-from tests.integration.guarded_cluster import guarded, signed
+from tests.integration.guarded_cluster import SECRET, guarded, signed
 
 WHO = (("x-mq-client-id", "c"),)
 
@@ -198,3 +200,40 @@ async def test_a_client_id_belongs_to_who_used_it_first(tmp_path: Path) -> None:
         gone = await stub.NotifyClientTermination(s.NotifyClientTerminationRequest(), metadata=shop)
         assert gone.status.code == d.OK
         assert (await stub.Heartbeat(beat, metadata=reader)).status.code == d.OK
+
+
+async def test_a_deleted_users_streams_end(tmp_path: Path) -> None:
+    """B-064: within half a minute, although nothing moves on them; another user's stream goes on."""
+    async with guarded(tmp_path) as cluster, asyncio.timeout(90):
+        channel = cluster.channels.to(cluster.address)
+        pushes = {}
+        for user in ("shop", "reader"):
+            push = pushes[user] = ConsumerServiceStub(channel).Push(metadata=signed(cluster, user))
+            wanted = consumer_pb2.OpenSession(group="g", subscriptions=[consumer_pb2.Subscription(topic="t")])
+            await push.write(consumer_pb2.PushRequest(open=wanted))
+            assert isinstance(await push.read(), consumer_pb2.PushResponse)
+        await cluster.name_service.DeleteUser(namesrv_pb2.DeleteUserRequest(access_key="reader"))
+        async with asyncio.timeout(30):
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                while await pushes["reader"].read() is not grpc.aio.EOF:
+                    pass
+        assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
+        await pushes["shop"].write(consumer_pb2.PushRequest(close=consumer_pb2.CloseSession()))
+        while (said := await pushes["shop"].read()) is not grpc.aio.EOF:
+            last = said
+        assert isinstance(last, consumer_pb2.PushResponse)
+        assert last.closed.message == "the client left"
+
+
+@pytest.mark.parametrize("date_time", ["hello", "19990101T000000Z", "1999-01-01T00:00:00+00:00", "9" * 100])
+async def test_a_signature_is_good_for_a_few_minutes(date_time: str, tmp_path: Path) -> None:
+    """B-065: whichever protocol is spoken; the refusal names both times."""
+    async with guarded(tmp_path) as cluster, asyncio.timeout(60):
+        old = signed_headers("ann", SECRET, date_time)
+        channel = cluster.channels.to(cluster.address)
+        with pytest.raises(grpc.aio.AioRpcError, match=r"is no time|signed at .* here it is 2") as refused:
+            await AdminServiceStub(channel).ListTopics(namesrv_pb2.ListTopicsRequest(), metadata=old)
+        assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
+        route = s.QueryRouteRequest(topic=resource("t"))
+        answer = await MessagingServiceStub(channel).QueryRoute(route, metadata=(*WHO, *old))
+        assert answer.status.code == d.UNAUTHORIZED

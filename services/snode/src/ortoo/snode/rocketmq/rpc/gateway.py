@@ -56,7 +56,7 @@ class Gateway:
         """Who calls, once the signature is checked. Errors: Refused, Forbidden."""
         headers = headers_of(context)
         if self.authentication is not None:
-            user = await self.authentication.user_of(headers)
+            user, _ = await self.authentication.user_of(headers)
             PRINCIPAL.set(Principal(user, PRINCIPAL.get().user == user and PRINCIPAL.get().may_everything))
         caller = caller_of(context, headers)
         self.clients.check_owner(caller)
@@ -90,7 +90,7 @@ def open_gateway(
     )
     return Gateway(
         clients,
-        Authentication(name_server, clock) if settings.rocketmq_signatures_required else None,
+        Authentication(name_server, clock, settings) if settings.rocketmq_signatures_required else None,
         Routing(watch, topics.sendable, settings.rocketmq_advertised_address),
         Presence(clients, leases, transacting, registration, lite_subscriptions, clock),
         Sending(topics.sendable, sending.publisher, transacting, lite_topics, clients, clock),

@@ -49,9 +49,10 @@ class AccessInterception(HandlerWrapping):
             except OrtooError as error:
                 yield _refusal(method, error)
                 return
-            async for response in handle(request, context):
-                call.look_again()
-                yield response
+            with self._access.streaming(call):
+                async for response in handle(request, context):
+                    call.look_again()
+                    yield response
 
         return guarded
 
@@ -62,9 +63,10 @@ class AccessInterception(HandlerWrapping):
             except OrtooError as error:
                 yield _refusal(method, error)
                 raise
-            async for response in handle(_asked(requests, call), context):
-                call.look_again()
-                yield response
+            with self._access.streaming(call):
+                async for response in handle(_asked(requests, call), context):
+                    call.look_again()
+                    yield response
 
         return guarded
 
