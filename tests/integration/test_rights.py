@@ -1,6 +1,7 @@
 """Rights follow what a request touches, whatever it names beside it."""
 
 import asyncio
+import stat
 from pathlib import Path
 
 import grpc
@@ -11,10 +12,15 @@ from apache.rocketmq.v2 import definition_pb2 as d
 from apache.rocketmq.v2 import service_pb2 as s
 from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
 from ortoo.common.groups.handle import HandleKind, read_handle
+from ortoo.common.grpc.admin_token import ADMIN_TOKEN
 from ortoo.common.grpc.signature import signed_headers
+from ortoo.keda import externalscaler_pb2 as scaler_pb
+from ortoo.keda.externalscaler_pb2_grpc import ExternalScalerStub
 from ortoo.testing.servers.cluster import open_cluster
+from ortoo.testing.servers.valkey import valkey
 from ortoo.v1 import (
     admin_pb2,
+    client_pb2,
     consumer_pb2,
     enode_deferred_pb2,
     namesrv_pb2,
@@ -30,7 +36,7 @@ from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
 from ortoo.v1.enode_pb2_grpc import EnodeServiceStub
 from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
 from ortoo.v1.session_pb2_grpc import SessionServiceStub
-from tests.integration.guarded_cluster import SECRET, guarded, signed
+from tests.integration.guarded_cluster import RULES, SECRET, guarded, signed
 
 WHO = (("x-mq-client-id", "c"),)
 
@@ -237,3 +243,83 @@ async def test_a_signature_is_good_for_a_few_minutes(date_time: str, tmp_path: P
         route = s.QueryRouteRequest(topic=resource("t"))
         answer = await MessagingServiceStub(channel).QueryRoute(route, metadata=(*WHO, *old))
         assert answer.status.code == d.UNAUTHORIZED
+
+
+async def test_secrets_are_for_their_owner_and_users_for_the_cluster(tmp_path: Path) -> None:
+    """B-066: no file of the name server shows a secret to others, also one made before; calls about users want a token."""
+    token = tmp_path / "token"
+    token.write_text("a-token-of-this-cluster\n")
+    own = {"admin_token_file": str(token)}
+    folder = tmp_path / "namesrv"
+    folder.mkdir()
+    (folder / "namesrv.db").touch(0o644)
+    rules = tmp_path / "access.toml"
+    rules.write_text(RULES)
+    settings = {"namesrv": own, "snode": {**own, "access_file": str(rules)}}
+    async with open_cluster(tmp_path, settings=settings) as cluster, asyncio.timeout(60):
+        put = namesrv_pb2.PutUserRequest(user=namesrv_pb2.User(access_key="ann"), secret_key=SECRET)
+        stub = cluster.name_service
+        for call in (
+            stub.PutUser(put),
+            stub.GetUser(namesrv_pb2.GetUserRequest(access_key="ann")),
+            stub.ListUsers(namesrv_pb2.ListUsersRequest(), metadata=[(ADMIN_TOKEN, "another-token-16")]),
+            stub.DeleteUser(namesrv_pb2.DeleteUserRequest(access_key="ann")),
+        ):
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await call
+            assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
+        made = await stub.PutUser(put, metadata=[(ADMIN_TOKEN, "a-token-of-this-cluster")])
+        assert made.user.enabled
+        admin, ann = AdminServiceStub(cluster.channels.to(cluster.address)), signed(cluster, "ann")
+        off = namesrv_pb2.PutUserRequest(user=namesrv_pb2.User(access_key="bob", enabled=False), secret_key=SECRET)
+        assert not (await admin.PutUser(off, metadata=ann)).user.enabled
+        again = namesrv_pb2.PutUserRequest(user=namesrv_pb2.User(access_key="bob"), secret_key="another")
+        assert not (await admin.PutUser(again, metadata=ann)).user.enabled
+        files = sorted(folder.glob("namesrv.db*"))
+        modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in files if path.suffix != ".lock"}
+        assert {"namesrv.db", "namesrv.db-wal"} <= modes.keys()
+        assert set(modes.values()) == {0o600}
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+async def test_the_autoscaler_tells_only_who_may_know(tmp_path: Path, *, is_open: bool) -> None:
+    """B-067: with access control it asks for the group and the topic, unless an operator opens it."""
+    async with guarded(tmp_path, scaler_open=is_open) as cluster, asyncio.timeout(60):
+        scaler = ExternalScalerStub(cluster.channels.to(cluster.address))
+        about = {name: scaler_pb.ScaledObjectRef(scalerMetadata={"group": "g", "topic": name}) for name in ("t", "u")}
+        assert not (await scaler.IsActive(about["t"], metadata=signed(cluster, "reader"))).result
+        if is_open:
+            assert not (await scaler.IsActive(about["u"])).result
+            return
+        metrics = scaler_pb.GetMetricsRequest(scaledObjectRef=about["u"], metricName="lag")
+        for call in (
+            scaler.IsActive(about["t"]),
+            scaler.IsActive(about["u"], metadata=signed(cluster, "reader")),
+            scaler.GetMetrics(metrics, metadata=signed(cluster, "reader")),
+        ):
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await call
+            assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
+
+
+async def test_an_admins_command_reaches_a_client_of_another_snode(tmp_path: Path) -> None:
+    """B-067: it goes on under the admin's signature."""
+    async with (
+        valkey(tmp_path / "valkey") as server,
+        guarded(tmp_path, snodes=2, redis_url=server.url, membership_timeout_s=1.0) as cluster,
+        asyncio.timeout(60),
+    ):
+        first, second = (cluster.channels.to(cluster.address_of(f"snode-{number}")) for number in (0, 1))
+        connected = SessionServiceStub(second).Connect(metadata=signed(cluster, "shop"))
+        await connected.write(session_pb2.ConnectRequest(hello=session_pb2.Hello(client_id="c")))
+        wanted = session_pb2.RegisterConsumer(group="g", subscriptions=[consumer_pb2.Subscription(topic="t")])
+        await connected.write(session_pb2.ConnectRequest(register_consumer=wanted))
+        request = client_pb2.DescribeClientRequest(client_id="c")
+        while True:
+            try:
+                found = await AdminServiceStub(first).DescribeClient(request, metadata=signed(cluster, "ann"))
+                break
+            except grpc.aio.AioRpcError as error:
+                assert error.code() is grpc.StatusCode.NOT_FOUND, error.details()
+                await cluster.clock.sleep(0.05)
+        assert found.client.snode == "snode-1"

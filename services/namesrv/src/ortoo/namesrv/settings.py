@@ -31,6 +31,8 @@ class Settings(ServiceSettings):
     """How often leases are looked at."""
     sync_interval_s: float = 0.25
     """How often changes by other name servers over the same database are looked for."""
+    admin_token_file: str = ""
+    """A file with a token that calls about users must carry, as do those of snodes with the same file. Empty = none."""
     watchers_max: int = 1_000
     """How many processes may follow the routes at once."""
 

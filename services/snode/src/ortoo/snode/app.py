@@ -106,7 +106,7 @@ async def open_snode(
         )
         guards: list[grpc.aio.ServerInterceptor] = [TlsOnly()] if settings.tls_required else []
         if policy.access is not None:
-            guards.append(AccessInterception(policy.access))
+            guards.append(AccessInterception(policy.access, scaler_open=settings.scaler_open))
         server = GrpcServer(
             settings.listen_address,
             services.added,

@@ -60,6 +60,11 @@ class Settings(ServiceSettings):
     access_file: str = ""
     """A file with what users may do, read again when it changes (docs/operations/access.md). Empty = everybody may
     everything."""
+    scaler_open: bool = False
+    """Whether KEDA's interface is answered to whoever asks although there is an `access_file`. Otherwise KEDA must come
+    from a trusted address."""
+    admin_token_file: str = ""
+    """A file with a token that name servers want with calls about users; theirs is the same. Empty = none."""
     signature_window_s: float = 300.0
     """How far the time of a signature may be from this process's clock."""
     signature_local_times: bool = True

@@ -130,6 +130,11 @@ def _rocketmq_verdict(request: Any, name_of: NameOf) -> list[Need]:
     return [*_verdict(request, name_of), _topic(request.topic.name, PUB)]
 
 
+def _scales(request: Any, _: NameOf) -> list[Need]:
+    said = getattr(request, "scaledObjectRef", request).scalerMetadata
+    return [_group(said.get("group", "")), _topic(said.get("topic", ""), SUB)]
+
+
 NEEDS: Mapping[str, Needs] = {
     "ProducerService/Publish": lambda request, _: _places(request.topic, request, PUB),
     "ProducerService/Produce": lambda request, _: [_topic(request.queue.topic, PUB)],
@@ -154,6 +159,7 @@ NEEDS: Mapping[str, Needs] = {
     **{f"AdminService/{name}": _consumes for name in ("Tail", "FindMessages")},
     "AdminService/DescribeLag": lambda request, _: [_group(request.group), _topic(request.topic, ANY)],
     "AdminService/DescribeGroup": lambda request, _: [_group(request.name)],
+    **{f"ExternalScaler/{name}": _scales for name in ("IsActive", "StreamIsActive", "GetMetricSpec", "GetMetrics")},
     "MessagingService/QueryRoute": lambda request, _: [_topic(request.topic.name, ANY)],
     "MessagingService/SendMessage": lambda request, _: [_topic(one.topic.name, PUB) for one in request.messages],
     "MessagingService/EndTransaction": _rocketmq_verdict,

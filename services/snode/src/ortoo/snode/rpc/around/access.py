@@ -11,8 +11,9 @@ from ortoo.snode.policy.access import Access, AccessOfCall
 from ortoo.snode.policy.principal import PRINCIPAL
 from ortoo.snode.rocketmq.protocol.caller import headers_of, peer_of
 from ortoo.snode.rocketmq.protocol.codes import status_of
-from ortoo.snode.rpc.around.handler_wrapping import HandlerWrapping
+from ortoo.snode.rpc.around.handler_wrapping import OWN, HandlerWrapping
 
+SCALER = "/externalscaler."
 _METHODS = service_pb2.DESCRIPTOR.services_by_name["MessagingService"].methods_by_name
 _ANSWERS = {
     f"MessagingService/{name}": getattr(service_pb2, method.output_type.name) for name, method in _METHODS.items()
@@ -22,8 +23,11 @@ _ANSWERS = {
 class AccessInterception(HandlerWrapping):
     """Asks for the access of every call, and of every request within a stream."""
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: Access, *, scaler_open: bool = False) -> None:
+        """`scaler_open` leaves the autoscaler's interface to whoever asks."""
         self._access = access
+        if not scaler_open:
+            self.services = (*OWN, SCALER)
 
     async def _signed_in(self, method: str, context: Context) -> AccessOfCall:
         call = AccessOfCall(self._access, method, peer_of(context))
