@@ -1,4 +1,4 @@
-"""What each method asks for, by its request. A method that is not named here is an admin's."""
+"""What each method of the snode asks for, by its request: a row for each. One without a row would be an admin's."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -135,6 +135,11 @@ def _scales(request: Any, _: NameOf) -> list[Need]:
     return [_group(said.get("group", "")), _topic(said.get("topic", ""), SUB)]
 
 
+def _admins(request: Any, _: NameOf) -> tuple[Need]:
+    """What changes or shows the cluster, or others' clients."""
+    return (ADMIN,)
+
+
 NEEDS: Mapping[str, Needs] = {
     "ProducerService/Publish": lambda request, _: _places(request.topic, request, PUB),
     "ProducerService/Produce": lambda request, _: [_topic(request.queue.topic, PUB)],
@@ -159,6 +164,17 @@ NEEDS: Mapping[str, Needs] = {
     **{f"AdminService/{name}": _consumes for name in ("Tail", "FindMessages")},
     "AdminService/DescribeLag": lambda request, _: [_group(request.group), _topic(request.topic, ANY)],
     "AdminService/DescribeGroup": lambda request, _: [_group(request.name)],
+    "Admin/ChangeLogLevel": _admins,
+    **{
+        f"AdminService/{name}": _admins
+        for name in (
+            *("CreateTopic", "UpdateTopic", "DeleteTopic", "ListTopics", "ListDelayedMessages", "ListTopicGroups"),
+            *("PutGroup", "UpdateGroup", "DeleteGroup", "ListGroups", "ResetOffsets", "CloneOffsets"),
+            *("PutUser", "DeleteUser", "ListUsers", "DescribeCluster", "ListTransactions", "ResumeTransaction"),
+            *("ListClients", "DescribeClient", "CallClient", "ListConsumers", "SetDeliveryMode", "ListDeliveryModes"),
+            *("DescribeFlowControl", "UpdateFlowControl"),
+        )
+    },
     **{f"ExternalScaler/{name}": _scales for name in ("IsActive", "StreamIsActive", "GetMetricSpec", "GetMetrics")},
     "MessagingService/QueryRoute": lambda request, _: [_topic(request.topic.name, ANY)],
     "MessagingService/SendMessage": lambda request, _: [_topic(one.topic.name, PUB) for one in request.messages],
