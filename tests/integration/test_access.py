@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -14,47 +13,8 @@ from apache.rocketmq.v2 import definition_pb2 as d
 from apache.rocketmq.v2 import service_pb2 as s
 from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
 from ortoo.client import Client, ConsumerSettings, Forbidden, Queue, connect
-from ortoo.common.grpc.signature import signed_headers
-from ortoo.testing.servers.cluster import Cluster, open_cluster
-from ortoo.v1 import namesrv_pb2
-
-RULES = """
-[[user]]
-access_key = "ann"
-admin = true
-[[user]]
-access_key = "shop"
-topics = { t = "PUB|SUB" }
-groups = { g = "SUB", closed = "DENY" }
-[[user]]
-access_key = "reader"
-topics = { t = "SUB" }
-groups = { g = "SUB" }
-"""
-SECRET = "s3cret"
-
-
-@contextlib.asynccontextmanager
-async def guarded(folder: Path) -> AsyncIterator[Cluster]:
-    """A cluster with these rules, their users, and topics `t` and `u`."""
-    rules = folder / "access.toml"
-    rules.write_text(RULES)
-    async with open_cluster(folder, settings={"snode": {"access_file": str(rules)}}) as cluster:
-        for user in ("ann", "shop", "reader", "nobody"):
-            request = namesrv_pb2.PutUserRequest(
-                user=namesrv_pb2.User(access_key=user, enabled=True), secret_key=SECRET
-            )
-            await cluster.name_service.PutUser(request)
-        await cluster.create_topic("t", queues=1)
-        await cluster.create_topic("u", queues=1)
-        yield cluster
-
-
-def as_user(
-    cluster: Cluster, access_key: str, secret_key: str = SECRET
-) -> contextlib.AbstractAsyncContextManager[Client]:
-    """The cluster as a user has it."""
-    return connect(cluster.address, access_key=access_key, secret_key=secret_key)
+from ortoo.testing.servers.cluster import open_cluster
+from tests.integration.guarded_cluster import RULES, as_user, guarded, signed
 
 
 async def send(mq: Client, topic: str = "t") -> None:
@@ -123,7 +83,7 @@ async def test_rocketmqs_clients_hear_it_in_their_own_words(tmp_path: Path) -> N
     async with guarded(tmp_path) as cluster, asyncio.timeout(60), grpc.aio.insecure_channel(cluster.address) as channel:
         stub = MessagingServiceStub(channel)
         who = (("x-mq-client-id", "c"),)
-        reader = (*who, *signed_headers("reader", SECRET, "20260101T000000Z"))
+        reader = (*who, *signed(cluster, "reader"))
         send_ = s.SendMessageRequest(
             messages=[
                 d.Message(topic=d.Resource(name="t"), body=b"x", system_properties=d.SystemProperties(message_id="i"))

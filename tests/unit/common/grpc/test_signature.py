@@ -3,7 +3,7 @@
 import pytest
 
 from ortoo.common.errors import Invalid
-from ortoo.common.grpc.signature import is_signed, read_signature, sign
+from ortoo.common.grpc.signature import check_time, is_signed, read_signature, sign, signed_at_ms
 
 DATE_TIME = "20240102T030405Z"
 DIGEST = "98ae5f616e4d0c394a39d7986917e90944b28995"
@@ -36,3 +36,36 @@ def test_what_is_no_signature_is_said(text: str) -> None:
     """Nobody named, or no hexadecimal digest: Invalid, and no other error."""
     with pytest.raises(Invalid):
         read_signature(text)
+
+
+NOW_MS = signed_at_ms("20240102T030405Z")
+
+
+@pytest.mark.parametrize(
+    ("date_time", "is_good", "is_good_local"),
+    [
+        ("20240102T030405Z", True, True),
+        ("20240102T030905Z", True, True),
+        ("20240102T030906Z", False, False),
+        ("20240102T025905Z", True, True),
+        ("20240102T110405Z", False, True),
+        ("20240102T084905Z", False, True),  # Nepal
+        ("20240101T150405Z", False, True),
+        ("20240101T143405Z", False, False),
+        ("20240102T173405Z", False, False),
+        ("20240102T111405Z", False, False),
+        ("2024-01-02T11:04:05.123456789+08:00", True, True),
+        ("2024-01-02T11:04:05+00:00", False, False),
+        ("19990101T000000Z", False, False),
+        ("hello", False, False),
+        ("", False, False),
+    ],
+)
+def test_the_time_counts_as_each_client_writes_it(date_time: str, *, is_good: bool, is_good_local: bool) -> None:
+    """B-065: five minutes to each side; a compact time may be that of a zone, where that is allowed."""
+    for local, good in ((False, is_good), (True, is_good_local)):
+        if good:
+            check_time(date_time, NOW_MS, 300_000, local=local)
+        else:
+            with pytest.raises(Invalid):
+                check_time(date_time, NOW_MS, 300_000, local=local)

@@ -1111,21 +1111,23 @@ class User(_message.Message):
     access_key: _builtins.str
     """The name in a signature: 1 to 127 of letters, digits and _ - . @"""
     enabled: _builtins.bool
-    """Whether signatures of this user count."""
+    """Whether signatures of this user count. In PutUser: absent = as it is; a new user is enabled."""
     created_at_ms: _builtins.int
     """When it was created, milliseconds since 1970-01-01 UTC."""
     def __init__(
         self,
         *,
         access_key: _builtins.str = ...,
-        enabled: _builtins.bool = ...,
+        enabled: _builtins.bool | None = ...,
         created_at_ms: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_enabled", b"_enabled", "enabled", b"enabled"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["access_key", b"access_key", "created_at_ms", b"created_at_ms", "enabled", b"enabled"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_enabled", b"_enabled", "access_key", b"access_key", "created_at_ms", b"created_at_ms", "enabled", b"enabled"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__enabled: _TypeAlias = _typing.Literal["enabled"]  # noqa: Y015
+    _WhichOneofArgType__enabled: _TypeAlias = _typing.Literal["_enabled", b"_enabled"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__enabled) -> _WhichOneofReturnType__enabled | None: ...
 
 Global___User: _TypeAlias = User  # noqa: Y015
 

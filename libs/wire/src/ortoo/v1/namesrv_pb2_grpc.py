@@ -260,7 +260,7 @@ class NameServiceServicer:
     def PutUser(self, request, context):
         """Creates a user or changes one: who may sign requests of RocketMQ's clients, where snodes ask for signatures.
 
-        grpcurl -plaintext -d '{"user":{"access_key":"ann","enabled":true},"secret_key":"s3cret"}' HOST:PORT \
+        grpcurl -plaintext -d '{"user":{"access_key":"ann"},"secret_key":"s3cret"}' HOST:PORT \
         ortoo.v1.NameService/PutUser
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

@@ -51,7 +51,7 @@ class NameServiceStub:
     PutUser: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.PutUserRequest, _namesrv_pb2.PutUserResponse]
     """Creates a user or changes one: who may sign requests of RocketMQ's clients, where snodes ask for signatures.
 
-    grpcurl -plaintext -d '{"user":{"access_key":"ann","enabled":true},"secret_key":"s3cret"}' HOST:PORT \\
+    grpcurl -plaintext -d '{"user":{"access_key":"ann"},"secret_key":"s3cret"}' HOST:PORT \\
       ortoo.v1.NameService/PutUser
     """
     DeleteUser: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.DeleteUserRequest, _namesrv_pb2.DeleteUserResponse]
@@ -205,7 +205,7 @@ class NameServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _abc.Awaitable[_namesrv_pb2.PutUserResponse]:
         """Creates a user or changes one: who may sign requests of RocketMQ's clients, where snodes ask for signatures.
 
-        grpcurl -plaintext -d '{"user":{"access_key":"ann","enabled":true},"secret_key":"s3cret"}' HOST:PORT \\
+        grpcurl -plaintext -d '{"user":{"access_key":"ann"},"secret_key":"s3cret"}' HOST:PORT \\
           ortoo.v1.NameService/PutUser
         """
 

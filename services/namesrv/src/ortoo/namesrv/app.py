@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 from ortoo.common.errors import Unavailable
+from ortoo.common.grpc.admin_token import read_admin_token
 from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock, SystemClock
@@ -55,7 +56,7 @@ async def open_namesrv(
             randomness=randomness,
         )
         background = await parts.enter_async_context(Background("namesrv"))
-        handlers = service.NameService(directory, catalog, clock)
+        handlers = service.NameService(directory, catalog, clock, read_admin_token(settings.admin_token_file))
         server = GrpcServer(
             settings.listen_address,
             [(service.NAME, lambda grpc_server: add_NameServiceServicer_to_server(handlers, grpc_server))],

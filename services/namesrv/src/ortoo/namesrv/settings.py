@@ -33,6 +33,8 @@ class Settings(ServiceSettings):
     """How often changes by other name servers over the same database are looked for."""
     topic_deletion_grace_ms: int = 86_400_000
     """How long a deleted topic can come back; enodes drop its messages afterwards. 0 = they do so at once."""
+    admin_token_file: str = ""
+    """A file with a token that calls about users must carry, as do those of snodes with the same file. Empty = none."""
     watchers_max: int = 1_000
     """How many processes may follow the routes at once."""
 

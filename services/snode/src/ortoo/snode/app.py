@@ -32,6 +32,7 @@ from ortoo.snode.membership.store import redis_client
 from ortoo.snode.observe import open_observation
 from ortoo.snode.observe.trace_topic import TraceTopic
 from ortoo.snode.policy import open_policy
+from ortoo.snode.policy.access import LOOK_INTERVAL_S
 from ortoo.snode.pop import make_pop
 from ortoo.snode.pull import make_pull
 from ortoo.snode.push import make_push
@@ -105,7 +106,7 @@ async def open_snode(
         )
         guards: list[grpc.aio.ServerInterceptor] = [TlsOnly()] if settings.tls_required else []
         if policy.access is not None:
-            guards.append(AccessInterception(policy.access))
+            guards.append(AccessInterception(policy.access, scaler_open=settings.scaler_open))
         server = GrpcServer(
             settings.listen_address,
             services.added,
@@ -140,6 +141,7 @@ async def open_snode(
         ]
         if policy.access is not None:
             steps.append(("access", FILES_INTERVAL_S, policy.access.file.look))
+            steps.append(("users", LOOK_INTERVAL_S, policy.access.look_at_streams))
         if observed.trace_topic is not None:
             flush = _trace_flush(observed.trace_topic, cluster, topics.arrival, sending.publisher)
             stack.push_async_callback(_last_records, flush)

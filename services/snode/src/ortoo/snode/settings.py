@@ -60,6 +60,16 @@ class Settings(ServiceSettings):
     access_file: str = ""
     """A file with what users may do, read again when it changes (docs/operations/access.md). Empty = everybody may
     everything."""
+    scaler_open: bool = False
+    """Whether KEDA's interface is answered to whoever asks although there is an `access_file`. Otherwise KEDA must come
+    from a trusted address."""
+    admin_token_file: str = ""
+    """A file with a token that name servers want with calls about users; theirs is the same. Empty = none."""
+    signature_window_s: float = 300.0
+    """How far the time of a signature may be from this process's clock."""
+    signature_local_times: bool = True
+    """Whether RocketMQ's clients may sign by the local time of any zone and call it UTC, as those in Java, Python and
+    Go do. False where all of them run in UTC: then a signature is good for `signature_window_s` alone."""
     flow_control_file: str = ""
     """A file with limits on requests, read again when it changes (docs/operations/consumers.md). Empty = no limits."""
     interceptors: str = ""
@@ -94,6 +104,7 @@ class Settings(ServiceSettings):
             heartbeat_interval_s=(0.05, 3600),
             session_expiry_s=(0.1, 86_400),
             membership_timeout_s=(0.2, 600),
+            signature_window_s=(1, 86_400),
             sweep_interval_s=(0.01, 60),
             stop_grace_s=(0, 600),
             auto_create_queue_count=(1, 1024),

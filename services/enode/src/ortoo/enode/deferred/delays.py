@@ -142,7 +142,10 @@ class Delays:
         """
         times, ids = np.array([deliver_at_ms], "<i8"), np.array([timer_id], "<i8")
         self._timers.advance(self._clock.now_ms())
-        before = int(self._timers.holds(times, ids)[0])
+        # A handle of another topic says nothing of what waits there, not even whether it is being delivered.
+        before = (
+            int(self._timers.holds(times, ids)[0]) if self._timers.leads_to(topic_id, deliver_at_ms, timer_id) else -1
+        )
         if before == Hold.FIRING:
             raise Conflict("the message is being delivered right now", field="recall_handle")
         if before == Hold.MOVING:

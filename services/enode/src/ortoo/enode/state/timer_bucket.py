@@ -102,6 +102,11 @@ class TimerBucket:
         result[np.flatnonzero(found)[alive]] = table["hold"][at[alive]]
         return result
 
+    def destination(self, timer_id: int) -> int | None:
+        """Where a timer leads, as its row says; None if it is not here."""
+        at, _ = self._find(np.array([timer_id], "<i8"))
+        return int(self._table["destination"][at[0]]) if len(at) else None
+
     def hold(self, ids: Int64s, hold: Hold) -> None:
         """Note what is being done with timers."""
         at, _ = self._find(ids)

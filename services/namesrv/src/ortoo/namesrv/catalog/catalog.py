@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import os
+import stat
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -46,6 +48,7 @@ class Catalog:
             engine = _engine(url)
             if url.get_backend_name() == "sqlite" and url.database:
                 lock = FileLock.take(Path(url.database))
+                _keep_private(Path(url.database))
             catalog = cls(engine, thread, lock)
             await asyncio.shield(catalog._submit(lambda: prepare(engine, new_id)))
         except BaseException:
@@ -146,6 +149,23 @@ def _url(database_url: str, data_dir: Path) -> sa.URL:
     if url.get_backend_name() == "sqlite" and (url.database or "").startswith((":", "file:")):
         raise Invalid("the database must be a plain file, sqlite:///PATH; topics must survive", field="database_url")
     return url
+
+
+def _keep_private(database: Path) -> None:
+    """Let this user alone read the secrets. SQLite gives the files beside the database the database's mode.
+
+    Errors: Invalid when the file is somebody else's.
+    """
+    try:
+        os.close(os.open(database, os.O_RDWR | os.O_CREAT, 0o600))
+        for path in (database, *(Path(f"{database}{suffix}") for suffix in ("-wal", "-shm", "-journal"))):
+            if path.exists() and stat.S_IMODE(path.stat().st_mode) & 0o077:
+                path.chmod(0o600)
+    except OSError as error:
+        raise Invalid(
+            f"{database} cannot be kept from other users ({error.strerror}), and it has secrets; give it to this user",
+            field="database_url",
+        ) from error
 
 
 def _engine(url: sa.URL) -> sa.Engine:

@@ -32,9 +32,14 @@ class Users:
     def __init__(self, connection: sa.Connection) -> None:
         self._connection = connection
 
-    def put(self, access_key: str, secret_key: str, *, enabled: bool, now_ms: int) -> User:
-        """Create a user or change one; an empty secret leaves it as it is. Errors: Invalid, Overloaded."""
+    def put(self, access_key: str, secret_key: str, *, enabled: bool | None, now_ms: int) -> User:
+        """Create a user or change one; an empty secret and an `enabled` of None leave what is there.
+
+        Errors: Invalid, Overloaded.
+        """
         existing = self._find(access_key)
+        if enabled is None:
+            enabled = existing is None or existing.enabled
         if not secret_key and existing is not None:
             secret_key = existing.secret_key
         if not SECRET_LENGTH_MIN <= len(secret_key) <= SECRET_LENGTH_MAX:

@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import AsyncIterator
 
 from ortoo.common.errors import Invalid
+from ortoo.common.grpc.admin_token import ADMIN_TOKEN, check_admin_token
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.fields import read, write
 from ortoo.common.process.clock import Clock
@@ -23,10 +24,11 @@ NAME = "ortoo.v1.NameService"
 class NameService(NameServiceServicer):
     """The directory of the cluster, for enodes, snodes and operators' tools."""
 
-    def __init__(self, directory: Directory, catalog: Catalog, clock: Clock) -> None:
+    def __init__(self, directory: Directory, catalog: Catalog, clock: Clock, admin_token: str = "") -> None:
         self._directory = directory
         self._catalog = catalog
         self._clock = clock
+        self._admin_token = admin_token
 
     async def RegisterEnode(self, request: pb.RegisterEnodeRequest, context: Context) -> pb.RegisterEnodeResponse:
         """Announce an enode or renew its lease."""
@@ -117,26 +119,34 @@ class NameService(NameServiceServicer):
 
     async def PutUser(self, request: pb.PutUserRequest, context: Context) -> pb.PutUserResponse:
         """Create or change a user."""
+        self._check_token(context)
         asked = request.user
-        now_ms = self._clock.now_ms()
+        enabled, now_ms = asked.enabled if asked.HasField("enabled") else None, self._clock.now_ms()
         user = await self._catalog.change_users(
-            lambda users: users.put(asked.access_key, request.secret_key, enabled=asked.enabled, now_ms=now_ms)
+            lambda users: users.put(asked.access_key, request.secret_key, enabled=enabled, now_ms=now_ms)
         )
         return pb.PutUserResponse(user=wire.user_to(user))
 
     async def DeleteUser(self, request: pb.DeleteUserRequest, context: Context) -> pb.DeleteUserResponse:
         """Delete a user."""
+        self._check_token(context)
         await self._catalog.change_users(lambda users: users.delete(request.access_key))
         return pb.DeleteUserResponse()
 
     async def ListUsers(self, request: pb.ListUsersRequest, context: Context) -> pb.ListUsersResponse:
         """All users, without their secrets."""
+        self._check_token(context)
         return pb.ListUsersResponse(users=map(wire.user_to, await self._catalog.change_users(Users.all)))
 
     async def GetUser(self, request: pb.GetUserRequest, context: Context) -> pb.GetUserResponse:
         """One user with the secret."""
+        self._check_token(context)
         user = await self._catalog.change_users(lambda users: users.get(request.access_key))
         return pb.GetUserResponse(user=wire.user_to(user), secret_key=user.secret_key)
+
+    def _check_token(self, context: Context) -> None:
+        given = dict(context.invocation_metadata() or ()).get(ADMIN_TOKEN, "")
+        check_admin_token(self._admin_token, given if isinstance(given, str) else "")
 
     async def AcquireRight(self, request: pb.AcquireRightRequest, context: Context) -> pb.AcquireRightResponse:
         """Give or renew an exclusive right."""

@@ -114,6 +114,8 @@ class ClientSession:
     peer: str
     since_ms: int
     heard_at_s: float
+    user: str = ""
+    """Who opened it."""
     outbox: SessionOutbox = field(default_factory=SessionOutbox)
     producers: set[str] = field(default_factory=set)
     """Groups in which it is a producer."""

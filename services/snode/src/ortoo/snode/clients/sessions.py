@@ -22,6 +22,7 @@ from ortoo.snode.enodes.queue_locks import QueueLocks
 from ortoo.snode.membership.consumer_groups import ConsumerGroups
 from ortoo.snode.membership.local import PRODUCERS
 from ortoo.snode.membership.members import CloseReason, Member, merged
+from ortoo.snode.policy.principal import PRINCIPAL
 from ortoo.snode.push.outbox import Closed, Opened
 from ortoo.snode.push.sessions import Sessions
 from ortoo.snode.topics import Topics
@@ -57,10 +58,11 @@ class ClientSessions:
         return list(self._sessions.values())
 
     def get(self, session_id: str) -> ClientSession:
-        """A session of this snode. Errors: NotFound."""
+        """A session of this snode and of the calling user. Errors: NotFound, Forbidden."""
         session = self._sessions.get(session_id)
         if session is None:
             raise NotFound(f"there is no session {session_id!r} at this snode; connect again", field="session_id")
+        PRINCIPAL.get().check_owns(session.user, "session", "session_id")
         return session
 
     def of_client(self, client_id: str) -> ClientSession | None:
@@ -78,7 +80,8 @@ class ClientSessions:
         if len(self._sessions) >= SESSIONS_MAX:
             raise Overloaded(f"{SESSIONS_MAX} sessions are open on this snode; use another", retry_after_ms=5_000)
         now_s = self._runtime.clock.monotonic_s()
-        session = ClientSession(self._runtime.randomness.id_text(), hello, peer, self._runtime.clock.now_ms(), now_s)
+        named = self._runtime.randomness.id_text(), hello, peer, self._runtime.clock.now_ms(), now_s
+        session = ClientSession(*named, user=PRINCIPAL.get().user)
         self._sessions[session.session_id] = session
         self._say_open(session)
         return session
@@ -94,6 +97,8 @@ class ClientSessions:
             return
         members = dict(session.consumers)
         producers = set(session.producers)
+        for group in (*members, *(PRODUCERS + one for one in producers)):
+            check_owner(self._membership.members(group), hello.client_id)
         if hello.client_id != session.hello.client_id:
             self.renamed += 1
             _log.warning("a session changed its client id", was=session.client_id, now=hello.client_id)
@@ -113,6 +118,7 @@ class ClientSessions:
         """Join a group of producers. Errors: Invalid, Overloaded."""
         check_group_name(group, "group")
         self._check_count(session)
+        check_owner(self._membership.members(PRODUCERS + group), session.client_id)
         self._join_producer(session, group)
 
     async def register_consumer(self, session: ClientSession, request: ConsumerRequest) -> GroupMembers:
@@ -122,6 +128,7 @@ class ClientSessions:
         """
         check_group_name(request.group, "group")
         self._check_count(session)
+        check_owner(self._membership.members(request.group), session.client_id)
         known = session.consumers.get(request.group)
         subscriptions = merged(known.subscriptions if known is not None else (), request.subscriptions)
         filters = await self._pushes.filters(subscriptions, "subscriptions")
@@ -243,6 +250,7 @@ class ClientSessions:
             client_version=hello.client_version,
             peer=session.peer,
             since_ms=session.since_ms,
+            user=session.user,
         )
 
     def _check_count(self, session: ClientSession) -> None:
@@ -292,6 +300,13 @@ class ClientSessions:
 def refused(request_id: int, group: str, session: ClientSession, error: OrtooError) -> RegistrationAnswer:
     """The answer to a registration that cannot be."""
     return RegistrationAnswer(request_id, group, session.client_id, error)
+
+
+def check_owner(members: Mapping[str, Member], client_id: str) -> None:
+    """Refuse the place of another user's client in a group. Errors: Forbidden."""
+    known = members.get(client_id)
+    if known is not None:
+        PRINCIPAL.get().check_owns(known.user, "client id", "client_id")
 
 
 def _check_hello(hello: Hello) -> None:

@@ -129,6 +129,10 @@ def check_writable(topic: Topic, queue: Queue) -> None:
 def queues_to_write(topic: Topic, queue: Queue | None) -> list[Queue]:
     """The queue that a sender names, or all that producers are given. Errors: Invalid when nothing may be sent."""
     if queue is not None:
+        if queue.topic not in ("", topic.name):
+            raise Invalid(
+                f"{queue.topic!r}; the request is for topic {topic.name}: name one topic", field="queue.topic"
+            )
         queue = queue._replace(topic=topic.name)
         check_writable(topic, queue)
         return [queue]

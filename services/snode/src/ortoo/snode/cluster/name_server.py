@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from ortoo.common.cluster.name_servers import NameServers
 from ortoo.common.errors import AlreadyExists, Forbidden, NotFound, OrtooError, Unavailable
 from ortoo.common.errors.status import rpc_errors
+from ortoo.common.grpc.admin_token import ADMIN_TOKEN
 from ortoo.common.grpc.channels import Channels
 from ortoo.snode.cluster.routes import Group, MessageType, RouteChange, Topic
 from ortoo.snode.cluster.wire import change_of, group_of, group_to, topic_of
@@ -24,6 +25,13 @@ class NameServer:
 
     servers: NameServers
     channels: Channels
+    admin_token: str = ""
+    """What name servers want with calls about users."""
+
+    @property
+    def admin_metadata(self) -> tuple[tuple[str, str], ...]:
+        """The headers of such a call."""
+        return ((ADMIN_TOKEN, self.admin_token),) if self.admin_token else ()
 
     @property
     def peer(self) -> str:
@@ -106,7 +114,7 @@ class NameServer:
         """The secret of a user whose signatures count. Errors: NotFound, Forbidden, Unavailable."""
         request = namesrv_pb2.GetUserRequest(access_key=access_key)
         with rpc_errors(self.peer):
-            answer = await self.stub.GetUser(request, timeout=CALL_TIMEOUT_S)
+            answer = await self.stub.GetUser(request, timeout=CALL_TIMEOUT_S, metadata=self.admin_metadata)
         if not answer.user.enabled:
             raise Forbidden(f"user {access_key} is disabled", field="access_key")
         return answer.secret_key

@@ -63,6 +63,8 @@ class Member:
     client_version: str = ""
     peer: str = ""
     since_ms: int = 0
+    user: str = ""
+    """Who opened it: no other user may take its place."""
 
     @property
     def topics(self) -> frozenset[str]:
@@ -78,6 +80,8 @@ class Member:
         """Its text."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         fields["subscriptions"] = [dataclasses.astuple(one) for one in self.subscriptions]
+        if not self.user:
+            del fields["user"]  # snodes before access to members was kept do not know it
         return json.dumps({"format": FORMAT} | fields, separators=(",", ":"))
 
 

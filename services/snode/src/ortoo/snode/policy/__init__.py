@@ -30,7 +30,7 @@ async def open_policy(runtime: Runtime, cluster: Cluster) -> Policy:
     settings, clock, metrics = runtime.settings, runtime.clock, runtime.metrics
     access: Access | None = None
     if settings.access_file:
-        access = Access(settings.access_file, Authentication(cluster.name_server, clock), cluster.directory)
+        access = Access(settings.access_file, Authentication(cluster.name_server, clock, settings), cluster.directory)
         await access.file.begin()
         access.register(metrics)
     flow = FlowControl(clock)

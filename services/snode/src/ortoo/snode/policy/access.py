@@ -1,21 +1,27 @@
 """Access control: who calls, by the signature, and whether that user may. Off unless there is a file of rules."""
 
+import asyncio
+import contextlib
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ortoo.common.errors import Forbidden, Invalid, NotFound
-from ortoo.common.grpc.signature import AUTHORIZATION, DATE_TIME, is_signed, read_signature
+from ortoo.common.errors import Forbidden, Invalid, NotFound, Unavailable
+from ortoo.common.grpc.signature import AUTHORIZATION, DATE_TIME, check_time, is_signed, read_signature
 from ortoo.common.process.clock import Clock
 from ortoo.common.telemetry.metrics import Metrics
 from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.cluster.name_server import NameServer
 from ortoo.snode.policy.access_needs import needs_of
 from ortoo.snode.policy.access_rules import AccessRules, Need, access_rules_of
+from ortoo.snode.policy.principal import Principal
 from ortoo.snode.policy.watched_file import WatchedFile
+from ortoo.snode.settings import Settings
 
-KNOWN_S = 30.0
-"""How long a secret is believed; so long a changed or deleted user goes on."""
+KNOWN_S = 10.0
+"""How long a secret is believed."""
+LOOK_INTERVAL_S = 10.0
+"""How often the users of open streams are looked at: with KNOWN_S so long a changed or deleted user goes on."""
 UNKNOWN_S = 5.0
 USERS_MAX = 10_000
 
@@ -23,13 +29,18 @@ USERS_MAX = 10_000
 class Authentication:
     """Checks signatures with the secrets that the name server keeps."""
 
-    def __init__(self, name_server: NameServer, clock: Clock) -> None:
+    def __init__(self, name_server: NameServer, clock: Clock, settings: Settings) -> None:
         self._name_server = name_server
         self._clock = clock
+        self._window_ms = int(settings.signature_window_s * 1000)
+        self._local_times = settings.signature_local_times
         self._secrets: OrderedDict[str, tuple[str, float]] = OrderedDict()
 
-    async def user_of(self, headers: Mapping[str, str]) -> str:
-        """The access key of the user who signed a call. Errors: Forbidden, of field `authorization`; Unavailable."""
+    async def user_of(self, headers: Mapping[str, str], *, own_client: bool = False) -> tuple[str, str]:
+        """The access key of the user who signed a call, and the secret; `own_client` signs by UTC.
+
+        Errors: Forbidden, of field `authorization`; Unavailable.
+        """
         date_time = headers.get(DATE_TIME, "")
         if not date_time:
             raise _refused(f"the header {DATE_TIME} is missing, over which requests are signed")
@@ -37,12 +48,17 @@ class Authentication:
             signature = read_signature(headers.get(AUTHORIZATION, ""))
         except Invalid as error:
             raise _refused(error.message) from None
-        secret_key = await self._secret_of(signature.access_key)
+        secret_key = await self.secret_of(signature.access_key)
         if not secret_key or not is_signed(signature, secret_key, date_time):
             raise _refused(f"the signature of {signature.access_key!r} is not right")
-        return signature.access_key
+        try:  # after the secret, so that a stranger learns nothing of clocks
+            local = self._local_times and not own_client
+            check_time(date_time, self._clock.now_ms(), self._window_ms, local=local)
+        except Invalid as error:
+            raise _refused(error.message) from None
+        return signature.access_key, secret_key
 
-    async def _secret_of(self, access_key: str) -> str:
+    async def secret_of(self, access_key: str) -> str:
         """The secret; empty for a user who is unknown or disabled, so that nobody learns which names exist."""
         now_s = self._clock.monotonic_s()
         known = self._secrets.get(access_key)
@@ -75,11 +91,38 @@ class Access:
         self.authentication = authentication
         self.directory = directory
         self.file = WatchedFile(path, "rules of access", self._take)
+        self._streams: set[AccessOfCall] = set()
 
     def register(self, metrics: Metrics) -> None:
         """Name what is read."""
         metrics.counter("ortoo_access_refused_total", "Requests beyond their users' rights.", lambda: self.refused)
         metrics.gauge("ortoo_access_users", "Users that the file of access names.", lambda: len(self.rules.users))
+
+    @contextlib.contextmanager
+    def streaming(self, call: "AccessOfCall") -> Iterator[None]:
+        """Count the current task among the streams that end with the right to them. Errors: Forbidden."""
+        call.task = asyncio.current_task()
+        self._streams.add(call)
+        try:
+            yield
+        except asyncio.CancelledError:
+            if call.revoked is None or call.task is None:
+                raise
+            call.task.uncancel()
+            raise call.revoked from None
+        finally:
+            self._streams.discard(call)
+
+    async def look_at_streams(self) -> None:
+        """End the streams whose users may not have them any more, also those on which nothing moves."""
+        for call in tuple(self._streams):
+            try:
+                call.look_again()
+                await call.look_at_user()
+            except Forbidden as error:
+                call.revoke(error)
+            except Unavailable:
+                continue  # a name server that is away says nothing of users
 
     def _take(self, text: str) -> None:
         self.rules = access_rules_of(text)
@@ -96,17 +139,31 @@ class AccessOfCall:
         self._access = access
         self._method = method
         self._peer = peer
+        self.task: asyncio.Task[Any] | None = None
+        """Of a stream: who answers it."""
+        self.revoked: Forbidden | None = None
+        """Why its stream ends."""
+        self._secret_key = ""
         self._user: str | None = None
         """None = whoever calls from there is trusted."""
         self._asked: dict[Need, None] = {}
         self._rules = access.rules
+
+    @property
+    def principal(self) -> Principal:
+        """Who has signed in."""
+        if self._user is None:
+            return Principal()
+        return Principal(self._user, may_everything=self._rules.is_admin(self._user))
 
     async def sign_in(self, headers: Mapping[str, str]) -> None:
         """Learn who calls. Errors: Forbidden, of field `authorization`; Unavailable."""
         if self._rules.trusts(self._peer):
             return
         try:
-            self._user = await self._access.authentication.user_of(headers)
+            own_client = not self._method.startswith("MessagingService/")
+            said = await self._access.authentication.user_of(headers, own_client=own_client)
+            self._user, self._secret_key = said
         except Forbidden:
             self._access.refused += 1
             raise
@@ -126,10 +183,24 @@ class AccessOfCall:
             self._rules = self._access.rules
             self._check(self._asked)
 
+    async def look_at_user(self) -> None:
+        """Check that the secret is still the user's. Errors: Forbidden; Unavailable."""
+        if self._user is not None and await self._access.authentication.secret_of(self._user) != self._secret_key:
+            self._access.refused += 1
+            raise _refused(f"user {self._user} was changed or deleted; sign in again")
+
+    def revoke(self, error: Forbidden) -> None:
+        """End the stream, once."""
+        if self.revoked is None and self.task is not None:
+            self.revoked = error
+            self.task.cancel()
+
     def _check(self, needs: "list[Need] | dict[Need, None]") -> None:
-        if self._user is None:
-            return
         try:
+            if self._user is None:
+                if not self._rules.trusts(self._peer):
+                    raise _refused("this address is not trusted any more; sign in again")
+                return
             self._rules.check(self._user, needs)
         except Forbidden:
             self._access.refused += 1

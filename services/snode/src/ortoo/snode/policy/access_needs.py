@@ -1,4 +1,4 @@
-"""What each method asks for, by its request. A method that is not named here is an admin's."""
+"""What each method of the snode asks for, by its request: a row for each. One without a row would be an admin's."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -78,6 +78,12 @@ def _route(request: Any, _: NameOf) -> list[Need]:
     return [_topic(request.topic, PUB if request.to_send else ANY)]
 
 
+def _places(topic: str, request: Any, grant: Grant) -> list[Need]:
+    """The topic that a request names and that of the queue it names, which may be another one."""
+    queued = request.queue.topic if request.HasField("queue") else ""
+    return [_topic(name, grant) for name in dict.fromkeys((topic, queued)) if name or not queued]
+
+
 def _recall(request: Any, name_of: NameOf) -> list[Need]:
     handle = read_handle(request.recall_handle, HandleKind.DELAYED, "recall_handle")
     return [_topic(name_of(handle.topic_id), PUB)]
@@ -124,11 +130,21 @@ def _rocketmq_verdict(request: Any, name_of: NameOf) -> list[Need]:
     return [*_verdict(request, name_of), _topic(request.topic.name, PUB)]
 
 
+def _scales(request: Any, _: NameOf) -> list[Need]:
+    said = getattr(request, "scaledObjectRef", request).scalerMetadata
+    return [_group(said.get("group", "")), _topic(said.get("topic", ""), SUB)]
+
+
+def _admins(request: Any, _: NameOf) -> tuple[Need]:
+    """What changes or shows the cluster, or others' clients."""
+    return (ADMIN,)
+
+
 NEEDS: Mapping[str, Needs] = {
-    "ProducerService/Publish": lambda request, _: [_topic(request.topic, PUB)],
+    "ProducerService/Publish": lambda request, _: _places(request.topic, request, PUB),
     "ProducerService/Produce": lambda request, _: [_topic(request.queue.topic, PUB)],
     "ProducerService/RecallMessage": _recall,
-    "ProducerService/BeginTransaction": lambda request, _: [_topic(request.topic, PUB)],
+    "ProducerService/BeginTransaction": lambda request, _: _places(request.topic, request, PUB),
     "ProducerService/EndTransaction": _verdict,
     "ProducerService/WatchTransactionChecks": lambda request, _: [_group(request.producer_group, PUB)],
     "ProducerService/QueryRoute": _route,
@@ -146,8 +162,20 @@ NEEDS: Mapping[str, Needs] = {
     "DeadLetterService/ReplayDeadLetters": _replay,
     "AdminService/DescribeTopic": lambda request, _: [_topic(request.name, ANY)],
     **{f"AdminService/{name}": _consumes for name in ("Tail", "FindMessages")},
-    "AdminService/DescribeLag": lambda request, _: [_group(request.group)],
+    "AdminService/DescribeLag": lambda request, _: [_group(request.group), _topic(request.topic, ANY)],
     "AdminService/DescribeGroup": lambda request, _: [_group(request.name)],
+    "Admin/ChangeLogLevel": _admins,
+    **{
+        f"AdminService/{name}": _admins
+        for name in (
+            *("CreateTopic", "UpdateTopic", "DeleteTopic", "ListTopics", "ListDelayedMessages", "ListTopicGroups"),
+            *("PutGroup", "UpdateGroup", "DeleteGroup", "ListGroups", "ResetOffsets", "CloneOffsets"),
+            *("PutUser", "DeleteUser", "ListUsers", "DescribeCluster", "ListTransactions", "ResumeTransaction"),
+            *("ListClients", "DescribeClient", "CallClient", "ListConsumers", "SetDeliveryMode", "ListDeliveryModes"),
+            *("DescribeFlowControl", "UpdateFlowControl"),
+        )
+    },
+    **{f"ExternalScaler/{name}": _scales for name in ("IsActive", "StreamIsActive", "GetMetricSpec", "GetMetrics")},
     "MessagingService/QueryRoute": lambda request, _: [_topic(request.topic.name, ANY)],
     "MessagingService/SendMessage": lambda request, _: [_topic(one.topic.name, PUB) for one in request.messages],
     "MessagingService/EndTransaction": _rocketmq_verdict,

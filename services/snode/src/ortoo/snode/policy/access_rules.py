@@ -94,6 +94,11 @@ class AccessRules:
             return False
         return any(address in network for network in self.trusted)
 
+    def is_admin(self, access_key: str) -> bool:
+        """Whether a user may everything."""
+        user = self.users.get(access_key)
+        return user is not None and user.admin
+
     def check(self, access_key: str, needs: Iterable[Need]) -> None:
         """Refuse what a user may not do. Errors: Forbidden, naming it."""
         user = self.users.get(access_key)

@@ -1,5 +1,6 @@
 """Consumers between the messages of ortoo.v1 and plain values: what is not called the same on both sides."""
 
+import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
@@ -10,6 +11,7 @@ from ortoo.common.grpc.fields import read, write
 from ortoo.common.records.message import Message
 from ortoo.snode.cluster.wire import queue_of
 from ortoo.snode.membership.members import Member, Subscription
+from ortoo.snode.policy.principal import PRINCIPAL
 from ortoo.v1 import consumer_pb2, failure_pb2, session_pb2
 
 
@@ -45,6 +47,8 @@ def subscriptions(items: Iterable[consumer_pb2.Subscription]) -> tuple[Subscript
 
 
 def member_to(member: Member) -> consumer_pb2.Member:
-    """One member, written."""
+    """One member, written; its session is told to its own user alone."""
+    if not PRINCIPAL.get().owns(member.user):
+        member = dataclasses.replace(member, session_id="")
     model = consumer_pb2.MESSAGE_MODEL_BROADCAST if member.broadcast else consumer_pb2.MESSAGE_MODEL_CLUSTERING
     return write(consumer_pb2.Member, member, message_model=model)

@@ -9,7 +9,7 @@ from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.fields import read, write
 from ortoo.snode.clients.locks import LIFETIME_MS, ClientLocks
 from ortoo.snode.clients.session import ClientSession
-from ortoo.snode.clients.sessions import ClientSessions
+from ortoo.snode.clients.sessions import ClientSessions, check_owner
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.cluster.wire import queue_of, queue_to
 from ortoo.snode.filters.selection import compile_filter
@@ -111,8 +111,11 @@ class PullCalls(ConsumerServiceServicer):
         return pb.SendBackResponse(message_ids=await self.sending_back.send_back(sent))
 
     def _session(self, request: pb.LockQueuesRequest | pb.UnlockQueuesRequest) -> ClientSession | None:
-        """The session for which locks are meant. Errors: NotFound."""
-        return self.clients.get(request.session_id) if request.session_id else None
+        """The session for which locks are meant. Errors: NotFound, Forbidden."""
+        if request.session_id:
+            return self.clients.get(request.session_id)
+        check_owner(self.clients.members(request.group).members, request.client_id)
+        return None
 
 
 def _queues(request: pb.LockQueuesRequest | pb.UnlockQueuesRequest | pb.QueryConsumerOffsetsRequest) -> list[Queue]:

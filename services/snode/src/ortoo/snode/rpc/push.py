@@ -10,9 +10,10 @@ from ortoo.common.errors import Conflict, Invalid, OrtooError
 from ortoo.common.grpc.bulk_field import Bulky
 from ortoo.common.grpc.errors import request_failed
 from ortoo.common.grpc.fields import write
-from ortoo.snode.clients.sessions import TEXT_LENGTH_MAX, ClientSessions
+from ortoo.snode.clients.sessions import TEXT_LENGTH_MAX, ClientSessions, check_owner
 from ortoo.snode.cluster.wire import envelope_to, queue_of, queue_to
 from ortoo.snode.membership.members import CloseReason, Member, merged
+from ortoo.snode.policy.principal import PRINCIPAL
 from ortoo.snode.pull.offsets import StartFrom, StartRule
 from ortoo.snode.push.outbox import AcknowledgedOffsets, Assigned, Closed, Delivery, Event, Opened
 from ortoo.snode.push.session import PushPlan, PushSession
@@ -81,8 +82,10 @@ class PushCall:
         return member
 
     def _alone(self, wanted: pb.OpenSession) -> Member:
+        check_owner(self.sessions.parts.groups.membership.members(wanted.group), wanted.client_id)
         return dataclasses.replace(
             self.member,
+            user=PRINCIPAL.get().user,
             client_id=wanted.client_id,
             subscriptions=merged((), subscriptions(wanted.subscriptions)),
             room=wanted.room,

@@ -163,6 +163,15 @@ class Timers(Table[dict[int, int]]):
         """The queue that a row's `destination` means; None when its topic is gone."""
         return self._destinations[number]
 
+    def leads_to(self, topic_id: int, deliver_at_ms: int, timer_id: int) -> bool:
+        """Whether a timer that is here belongs to this topic."""
+        for buckets, key, _ in self._split(np.array([deliver_at_ms], "<i8")):
+            number = buckets[key].destination(timer_id) if key in buckets else None
+            if number is not None:
+                destination = self._destinations[number]
+                return destination is not None and destination[0] == topic_id
+        return False
+
     def holds(self, deliver_at_ms: Int64s, ids: Int64s) -> np.ndarray:
         """What is being done with each of these timers (`Hold`); 255 = it is no more."""
         result = np.full(len(ids), 255, np.uint8)

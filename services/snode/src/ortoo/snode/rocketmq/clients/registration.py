@@ -61,6 +61,7 @@ class Registration:
             client_version=client.client_version,
             peer=client.peer,
             since_ms=client.member_since_ms,
+            user=client.user,
         )
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from apache.rocketmq.v2.definition_pb2 import ClientType, Settings
 from apache.rocketmq.v2.service_pb2 import TelemetryCommand
 from ortoo.common.errors import Overloaded
+from ortoo.snode.policy.principal import PRINCIPAL
 from ortoo.snode.rocketmq.protocol.caller import Caller
 
 EXPIRY_S = 120.0
@@ -69,6 +70,8 @@ class Client:
     language: str = ""
     client_version: str = ""
     peer: str = ""
+    user: str = ""
+    """Who said first that it is this client."""
     client_type: ClientType.ValueType = ClientType.CLIENT_TYPE_UNSPECIFIED
     group: str = ""
     settings: Settings | None = None
@@ -92,17 +95,24 @@ class Clients:
         self._turn = 0
 
     def seen(self, caller: Caller, now_s: float) -> Client:
-        """A client said something. Errors: Overloaded."""
+        """A client said something. Errors: Overloaded; Forbidden when it is another user's."""
+        self.check_owner(caller)
         client = self._clients.get(caller.client_id)
         if client is None:
             if len(self._clients) >= CLIENTS_MAX:
                 raise Overloaded(f"{CLIENTS_MAX} clients are connected to this snode; connect to another one")
-            client = self._clients[caller.client_id] = Client(caller.client_id)
+            client = self._clients[caller.client_id] = Client(caller.client_id, user=PRINCIPAL.get().user)
         client.seen_at_s = now_s
         client.language = caller.language or client.language
         client.client_version = caller.client_version or client.client_version
         client.peer = caller.peer or client.peer
         return client
+
+    def check_owner(self, caller: Caller) -> None:
+        """Refuse who takes another user's client id. Errors: Forbidden."""
+        known = self._clients.get(caller.client_id)
+        if known is not None:
+            PRINCIPAL.get().check_owns(known.user, "client id", "x-mq-client-id")
 
     def get(self, client_id: str) -> Client | None:
         """A client, if it is there."""

@@ -4,6 +4,7 @@ import re
 
 from apache.rocketmq.v2.definition_pb2 import Code, Resource
 from ortoo.common.cluster.names import TOPIC_NAME_LENGTH_MAX, check_group_name, check_topic_name
+from ortoo.snode.cluster.routes import RETRY_PREFIX
 from ortoo.snode.rocketmq.protocol.codes import Refused
 
 SYSTEM_TOPICS = frozenset({
@@ -69,6 +70,17 @@ def stored_topic(parent: str, lite_topic: str) -> str:
             f"lite topic {lite_topic!r} has {len(lite_topic)} characters; below topic {parent} at most {room} fit",
         )
     return name
+
+
+def check_same_topic(asked: str, handled: str, group: str = "") -> None:
+    """A request names the topic of its handle, whose messages may lie in a retry topic or a lite topic of it.
+
+    `handled` is empty for a topic that is gone. Errors: Refused with INVALID_RECEIPT_HANDLE.
+    """
+    belonging = handled in ("", asked, f"{RETRY_PREFIX}{group}") or handled.startswith(f"{LITE_PREFIX}{asked}|")
+    if not belonging:
+        what = f"the handle is of another topic than {asked}; give both as they were received"
+        raise Refused(Code.INVALID_RECEIPT_HANDLE, what)
 
 
 def lite_topic_of(stored: str) -> str:

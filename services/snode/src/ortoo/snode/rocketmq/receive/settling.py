@@ -14,7 +14,7 @@ from ortoo.snode.rocketmq.clients.settings_reply import pop_rules
 from ortoo.snode.rocketmq.protocol.caller import Caller
 from ortoo.snode.rocketmq.protocol.codes import Refused, common_status, ok, status_of
 from ortoo.snode.rocketmq.protocol.messages import in_ms
-from ortoo.snode.rocketmq.protocol.names import group_name, topic_name
+from ortoo.snode.rocketmq.protocol.names import check_same_topic, group_name, topic_name
 from ortoo.snode.rocketmq.receive.leases import Leases
 from ortoo.snode.rocketmq.receive.receiving import INVISIBLE_MS_MAX
 
@@ -31,15 +31,15 @@ class Settling:
 
     async def ack(self, caller: Caller, request: pb.AckMessageRequest) -> pb.AckMessageResponse:
         """Messages are done; each entry is answered by itself. Errors: Refused."""
-        group, _ = group_name(request.group), topic_name(request.topic)
+        group, topic = group_name(request.group), topic_name(request.topic)
         if not 1 <= len(request.entries) <= ENTRIES_MAX:
             raise Refused(Code.BAD_REQUEST, f"{len(request.entries)} entries; give 1 to {ENTRIES_MAX}")
-        entries = await asyncio.gather(*[self._acked(entry, group) for entry in request.entries])
+        entries = await asyncio.gather(*[self._acked(entry, group, topic) for entry in request.entries])
         return pb.AckMessageResponse(status=common_status([entry.status.code for entry in entries]), entries=entries)
 
-    async def _acked(self, entry: pb.AckMessageEntry, group: str) -> pb.AckMessageResultEntry:
+    async def _acked(self, entry: pb.AckMessageEntry, group: str, topic: str) -> pb.AckMessageResultEntry:
         try:
-            handle = _handle(entry.receipt_handle, group)
+            handle = self._handle(entry.receipt_handle, group, topic)
             await self._settle(handle, Finish())
             self.leases.drop(handle)
             status = ok()
@@ -55,13 +55,12 @@ class Settling:
         A push consumer says so when its listener failed: the lease ends now, and after the last attempt the message
         is parked. A simple consumer may go on working: its lease is made longer.
         """
-        group = group_name(request.group)
-        topic_name(request.topic)
+        group, topic = group_name(request.group), topic_name(request.topic)
         invisible_ms = in_ms(request.invisible_duration)
         if not 0 <= invisible_ms <= INVISIBLE_MS_MAX:
             what = f"invisible for {invisible_ms} ms; expected 0 to {INVISIBLE_MS_MAX}"
             raise Refused(Code.ILLEGAL_INVISIBLE_TIME, what)
-        handle = _handle(request.receipt_handle, group)
+        handle = self._handle(request.receipt_handle, group, topic)
         is_failure = self.leases.drop(handle)
         verdict: Verdict = Renew(invisible_ms)
         if is_failure or request.suspend or not invisible_ms:
@@ -75,12 +74,11 @@ class Settling:
         self, caller: Caller, request: pb.ForwardMessageToDeadLetterQueueRequest
     ) -> pb.ForwardMessageToDeadLetterQueueResponse:
         """The group gives a message up. Errors: Refused, Unavailable."""
-        group = group_name(request.group)
-        topic_name(request.topic)
+        group, topic = group_name(request.group), topic_name(request.topic)
         if not request.receipt_handle:
             # The C++ client leaves it out and would ask for ever; its message comes again when its lease is over.
             return pb.ForwardMessageToDeadLetterQueueResponse(status=ok())
-        handle = _handle(request.receipt_handle, group)
+        handle = self._handle(request.receipt_handle, group, topic)
         await self.popping.ensure_dead_letters([handle])
         rules = pop_rules(self.directory.group(group))
         words = f"given up after {request.delivery_attempt} of {request.max_delivery_attempts} attempts"
@@ -93,9 +91,10 @@ class Settling:
         if stale:
             raise Refused(Code.INVALID_RECEIPT_HANDLE, "the lease is over: the message came again, or is done")
 
-
-def _handle(text: str, group: str) -> ReceiptHandle:
-    handle = decode_handle(text)
-    if handle.group != group:
-        raise Refused(Code.INVALID_RECEIPT_HANDLE, f"the handle is of group {handle.group}, the request of {group}")
-    return handle
+    def _handle(self, text: str, group: str, topic: str) -> ReceiptHandle:
+        """A handle of the group and the topic that the request names. Errors: Refused, Invalid."""
+        handle = decode_handle(text)
+        if handle.group != group:
+            raise Refused(Code.INVALID_RECEIPT_HANDLE, f"the handle is of another group than {group}")
+        check_same_topic(topic, self.directory.topic_name(handle.topic_id), group)
+        return handle

@@ -8,6 +8,7 @@ from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.link import EnodeLinks
 from ortoo.snode.membership.local import Membership
 from ortoo.snode.policy.access import Authentication
+from ortoo.snode.policy.principal import PRINCIPAL, Principal
 from ortoo.snode.pop.popping import Popping
 from ortoo.snode.pull import Pull
 from ortoo.snode.rocketmq.clients.registration import Registration
@@ -55,8 +56,11 @@ class Gateway:
         """Who calls, once the signature is checked. Errors: Refused, Forbidden."""
         headers = headers_of(context)
         if self.authentication is not None:
-            await self.authentication.user_of(headers)
-        return caller_of(context, headers)
+            user, _ = await self.authentication.user_of(headers)
+            PRINCIPAL.set(Principal(user, PRINCIPAL.get().user == user and PRINCIPAL.get().may_everything))
+        caller = caller_of(context, headers)
+        self.clients.check_owner(caller)
+        return caller
 
     def drain(self) -> None:
         """End the telemetry streams; their clients connect to another snode."""
@@ -77,7 +81,7 @@ def open_gateway(
     settings, background, clock, randomness = runtime.settings, runtime.background, runtime.clock, runtime.randomness
     directory, watch, name_server = cluster.directory, cluster.watch, cluster.name_server
     clients, results, leases = Clients(), Results(randomness), Leases(popping, clock)
-    transacting = Transacting(sending.transactions, clients)
+    transacting = Transacting(sending.transactions, clients, directory)
     registration = Registration(membership, clock, randomness, settings.name, runtime.incarnation)
     lite_topics, lite_subscriptions = LiteTopics(directory, name_server, topics.arrival), LiteSubscriptions()
     lite_popping, starting = (
@@ -86,14 +90,14 @@ def open_gateway(
     )
     return Gateway(
         clients,
-        Authentication(name_server, clock) if settings.rocketmq_signatures_required else None,
+        Authentication(name_server, clock, settings) if settings.rocketmq_signatures_required else None,
         Routing(watch, topics.sendable, settings.rocketmq_advertised_address),
         Presence(clients, leases, transacting, registration, lite_subscriptions, clock),
         Sending(topics.sendable, sending.publisher, transacting, lite_topics, clients, clock),
         transacting,
         Receiving(directory, popping, clients, leases, starting, lite_popping, lite_subscriptions, clock),
         Settling(directory, popping, leases),
-        Recalling(watch, sending.delayed),
+        Recalling(directory, watch, sending.delayed),
         QueueOffsets(watch, enodes, pull.offsets),
         leases,
         Telemetry(clients, directory, results, transacting, registration, background, clock),

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from apache.rocketmq.v2.definition_pb2 import Code
 from apache.rocketmq.v2.service_pb2 import RecallMessageRequest, RecallMessageResponse
 from ortoo.common.errors import Conflict, NotFound
+from ortoo.common.groups.handle import HandleKind, read_handle
+from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.cluster.routes import MessageType
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.rocketmq.protocol.caller import Caller
 from ortoo.snode.rocketmq.protocol.codes import Refused, ok
-from ortoo.snode.rocketmq.protocol.names import topic_name
+from ortoo.snode.rocketmq.protocol.names import check_same_topic, topic_name
 from ortoo.snode.send.delayed import Delayed
 
 SEPARATOR = "."
@@ -21,6 +23,7 @@ SEPARATOR = "."
 class Recalling:
     """RecallMessage."""
 
+    directory: Directory
     watch: DirectoryWatch
     delayed: Delayed
 
@@ -31,6 +34,8 @@ class Recalling:
             what = f"topic {topic.name} takes {topic.message_type.name} messages, which cannot be recalled"
             raise Refused(Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, what)
         handle, message_id = split_handle(request.recall_handle)
+        known = read_handle(handle, HandleKind.DELAYED, "recall_handle")
+        check_same_topic(topic.name, self.directory.topic_name(known.topic_id))
         try:
             await self.delayed.recall(handle)
         except (NotFound, Conflict) as gone:

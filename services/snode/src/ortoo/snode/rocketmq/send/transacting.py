@@ -5,13 +5,15 @@ from collections.abc import Callable
 from apache.rocketmq.v2 import service_pb2 as pb
 from apache.rocketmq.v2.definition_pb2 import TransactionResolution, TransactionSource
 from ortoo.common.errors import Overloaded
+from ortoo.common.groups.handle import HandleKind, read_handle
 from ortoo.common.records.batch import open_batch
+from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.enodes.link import HalfVerdict, VerdictSource
 from ortoo.snode.rocketmq.clients.table import Clients
 from ortoo.snode.rocketmq.protocol.caller import Caller
 from ortoo.snode.rocketmq.protocol.codes import ok
 from ortoo.snode.rocketmq.protocol.messages import Delivery, Sent, delivered
-from ortoo.snode.rocketmq.protocol.names import topic_name
+from ortoo.snode.rocketmq.protocol.names import check_same_topic, topic_name
 from ortoo.snode.send.transactions import Begun, Check, Transactions
 
 VERDICTS = {
@@ -23,9 +25,10 @@ VERDICTS = {
 class Transacting:
     """EndTransaction, the half messages of SendMessage, and checks. A topic's name is its producers' group."""
 
-    def __init__(self, transactions: Transactions, clients: Clients) -> None:
+    def __init__(self, transactions: Transactions, clients: Clients, directory: Directory) -> None:
         self._transactions = transactions
         self._clients = clients
+        self._directory = directory
         self._watched: dict[str, Callable[[], None]] = {}
 
     async def begin(self, topic: str, sent: Sent) -> Begun:
@@ -38,7 +41,8 @@ class Transacting:
 
         Errors: Refused, Invalid and NotFound for a transaction that is not there.
         """
-        topic_name(request.topic)
+        handle = read_handle(request.transaction_id, HandleKind.TRANSACTION, "transaction_id")
+        check_same_topic(topic_name(request.topic), self._directory.topic_name(handle.topic_id))
         verdict = VERDICTS.get(request.resolution)
         if verdict is not None:
             is_check = request.source == TransactionSource.SOURCE_SERVER_CHECK

@@ -8,10 +8,12 @@ from ortoo.common.errors import OrtooError
 from ortoo.common.grpc.bulk_field import Bulky
 from ortoo.common.grpc.errors import Context
 from ortoo.snode.policy.access import Access, AccessOfCall
+from ortoo.snode.policy.principal import PRINCIPAL
 from ortoo.snode.rocketmq.protocol.caller import headers_of, peer_of
 from ortoo.snode.rocketmq.protocol.codes import status_of
-from ortoo.snode.rpc.around.handler_wrapping import HandlerWrapping
+from ortoo.snode.rpc.around.handler_wrapping import OWN, HandlerWrapping
 
+SCALER = "/externalscaler."
 _METHODS = service_pb2.DESCRIPTOR.services_by_name["MessagingService"].methods_by_name
 _ANSWERS = {
     f"MessagingService/{name}": getattr(service_pb2, method.output_type.name) for name, method in _METHODS.items()
@@ -21,12 +23,16 @@ _ANSWERS = {
 class AccessInterception(HandlerWrapping):
     """Asks for the access of every call, and of every request within a stream."""
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: Access, *, scaler_open: bool = False) -> None:
+        """`scaler_open` leaves the autoscaler's interface to whoever asks."""
         self._access = access
+        if not scaler_open:
+            self.services = (*OWN, SCALER)
 
     async def _signed_in(self, method: str, context: Context) -> AccessOfCall:
         call = AccessOfCall(self._access, method, peer_of(context))
         await call.sign_in(headers_of(context))
+        PRINCIPAL.set(call.principal)  # gRPC runs each call in a task of its own
         return call
 
     def _unary(self, handle: Any, method: str) -> Any:
@@ -47,9 +53,10 @@ class AccessInterception(HandlerWrapping):
             except OrtooError as error:
                 yield _refusal(method, error)
                 return
-            async for response in handle(request, context):
-                call.look_again()
-                yield response
+            with self._access.streaming(call):
+                async for response in handle(request, context):
+                    call.look_again()
+                    yield response
 
         return guarded
 
@@ -60,9 +67,10 @@ class AccessInterception(HandlerWrapping):
             except OrtooError as error:
                 yield _refusal(method, error)
                 raise
-            async for response in handle(_asked(requests, call), context):
-                call.look_again()
-                yield response
+            with self._access.streaming(call):
+                async for response in handle(_asked(requests, call), context):
+                    call.look_again()
+                    yield response
 
         return guarded
 

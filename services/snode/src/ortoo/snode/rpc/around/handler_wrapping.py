@@ -16,6 +16,9 @@ OWN = ("/ortoo.v1.", "/apache.rocketmq.v2.")
 class HandlerWrapping(grpc.aio.ServerInterceptor, ABC):
     """Wraps the handlers of our services. No method of theirs takes a stream and gives one answer."""
 
+    services: tuple[str, ...] = OWN
+    """How the full names of the methods begin whose handlers are wrapped."""
+
     async def intercept_service(
         self,
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
@@ -24,7 +27,7 @@ class HandlerWrapping(grpc.aio.ServerInterceptor, ABC):
         """Wrap the handler of the called method."""
         handler = await continuation(handler_call_details)
         full_name = handler_call_details.method
-        if handler is None or not full_name.startswith(OWN):
+        if handler is None or not full_name.startswith(self.services):
             return handler
         method = full_name.rpartition(".")[2]
         parts = (handler.request_deserializer, handler.response_serializer)

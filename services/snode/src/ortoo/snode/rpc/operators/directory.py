@@ -14,12 +14,16 @@ from ortoo.v1 import namesrv_pb2 as pb
 from ortoo.v1.admin_pb2_grpc import AdminServiceServicer
 
 
-def _passed_on(method: str, then: Callable[[TopicArrival, Any, Any], Awaitable[object]] | None = None) -> Any:
+def _passed_on(
+    method: str, then: Callable[[TopicArrival, Any, Any], Awaitable[object]] | None = None, *, is_admin: bool = False
+) -> Any:
     """A handler that has the name server answer, and waits with `then` until its answer counts here."""
 
     async def handler(service: "DirectoryAdmin", request: Any, context: Context) -> Any:
         with rpc_errors(service.name_server.peer):
-            answer = await getattr(service.name_server.stub, method)(request, timeout=CALL_TIMEOUT_S)
+            metadata = service.name_server.admin_metadata if is_admin else ()
+            call = getattr(service.name_server.stub, method)
+            answer = await call(request, timeout=CALL_TIMEOUT_S, metadata=metadata)
         if then is not None:
             await then(service.arrival, request, answer)
         return answer
@@ -55,11 +59,11 @@ class DirectoryAdmin(AdminServiceServicer):
     """Delete a group."""
     ListGroups = _passed_on("ListGroups")
     """All groups, by name."""
-    PutUser = _passed_on("PutUser")
+    PutUser = _passed_on("PutUser", is_admin=True)
     """Create or change a user."""
-    DeleteUser = _passed_on("DeleteUser")
+    DeleteUser = _passed_on("DeleteUser", is_admin=True)
     """Delete a user."""
-    ListUsers = _passed_on("ListUsers")
+    ListUsers = _passed_on("ListUsers", is_admin=True)
     """All users, without their secrets."""
 
     async def ListTopics(self, request: pb.ListTopicsRequest, context: Context) -> pb.ListTopicsResponse:

@@ -10,6 +10,7 @@ from ortoo.common.errors.status import failure_of, rpc_errors
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.fields import read, write
+from ortoo.common.grpc.signature import AUTHORIZATION, DATE_TIME
 from ortoo.snode.clients.directory import ClientDirectory, ClientEntry, OwnedQueue
 from ortoo.snode.cluster.name_server import NameServer
 from ortoo.snode.cluster.routes import DeliveryMode, Group
@@ -18,6 +19,7 @@ from ortoo.snode.policy.flow_control import FlowControl, FlowRule, FlowUnit
 from ortoo.snode.policy.watched_file import WatchedFile
 from ortoo.snode.pull.lag import Lag
 from ortoo.snode.pull.offsets import OffsetMoves, ResetTarget
+from ortoo.snode.rocketmq.protocol.caller import headers_of
 from ortoo.snode.rocketmq.rpc.commands import RocketmqCommands
 from ortoo.snode.rpc.conversion import member_to
 from ortoo.snode.topics.arrival import TopicArrival
@@ -86,7 +88,9 @@ class GroupAdmin(admin_pb2_grpc.AdminServiceServicer):
         entry = self.clients.find(request.client_id)
         if (other := self._other(entry, request)) is not None:
             with rpc_errors(f"snode {entry.snode}"):
-                return await other.DescribeClient(request, timeout=COMMAND_TIMEOUT_MS / 1000 + FORWARD_S)
+                return await other.DescribeClient(
+                    request, timeout=COMMAND_TIMEOUT_MS / 1000 + FORWARD_S, metadata=_said(context)
+                )
         queues = map(_queue, self.clients.queues(request.client_id, request.group))
         response = pb.DescribeClientResponse(client=write(pb.ClientInfo, entry), queues=queues)
         if request.ask_client:
@@ -103,7 +107,9 @@ class GroupAdmin(admin_pb2_grpc.AdminServiceServicer):
         entry = self.clients.find(request.client_id)
         if (other := self._other(entry, request)) is not None:
             with rpc_errors(f"snode {entry.snode}"):
-                return await other.CallClient(request, timeout=COMMAND_TIMEOUT_MAX_MS / 1000 + FORWARD_S)
+                return await other.CallClient(
+                    request, timeout=COMMAND_TIMEOUT_MAX_MS / 1000 + FORWARD_S, metadata=_said(context)
+                )
         return pb.CallClientResponse(result=await self._call(request.client_id, request.command))
 
     async def ListConsumers(self, request: pb.ListConsumersRequest, context: Context) -> pb.ListConsumersResponse:
@@ -189,6 +195,12 @@ class GroupAdmin(admin_pb2_grpc.AdminServiceServicer):
             return None
         request.local_only = True
         return admin_pb2_grpc.AdminServiceStub(self.channels.to(self.clients.address_of(entry)))
+
+
+def _said(context: Context) -> list[tuple[str, str]]:
+    """The caller's signature for another snode, which checks it as this one did: the call goes on as the caller's."""
+    said = headers_of(context)
+    return [(name, said[name]) for name in (DATE_TIME, AUTHORIZATION) if name in said]
 
 
 def _mode_of(number: int) -> DeliveryMode:

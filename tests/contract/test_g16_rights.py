@@ -1,0 +1,182 @@
+"""G16: a right is asked of what a request touches: each method of the snode, called by each kind of stranger."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+from google.protobuf.descriptor import FieldDescriptor, MethodDescriptor
+from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
+
+from apache.rocketmq.v2 import admin_pb2 as rocketmq_admin
+from apache.rocketmq.v2 import definition_pb2 as d
+from apache.rocketmq.v2 import service_pb2 as s
+from ortoo.common.groups.handle import Handle, HandleKind
+from ortoo.keda import externalscaler_pb2
+from ortoo.snode.policy.access_needs import NEEDS, needs_of
+from ortoo.snode.policy.access_rules import AccessRules, access_rules_of
+from ortoo.snode.pop.receipt_handle import ReceiptHandle
+from ortoo.testing.servers.cluster import Cluster, open_cluster
+from ortoo.v1 import (
+    admin_pb2,
+    consumer_pb2,
+    dead_letter_pb2,
+    namesrv_pb2,
+    producer_pb2,
+    session_pb2,
+    topic_pb2,
+)
+from tests.integration.guarded_cluster import SECRET, signed
+
+RULES = """
+[[user]]
+access_key = "powerless"
+[[user]]
+access_key = "elsewhere"
+topics = { u = "PUB|SUB" }
+groups = { h = "PUB|SUB" }
+[[user]]
+access_key = "disabled"
+admin = true
+[[user]]
+access_key = "sender"
+topics = { t = "PUB" }
+groups = { g = "PUB" }
+[[user]]
+access_key = "receiver"
+topics = { t = "SUB" }
+groups = { g = "SUB" }
+[[user]]
+access_key = "ann"
+admin = true
+"""
+USERS = ("powerless", "elsewhere", "disabled", "sender", "receiver", "ann")
+FILES = (
+    producer_pb2, consumer_pb2, session_pb2, dead_letter_pb2, admin_pb2, s, rocketmq_admin, externalscaler_pb2,
+)  # fmt: skip
+METHODS = {
+    f"{service.name}/{method.name}": method
+    for file in FILES
+    for service in file.DESCRIPTOR.services_by_name.values()
+    for method in service.methods
+}
+LISTS = ("queues", "offsets", "receipts", "messages", "entries")
+TIMEOUT_S = 4.0
+"""A call that goes on for so long was let through."""
+REFUSED = (d.UNAUTHORIZED, d.FORBIDDEN)
+
+
+def request_of(method: MethodDescriptor, topic_id: int) -> list[Message]:
+    """Requests that name topic `t` and group `g` wherever they can; those of an admin are empty, and do nothing."""
+    name = f"{method.containing_service.name}/{method.name}"
+    made = GetMessageClass(method.input_type)
+    if name == "SessionService/Connect":
+        register = session_pb2.RegisterConsumer(group="g", subscriptions=[consumer_pb2.Subscription(topic="t")])
+        hello = session_pb2.ConnectRequest(hello=session_pb2.Hello(client_id="c"))
+        return [hello, session_pb2.ConnectRequest(register_consumer=register)]
+    if name == "ConsumerService/Push":
+        wanted = consumer_pb2.OpenSession(group="g", subscriptions=[consumer_pb2.Subscription(topic="t")])
+        return [consumer_pb2.PushRequest(open=wanted)]
+    if name == "MessagingService/Telemetry":
+        part = d.Subscription(group=d.Resource(name="g"))
+        part.subscriptions.add(topic=d.Resource(name="t"))
+        return [s.TelemetryCommand(settings=d.Settings(client_type=d.SIMPLE_CONSUMER, subscription=part))]
+    if name == "Admin/ChangeLogLevel":
+        return [rocketmq_admin.ChangeLogLevelRequest(level=99)]  # type: ignore[arg-type]  # no level: none is changed
+    request = made()
+    if any(need.name for need in needs_of(name, filled(made(), topic_id), {topic_id: "t"}.__getitem__)):
+        request = filled(request, topic_id)
+    return [request]
+
+
+def filled(message: Any, topic_id: int) -> Any:
+    """A message whose fields of known names say topic `t`, group `g`, and things that belong to them."""
+    handle = Handle(HandleKind.DELAYED, "enode-0", topic_id, 0, 1, 1).text()
+    texts = {
+        "topic": "t", "group": "g", "name": "g" if "Group" in message.DESCRIPTOR.name else "t", "producer_group": "g",
+        "client_id": "c",
+        "recall_handle": f"{handle}.bQ==" if message.DESCRIPTOR.file.package.startswith("apache") else handle,
+        "transaction_id": Handle(HandleKind.TRANSACTION, "enode-0", topic_id, 0, 1, 0).text(),
+        "receipt_handle": ReceiptHandle("enode-0", "g", topic_id, 0, 1, 0, 1).encoded(),
+    }  # fmt: skip
+    if isinstance(message, topic_pb2.Queue):
+        message.CopyFrom(topic_pb2.Queue(topic="t", enode="enode-0", queue_id=0))
+        return message
+    for field in message.DESCRIPTOR.fields:
+        value = getattr(message, field.name)
+        if field.name == "scalerMetadata":
+            value.update({"group": "g", "topic": "t"})
+        elif field.type == FieldDescriptor.TYPE_STRING and field.name in texts and not field.is_repeated:
+            setattr(message, field.name, texts[field.name])
+        elif field.type == FieldDescriptor.TYPE_MESSAGE and field.name in ("topic", "group"):
+            value.name = texts[field.name]
+        elif field.name in ("queue", "message_queue", "scaledObjectRef"):
+            filled(value, topic_id)
+            value.SetInParent()
+        elif field.name in LISTS and field.is_repeated and field.message_type is not None:
+            filled(value.add(), topic_id)
+    return message
+
+
+async def is_refused(cluster: Cluster, method: MethodDescriptor, requests: list[Message], headers: Any) -> bool:
+    """Call a method; whether access control says no."""
+
+    async def given() -> AsyncIterator[Message]:
+        for request in requests:
+            yield request
+        if len(requests) > 1 or method.name in ("Push", "Telemetry"):
+            await asyncio.Event().wait()
+
+    streams = ("stream" if method.client_streaming else "unary", "stream" if method.server_streaming else "unary")
+    kind = "_".join(streams)
+    path = f"/{method.containing_service.full_name}/{method.name}"
+    make = getattr(cluster.channels.to(cluster.address), kind)
+    answer = GetMessageClass(method.output_type)
+    call = make(path, request_serializer=type(requests[0]).SerializeToString, response_deserializer=answer.FromString)
+    sent = given() if method.client_streaming else requests[0]
+    try:
+        started = call(sent, metadata=(("x-mq-client-id", headers[0]), *headers[1]), timeout=TIMEOUT_S)
+        said = [one async for one in started] if method.server_streaming else [await started]
+    except grpc.aio.AioRpcError as error:
+        if method.name == "Telemetry" and error.code() is grpc.StatusCode.INVALID_ARGUMENT:
+            return True  # it says the code in an answer, then ends
+        return error.code() is grpc.StatusCode.PERMISSION_DENIED
+    return method.containing_service.name == "MessagingService" and any(one.status.code in REFUSED for one in said)
+
+
+def may(rules: AccessRules, user: str, name: str, requests: list[Message], topic_id: int) -> bool:
+    """What the table says."""
+    known = rules.users[user]
+    needs = [need for request in requests for need in needs_of(name, request, {topic_id: "t"}.__getitem__)]
+    return user != "disabled" and all(known.allows(need) for need in needs)
+
+
+def test_every_method_of_the_snode_has_a_row() -> None:
+    """G16: and no row is of a method that is no more; what nobody has thought about fails here."""
+    assert NEEDS.keys() == METHODS.keys()
+
+
+async def test_every_method_answers_each_kind_of_stranger_as_the_table_says(tmp_path: Path) -> None:
+    """G16, B-060 to B-068: without a signature, with a wrong one, disabled, with no rights, others, or half."""
+    (tmp_path / "access.toml").write_text(RULES)
+    settings = {"snode": {"access_file": str(tmp_path / "access.toml")}}
+    rules = access_rules_of(RULES)
+    async with open_cluster(tmp_path, settings=settings) as cluster, asyncio.timeout(300):
+        for user in USERS:
+            about = namesrv_pb2.User(access_key=user, enabled=user != "disabled")
+            await cluster.name_service.PutUser(namesrv_pb2.PutUserRequest(user=about, secret_key=SECRET))
+        topic_id = (await cluster.create_topic("t", queues=1)).topic_id
+        wrong: list[str] = []
+
+        async def check(who: str, headers: Any, method: MethodDescriptor) -> None:
+            name, requests = f"{method.containing_service.name}/{method.name}", request_of(method, topic_id)
+            expected = who in USERS and may(rules, who, name, requests, topic_id)
+            if await is_refused(cluster, method, requests, (who, headers)) is expected:
+                wrong.append(f"{name} by {who}: {'refused' if expected else 'let through'}")
+
+        strangers = {"unsigned": (), "liar": signed(cluster, "ann", "wrong secret")}
+        for who, headers in (strangers | {user: signed(cluster, user) for user in USERS}).items():
+            await asyncio.gather(*(check(who, headers, method) for method in METHODS.values()))
+        assert wrong == []

@@ -1,0 +1,56 @@
+"""A cluster with access control, and its users."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+from ortoo.client import Client, connect
+from ortoo.common.grpc.signature import signed_headers
+from ortoo.testing.servers.cluster import Cluster, open_cluster
+from ortoo.v1 import namesrv_pb2
+
+RULES = """
+[[user]]
+access_key = "ann"
+admin = true
+[[user]]
+access_key = "shop"
+topics = { t = "PUB|SUB" }
+groups = { g = "SUB", closed = "DENY" }
+[[user]]
+access_key = "reader"
+topics = { t = "SUB" }
+groups = { g = "SUB" }
+"""
+SECRET = "s3cret"
+
+
+@contextlib.asynccontextmanager
+async def guarded(folder: Path, *, snodes: int = 1, **settings: object) -> AsyncIterator[Cluster]:
+    """A cluster with these rules, their users, and topics `t` and `u`."""
+    rules = folder / "access.toml"
+    rules.write_text(RULES)
+    chosen = {"snode": {"access_file": str(rules), **settings}}
+    async with open_cluster(folder, snodes=snodes, settings=chosen) as cluster:
+        for user in ("ann", "shop", "reader", "nobody"):
+            request = namesrv_pb2.PutUserRequest(
+                user=namesrv_pb2.User(access_key=user, enabled=True), secret_key=SECRET
+            )
+            await cluster.name_service.PutUser(request)
+        await cluster.create_topic("t", queues=1)
+        await cluster.create_topic("u", queues=1)
+        yield cluster
+
+
+def as_user(
+    cluster: Cluster, access_key: str, secret_key: str = SECRET
+) -> contextlib.AbstractAsyncContextManager[Client]:
+    """The cluster as a user has it."""
+    return connect(cluster.address, access_key=access_key, secret_key=secret_key)
+
+
+def signed(cluster: Cluster, access_key: str, secret_key: str = SECRET) -> tuple[tuple[str, str], ...]:
+    """The headers of a call that a user signs now."""
+    now = datetime.fromtimestamp(cluster.clock.now_ms() / 1000, UTC).strftime("%Y%m%dT%H%M%SZ")
+    return signed_headers(access_key, secret_key, now)
