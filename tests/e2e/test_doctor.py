@@ -169,6 +169,11 @@ async def switch_off(cluster: Cluster) -> None:
         await mq.admin.put_group("stable", consume_enabled=False)
 
 
+async def delete(cluster: Cluster) -> None:
+    """Delete the topic."""
+    await cluster.name_service.DeleteTopic(namesrv_pb2.DeleteTopicRequest(name="orders"))
+
+
 async def nothing(cluster: Cluster) -> None:
     """Break nothing."""
 
@@ -179,6 +184,7 @@ TROUBLES: dict[str, tuple[Breaking, tuple[str, ...], str, str]] = {
     "nobody consumes": (nothing, ("--group", "stable", "--topic", "orders"), "nobody consumes", "start a consumer"),
     "read-only": (read_only, ("--topic", "orders"), "permission", "topic update"),
     "switched off": (switch_off, ("--group", "stable"), "group switched off", "switch it on"),
+    "deleted": (delete, (), "deleted topics", "ortoo topic undelete orders"),
     "enode away": (lambda c: c.close("enode-0"), ("--topic", "orders"), "enode away", "start it again"),
     "name server away": (lambda c: c.close("namesrv-0"), (), "name server away", "start it"),
 }

@@ -102,7 +102,7 @@ async def test_deleted_topic_has_no_series(metered: Cluster, addresses: dict[str
                 message.ack()
                 break
         assert 'topic="t"' in (await get(addresses["enode"], "/metrics")).body.decode()
-        await mq.admin.delete_topic("t")
+        await mq.admin.delete_topic("t", at_once=True)
     for role in ROLES:
         async with asyncio.timeout(10):
             while 'topic="t"' in (await get(addresses[role], "/metrics")).body.decode():

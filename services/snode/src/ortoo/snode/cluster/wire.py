@@ -9,6 +9,7 @@ from ortoo.snode.cluster.routes import (
     UNACKNOWLEDGED_BYTES_MAX,
     EnodeEntry,
     Group,
+    MessageType,
     Permission,
     PublishPlace,
     Queue,
@@ -20,11 +21,13 @@ from ortoo.v1 import namesrv_pb2, record_pb2, topic_pb2
 
 
 def topic_of(topic: topic_pb2.Topic) -> Topic:
-    """A topic, read."""
+    """A topic, read; what only newer processes know counts as not said."""
+    permission, message_type = int(topic.permission), int(topic.message_type)
     return read(
         Topic,
         topic,
-        permission=Permission(topic.permission or topic_pb2.PERMISSION_READ_WRITE),
+        permission=Permission(permission) if 0 < permission <= max(Permission) else Permission.READ_WRITE,
+        message_type=MessageType(message_type) if message_type <= max(MessageType) else MessageType.UNSPECIFIED,
         publish_order=tuple(read(PublishPlace, place) for place in topic.publish_order.places),
     )
 
