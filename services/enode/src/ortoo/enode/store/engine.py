@@ -14,6 +14,7 @@ from ortoo.enode.changes.all import Change, TopicGone
 from ortoo.enode.disk.clean_stop import forget_clean_stop
 from ortoo.enode.disk.disk import DirectoryLock, Disk, RealDisk
 from ortoo.enode.disk.identity import Identity, claim
+from ortoo.enode.disk.log_begin import LogBegin, write_log_begin
 from ortoo.enode.index.key_process import KeyProcess, Keys, LocalKeys
 from ortoo.enode.log.appender import Appender
 from ortoo.enode.log.disk_work import DiskWork, disk_work
@@ -113,6 +114,9 @@ class Engine:
             wanted = Identity(settings.cluster, settings.enode, randomness.id_text(), clock.now_ms())
             identity = await work.run(claim, disk, folder, wanted, disk.list(folder))
             recovered = await work.run(recover, disk, folder)
+            if recovered.begin is None:
+                begin = LogBegin(_begin_of(recovered), recovered.catalog.begins_without(0))
+                await work.run(write_log_begin, disk, folder, begin)
             await work.run(forget_clean_stop, disk, folder)
             spares = Spares(disk, folder, work, settings.segment_bytes, settings.headroom_bytes)
             active = recovered.active
@@ -218,6 +222,8 @@ class Engine:
                 catalog.forget_topic(topic_id)
                 self.state.apply(TopicGone(topic_id))
         self.housekeeping.start()
+        for name in recovered.strays:
+            _log.error("a file bears the name of a segment and is none; it is ignored: move it away", file=name)
         if recovered.missing_bytes:
             _log.error(
                 "the last segment file was cut short; the log goes on with the next offsets of what is left",
@@ -251,3 +257,8 @@ class Engine:
             cut_bytes=recovered.cut_bytes,
             segments=len(catalog.segments),
         )
+
+
+def _begin_of(recovered: Recovered) -> int:
+    """Where a log begins of which no record says so: at its first segment, or where that will be."""
+    return recovered.catalog.begin_position if recovered.catalog.segments else recovered.end_position
