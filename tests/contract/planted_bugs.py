@@ -217,7 +217,7 @@ def carried_changes_lost(patch: pytest.MonkeyPatch) -> None:
 
 def page_cache_believed(patch: pytest.MonkeyPatch) -> None:
     """At a start, take what can be read behind the last durable byte for durable."""
-    patch.setattr(recovery, "_rewrite", lambda segment, position, end: None)
+    patch.setattr(recovery, "rewrite", lambda segment, position, end: None)
 
 
 BUGS_OF_A_FAILING_DISK: dict[Plant, str] = {page_cache_believed: "is lost|damage is reported|DataLoss|instead of"}

@@ -136,7 +136,7 @@ def _recover(
         end = find_cut(found, last.read, last.base, last.limit)
         found.cut(end)
         if repairs:
-            _rewrite(last, max(last.base, min(found.durable_below, end)), end)
+            rewrite(last, max(last.base, min(found.durable_below, end)), end)
             cut_bytes = _zero(last, end)
             last.file.sync_data()
         catalog.load_active(found.rows, found.slices, [(hole.position, hole.length) for hole in found.holes])
@@ -270,7 +270,7 @@ def marker_of(catalog: Catalog, state: State, end: int, store_open: int, stored_
     return CleanStop(end, store_open, stored_at_ms, encode_changes(tuple(state.checkpoint())), index)
 
 
-def _rewrite(segment: Segment, position: int, end: int) -> None:
+def rewrite(segment: Segment, position: int, end: int) -> None:
     """Write again what was read from `position` on, where nothing says that it is durable.
 
     After a failed fdatasync the page cache may show bytes that the disk never got, and no later sync writes them: only
