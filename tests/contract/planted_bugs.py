@@ -11,6 +11,7 @@ from ortoo.common.errors import Unavailable
 from ortoo.enode.disk import identity
 from ortoo.enode.disk.clean_stop import CleanStop
 from ortoo.enode.disk.disk import Disk
+from ortoo.enode.disk.log_begin import LogBegin, write_log_begin
 from ortoo.enode.index import survey
 from ortoo.enode.index.survey import Survey
 from ortoo.enode.log import scan
@@ -18,7 +19,7 @@ from ortoo.enode.log.appender import Appender
 from ortoo.enode.log.checkpoint import Slice
 from ortoo.enode.log.frame import FrameHeader
 from ortoo.enode.log.group import Group
-from ortoo.enode.log.segment import Segment, index_name
+from ortoo.enode.log.segment import Segment, remove_below
 from ortoo.enode.recovery import opening as recovery
 from ortoo.enode.recovery.opening import Recovered
 from ortoo.enode.recovery.refold import Refold
@@ -155,16 +156,23 @@ def checkpoint_folded_too_late(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(housekeeping, "Slice", late)
 
 
-def deletions_not_in_order(patch: pytest.MonkeyPatch) -> None:
-    """Delete several segments without syncing the folder in between, so that a crash brings older ones back."""
+def beginning_not_recorded(patch: pytest.MonkeyPatch) -> None:
+    """Delete segments without saying so before."""
+    patch.setattr(housekeeping, "write_log_begin", lambda disk, folder, begin: None)
 
-    def delete(keeping: Housekeeping, segment: Segment) -> None:
-        keeping.disk.remove(segment.path)
-        names = keeping.disk.list(segment.folder)
-        if index_name(segment.base) in names:
-            keeping.disk.remove(segment.folder / index_name(segment.base))
 
-    patch.setattr(Housekeeping, "_delete", delete)
+def beginning_recorded_too_late(patch: pytest.MonkeyPatch) -> None:
+    """Record where the log begins after the segments are gone."""
+    removed: list[tuple[Disk, Path, LogBegin]] = []
+    patch.setattr(housekeeping, "write_log_begin", lambda *record: removed.append(record))
+
+    def remove(disk: Disk, folder: Path, position: int) -> int:
+        count = remove_below(disk, folder, position)
+        while removed:
+            write_log_begin(*removed.pop())
+        return count
+
+    patch.setattr(housekeeping, "remove_below", remove)
 
 
 def small_files_not_synced(patch: pytest.MonkeyPatch) -> None:
@@ -207,6 +215,13 @@ def carried_changes_lost(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Refold, "_fold_messages", fold_messages)
 
 
+def page_cache_believed(patch: pytest.MonkeyPatch) -> None:
+    """At a start, take what can be read behind the last durable byte for durable."""
+    patch.setattr(recovery, "rewrite", lambda segment, position, end: None)
+
+
+BUGS_OF_A_FAILING_DISK: dict[Plant, str] = {page_cache_believed: "is lost|damage is reported|DataLoss|instead of"}
+"""Those that show when a flush fails, the process starts again on the same disk, and then the power is cut."""
 BUGS: dict[Plant, str] = {
     no_fsync: "is lost|damage is reported|instead of|DataLoss|expected one of",
     fsync_before_the_write: "is lost|damage is reported|instead of|DataLoss|expected one of",
@@ -221,7 +236,8 @@ BUGS: dict[Plant, str] = {
     offsets_left_out: "the state's offsets",
     segments_deleted_before_the_checkpoint: "no whole checkpoint|the state's|is lost",
     checkpoint_folded_too_late: "the state's",
-    deletions_not_in_order: "damage is reported|no whole checkpoint",
+    beginning_not_recorded: "damage is reported",
+    beginning_recorded_too_late: "damage is reported",
     small_files_not_synced: "is damaged",
     carried_changes_lost: "the state's (offsets|ids|sent_back|modes)|only one is found",
     gaps_stored: "although sequence",

@@ -8,7 +8,15 @@ import pytest
 from ortoo.common.process.randomness import Randomness
 from ortoo.testing.disks.disk_image import SyncData, SyncFolder, Write
 from ortoo.testing.disks.faulty_disk import FaultyDisk
-from ortoo.testing.store.crash_points import check_fault, enumerate_points, images, main, quiet, record
+from ortoo.testing.store.crash_points import (
+    check_fault,
+    enumerate_failed_flushes,
+    enumerate_points,
+    images,
+    main,
+    quiet,
+    record,
+)
 from ortoo.testing.store.damage_points import STARTS, Place, build, check_place, choose
 from ortoo.testing.store.damage_points import Report as DamageReport
 from ortoo.testing.store.log_fold import frames_written
@@ -118,3 +126,10 @@ def test_a_log_cut_at_any_byte_keeps_everything_before_the_cut(start: str) -> No
     assert report.places == 50
     assert report.refused == report.batches_lost == 0
     assert report.named == (0 if start == "without caches" else 50)
+
+
+def test_a_failed_flush_is_not_believed_by_the_next_start() -> None:
+    """B-025: what the page cache still shows is written again; later power cuts lose nothing acknowledged."""
+    report = enumerate_failed_flushes(1, runs=8)
+    assert report.torn_tails >= 3
+    assert report.points >= 100

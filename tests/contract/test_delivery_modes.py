@@ -19,7 +19,7 @@ def test_a_second_mode_is_refused_with_what_to_do() -> None:
         await it.crash()
         with pytest.raises(Conflict, match=r"consumes topic orders by pop.*ortoo group mode billing orders --set offs"):
             await it.store.modes.use(TOPIC, GROUP, Mode.OFFSETS)
-        refused = await it.store.modes.refused([(TOPIC, GROUP), (TOPIC, "other")], Mode.OFFSETS)
+        _, refused = it.store.modes.decide([(TOPIC, GROUP), (TOPIC, "other")], Mode.OFFSETS)
         assert set(refused) == {(TOPIC, GROUP)}
         with pytest.raises(Conflict, match="in the order of message groups"):
             await it.pop(in_order=True)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from ortoo.testing.store.crash_points import enumerate_points
+from ortoo.testing.store.crash_points import enumerate_failed_flushes, enumerate_points
 from ortoo.testing.store.model import Broken
-from tests.contract.planted_bugs import BUGS, Plant
+from tests.contract.planted_bugs import BUGS, BUGS_OF_A_FAILING_DISK, Plant
 
 POINTS_MAX = 1500
 
@@ -15,3 +15,11 @@ def test_a_planted_bug_is_caught(plant: Plant, monkeypatch: pytest.MonkeyPatch) 
     plant(monkeypatch)
     with pytest.raises(Broken, match=BUGS[plant]):
         enumerate_points(1, points_max=POINTS_MAX, every=5, variants=3, lives=0)
+
+
+@pytest.mark.parametrize("plant", BUGS_OF_A_FAILING_DISK, ids=lambda plant: plant.__name__)
+def test_a_planted_bug_of_a_failing_disk_is_caught(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    """B-025: power cuts after a failed flush and a restart show the bug."""
+    plant(monkeypatch)
+    with pytest.raises(Broken, match=BUGS_OF_A_FAILING_DISK[plant]):
+        enumerate_failed_flushes(1, runs=12)

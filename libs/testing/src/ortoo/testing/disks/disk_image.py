@@ -102,8 +102,10 @@ class Content:
         self.pending.append(operation)
 
     def sync(self) -> None:
-        """Make all that is pending durable."""
+        """Make all that is pending durable; where it was written anew, what had been lost there matters no more."""
         for operation in self.pending:
+            if isinstance(operation, Write):
+                self.lost = [part for one in self.lost for part in _outside(one, operation)]
             _apply(self.durable, operation)
         self.pending.clear()
 
@@ -247,6 +249,19 @@ class DiskImage:
     def used_bytes(self) -> int:
         """The sizes of all files with a name."""
         return sum(len(self.contents[number].live) for one in self.folders.values() for number in one.live.values())
+
+
+def _outside(lost: Write | Resize, newer: Write) -> Iterator[Write | Resize]:
+    """What of a lost write lies outside a newer one."""
+    if isinstance(lost, Resize):
+        yield lost
+        return
+    begin, end = lost.position, lost.position + len(lost.data)
+    if before := lost.data[: max(0, newer.position - begin)]:
+        yield Write(lost.number, begin, before)
+    behind = max(begin, newer.position + len(newer.data))
+    if behind < end:
+        yield Write(lost.number, behind, lost.data[behind - begin :])
 
 
 def _apply(data: bytearray, operation: Write | Resize) -> None:

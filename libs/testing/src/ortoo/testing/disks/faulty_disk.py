@@ -95,6 +95,7 @@ class FaultyDisk:
         """How many syncs of files were asked for."""
         self._mutex = threading.Lock()
         self._sync_errors: list[int] = []
+        self._remove_errors: list[int] = []
         self._bytes_left = UNLIMITED
         self._write_error = errno.ENOSPC
         self._flips: dict[Path, list[tuple[int, int]]] = {}
@@ -104,6 +105,11 @@ class FaultyDisk:
         """Let syncs of files fail: the next `times` behind the next `after` good ones."""
         with self._mutex:
             self._sync_errors += [0] * after + [error] * times
+
+    def fail_remove(self, *, times: int = 1, after: int = 0, error: int = errno.EIO) -> None:
+        """Let removals of names fail: the next `times` behind the next `after` good ones."""
+        with self._mutex:
+            self._remove_errors += [0] * after + [error] * times
 
     def full_after(self, length: int, *, error: int = errno.ENOSPC) -> None:
         """Take so many more bytes, then fail; the write that crosses the limit is a short one."""
@@ -115,6 +121,7 @@ class FaultyDisk:
         with self._mutex:
             self._bytes_left = UNLIMITED
             self._sync_errors.clear()
+            self._remove_errors.clear()
             self._flips.clear()
         self.lose_syncs = self.lose_folder_syncs = False
         self.gate.set()
@@ -154,7 +161,11 @@ class FaultyDisk:
                     file.path = target
 
     def remove(self, path: Path) -> None:
-        """Remove a file's name."""
+        """Remove a file's name, or fail."""
+        with self._mutex:
+            error = self._remove_errors.pop(0) if self._remove_errors else 0
+        if error:
+            raise _fault(error, path)
         self.inner.remove(path)
 
     def sync_directory(self, folder: Path) -> None:

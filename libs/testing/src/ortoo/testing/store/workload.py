@@ -32,7 +32,7 @@ TOPICS = {11: ("orders", 20), 12: ("payments", 20), 13: ("visits", 10)}
 GROUPS = ("billing", "search", "audit")
 POPPERS = "poppers"
 PRODUCERS = 3
-NEEDED = (".seg", "identity")
+NEEDED = (".seg", "identity", "begin")
 """Files that are no caches."""
 
 Producer = tuple[int, int, int]

@@ -51,6 +51,20 @@ class PopFinished(Change):
     ranges: Annotated[tuple[Range, ...], Repeated("qI")]
 
 
+COUNT_MAX = (1 << 32) - 1
+"""How many messages one range can name."""
+RANGES_MAX = 65_536
+
+
+def finished(place: tuple[int, str, int], reason: int, first: int, end: int) -> list[PopFinished]:
+    """A group is done with the offsets `first` to `end`, however many they are.
+
+    `place` is (topic id, group, queue id). A range names 2**32 - 1 messages at most, so a longer one is split.
+    """
+    ranges = tuple((at, min(COUNT_MAX, end - at)) for at in range(first, end, COUNT_MAX))
+    return [PopFinished(*place, reason, ranges[at : at + RANGES_MAX]) for at in range(0, len(ranges), RANGES_MAX)]
+
+
 @dataclass(frozen=True, slots=True)
 class PopIntervals(Change):
     """In a checkpoint: what a group has finished and holds in a queue."""

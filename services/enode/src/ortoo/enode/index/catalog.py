@@ -167,6 +167,17 @@ class Catalog:
             run = sealed.runs[entry.topic_id, entry.queue_id]
             run.entry, run.rows = entry, None
 
+    def begins_without(self, count: int) -> dict[QueueKey, int]:
+        """Where each queue begins once the `count` oldest segments are dropped."""
+        gone = {one.base for one in self.segments[:count]}
+        begins = {key: queue.begin_offset for key, queue in self.queues.items()}
+        for key, queue in self.queues.items():
+            if queue.runs and queue.runs[0].segment.base in gone:
+                left = next((run for run in queue.runs if run.segment.base not in gone), None)
+                last = queue.rows.begin_offset if queue.rows else queue.end_offset
+                begins[key] = left.begin_offset if left is not None else last
+        return begins
+
     def drop_first_segment(self) -> Segment:
         """Forget the oldest segment: queues begin later now."""
         segment = self.segments.pop(0)

@@ -3,7 +3,7 @@
 import asyncio
 import errno
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from ortoo.enode.disk.disk import Buffer
 from ortoo.enode.log.checkpoint import Slice
 from ortoo.enode.log.disk_work import DiskWork
 from ortoo.enode.log.frame import (
+    ALIGNMENT_BYTES,
     HEADER_BYTES,
     PADDING,
     Flag,
@@ -168,19 +169,26 @@ class Appender:
         header = self._header(Kind.CHECKPOINT, payload=payload, item_count=part.number)
         self._append(header, (payload,), lambda it: Entry(it, slice_at=part.at(it.position)))
 
-    def append_change(self, change: Change, encoded: bytes, waiter: asyncio.Future[Any]) -> None:
-        """Accept a state change; all of one flush share a frame. `waiter` gets None when it is durable."""
-        self._changes.append(encoded)
-        self._changed.append(change)
-        self._changes_bytes += len(encoded)
-        self._changes_waiters.append((waiter, None))
-        self._idle.clear()
-        if self._changes_bytes > CHANGES_BYTES_MAX:
-            self.close_changes()
+    def append_changes(self, changes: Sequence[Change], encoded: Sequence[bytes], waiter: asyncio.Future[Any]) -> None:
+        """Accept state changes that belong together, behind all that wait; those of one flush share frames.
 
-    def change_room(self, encoded_bytes: int) -> int:
-        """The payload length to ask room for, for a change of so many bytes."""
-        return encoded_bytes + (0 if self._changes else HEAD_BYTES)
+        `waiter` gets None when all are durable. There was room for `changes_room` of them.
+        """
+        self._idle.clear()
+        for number, (change, data) in enumerate(zip(changes, encoded, strict=True), 1):
+            self._changes.append(data)
+            self._changed.append(change)
+            self._changes_bytes += len(data)
+            if number == len(changes):
+                self._changes_waiters.append((waiter, None))
+            if self._changes_bytes > CHANGES_BYTES_MAX:
+                self.close_changes()
+
+    @staticmethod
+    def changes_room(encoded: Sequence[bytes]) -> int:
+        """The payload length to ask room for, for all of these changes: as one frame, or as many as they need."""
+        length = sum(map(len, encoded))
+        return HEAD_BYTES + length + length // CHANGES_BYTES_MAX * (frame_bytes(HEAD_BYTES) + ALIGNMENT_BYTES)
 
     def wait_flush(self, waiter: asyncio.Future[Any], answer: Any) -> None:
         """`waiter` gets `answer` when everything accepted so far is durable."""

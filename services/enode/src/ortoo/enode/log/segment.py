@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ortoo.enode.disk.disk import Disk, File
+from ortoo.enode.log.frame import ALIGNMENT_BYTES
 
 SUFFIX = ".seg"
 INDEX_SUFFIX = ".idx"
@@ -32,6 +33,27 @@ def bases(names: list[str], suffix: str = SUFFIX) -> list[int]:
     """The first positions of all files with `suffix` among `names`, ascending."""
     found = (_NAME.match(name) for name in names)
     return sorted(int(match[1]) for match in found if match and f".{match[2]}" == suffix)
+
+
+def remove_below(disk: Disk, folder: Path, position: int) -> int:
+    """Remove the segments that begin below `position`, oldest first, with their index files; return how many went.
+
+    The record of the log's beginning says that they are gone, so a left-over is harmless. Errors: OSError for the first
+    file that cannot be removed; whoever calls again goes on there.
+    """
+    gone = [
+        (base, suffix)
+        for suffix in (SUFFIX, INDEX_SUFFIX, KEYS_SUFFIX)
+        for base in bases(disk.list(folder), suffix)
+        if base < position and base % ALIGNMENT_BYTES == 0
+    ]
+    try:
+        for base, suffix in sorted(gone):
+            disk.remove(folder / f"{base:020d}{suffix}")
+    finally:
+        if gone:
+            disk.sync_directory(folder)
+    return len(gone)
 
 
 @dataclass(slots=True, eq=False)

@@ -176,8 +176,9 @@ class Leasing:
     ) -> tuple[list[PoppedBatch], bool]:
         """Lease messages of one queue, read them and write the lease down; what cannot be given is put back.
 
-        The second answer says whether messages were left out because their time is over.
+        The second answer says whether messages were left out because their time is over or their bytes are lost.
         """
+        lost_before = self._reading.lost_messages
         number = self._lines.next_number()
         expired: list[tuple[int, int]] = []
         leased: list[Delivered] = []
@@ -213,7 +214,7 @@ class Leasing:
             popped.wants_dead_letter_topic |= self._park_exhausted(line, number, exhausted, wish.rules)
         if expired:
             popped.wants_dead_letter_topic |= await self._let_expire(line, number, expired, wish.rules)
-        return batches, bool(expired)
+        return batches, bool(expired) or self._reading.lost_messages > lost_before
 
     def _end(self, topic_id: int, queue_id: int) -> int:
         return self._store.queue_range(topic_id, queue_id).end_offset

@@ -9,7 +9,7 @@ from ortoo.common.process.clock import Clock
 from ortoo.common.process.deadlines import Deadline
 from ortoo.common.process.logs import get_logger
 from ortoo.enode.changes.all import Change, OffsetsCommitted, TopicGone
-from ortoo.enode.changes.pops import PopFinished, PopIntervals
+from ortoo.enode.changes.pops import PopIntervals, finished
 from ortoo.enode.pops.line import OPENING_SHIFT, PopLine
 from ortoo.enode.reading.waiting import Waiters, wake_first
 from ortoo.enode.state.interval_map import IntervalMap
@@ -87,7 +87,7 @@ class GroupLines:
                 "retention took messages from a group", group=self.name, queue_id=queue_id, up_to=first + count
             )
             line.drop([(first, count)])
-            await self._store.engine.note([PopFinished(*line.place, FinishReason.LOST, ((first, count),))])
+            await self._store.engine.note(finished(line.place, FinishReason.LOST, first, first + count))
         return line
 
     def intervals(self, queue_id: int) -> IntervalMap | None:

@@ -14,7 +14,7 @@ from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.common.records.view import RecordBatchView, open_batch
-from ortoo.enode.changes.pops import Delivered, PopFinished
+from ortoo.enode.changes.pops import Delivered, finished
 from ortoo.enode.pops.lines import GroupLine
 from ortoo.enode.state.tables.pops import FinishReason
 from ortoo.enode.store.store import Store, StoredBatch
@@ -179,15 +179,16 @@ class PopReading:
         try:
             return await self._opened.holding(line.group.topic_id, line.queue_id, offset)
         except (OutOfRange, DataLoss) as error:
-            begin = error.begin_offset if isinstance(error, OutOfRange) else offset + 1
-            end = max(offset + 1, begin)
+            # Reading can go on behind a hole, or where the queue begins: all that is lost is written down at once.
+            resume = error.begin_offset if isinstance(error, OutOfRange) else error.end_offset
+            end = max(offset + 1, resume)
             _log.error(
                 "messages are lost to a group",
                 group=line.group.name, queue_id=line.queue_id, offset=offset, reason=str(error),
             )  # fmt: skip
             self.lost_messages += end - offset
             line.drop([(offset, end - offset)])
-            await self._store.engine.note([PopFinished(*line.place, FinishReason.LOST, ((offset, end - offset),))])
+            await self._store.engine.note(finished(line.place, FinishReason.LOST, offset, end))
             return None
 
     async def look(self, topic_id: int, queue_id: int, first: int, count: int, attempt: int) -> list[PoppedBatch]:

@@ -57,7 +57,11 @@ class Settling:
             stale += _stale(part, settled.stale)
             if settled.rows:
                 changes.append(PopLeased(*line.place, part.number, *times, tuple(settled.rows)))
-        await self._store.engine.note(changes)
+        try:
+            await self._store.engine.note(changes)
+        except OrtooError:
+            group.forget()
+            raise
         group.plan()
         return stale
 

@@ -43,7 +43,7 @@ def damages_of(catalog: Catalog, holes: Iterable[Hole], load: Callable[[Run], Ro
 
 def _segment_base(catalog: Catalog, position: int) -> int:
     """The segment that `position` lies in."""
-    return next((one.base for one in reversed(catalog.segments) if one.base <= position), catalog.begin_position)
+    return next((one.base for one in reversed(catalog.segments) if one.base <= position), position)
 
 
 def _gaps(queue: QueueLog, holed: set[int], load: Callable[[Run], Rows]) -> Iterator[Gap]:

@@ -10,9 +10,11 @@ from itertools import pairwise
 from pathlib import Path
 
 from ortoo.common.errors import DataLoss
+from ortoo.common.process.logs import get_logger
 from ortoo.enode.changes.all import OffsetsSkipped, decode_changes, encode_changes
 from ortoo.enode.disk.clean_stop import CleanStop, read_clean_stop
 from ortoo.enode.disk.disk import Disk
+from ortoo.enode.disk.log_begin import LogBegin, read_log_begin
 from ortoo.enode.disk.tide_mark import read_tide_mark
 from ortoo.enode.disk.whole_files import Damaged
 from ortoo.enode.index.catalog import Catalog
@@ -29,13 +31,16 @@ from ortoo.enode.log.segment import (
     bases,
     index_name,
     keys_name,
+    remove_below,
     segment_name,
 )
+from ortoo.enode.log.strays import strays_among
 from ortoo.enode.recovery.losses import damages_of
 from ortoo.enode.recovery.refold import Refold
 from ortoo.enode.state.fold import State
 
 ZERO_CHUNK_BYTES = 1 << 20
+_log = get_logger("store")
 
 
 @dataclass(slots=True)
@@ -58,6 +63,10 @@ class Recovered:
     """Damaged places."""
     cut_bytes: int = 0
     """How much of a torn tail was cut off."""
+    begin: LogBegin | None = None
+    """Where the log begins, as it was recorded; None in a store of an older version."""
+    strays: list[str] = field(default_factory=list)
+    """Files that bear the name of a segment and are none."""
     missing_bytes: int = 0
     """How much that was durable is missing because the last file was cut short."""
 
@@ -71,10 +80,29 @@ def recover(disk: Disk, folder: Path, *, repairs: bool = True, without_checkpoin
 
     Errors: DataLoss, Unsupported, OSError.
     """
+    begin = read_log_begin(disk, folder)
+    begin_position = begin.position if begin is not None else 0
     names = disk.list(folder)
     if repairs:
-        names = _sweep(disk, folder, names)
-    starts = bases(names)
+        names = _sweep(disk, folder, names, begin_position)
+    starts = [base for base in bases(names) if base >= begin_position]
+    strays = strays_among(disk, folder, starts)
+    starts = [base for base in starts if base not in strays]
+    recovered = _recover(disk, folder, names, starts, begin, repairs=repairs, without_checkpoint=without_checkpoint)
+    recovered.strays = [segment_name(base) for base in strays]
+    return recovered
+
+
+def _recover(
+    disk: Disk,
+    folder: Path,
+    names: list[str],
+    starts: list[int],
+    begin: LogBegin | None,
+    *,
+    repairs: bool,
+    without_checkpoint: bool,
+) -> Recovered:
     clean = read_clean_stop(disk, folder)
     durable = max(read_tide_mark(disk, folder), clean.end_position if clean else 0)
     catalog = Catalog()
@@ -84,14 +112,14 @@ def recover(disk: Disk, folder: Path, *, repairs: bool = True, without_checkpoin
                 f"{folder} held a log up to position {durable}, and no segment is left: put the files back from a "
                 f"copy, or run `ortoo-enode repair {folder} --caches` to begin an empty log"
             )
-        return Recovered(catalog, State(), 0, 0, 0, None, was_clean=False)
+        return Recovered(catalog, State(), begin.position if begin else 0, 0, 0, None, was_clean=False, begin=begin)
     for base, next_base in pairwise(starts):
         _load_sealed(catalog, disk, Segment(disk, folder, base, next_base), next_base, names, repairs=repairs)
     last = Segment(disk, folder, starts[-1], starts[-1])
     last.limit = last.base + last.file.size_bytes()
     if clean is not None and _is_end_of_log(clean, last):
         catalog.segments.append(last)
-        return _after_clean_stop(disk, catalog, last, clean)
+        return _after_clean_stop(disk, catalog, last, clean, begin)
 
     cut_bytes = 0
     cut_at: int | None = None
@@ -108,6 +136,7 @@ def recover(disk: Disk, folder: Path, *, repairs: bool = True, without_checkpoin
         end = find_cut(found, last.read, last.base, last.limit)
         found.cut(end)
         if repairs:
+            rewrite(last, max(last.base, min(found.durable_below, end)), end)
             cut_bytes = _zero(last, end)
             last.file.sync_data()
         catalog.load_active(found.rows, found.slices, [(hole.position, hole.length) for hole in found.holes])
@@ -117,7 +146,8 @@ def recover(disk: Disk, folder: Path, *, repairs: bool = True, without_checkpoin
                 last.file.truncate(end - last.base)
                 last.limit = end
     recovered = _folded(catalog, found, end, cut_at, without_checkpoint=without_checkpoint)
-    recovered.cut_bytes = cut_bytes
+    recovered.cut_bytes, recovered.begin = cut_bytes, begin
+    recovered.holes += _missing_beginning(catalog, begin)
     _settle_ranges(recovered)
     catalog.damages = damages_of(catalog, recovered.holes, partial(load_rows, disk))
     return recovered
@@ -157,8 +187,20 @@ def _known_holes(catalog: Catalog, contents: Iterable[Contents]) -> list[Hole]:
     return holes
 
 
-def _sweep(disk: Disk, folder: Path, names: list[str]) -> list[str]:
+def _missing_beginning(catalog: Catalog, begin: LogBegin | None) -> list[Hole]:
+    """The first segments, when they are not there though retention never let them go."""
+    if begin is None or catalog.begin_position <= begin.position:
+        return []
+    return [Hole(begin.position, catalog.begin_position - begin.position, "the first segment files are missing")]
+
+
+def _sweep(disk: Disk, folder: Path, names: list[str], begin_position: int) -> list[str]:
     """Remove what interrupted work left behind."""
+    try:
+        remove_below(disk, folder, begin_position)
+    except OSError as error:
+        _log.warning("a segment that retention let go cannot be removed yet", reason=str(error))
+    names = disk.list(folder)
     segments = {segment_name(base) for base in bases(names)}
     orphans = {index_name(base) for base in bases(names, INDEX_SUFFIX) if segment_name(base) not in segments}
     orphans |= {keys_name(base) for base in bases(names, KEYS_SUFFIX) if segment_name(base) not in segments}
@@ -185,7 +227,9 @@ def _is_end_of_log(clean: CleanStop, last: Segment) -> bool:
     return False
 
 
-def _after_clean_stop(disk: Disk, catalog: Catalog, last: Segment, clean: CleanStop) -> Recovered:
+def _after_clean_stop(
+    disk: Disk, catalog: Catalog, last: Segment, clean: CleanStop, begin: LogBegin | None
+) -> Recovered:
     """Take everything from the marker; no frame is read."""
     state = State()
     state.apply_all(decode_changes(clean.state))
@@ -198,13 +242,13 @@ def _after_clean_stop(disk: Disk, catalog: Catalog, last: Segment, clean: CleanS
     }
     catalog.load_active(rows, contents.slices, contents.holes)
     recovered = Recovered(
-        catalog, state, clean.end_position, clean.store_open, clean.stored_at_ms, last, was_clean=True
+        catalog, state, clean.end_position, clean.store_open, clean.stored_at_ms, last, was_clean=True, begin=begin
     )  # fmt: skip
     if clean.end_position >= last.limit:
         last.end, last.last_stored_at_ms = clean.end_position, clean.stored_at_ms
         recovered.active = None
     _settle_ranges(recovered)
-    holes = _known_holes(catalog, (*catalog.contents.values(), contents))
+    holes = _known_holes(catalog, (*catalog.contents.values(), contents)) + _missing_beginning(catalog, begin)
     catalog.damages = damages_of(catalog, holes, partial(load_rows, disk))
     return recovered
 
@@ -224,6 +268,20 @@ def marker_of(catalog: Catalog, state: State, end: int, store_open: int, stored_
     rows, slices, holes = catalog.active_contents()
     _, index = encode_index(catalog.active.base, end, stored_at_ms, rows, slices, holes)
     return CleanStop(end, store_open, stored_at_ms, encode_changes(tuple(state.checkpoint())), index)
+
+
+def rewrite(segment: Segment, position: int, end: int) -> None:
+    """Write again what was read from `position` on, where nothing says that it is durable.
+
+    After a failed fdatasync the page cache may show bytes that the disk never got, and no later sync writes them: only
+    a new write does. They were checked frame by frame.
+    """
+    while position < end:
+        chunk = segment.read(position, min(ZERO_CHUNK_BYTES, end - position))
+        if not chunk:
+            break
+        segment.file.write(position - segment.base, [chunk])
+        position += len(chunk)
 
 
 def _zero(segment: Segment, position: int) -> int:
@@ -247,7 +305,9 @@ def _settle_ranges(recovered: Recovered) -> None:
         for entry in segment_contents.queues:
             state.ends.see((entry.topic_id, entry.queue_id), entry.end_offset)
     catalog.floor = state.ends.floor
-    is_whole = catalog.begin_position == 0
+    begin = recovered.begin
+    recorded = None if begin is None else begin.queues
+    is_whole = catalog.begin_position == 0 or (begin is not None and recorded is not None and begin.position == 0)
     for key, end in state.ends.all():
         queue = catalog.queue(key)
         if queue.rows:
@@ -257,4 +317,6 @@ def _settle_ranges(recovered: Recovered) -> None:
         begin = queue.first_stored_offset()
         if is_whole:
             begin = min(begin, state.ends.floor, *(first for first, _ in state.ends.skipped(queue.key)))
+        elif recorded is not None:
+            begin = min(begin, recorded.get(queue.key, state.ends.floor))
         queue.begin_offset = begin

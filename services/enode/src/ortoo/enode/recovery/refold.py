@@ -39,9 +39,11 @@ class Refold:
         self._lost_bytes = 0
         self._segments = segments
         self._end_position = end_position
-        self.folded_from = self._load_checkpoint(list(slices))
         self._seen_behind_hole: set[tuple[int, int]] = set()
         self._producers_behind_hole: set[tuple[int, int, int]] = set()
+        self.folded_from = self._load_checkpoint(list(slices))
+        if segments and self.folded_from < segments[0].base:
+            self._lost_bytes += segments[0].base - self.folded_from
         for segment in segments:
             end = end_position if segment.end is None else min(segment.end, end_position)
             if end > self.folded_from:

@@ -1,7 +1,7 @@
 """TakeLocks, ReleaseLocks and QueryLocks."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Invalid, OrtooError
@@ -24,13 +24,22 @@ class LockHandlers(Handlers):
     async def TakeLocks(self, request: pb.TakeLocksRequest, context: Context) -> pb.TakeLocksResponse:
         """Take or renew locks; what is granted is durable then. A queue that is not here fails by itself."""
         wishes = _checked(request.wishes)
-        failures = await self._failures(wishes)
+        modes = self.store.modes
+        missing = await self._missing(wishes)
+        failures = {_key(one): it for one in wishes if (it := missing.get((one.topic_id, one.queue_id))) is not None}
+        pairs = {(one.topic_id, one.group) for one in wishes if _key(one) not in failures}
+        decided, refused = modes.decide(pairs, Mode.OFFSETS)
+        failures |= {_key(one): it for one in wishes if (it := refused.get((one.topic_id, one.group))) is not None}
         wanted = [
             LockRequest(_key(wish), wish.owner or wish.session_id, wish.session_id, request.incarnation, wish.resume)
             for wish in wishes
             if _key(wish) not in failures
         ]
-        granted = iter(await self.store.locks.take(wanted))
+        try:
+            granted = iter(await self.store.locks.take(wanted, decided))
+        except BaseException:
+            modes.undecide(decided)
+            raise
         return pb.TakeLocksResponse(
             answers=[
                 pb.LockAnswer(failure=failure_of(failure))
@@ -57,15 +66,6 @@ class LockHandlers(Handlers):
                 for queue_id, lock, remaining_s in held
             ]
         )
-
-    async def _failures(self, wishes: Sequence[pb.LockWish]) -> dict[Key, OrtooError]:
-        """Wishes that cannot be looked at: their queue is not here, or their group pops."""
-        missing = await self._missing(wishes)
-        failures = {_key(one): it for one in wishes if (it := missing.get((one.topic_id, one.queue_id))) is not None}
-        pairs = {(one.topic_id, one.group) for one in wishes if _key(one) not in failures}
-        refused = await self.store.modes.refused(pairs, Mode.OFFSETS)
-        failures |= {_key(one): it for one in wishes if (it := refused.get((one.topic_id, one.group))) is not None}
-        return failures
 
     async def _missing(self, wishes: Iterable[pb.LockWish]) -> dict[tuple[int, int], OrtooError]:
         """(topic id, queue id) of those that are not here, after waiting a moment for all of them together."""

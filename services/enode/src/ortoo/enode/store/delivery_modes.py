@@ -37,29 +37,40 @@ class DeliveryModes:
 
         The first use is written down, but not waited for: what the group does then comes after it in the log.
         """
-        stored = self.of(topic_id, group)
-        if stored is wanted:
-            return
-        topic = self._engine.state.topics.get(topic_id)
-        if topic is None or topic.name.startswith(RETRY_PREFIX):
-            return
-        check(stored, wanted, group=group, topic=topic.name)
-        self._coming[topic_id, group] = wanted
+        changes, refused = self.decide([(topic_id, group)], wanted)
+        for error in refused.values():
+            raise error
         try:
-            await self._engine.note([ModeSet(topic_id, group, wanted)])
+            await self._engine.note(changes)
         except BaseException:
-            self._coming.pop((topic_id, group), None)
+            self.undecide(changes)
             raise
 
-    async def refused(self, pairs: Iterable[Pair], wanted: Mode) -> dict[Pair, OrtooError]:
-        """Of groups that want topics this way, those that may not, and why."""
-        found: dict[Pair, OrtooError] = {}
-        for pair in set(pairs):
+    def decide(self, pairs: Iterable[Pair], wanted: Mode) -> tuple[list[ModeSet], dict[Pair, OrtooError]]:
+        """What is to be stored because groups consume topics this way, and those that may not, and why.
+
+        It counts from now on: whoever cannot store it calls `undecide`.
+        """
+        changes: list[ModeSet] = []
+        refused: dict[Pair, OrtooError] = {}
+        for topic_id, group in sorted(set(pairs)):
+            stored = self.of(topic_id, group)
+            topic = self._engine.state.topics.get(topic_id)
+            if stored is wanted or topic is None or topic.name.startswith(RETRY_PREFIX):
+                continue
             try:
-                await self.use(*pair, wanted)
+                check(stored, wanted, group=group, topic=topic.name)
             except OrtooError as error:
-                found[pair] = error
-        return found
+                refused[topic_id, group] = error
+            else:
+                self._coming[topic_id, group] = wanted
+                changes.append(ModeSet(topic_id, group, wanted))
+        return changes, refused
+
+    def undecide(self, changes: Iterable[ModeSet]) -> None:
+        """What was decided was not stored."""
+        for change in changes:
+            self._coming.pop((change.topic_id, change.group), None)
 
     async def set(self, topic_id: int, group: str, mode: Mode) -> Mode:
         """Change how a group consumes a topic; returns, when it is durable, how it was. Errors: as `Engine.store`."""

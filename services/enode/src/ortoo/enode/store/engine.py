@@ -14,6 +14,7 @@ from ortoo.enode.changes.all import Change, TopicGone
 from ortoo.enode.disk.clean_stop import forget_clean_stop
 from ortoo.enode.disk.disk import DirectoryLock, Disk, RealDisk
 from ortoo.enode.disk.identity import Identity, claim
+from ortoo.enode.disk.log_begin import LogBegin, write_log_begin
 from ortoo.enode.index.key_process import KeyProcess, Keys, LocalKeys
 from ortoo.enode.log.appender import Appender
 from ortoo.enode.log.disk_work import DiskWork, disk_work
@@ -113,6 +114,9 @@ class Engine:
             wanted = Identity(settings.cluster, settings.enode, randomness.id_text(), clock.now_ms())
             identity = await work.run(claim, disk, folder, wanted, disk.list(folder))
             recovered = await work.run(recover, disk, folder)
+            if recovered.begin is None:
+                begin = LogBegin(_begin_of(recovered), recovered.catalog.begins_without(0))
+                await work.run(write_log_begin, disk, folder, begin)
             await work.run(forget_clean_stop, disk, folder)
             spares = Spares(disk, folder, work, settings.segment_bytes, settings.headroom_bytes)
             active = recovered.active
@@ -132,38 +136,43 @@ class Engine:
         return engine
 
     async def store(self, changes: Sequence[Change], check: Callable[[], None] | None = None) -> None:
-        """Store state changes one after another; return when all are durable. `check` runs right before each.
+        """Store state changes, all or none; return when they are durable. `check` runs right before.
 
-        Errors: Overloaded, Unavailable, and what `check` raises.
+        Errors: Overloaded, Unavailable, and what `check` raises: then none of them is stored.
         """
-        waiters = await self._accept(changes, check)
+        waiter = await self._accept(changes, check)
         self.appender.want_flush()
-        for waiter in waiters:
-            await waiter
+        await waiter
 
     async def note(self, changes: Sequence[Change]) -> None:
-        """Store state changes without waiting until they are durable: a crash may take them. Errors: as `store`."""
+        """Store state changes, all or none, without waiting until they are durable: a crash may take them.
+
+        Errors: as `store`.
+        """
         await self._accept(changes)
         self.appender.flush_due.set()
 
-    async def _accept(
-        self, changes: Sequence[Change], check: Callable[[], None] | None = None
-    ) -> list[asyncio.Future[None]]:
-        """Give each change its place in the log; the futures are done when they are durable."""
-        if self.closed or self.appender.alone:
-            raise Unavailable(self.appender.alone or "the store is closed")
+    async def _accept(self, changes: Sequence[Change], check: Callable[[], None] | None = None) -> asyncio.Future[None]:
+        """Reserve room for all changes, then give all their place; the future is done when they are durable.
+
+        There is no way to append one change of several: a request that is refused has stored nothing.
+        """
         appender = self.appender
-        waiters: list[asyncio.Future[None]] = []
-        for change in changes:
-            encoded = change.encoded()
-            appender.check_alive()
-            if not appender.fits(appender.change_room(len(encoded))):
-                await appender.make_room(appender.change_room(len(encoded)), is_state=True)
-            if check is not None:
-                check()
-            waiters.append(self._loop.create_future())
-            appender.append_change(change, encoded, waiters[-1])
-        return waiters
+        if self.closed or appender.alone:
+            raise Unavailable(appender.alone or "the store is closed")
+        appender.check_alive()
+        encoded = [change.encoded() for change in changes]
+        room = appender.changes_room(encoded)
+        if encoded and not appender.fits(room):
+            await appender.make_room(room, is_state=True)
+        if check is not None:
+            check()
+        waiter = self._loop.create_future()
+        if encoded:
+            appender.append_changes(changes, encoded, waiter)
+        else:
+            waiter.set_result(None)
+        return waiter
 
     async def read_log(self, segment: Segment, position: int, length: int) -> bytes:
         """Bytes of the log as they lie on disk, for replicas. Errors: OSError, Unavailable."""
@@ -213,6 +222,8 @@ class Engine:
                 catalog.forget_topic(topic_id)
                 self.state.apply(TopicGone(topic_id))
         self.housekeeping.start()
+        for name in recovered.strays:
+            _log.error("a file bears the name of a segment and is none; it is ignored: move it away", file=name)
         if recovered.missing_bytes:
             _log.error(
                 "the last segment file was cut short; the log goes on with the next offsets of what is left",
@@ -246,3 +257,8 @@ class Engine:
             cut_bytes=recovered.cut_bytes,
             segments=len(catalog.segments),
         )
+
+
+def _begin_of(recovered: Recovered) -> int:
+    """Where a log begins of which no record says so: at its first segment, or where that will be."""
+    return recovered.catalog.begin_position if recovered.catalog.segments else recovered.end_position

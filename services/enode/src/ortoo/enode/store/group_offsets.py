@@ -1,6 +1,6 @@
 """The committed offsets of groups: checked, stored, and asked for."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ortoo.common.errors import Fenced, Invalid
 from ortoo.common.process.logs import get_logger
@@ -24,26 +24,43 @@ class GroupOffsets:
         self.backward_commits = 0
         """How many queues of groups went back by a commit, since the start; resets by operators are not among them."""
 
-    async def commit(self, topic_id: int, group: str, offsets: Mapping[int, int], generation: int = 0) -> None:
-        """Store how far `group` has consumed each queue. Returns when it is durable.
+    async def commit(
+        self,
+        topic_id: int,
+        group: str,
+        offsets: Mapping[int, int],
+        generation: int = 0,
+        more: Sequence[Change] = (),
+    ) -> None:
+        """Store how far `group` has consumed each queue, and `more` changes with it. Returns when all is durable.
 
         A smaller offset than stored wins. `generation` 0 is not compared; otherwise one that is older than the queue's
         stored one, or than the queue's lock, is refused and nothing is stored.
         Errors: NotFound, Invalid (negative offset), Fenced (older generation), Overloaded, Unavailable.
         """
+        await self._commit(topic_id, group, {generation: offsets} if offsets else {}, more)
+
+    async def _commit(
+        self, topic_id: int, group: str, by_generation: Mapping[int, Mapping[int, int]], more: Sequence[Change] = ()
+    ) -> None:
+        """Store offsets by the generation they are committed under, all or none. Errors: as `commit`."""
+        offsets = {queue_id: offset for part in by_generation.values() for queue_id, offset in part.items()}
         self._check(topic_id, group, offsets)
         if not offsets:
             return
-        change = OffsetsCommitted(topic_id, group, generation, tuple(sorted(offsets.items())))
+        rows = sorted(by_generation.items())
+        changes = [OffsetsCommitted(topic_id, group, number, tuple(sorted(part.items()))) for number, part in rows]
 
         def check() -> None:
             self._check_topic(topic_id)
-            for queue_id in offsets:
-                self._check_generation(topic_id, group, queue_id, generation)
-            self._engine.reservations.add(topic_id, group, offsets, generation)
+            for generation, part in rows:
+                for queue_id in part:
+                    self._check_generation(topic_id, group, queue_id, generation)
+            for generation, part in rows:
+                self._engine.reservations.add(topic_id, group, part, generation)
 
         stored = self._engine.state.offsets.of(topic_id, group, offsets)
-        await self._engine.store([change], check)
+        await self._engine.store([*more, *changes], check)
         for queue_id, offset in offsets.items():
             if offset < (before := stored.get(queue_id, offset)):
                 self.backward_commits += 1
@@ -51,8 +68,12 @@ class GroupOffsets:
                     "a group goes back", group=group, topic_id=topic_id, queue_id=queue_id, before=before, now=offset
                 )
 
-    async def commit_each(self, topic_id: int, group: str, rows: Iterable[tuple[int, int, int]]) -> list[int]:
-        """Store offsets, each (queue id, next offset, generation); returns the queues whose generation was too old.
+    async def commit_each(
+        self, topic_id: int, group: str, rows: Iterable[tuple[int, int, int]], more: Sequence[Change] = ()
+    ) -> list[int]:
+        """Store offsets, each (queue id, next offset, generation), and `more` changes with them, all or none.
+
+        Returns the queues whose generation was too old; their offsets are not stored.
 
         Errors: as `commit`; Fenced when all of them were too old.
         """
@@ -67,8 +88,7 @@ class GroupOffsets:
                 kept.setdefault(generation, {})[queue_id] = offset
         if fenced and not kept:
             raise [*fenced.values()][-1]
-        for generation, offsets in sorted(kept.items()):
-            await self.commit(topic_id, group, offsets, generation)
+        await self._commit(topic_id, group, kept, more)
         return list(fenced)
 
     async def reset(self, topic_id: int, group: str, offsets: Mapping[int, int]) -> None:

@@ -11,6 +11,7 @@ from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
 from ortoo.enode.disk.clean_stop import FILE_NAME as CLEAN_NAME
 from ortoo.enode.disk.disk import Disk
+from ortoo.enode.disk.log_begin import LogBegin, read_log_begin, write_log_begin
 from ortoo.enode.disk.tide_mark import TideMark
 from ortoo.enode.disk.whole_files import write_whole
 from ortoo.enode.index.catalog import Catalog, Sealed
@@ -22,7 +23,7 @@ from ortoo.enode.log.checkpoint import SLICE_HEAD_BYTES, Slice, complete_checkpo
 from ortoo.enode.log.disk_work import DiskWork
 from ortoo.enode.log.frame import HEADER_BYTES, Flag
 from ortoo.enode.log.queue_index import Contents
-from ortoo.enode.log.segment import KEYS_SUFFIX, Segment, bases, index_name, keys_name
+from ortoo.enode.log.segment import KEYS_SUFFIX, Segment, bases, index_name, remove_below
 from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.log.spares import Spares
 from ortoo.enode.reading.reader import Reader
@@ -83,6 +84,8 @@ class Housekeeping:
         self.checkpoint_due = asyncio.Event()
         self._checkpoint_is_due = False
         self.deleted_segments = 0
+        begin = read_log_begin(self.disk, self.appender.active.folder)
+        self._begin_position = begin.position if begin is not None else 0
         self.rescues: dict[int, Rescue] = {}
         """By system topic: who stores again what waits below an offset of its queue; False = not yet."""
 
@@ -142,7 +145,10 @@ class Housekeeping:
         self._checkpoint_is_due = False
 
     async def retain(self) -> None:
-        """Delete segments that retention lets go, oldest first, each durably before the next."""
+        """Let go of the segments that retention lets go: recorded first, then forgotten, removed last.
+
+        What cannot be removed is tried again the next time, and at the next start: nobody reads it any more.
+        """
         catalog = self.catalog
         count = expired_count(
             catalog.segments,
@@ -153,15 +159,20 @@ class Housekeeping:
             is_acknowledged=self._is_acknowledged,
         )
         if not await self._rescue(catalog.segments[:count]):
-            return
+            count = 0
+        if count:
+            folder, position = catalog.active.folder, catalog.segments[count].base
+            begin = LogBegin(position, catalog.begins_without(count))
+            await self.work.run(write_log_begin, self.disk, folder, begin)
+            self._begin_position = position
         for _ in range(count):
             segment = catalog.drop_first_segment()
             self.reader.forget(segment)
             self.recent.drop_below(segment.end or 0)
             segment.retire()
-            await self.work.run(self._delete, segment)
             self.deleted_segments += 1
-        if count:
+        removed = await self.work.run(remove_below, self.disk, catalog.active.folder, self._begin_position)
+        if removed:
             await self._look_at_disk()
 
     async def _rescue(self, segments: Sequence[Segment]) -> bool:
@@ -213,14 +224,6 @@ class Housekeeping:
             base = self.catalog.active.base
             if position > base:
                 await self.keys.advance(Stretch(base, position, is_sealed=False))
-
-    def _delete(self, segment: Segment) -> None:
-        self.disk.remove(segment.path)
-        names = self.disk.list(segment.folder)
-        for name in (index_name(segment.base), keys_name(segment.base)):
-            if name in names:
-                self.disk.remove(segment.folder / name)
-        self.disk.sync_directory(segment.folder)
 
     def _is_acknowledged(self, segment: Segment) -> bool:
         contents = self.catalog.contents.get(segment.base)

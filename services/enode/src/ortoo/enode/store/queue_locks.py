@@ -24,8 +24,11 @@ class QueueLocks:
         self._table = LockTable(engine.state.locks.all(), clock.monotonic_s())
         self._storing: dict[Key, asyncio.Future[None]] = {}
 
-    async def take(self, requests: Sequence[LockRequest]) -> list[Granted | Refused]:
-        """Decide each request, in order; returns when what was granted is durable. Errors: Overloaded, Unavailable."""
+    async def take(self, requests: Sequence[LockRequest], more: Sequence[Change] = ()) -> list[Granted | Refused]:
+        """Decide each request, in order; returns when what was granted is durable, and `more` changes with it.
+
+        Errors: Overloaded, Unavailable; then nothing is granted, nor stored.
+        """
         now_s = self._clock.monotonic_s()
         answers: list[Granted | Refused] = []
         before: dict[Key, tuple[Lock | None, Lock | None]] = {}
@@ -35,7 +38,7 @@ class QueueLocks:
             answers.append(answer)
             if isinstance(answer, Granted) and answer.is_news:
                 before[request.key] = (before.get(request.key, (was, None))[0], self._table.get(request.key))
-        await self._store(before)
+        await self._store(before, more)
         # A lock that somebody else has just raised is told only when all that goes with it is durable.
         for request in requests:
             if (storing := self._storing.get(request.key)) is not None:
@@ -103,7 +106,7 @@ class QueueLocks:
         return self._engine.state.offsets.generation(*key)
 
     async def _store(self, decided: Mapping[Key, tuple[Lock | None, Lock | None]], more: Sequence[Change] = ()) -> None:
-        if not decided:
+        if not decided and not more:
             return
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._storing.update(dict.fromkeys(decided, done))

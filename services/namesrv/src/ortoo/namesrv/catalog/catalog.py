@@ -1,17 +1,17 @@
 """The stored directory: topics and groups in a database, reached on one thread so that the loop never waits for it."""
 
 import asyncio
-import contextlib
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import sqlalchemy as sa
 
-from ortoo.common.errors import DataLoss, Invalid, OrtooError, Unavailable, Unsupported
+from ortoo.common.errors import Invalid, Unsupported
+from ortoo.namesrv.catalog.database_errors import Transactions
 from ortoo.namesrv.catalog.file_lock import FileLock
 from ortoo.namesrv.catalog.rights import Rights
 from ortoo.namesrv.catalog.schema import prepare
@@ -31,6 +31,7 @@ class Catalog:
         self.shared = engine.dialect.name != "sqlite"
         """Whether other name servers may change the same directory."""
         self._engine = engine
+        self._transactions = Transactions(engine)
         self._thread = thread
         self._lock = lock
 
@@ -107,7 +108,8 @@ class Catalog:
     def change(self, decide: Callable[[Transaction], tuple[T, bool]]) -> "asyncio.Future[T]":
         """Run `decide` in a transaction; keep what it wrote if its second answer is true. The future has the first.
 
-        Once given the work is done, whether or not anybody waits for it; futures end in the order of the work.
+        It is run again, on what is stored then, when nothing was stored because somebody else was quicker or the
+        connection broke. Once given the work is done, whether or not anybody waits for it; futures end in its order.
         """
 
         def work() -> T:
@@ -122,11 +124,7 @@ class Catalog:
         return self._submit(work)
 
     def _submit(self, work: Callable[[], T]) -> "asyncio.Future[T]":
-        def guarded() -> T:
-            with _database_errors():
-                return work()
-
-        return asyncio.get_running_loop().run_in_executor(self._thread, guarded)
+        return asyncio.get_running_loop().run_in_executor(self._thread, self._transactions.run, work)
 
 
 def _url(database_url: str, data_dir: Path) -> sa.URL:
@@ -199,23 +197,3 @@ def _set_up_sqlite(connection: Any, _: object) -> None:
     """Durable and without surprises: an answered change survives a power cut."""
     for pragma in ("journal_mode = WAL", "synchronous = FULL", f"busy_timeout = {BUSY_TIMEOUT_S * 1000}"):
         connection.execute(f"PRAGMA {pragma}")
-
-
-@contextlib.contextmanager
-def _database_errors() -> Iterator[None]:
-    try:
-        yield
-    except OrtooError:
-        raise
-    except sa.exc.OperationalError as error:
-        raise Unavailable(
-            f"the name server's database failed ({error.orig}); check that it runs and has space and rights, then "
-            "retry; what is known already is still served",
-            retry_after_ms=1000,
-        ) from error
-    except sa.exc.DatabaseError as error:
-        raise DataLoss(
-            f"the name server's database cannot be read ({error.orig}); put a copy of it back, or give another one "
-            "with database_url or data_dir",
-            field="database_url",
-        ) from error

@@ -5,7 +5,7 @@ from enum import IntEnum
 from typing import ClassVar
 
 from ortoo.enode.changes.all import OffsetsCommitted
-from ortoo.enode.changes.pops import PopFinished, PopIntervals, PopLeased, PopNote, PopReturned
+from ortoo.enode.changes.pops import COUNT_MAX, PopFinished, PopIntervals, PopLeased, PopNote, PopReturned
 from ortoo.enode.state.interval_map import Hold, IntervalMap, Phase
 from ortoo.enode.state.table import Table, live
 from ortoo.enode.state.tables.offsets import Offsets
@@ -131,7 +131,11 @@ def _encoded(key: PopKey, queue: PopQueue) -> Iterator[bytes]:
     at, is_first = queue.intervals.floor, True
     while True:
         pieces = queue.intervals.rows(at, ROWS_PER_CHANGE)
-        rows = tuple((one.first, one.end - one.first, *(one.hold or _FINISHED)) for one in pieces)
+        rows = tuple(
+            (first, min(COUNT_MAX, one.end - first), *(one.hold or _FINISHED))
+            for one in pieces
+            for first in range(one.first, one.end, COUNT_MAX)
+        )
         yield PopIntervals(*key, queue.intervals.floor, is_first, rows).encoded()
         if len(pieces) < ROWS_PER_CHANGE:
             break

@@ -1,0 +1,62 @@
+"""Files that bear the name of a segment and are none: they are left alone, and cost nothing."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ortoo.enode.disk.disk import Disk
+from ortoo.enode.log.frame import ALIGNMENT_BYTES, HEADER_BYTES, BadFrame, Flag, FrameHeader, decode_header
+from ortoo.enode.log.scan import walk
+from ortoo.enode.log.segment import Segment
+
+
+def strays_among(disk: Disk, folder: Path, starts: Sequence[int]) -> list[int]:
+    """Those of `starts` whose file is no segment of this log. Errors: Unsupported, OSError.
+
+    A segment begins at an aligned position, has its whole length before it has its name, and gets that only where the
+    segment before it has ended. A file with a whole frame at its beginning is one; of the others, those are none that
+    are empty behind a segment that did not end there, or that begin amid the frames of the one before.
+    """
+    strays: list[int] = []
+    before: Segment | None = None
+    for base in starts:
+        if base % ALIGNMENT_BYTES:
+            strays.append(base)
+            continue
+        segment = Segment(disk, folder, base, base)
+        segment.limit = base + segment.file.size_bytes()
+        if not _begins_with_a_frame(segment) and not _follows(before, segment):
+            strays.append(base)
+            segment.close()
+            continue
+        if before is not None:
+            before.close()
+        before = segment
+    if before is not None:
+        before.close()
+    return strays
+
+
+def _begins_with_a_frame(segment: Segment) -> bool:
+    try:
+        decode_header(segment.read(segment.base, HEADER_BYTES), segment.base)
+    except BadFrame:
+        return False
+    return True
+
+
+def _follows(before: Segment | None, segment: Segment) -> bool:
+    """Whether a segment without a first frame can be the one behind `before`."""
+    is_empty = segment.limit == segment.base
+    if before is None:
+        return not is_empty
+    if not is_empty and segment.base >= before.limit:
+        return True
+    last: FrameHeader | None = None
+    for one in walk(before.read, before.base, before.limit):
+        if isinstance(one, FrameHeader):
+            last = one
+    if last is None:
+        return not is_empty
+    if last.flags & Flag.SEGMENT_END:
+        return last.end_position == segment.base
+    return not is_empty and last.end_position <= segment.base

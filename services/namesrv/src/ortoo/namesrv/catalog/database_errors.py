@@ -1,0 +1,92 @@
+"""What a failure of the database means: try again, tell the client to, or that the data are damaged."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import sqlalchemy as sa
+
+from ortoo.common.errors import DataLoss, OrtooError, Unavailable
+from ortoo.common.process.logs import get_logger
+
+T = TypeVar("T")
+TRIES = 4
+"""How often a transaction of which nothing was stored is run."""
+LOST = frozenset({"57P01", "57P02", "57P03"})
+"""PostgreSQL ended the connection; so do all of class 08."""
+CONCURRENT = frozenset({"40001", "40P01", "23505"})
+"""Somebody else changed the same rows at the same time; run again, the decision sees what he stored."""
+DAMAGED = frozenset({"XX001", "XX002"})
+READ_ONLY = "25006"
+SQLITE_IO_ERROR, SQLITE_DAMAGED = 10, frozenset({11, 26})
+_log = get_logger("catalog")
+
+
+class Transactions:
+    """Runs transactions of one engine, one at a time, and says how they failed."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self._is_committing = False
+        sa.event.listen(engine, "commit", self._committing)
+
+    def run(self, work: Callable[[], T]) -> T:
+        """Run `work`, which is one transaction; a few times when nothing of it was stored and that can help.
+
+        Errors: what `work` decides; Unavailable, which says when the outcome is unknown; DataLoss for damage only.
+        """
+        for last in (False,) * (TRIES - 1) + (True,):
+            self._is_committing = False
+            try:
+                return work()
+            except sa.exc.DBAPIError as error:
+                if last or not self._is_worth_a_try(error):
+                    raise self._told(error) from error
+                _log.warning("a transaction of the directory is run again", reason=str(error.orig))
+            except sa.exc.TimeoutError as error:
+                raise _failed(error) from error
+        raise AssertionError("the last try ends the loop")
+
+    def _committing(self, connection: sa.Connection) -> None:
+        self._is_committing = True
+
+    def _is_worth_a_try(self, error: sa.exc.DBAPIError) -> bool:
+        return _state(error) in CONCURRENT or (_is_lost(error) and not self._is_committing)
+
+    def _told(self, error: sa.exc.DBAPIError) -> OrtooError:
+        state, code = _state(error), getattr(error.orig, "sqlite_errorcode", 0) & 0xFF
+        if state in DAMAGED or code in SQLITE_DAMAGED:
+            return DataLoss(
+                f"the name server's database is damaged ({error.orig}); put a copy of it back, or give another one "
+                "with database_url or data_dir",
+                field="database_url",
+            )
+        if self._is_committing and (_is_lost(error) or code == SQLITE_IO_ERROR):
+            return Unavailable(
+                f"the name server's database failed while it stored the change ({error.orig}): the outcome is unknown; "
+                "look whether it was stored, or make the change again",
+                retry_after_ms=1000,
+            )
+        if state == READ_ONLY:
+            return Unavailable(
+                "the name server's database is read-only: let database_url lead to the primary; what is known already "
+                "is still served",
+                retry_after_ms=1000,
+            )
+        return _failed(error.orig)
+
+
+def _state(error: sa.exc.DBAPIError) -> str:
+    """The SQLSTATE; empty where the database has none."""
+    return getattr(error.orig, "sqlstate", None) or ""
+
+
+def _is_lost(error: sa.exc.DBAPIError) -> bool:
+    state = _state(error)
+    return error.connection_invalidated or state in LOST or state.startswith("08")
+
+
+def _failed(reason: object) -> Unavailable:
+    return Unavailable(
+        f"the name server's database failed ({reason}); check that it runs and has space and rights, then "
+        "retry; what is known already is still served",
+        retry_after_ms=1000,
+    )

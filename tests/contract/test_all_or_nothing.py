@@ -1,0 +1,190 @@
+"""All or nothing: a request of several changes that is refused has stored none of them."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+
+import pytest
+
+from ortoo.common.errors import Overloaded
+from ortoo.common.groups.pop import Finish, GiveBack, LeasePart, Renew
+from ortoo.common.process.background import Background
+from ortoo.enode.changes.all import Change
+from ortoo.enode.changes.lives import Mode
+from ortoo.enode.store.engine import Engine
+from ortoo.enode.store.lock_table import Granted, LockRequest
+from ortoo.enode.store.store import TopicCopy
+from ortoo.testing.disks.faulty_disk import FaultyDisk
+from ortoo.testing.disks.memory_disk import MemoryDisk
+from ortoo.testing.time.virtual_clock import VirtualClock
+from ortoo.v1 import enode_pb2
+from tests.contract.one_store import SETTINGS, TOPIC, OneStore
+from tests.contract.pop_store import GROUP, PopStore
+
+MANY = 60
+LONG = "x" * 100
+"""So long that a few changes fill what is left of a segment."""
+Held = list[tuple[int, int]]
+"""(lease number, offset)."""
+Request = Callable[[PopStore, Held], Awaitable[object]]
+
+
+async def put_topics(it: PopStore, held: Held) -> None:
+    """Copies of many topics."""
+    await it.store.put_topics([TopicCopy(100 + number, f"{LONG}{number}", 1, 1) for number in range(MANY)])
+
+
+async def delete_topics(it: PopStore, held: Held) -> None:
+    """The end of many topics."""
+    await it.store.delete_topics(one.topic_id for one in it.store.topics() if one.name.startswith("going"))
+
+
+async def commit_each(it: PopStore, held: Held) -> None:
+    """Offsets under many generations."""
+    await it.store.offsets.commit_each(TOPIC, f"group {LONG}", [(number, 5, 1 + number) for number in range(MANY)])
+
+
+async def reset_offsets(it: PopStore, held: Held) -> None:
+    """An operator's reset of many queues."""
+    await it.store.offsets.reset(TOPIC, f"group {LONG}", dict.fromkeys(range(MANY), 3))
+
+
+async def take_locks(it: PopStore, held: Held) -> None:
+    """Locks of many owners, with the mode that goes with them."""
+    decided, _ = it.store.modes.decide([(TOPIC, "lockers")], Mode.OFFSETS)
+    requests = [LockRequest((TOPIC, "lockers", number), f"{LONG}{number}", "session") for number in range(MANY)]
+    try:
+        await it.store.locks.take(requests, decided)
+    except Overloaded:
+        it.store.modes.undecide(decided)
+        raise
+
+
+async def release_locks(it: PopStore, held: Held) -> None:
+    """Locks of many owners given back."""
+    await it.store.locks.release([((TOPIC, f"holder {number}", 0), "session") for number in range(MANY)])
+
+
+async def _settle(it: PopStore, held: Held, verdict: Finish | GiveBack | Renew) -> None:
+    parts = [LeasePart(0, number, ((offset, 1),)) for number, offset in held]
+    await it.leasing.settle(TOPIC, GROUP, parts, verdict)
+
+
+async def finish_popped(it: PopStore, held: Held) -> None:
+    """Many messages acknowledged."""
+    await _settle(it, held, Finish())
+
+
+async def give_back_popped(it: PopStore, held: Held) -> None:
+    """Many messages given back, each with its reason."""
+    await _settle(it, held, GiveBack((5_000,), error=LONG, consumer="c", rules=it.rules))
+
+
+async def renew_popped(it: PopStore, held: Held) -> None:
+    """Many leases made longer."""
+    await _settle(it, held, Renew(60_000))
+
+
+REQUESTS: dict[Request, str] = {
+    put_topics: "",
+    delete_topics: "",
+    commit_each: "CommitOffsets",
+    reset_offsets: "CommitOffsets",
+    take_locks: "TakeLocks",
+    release_locks: "ReleaseLocks",
+    finish_popped: "SettlePopped",
+    give_back_popped: "SettlePopped",
+    renew_popped: "SettlePopped",
+}
+"""Each request of several changes, and the method of EnodeService that makes it; "" = the name server's watch."""
+OTHERS = {
+    "QueryOffsets": "reads",
+    "PopQueues": "leases what there is room for, and a lease is not waited for",
+    "WatchHalves": "reads",
+    "AppendIdentified": "one batch, and its ids in the same frame",
+    "SendBackMessages": "each copy and its mark are one frame: sent again, it goes on behind those that were stored",
+    "ReplayStored": "each copy and its mark are one frame: sent again, it goes on behind those that were stored",
+}
+"""The other methods whose request names several things, and why they are not asked here."""
+
+
+@pytest.mark.parametrize("request_of_many", REQUESTS, ids=lambda it: it.__name__)
+def test_a_refused_request_stored_none_of_its_changes(request_of_many: Request) -> None:
+    """B-027, G11: the disk fills at any of the changes: the state is what it was, in memory and after a restart."""
+    _refuse(request_of_many)
+
+
+def test_changes_accepted_one_by_one_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """B-027: a store that asks for room change by change keeps some of a refused request."""
+
+    async def accept(engine: Engine, changes: Sequence[Change], check: object = None) -> "asyncio.Future[None]":
+        waiter = asyncio.get_running_loop().create_future()
+        waiter.set_result(None)
+        for change in changes:
+            encoded, waiter = [change.encoded()], asyncio.get_running_loop().create_future()
+            if not engine.appender.fits(engine.appender.changes_room(encoded)):
+                await engine.appender.make_room(engine.appender.changes_room(encoded), is_state=True)
+            engine.appender.append_changes([change], encoded, waiter)
+        return waiter
+
+    monkeypatch.setattr(Engine, "_accept", accept)
+    with pytest.raises(AssertionError, match="is stored in part"):
+        _refuse(delete_topics)
+
+
+def test_every_method_that_names_several_things_is_asked() -> None:
+    """B-027: a new method of EnodeService with a repeated field in its request has to be put into one of the tables."""
+    methods = enode_pb2.DESCRIPTOR.services_by_name["EnodeService"].methods
+    several = {
+        method.name
+        for method in methods
+        if not method.client_streaming and any(field.is_repeated for field in method.input_type.fields)
+    }
+    assert several == {*REQUESTS.values(), *OTHERS} - {""}
+
+
+def _refuse(request_of_many: Request) -> None:
+    """Let a request be refused because the disk is full, and look for what is left of it; then let it be done."""
+    memory, clock = MemoryDisk(), VirtualClock()
+
+    async def scenario() -> None:
+        one = OneStore(clock, FaultyDisk(memory), replace(SETTINGS, checkpoint_records=1 << 30))
+        await one.open()
+        async with Background("test") as background:
+            it = PopStore(one, background)
+            await it.open()
+            held = await _filled(it)
+            appender = one.store.engine.appender
+            memory.capacity_bytes = 0
+            while one.store.engine.spares._ready or appender.active.limit - appender.appended_position > 500:
+                await one.store.offsets.commit(TOPIC, "filler", {0: 1})
+            before = list(one.store.engine.state.checkpoint())
+            with pytest.raises(Overloaded):
+                await request_of_many(it, held)
+            await appender.flush()
+            assert list(one.store.engine.state.checkpoint()) == before, "a refused request is stored in part"
+            memory.capacity_bytes = 1 << 30
+            await it.leasing.close()
+            await one.restart()
+            assert list(one.store.engine.state.checkpoint()) == before, "a refused request is found after a restart"
+            await it.open()
+            await request_of_many(it, held)
+            await one.store.engine.appender.flush()
+            assert list(one.store.engine.state.checkpoint()) != before
+            await it.leasing.close()
+            await one.store.close()
+
+    clock.run(scenario, limit_s=86_400)
+
+
+async def _filled(it: PopStore) -> Held:
+    """Something for every request to change."""
+    await it.store.put_topics([TopicCopy(1000 + number, f"going {number}", 1, 1) for number in range(MANY)])
+    holders = [LockRequest((TOPIC, f"holder {number}", 0), LONG, "session") for number in range(MANY)]
+    assert all(isinstance(answer, Granted) for answer in await it.store.locks.take(holders))
+    await it.send(*(f"m{number}" for number in range(MANY)))
+    held = [
+        (one.number, one.offsets[0]) for _ in range(MANY) for one in (await it.pop(1, invisible_ms=600_000)).batches
+    ]
+    await it.store.engine.appender.flush()
+    return held

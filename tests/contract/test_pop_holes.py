@@ -1,0 +1,33 @@
+"""Groups that pop cross a hole of a queue in one step, however long it is."""
+
+import pytest
+
+from ortoo.enode.changes.all import OffsetsSkipped
+from tests.contract.one_store import TOPIC
+from tests.contract.pop_store import GROUP, PopStore, play, texts
+
+
+@pytest.mark.parametrize("length", [1, 100_000, (1 << 32) - 1, 1 << 32, 5 << 32])
+def test_a_hole_is_crossed_in_one_step(length: int) -> None:
+    """B-087: it costs the log one change, not one an offset, also when no range can count it; a restart knows it."""
+
+    async def scenario(it: PopStore) -> None:
+        await it.send("before")
+        await it.store.change(OffsetsSkipped(TOPIC, 0, 1, 1 + length))
+        await it.send("behind")
+        kept = await it.pop(1)
+        assert texts(kept) == ["before"]
+        position = it.store.engine.appender.appended_position
+        popped = await it.pop()
+        assert texts(popped) == ["behind"]
+        assert popped.batches[0].offsets == (1 + length,)
+        assert it.leasing._reading.lost_messages == length
+        await it.store.engine.appender.flush()
+        assert it.store.engine.appender.appended_position - position < 2_000
+        await it.store.engine.housekeeping.checkpoint()
+        await it.restart()
+        await it.ack(popped)
+        await it.ack(kept)
+        assert it.store.offsets.of(TOPIC, GROUP, [0]) == {0: 2 + length}
+
+    play(scenario)
