@@ -305,9 +305,10 @@ def _settle_ranges(recovered: Recovered) -> None:
         for entry in segment_contents.queues:
             state.ends.see((entry.topic_id, entry.queue_id), entry.end_offset)
     catalog.floor = state.ends.floor
-    begin = recovered.begin
-    recorded = None if begin is None else begin.queues
-    is_whole = catalog.begin_position == 0 or (begin is not None and recorded is not None and begin.position == 0)
+    log_begin = recovered.begin
+    recorded = None if log_begin is None else log_begin.queues
+    begins_at_zero = log_begin is not None and log_begin.position == 0 and recorded is not None
+    is_whole = catalog.begin_position == 0 or begins_at_zero
     for key, end in state.ends.all():
         queue = catalog.queue(key)
         if queue.rows:
