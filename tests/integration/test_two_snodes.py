@@ -144,20 +144,22 @@ async def test_membership_is_whole_again_after_the_store_was_emptied(tmp_path: P
     """B-080: after FLUSHALL both snodes know all members within 5 s, and every queue has one owner."""
     async with two_snodes(tmp_path) as (running, server), asyncio.timeout(40):
         await running.topic("t", 4)
-        async with PushClient(running, "g", "t", client_id="a") as first:
-            async with PushClient(running, "g", "t", client_id="b", snode="snode-1") as second:
+        async with (
+            PushClient(running, "g", "t", client_id="a") as first,
+            PushClient(running, "g", "t", client_id="b", snode="snode-1") as second,
+        ):
+            for snode in ("snode-0", "snode-1"):
+                await running.until(snode, "a", "b")
+            client = redis_client(server.url)
+            await client.flushall()
+            await client.aclose()
+            # Each takes the other for dead at its next beat, until both have said their members again.
+            async with asyncio.timeout(5):
+                while sorted(await members_stored(server)) != ["a", "b"]:
+                    await running.cluster.clock.sleep(0.02)
                 for snode in ("snode-0", "snode-1"):
                     await running.until(snode, "a", "b")
-                client = redis_client(server.url)
-                await client.flushall()
-                await client.aclose()
-                # Each takes the other for dead at its next beat, until both have said their members again.
-                async with asyncio.timeout(5):
-                    while sorted(await members_stored(server)) != ["a", "b"]:
-                        await running.cluster.clock.sleep(0.02)
-                    for snode in ("snode-0", "snode-1"):
-                        await running.until(snode, "a", "b")
-                assert first.call.done() is second.call.done() is False
+            assert first.call.done() is second.call.done() is False
 
 
 async def members_stored(server: Valkey) -> list[str]:
