@@ -34,7 +34,7 @@ class AccessInterception(HandlerWrapping):
             try:
                 (await self._signed_in(method, context)).ask(request)
             except OrtooError as error:
-                return _refusal(method, error)
+                return refusal(method, error)
             return await handle(request, context)
 
         return guarded
@@ -45,7 +45,7 @@ class AccessInterception(HandlerWrapping):
                 call = await self._signed_in(method, context)
                 call.ask(request)
             except OrtooError as error:
-                yield _refusal(method, error)
+                yield refusal(method, error)
                 return
             async for response in handle(request, context):
                 call.look_again()
@@ -58,7 +58,7 @@ class AccessInterception(HandlerWrapping):
             try:
                 call = await self._signed_in(method, context)
             except OrtooError as error:
-                yield _refusal(method, error)
+                yield refusal(method, error)
                 raise
             async for response in handle(_asked(requests, call), context):
                 call.look_again()
@@ -73,7 +73,7 @@ async def _asked(requests: AsyncIterator[Any], call: AccessOfCall) -> AsyncItera
         yield request
 
 
-def _refusal(method: str, error: OrtooError) -> Any:
+def refusal(method: str, error: OrtooError) -> Any:
     """The answer that says so in RocketMQ's protocol. Errors: `error` itself in ours."""
     answer = _ANSWERS.get(method)
     if answer is None:
