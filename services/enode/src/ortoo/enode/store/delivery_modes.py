@@ -54,7 +54,7 @@ class DeliveryModes:
     async def refused(self, pairs: Iterable[Pair], wanted: Mode) -> dict[Pair, OrtooError]:
         """Of groups that want topics this way, those that may not, and why."""
         found: dict[Pair, OrtooError] = {}
-        for pair in set(pairs):
+        for pair in sorted(set(pairs)):  # the order of what it writes must not depend on hashes
             try:
                 await self.use(*pair, wanted)
             except OrtooError as error:
