@@ -4,7 +4,8 @@ from pathlib import Path
 
 from tests.e2e.unread_sessions import SENT, unread_sessions
 
-BUDGET_BYTES, SLACK_BYTES = 96 << 20, 64 << 20
+BUDGET_BYTES, SLACK_BYTES = 96 << 20, 192 << 20
+"""The slack is for what is not counted yet: received messages before they are read, and buffers that were freed."""
 
 
 async def test_unread_sessions_and_tails_cost_bounded_memory(tmp_path: Path) -> None:
