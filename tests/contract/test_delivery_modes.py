@@ -1,5 +1,9 @@
 """A group consumes a topic in one way, which its first use decides, over crashes; an operator may change it."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from ortoo.common.errors import Conflict
@@ -50,3 +54,35 @@ def test_an_operator_changes_the_mode_of_an_idle_group() -> None:
         assert texts(await it.pop()) == ["b"]
 
     play(scenario)
+
+
+def test_what_is_written_does_not_depend_on_hashes() -> None:
+    """B-090: many first uses at once are written in one order, whatever PYTHONHASHSEED is."""
+    written = [
+        subprocess.run(
+            [sys.executable, "-c", _FIRST_USES],
+            env=os.environ | {"PYTHONHASHSEED": seed},
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        for seed in ("1", "2")
+    ]
+    assert written[0] == written[1] != ""
+
+
+_FIRST_USES = """
+import asyncio
+from types import SimpleNamespace
+from ortoo.enode.changes.lives import Mode
+from ortoo.enode.store.delivery_modes import DeliveryModes
+
+async def note(changes):
+    print(changes)
+
+state = SimpleNamespace(
+    modes=SimpleNamespace(of=lambda *_: Mode.UNDECIDED), topics=SimpleNamespace(get=lambda _: SimpleNamespace(name="t"))
+)
+engine = SimpleNamespace(committer=SimpleNamespace(listeners=[]), state=state, note=note)
+asyncio.run(DeliveryModes(engine).refused([(1, f"g{number}") for number in range(20)], Mode.POP))
+"""

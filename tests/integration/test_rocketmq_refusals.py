@@ -14,8 +14,11 @@ from apache.rocketmq.v2 import definition_pb2 as d
 from apache.rocketmq.v2 import service_pb2 as s
 from apache.rocketmq.v2.definition_pb2 import Code, Resource
 from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
+from ortoo.common.grpc.channels import Channels
 from ortoo.common.process.clock import SystemClock
 from ortoo.testing.servers.cluster import Cluster, open_cluster
+from ortoo.v1 import flow_control_pb2
+from ortoo.v1.admin_pb2_grpc import AdminServiceStub
 
 METADATA = (("x-mq-client-id", "tester"), ("x-mq-language", "PYTHON"))
 TOPIC, GROUP = Resource(name="t"), Resource(name="g")
@@ -360,3 +363,19 @@ async def test_offsets_are_kept_and_found(tmp_path: Path) -> None:
         beyond = s.PullMessageRequest(group=GROUP, message_queue=QUEUE, offset=9, batch_size=1)
         frames = [frame async for frame in stub.PullMessage(beyond, metadata=METADATA)]
         assert (frames[0].status.code, frames[1].next_offset) == (Code.ILLEGAL_OFFSET, 3)
+
+
+async def test_a_limit_of_a_topic_counts_what_is_sent_to_it(tmp_path: Path) -> None:
+    """B-082: a topic's limit counts SendMessage, and what it refuses is TOO_MANY_REQUESTS in the answer's status."""
+    async with served(tmp_path) as (cluster, stub), Channels() as channels:
+        await cluster.create_topic("other", queues=1)
+        rules = [flow_control_pb2.FlowRule(topic="t", per_second=1)]
+        admin = AdminServiceStub(channels.to(cluster.address))
+        await admin.UpdateFlowControl(flow_control_pb2.UpdateFlowControlRequest(rules=rules))
+        sent = [
+            await stub.SendMessage(
+                s.SendMessageRequest(messages=[message(topic=Resource(name=name))]), metadata=METADATA
+            )
+            for name in ("t", "t", "other")
+        ]
+        assert [one.status.code for one in sent] == [Code.OK, Code.TOO_MANY_REQUESTS, Code.OK]

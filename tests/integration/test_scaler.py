@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ortoo.client import ConsumerSettings, connect
-from ortoo.common.errors import Invalid, NotFound, OrtooError
+from ortoo.common.errors import Invalid, NotFound, OrtooError, Unavailable
 from ortoo.common.errors.status import rpc_errors
 from ortoo.common.grpc.channels import Channels
 from ortoo.keda import externalscaler_pb2 as pb
@@ -73,3 +73,17 @@ async def test_wrong_trigger_is_refused_by_name(
         scaler = ExternalScalerStub(channels.to(cluster.address))
         with pytest.raises(kind, match=said), rpc_errors("snode"):
             await scaler.IsActive(pb.ScaledObjectRef(scalerMetadata=metadata))
+
+
+async def test_an_enode_that_is_away_is_an_error_and_not_no_work(tmp_path: Path) -> None:
+    """B-081: while messages cannot be counted the scaler is told so: "inactive" would scale to zero in an outage."""
+    async with open_cluster(tmp_path) as cluster, Channels() as channels, asyncio.timeout(60):
+        scaler = ExternalScalerStub(channels.to(cluster.address))
+        about = pb.ScaledObjectRef(name="o", namespace="n", scalerMetadata=METADATA)
+        async with connect(cluster.address) as mq:
+            await mq.admin.create_topic("t")
+            await cluster.close("enode-0")
+            with pytest.raises(Unavailable, match="does not mean that it is 0"), rpc_errors("snode"):
+                await scaler.IsActive(about)
+            with pytest.raises(Unavailable), rpc_errors("snode"):
+                await scaler.GetMetrics(pb.GetMetricsRequest(scaledObjectRef=about, metricName="lag"))

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ortoo.common.errors import Conflict
+from ortoo.snode.membership.store import redis_client
 from ortoo.testing.servers.cluster import open_cluster
 from ortoo.testing.servers.valkey import Valkey, valkey
 from ortoo.v1 import consumer_pb2, pull_pb2, session_pb2
@@ -137,3 +138,34 @@ async def test_locks_are_the_same_through_both_snodes(tmp_path: Path) -> None:
         for snode, client_id, granted in (("snode-0", "a", 1), ("snode-1", "b", 0), ("snode-1", "a", 1)):
             request = pull_pb2.LockQueuesRequest(group="g", client_id=client_id, queues=[queue])
             assert len((await running.consumer_at(snode).LockQueues(request)).granted) == granted
+
+
+async def test_membership_is_whole_again_after_the_store_was_emptied(tmp_path: Path) -> None:
+    """B-080: after FLUSHALL both snodes know all members within 5 s, and every queue has one owner."""
+    async with two_snodes(tmp_path) as (running, server), asyncio.timeout(40):
+        await running.topic("t", 4)
+        async with (
+            PushClient(running, "g", "t", client_id="a") as first,
+            PushClient(running, "g", "t", client_id="b", snode="snode-1") as second,
+        ):
+            for snode in ("snode-0", "snode-1"):
+                await running.until(snode, "a", "b")
+            client = redis_client(server.url)
+            await client.flushall()
+            await client.aclose()
+            # Each takes the other for dead at its next beat, until both have said their members again.
+            async with asyncio.timeout(5):
+                while sorted(await members_stored(server)) != ["a", "b"]:
+                    await running.cluster.clock.sleep(0.02)
+                for snode in ("snode-0", "snode-1"):
+                    await running.until(snode, "a", "b")
+            assert first.call.done() is second.call.done() is False
+
+
+async def members_stored(server: Valkey) -> list[str]:
+    """The client ids of g in the store."""
+    client = redis_client(server.url)
+    try:
+        return list(await client.hkeys("ortoo/members/g"))
+    finally:
+        await client.aclose()

@@ -1,5 +1,7 @@
 """The copy of the directory."""
 
+import dataclasses
+
 import pytest
 
 from ortoo.common.errors import Invalid, NotFound
@@ -84,3 +86,12 @@ def test_draining_queues_can_still_be_read() -> None:
         check_readable(topic("a"), Queue("a", "e1", 4))
     with pytest.raises(Invalid):
         check_readable(topic("a", permission=Permission.WRITE_ONLY), Queue("a", "e1", 0))
+
+
+def test_the_queues_for_producers_are_made_once_for_a_version() -> None:
+    """B-084: no list of 1,024 queues is built and sorted for each send; another version has its own."""
+    one = dataclasses.replace(topic("t"), placements=(Placement("b", 1, 512), Placement("a", 1, 512)))
+    assert one.write_queues() is dataclasses.replace(one).write_queues()
+    assert list(one.write_queues()) == sorted(one.write_queues())
+    fewer = dataclasses.replace(one, version=2, placements=(Placement("a", 1, 1),))
+    assert list(fewer.write_queues()) == [Queue("t", "a", 0)]

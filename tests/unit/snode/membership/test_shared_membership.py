@@ -74,9 +74,30 @@ def test_a_full_reading_takes_away_what_is_not_in_it() -> None:
     here = SharedMembership("here", VirtualClock())
     here.join("g", member("a", "here"))
     here.heard(("g", "b"), 1, member("b", "there"))
-    here.replace_others({("g", "c"): Placed(2, member("c", "there"))})
+    here.reconcile({("g", "c"): Placed(2, member("c", "there"))}, here.numbers())
     assert sorted(names(here)) == ["a", "c"]
     assert list(here.groups()) == ["g"]
+
+
+def test_a_reading_without_our_own_has_them_said_again() -> None:
+    """B-080: a store that was emptied and counts anew is told our members, and believed about the others'."""
+    here = SharedMembership("here", VirtualClock())
+    here.join("g", member("a", "here"))
+    here.said(("g", "a"), member("a", "here"), 900)
+    here.heard(("g", "b"), 901, member("b", "there"))
+    here.drop(("g", "b"), member("b", "there").session_id)
+    here.reconcile({("g", "b"): Placed(3, member("b", "there"))}, here.numbers())
+    assert sorted(names(here)) == ["a", "b"]
+    assert here.unsaid == {("g", "a"): member("a", "here")}
+
+
+def test_what_was_heard_during_a_reading_is_newer_than_it() -> None:
+    """B-080: a reading that began before somebody came does not take them away."""
+    here = SharedMembership("here", VirtualClock())
+    before = here.numbers()
+    here.heard(("g", "b"), 5, member("b", "there"))
+    here.reconcile({}, before)
+    assert list(names(here)) == ["b"]
 
 
 def test_a_member_survives_its_text() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 
 from ortoo.common.process.background import Background
+from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.common.records.batch import encode_bodies
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.membership.members import CloseReason
@@ -18,7 +19,7 @@ def delivery(queue: Queue, first: int) -> Delivery:
 
 async def test_events_come_in_their_order() -> None:
     """Opened first, then what is durable, then the assignment, then deliveries as they were put."""
-    outbox = PushOutbox()
+    outbox = PushOutbox(MemoryBudget().share("push"))
     outbox.assigned(Assigned(1, (A,)))
     outbox.deliver(delivery(A, 0))
     outbox.deliver(delivery(A, 1))
@@ -33,7 +34,7 @@ async def test_events_come_in_their_order() -> None:
 
 async def test_deliveries_of_a_lost_queue_never_leave() -> None:
     """After the assignment that takes a queue away none of its deliveries is sent (E-075)."""
-    outbox = PushOutbox()
+    outbox = PushOutbox(MemoryBudget().share("push"))
     outbox.deliver(delivery(A, 0))
     outbox.deliver(delivery(B, 0))
     assert [dropped.queue for dropped in outbox.assigned(Assigned(2, (B,)))] == [A]
@@ -45,7 +46,7 @@ async def test_deliveries_of_a_lost_queue_never_leave() -> None:
 
 async def test_a_full_outbox_makes_feeders_wait() -> None:
     """There is room again when a delivery has left."""
-    outbox = PushOutbox(bytes_max=1)
+    outbox = PushOutbox(MemoryBudget().share("push"), bytes_max=1)
     outbox.deliver(delivery(A, 0))
     async with asyncio.timeout(10), Background("test") as background:
         waiting = background.spawn("room", outbox.room())
@@ -55,7 +56,7 @@ async def test_a_full_outbox_makes_feeders_wait() -> None:
 
 async def test_closing_drops_deliveries_and_says_why() -> None:
     """After the close only what is durable and the reason are sent."""
-    outbox = PushOutbox()
+    outbox = PushOutbox(MemoryBudget().share("push"))
     outbox.deliver(delivery(A, 0))
     outbox.acknowledged(A, 1, 1)
     outbox.close(Closed(CloseReason.SLOW_CONSUMER, "slow"))

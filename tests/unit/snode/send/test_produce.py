@@ -8,6 +8,7 @@ import pytest
 
 from ortoo.common.errors import Invalid, Overloaded, Unavailable
 from ortoo.common.process.background import Background
+from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.common.records.batch import encode, encode_bodies
 from ortoo.common.records.message import Message
 from ortoo.common.records.sealed_batch import SealedBatch
@@ -22,7 +23,8 @@ BATCH = encode_bodies([b"x" * 100], now_ms=1)
 
 def stream_to(enode: FakeEnode, limits: ProduceLimits | None = None) -> ProduceStream:
     """A stream whose topics are all known."""
-    return ProduceStream(enode.directory(), cast(TopicSource, None), enode.links(), limits)
+    memory = MemoryBudget().share("produce streams")
+    return ProduceStream(enode.directory(), cast(TopicSource, None), enode.links(), memory, limits)
 
 
 async def answers_of(stream: ProduceStream) -> list[ProduceAnswer]:

@@ -16,6 +16,7 @@ from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.logs import get_logger
+from ortoo.common.process.memory_budget import memory_bytes
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
 from ortoo.common.process.service import Running
@@ -42,7 +43,7 @@ from ortoo.enode.rpc.replication import open_replication
 from ortoo.enode.rpc.service import EnodeService, enode_server, public_server
 from ortoo.enode.rpc.streams.attach import AttachedSnodes
 from ortoo.enode.settings import Settings
-from ortoo.enode.store.memory_share import memory_bytes, within
+from ortoo.enode.store.memory_share import within
 from ortoo.enode.store.store import Store
 from ortoo.v1 import topic_pb2
 

@@ -15,9 +15,11 @@ from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.grpc.tls_listener import TlsListener
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock, SystemClock
+from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.service import Running
 from ortoo.common.records.message import Message
+from ortoo.common.telemetry.process_metrics import register_memory
 from ortoo.common.telemetry.role import Telemetry
 from ortoo.snode.clients import make_clients
 from ortoo.snode.cluster import Cluster, open_cluster
@@ -80,7 +82,9 @@ async def open_snode(
         enter = stack.enter_async_context
         channels, background = await enter(Channels()), await enter(Background("snode"))
         incarnation = randomness.id_text()
-        runtime = Runtime(settings, incarnation, background, channels, telemetry.metrics, clock, randomness)
+        memory = MemoryBudget(settings.memory_budget_bytes, clock)
+        register_memory(telemetry.metrics, memory)
+        runtime = Runtime(settings, incarnation, background, channels, telemetry.metrics, clock, randomness, memory)
         cluster = await open_cluster(runtime)
         observed = await enter(open_observation(runtime, cluster.directory))
         opened = await enter(

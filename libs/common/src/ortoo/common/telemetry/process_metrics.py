@@ -9,6 +9,7 @@ from pathlib import Path
 from ortoo.common.errors.status import FAILURES_TOLD
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.containment import CONTAINED_FAILURES
+from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.common.telemetry.histogram import DELAY_S, Histogram
 from ortoo.common.telemetry.metrics import Metrics
 
@@ -85,3 +86,22 @@ def _resident_bytes() -> int:
 def _open_files() -> int:
     folder = Path("/proc/self/fd")
     return len(list(folder.iterdir())) if folder.exists() else 0
+
+
+def register_memory(metrics: Metrics, budget: MemoryBudget) -> None:
+    """Name what is read of the memory that clients make this process hold."""
+    kind = ("kind",)
+    metrics.gauge("ortoo_memory_budget_bytes", "What may be held for clients altogether.", lambda: budget.bytes_max)
+    metrics.gauge("ortoo_memory_used_bytes", "What is held for clients, by kind.", budget.by_kind, labels=kind)
+    metrics.counter(
+        "ortoo_memory_refused_total",
+        "Requests for memory beyond the budget, by kind.",
+        lambda: {(name,): count for name, count in budget.refused.items()},
+        labels=kind,
+    )
+    metrics.counter(
+        "ortoo_memory_evicted_total",
+        "Sessions and streams ended because they did not read and the budget was used up, by kind.",
+        lambda: {(name,): count for name, count in budget.evicted.items()},
+        labels=kind,
+    )

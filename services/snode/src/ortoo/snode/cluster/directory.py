@@ -1,7 +1,7 @@
 """The snode's copy of the cluster's directory: applied changes in, answers out; no I/O, no clock."""
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from ortoo.common.errors import Invalid, NotFound
@@ -126,7 +126,7 @@ def check_writable(topic: Topic, queue: Queue) -> None:
     _check_queue(topic, queue, "write", "that take messages")
 
 
-def queues_to_write(topic: Topic, queue: Queue | None) -> list[Queue]:
+def queues_to_write(topic: Topic, queue: Queue | None) -> Sequence[Queue]:
     """The queue that a sender names, or all that producers are given. Errors: Invalid when nothing may be sent."""
     if queue is not None:
         if queue.topic not in ("", topic.name):

@@ -1,7 +1,9 @@
 """What the snode knows of the cluster, as plain values: topics, groups, enodes and snodes."""
 
 import enum
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 from ortoo.common.groups.retry_policy import RetryPolicy
@@ -99,11 +101,9 @@ class Topic:
         """All queues that can be read, sorted."""
         return sorted(Queue(self.name, p.enode, i) for p in self.placements for i in range(p.read_queue_count))
 
-    def write_queues(self) -> list[Queue]:
+    def write_queues(self) -> Sequence[Queue]:
         """All queues that producers are given: sorted, unless an operator has said in which order."""
-        if self.publish_order:
-            return [Queue(self.name, p.enode, i) for p in self.publish_order for i in range(p.queue_count)]
-        return sorted(Queue(self.name, p.enode, i) for p in self.placements for i in range(p.write_queue_count))
+        return _write_queues(self.name, self.version, self.publish_order, self.placements)
 
     @property
     def enodes(self) -> list[str]:
@@ -113,6 +113,16 @@ class Topic:
     def placement(self, enode: str) -> Placement | None:
         """Its queues on one enode."""
         return next((p for p in self.placements if p.enode == enode), None)
+
+
+@lru_cache(maxsize=4_096)
+def _write_queues(
+    name: str, version: int, order: tuple[PublishPlace, ...], placements: tuple[Placement, ...]
+) -> tuple[Queue, ...]:
+    """The queues of one version of a topic; every send asks for them."""
+    if order:
+        return tuple(Queue(name, p.enode, i) for p in order for i in range(p.queue_count))
+    return tuple(sorted(Queue(name, p.enode, i) for p in placements for i in range(p.write_queue_count)))
 
 
 @dataclass(frozen=True, slots=True)

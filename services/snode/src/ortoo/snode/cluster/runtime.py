@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
+from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.telemetry.metrics import Metrics
 from ortoo.snode.settings import Settings
@@ -22,6 +23,8 @@ class Runtime:
     metrics: Metrics
     clock: Clock
     randomness: Randomness
+    memory: MemoryBudget
+    """From which whatever is held for clients is drawn."""
 
     @property
     def enode_timeout_s(self) -> float:

@@ -219,15 +219,33 @@ class SharedMembership(Membership):
         """The shared store may have begun anew, and its numbers with it."""
         self._numbers.clear()
 
-    def replace_others(self, found: Mapping[Key, Placed]) -> None:
-        """Take over everything that the shared store has; others that it does not have are gone."""
+    def numbers(self) -> dict[Key, int]:
+        """The number of the newest word about each member; to be taken before the shared store is read."""
+        return dict(self._numbers)
+
+    def reconcile(self, found: Mapping[Key, Placed], before: Mapping[Key, int]) -> None:
+        """Compare with everything that the shared store has: others that it does not have are gone, own ones are said.
+
+        The store may have lost what it was told, and its count with it. So its word counts, whatever its number,
+        unless something newer was heard since `before`.
+        """
+
+        def unheard(key: Key) -> bool:
+            return self._numbers.get(key, 0) == before.get(key, 0)
+
         for group, others in list(self._others.items()):
-            for client_id in [one for one in others if (group, one) not in found]:
+            for client_id in [one for one in others if (group, one) not in found and unheard((group, one))]:
                 self._numbers.pop((group, client_id), None)
                 del others[client_id]
                 self.advance(group)
         for key, placed in found.items():
+            if unheard(key):
+                self._numbers.pop(key, None)
             self.heard(key, placed.number, placed.member)
+        for key, member in self.own().items():
+            placed_own = found.get(key)
+            if key not in self.unsaid and unheard(key) and (placed_own is None or placed_own.member != member):
+                self._say(key, member)
 
     def of_snodes_not_in(self, alive: Collection[str]) -> list[tuple[Key, Member]]:
         """Members of other snodes whose incarnation is not `alive`."""

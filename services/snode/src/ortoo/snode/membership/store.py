@@ -23,7 +23,7 @@ from ortoo.snode.membership.members import Member, decoded
 
 CALL_TIMEOUT_S = 2.0
 RELOAD_S = 20.0
-"""How often everything is read again, should a change have got lost."""
+"""How often everything is read again, should a change have got lost. A store that was emptied is noticed sooner."""
 FIRST_CONNECT_S = 5.0
 """How long a start waits for the store."""
 BATCH_MAX = 500
@@ -56,9 +56,10 @@ return text
 _BEAT = """
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local known = redis.call('ZSCORE', KEYS[1], ARGV[1])
 redis.call('ZADD', KEYS[1], string.format('%.0f', now), ARGV[1])
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', now - tonumber(ARGV[2])))
-return redis.call('ZRANGE', KEYS[1], 0, -1)
+return {known and 1 or 0, redis.call('ZRANGE', KEYS[1], 0, -1)}
 """
 
 
@@ -193,7 +194,11 @@ class MembershipStore:
     async def _beat_for_ever(self) -> None:
         while True:
             await self._clock.sleep(self._timeout_s / 4)
-            alive = await self._beat_once()
+            known, alive = await self._beat_once()
+            if not known:
+                _log.warning("the membership store has forgotten this snode; saying all members again")
+                self._patient_until_s = self._clock.monotonic_s() + self._timeout_s
+                await self._reload()
             if self._clock.monotonic_s() < self._patient_until_s:
                 continue
             for key, member in self._membership.of_snodes_not_in(alive):
@@ -201,17 +206,22 @@ class MembershipStore:
                 await self._tell(key, None, member.session_id)
                 self._membership.drop(key, member.session_id)
 
-    async def _beat_once(self) -> set[str]:
-        alive = await self._beat_script(
+    async def _beat_once(self) -> tuple[bool, set[str]]:
+        """Whether the store knew this snode as alive, and all whom it knows now."""
+        known, alive = await self._beat_script(
             keys=[self._name("alive")], args=[self._incarnation, int(self._timeout_s * 1000)]
         )
-        return set(alive)
+        return bool(known), set(alive)
 
     async def _reload_for_ever(self) -> None:
         await self._clock.sleep(self._timeout_s)
         while True:
-            self._membership.replace_others(await self._read())
+            await self._reload()
             await self._clock.sleep(RELOAD_S)
+
+    async def _reload(self) -> None:
+        before = self._membership.numbers()
+        self._membership.reconcile(await self._read(), before)
 
     async def _read(self) -> dict[Key, Placed]:
         found: dict[Key, Placed] = {}

@@ -27,6 +27,9 @@ class Call:
         named = getattr(named, "name", named)  # RocketMQ's protocol names it by a message
         if isinstance(named, str) and named:
             return named
+        for message in getattr(self.request, "messages", ())[:1]:  # all of a SendMessage are of one topic
+            if sent_to := getattr(getattr(message, "topic", ""), "name", ""):
+                return str(sent_to)
         queue = getattr(self.request, "queue", None)
         topic: str = getattr(queue, "topic", "") or ""
         return topic

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Invalid
 from ortoo.common.process.clock import Clock
-from ortoo.snode.cluster.routes import Queue
+from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
-from ortoo.snode.enodes.link import EnodeLinks
+from ortoo.snode.enodes.link import EnodeLinks, QueueRange
 from ortoo.snode.pull.reading import Reading
 
 
@@ -35,7 +35,16 @@ class Lag:
         """The lag in each readable queue whose enode is there. Errors: NotFound, Invalid."""
         check_group_name(group)
         topic = await self._watch.topic(topic_name)
-        ranges = await self._reading.queue_ranges(topic)
+        return await self._compared(group, topic, await self._reading.queue_ranges(topic))
+
+    async def of_all(self, group: str, topic_name: str) -> list[QueueLag]:
+        """The lag in each readable queue. Errors: as `of`; Unavailable when an enode is away: no lag is not lag 0."""
+        check_group_name(group)
+        topic = await self._watch.topic(topic_name)
+        ranges = await self._reading.all_queue_ranges(topic, "the lag is not known, which does not mean that it is 0")
+        return await self._compared(group, topic, ranges)
+
+    async def _compared(self, group: str, topic: Topic, ranges: dict[Queue, QueueRange]) -> list[QueueLag]:
         lags: list[QueueLag] = []
         for enode in sorted({queue.enode for queue in ranges}):
             offsets = await self._links.to(enode).query_offsets(topic.topic_id, group)
@@ -98,11 +107,11 @@ class Scaling:
 
     async def lag_messages(self, trigger: Trigger) -> int:
         """How many messages wait. Errors: NotFound for the topic; Unavailable when an enode is away."""
-        return sum(queue.messages for queue in await self._lag.of(trigger.group, trigger.topic))
+        return sum(queue.messages for queue in await self._lag.of_all(trigger.group, trigger.topic))
 
     async def oldest_age_s(self, trigger: Trigger) -> int:
         """How long ago the oldest waiting message was stored; 0 when none waits. Errors: as `lag_messages`."""
-        waiting = [queue for queue in await self._lag.of(trigger.group, trigger.topic) if queue.messages]
+        waiting = [queue for queue in await self._lag.of_all(trigger.group, trigger.topic) if queue.messages]
         topic = await self._watch.topic(trigger.topic)
         stored_at_ms = await asyncio.gather(*(self._stored_at_ms(topic.topic_id, queue) for queue in waiting))
         oldest_ms = min((at for at in stored_at_ms if at), default=0)

@@ -2,7 +2,7 @@
 
 import asyncio
 import heapq
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from ortoo.common.errors import DataLoss, Invalid, NotFound, OrtooError, OutOfRange, Unavailable
 from ortoo.common.process.background import Background
 from ortoo.common.process.logs import get_logger
+from ortoo.common.process.memory_budget import Held, MemoryBudget, MemoryShare
 from ortoo.common.records.batch import open_batch
 from ortoo.common.records.message import Message
 from ortoo.common.records.message_id import message_address, message_id_text
@@ -20,11 +21,14 @@ from ortoo.snode.enodes.link import FETCH_BYTES_MAX, FETCH_WAIT_MS, EnodeLinks, 
 from ortoo.snode.filters.selection import MessageFilter, Selected, selected
 
 TAIL_BYTES = 256 << 10
-"""What a tail reads of one queue at once."""
+"""What a tail reads of one queue at once, if it has few."""
+TAIL_QUEUES_BYTES, TAIL_BYTES_MIN = 8 << 20, 16 << 10
+"""What a tail asks for of all its queues together, and at least of each; a batch comes whole all the same."""
 RANGE_BYTES_MAX = 4 << 20
 """What a read of a range asks an enode for at once: with only a batch or two a request costs as much as they do."""
 RANGES_BYTES = 64 << 20
 """What all reads of ranges may ask for together; with many of them each asks for less, and oftener."""
+UNCOUNTED = 1 << 62
 _log = get_logger("reading")
 
 
@@ -47,6 +51,11 @@ def id_of(message: Message, topic_id: int, queue: Queue, offset: int) -> str:
 def range_bytes(ranges: int) -> int:
     """What one of so many reads of ranges asks for next: each holds an answer while the following one is coming."""
     return max(FETCH_BYTES_MAX, min(RANGE_BYTES_MAX, RANGES_BYTES // (2 * ranges)))
+
+
+def tail_bytes(queues: int) -> int:
+    """What a tail of so many queues reads of each at once."""
+    return max(TAIL_BYTES_MIN, min(TAIL_BYTES, TAIL_QUEUES_BYTES // max(1, queues)))
 
 
 class Reading:
@@ -91,45 +100,48 @@ class Reading:
         follow: bool,
         bytes_max: int = 0,
         wanted: MessageFilter | None = None,
+        memory: MemoryShare | None = None,
     ) -> AsyncIterator[tuple[int, Selected]]:
         """Batches of one queue, each with the topic's id. `bytes_max` is for one request to the enode; 0 = as it fits.
 
-        Errors: NotFound, Invalid, OutOfRange, Unavailable; DataLoss, which says where reading can go on.
+        What is read is drawn from `memory`; None = it is bounded by the caller's own limits.
+        Errors: NotFound, Invalid, OutOfRange, Unavailable; Overloaded when there is no memory for it; DataLoss, which
+        says where reading can go on.
         """
+        memory = memory or MemoryBudget(UNCOUNTED).share("reads")
         topic = await self._watch.topic(queue.topic)
         check_readable(topic, queue)
         link = self._links.to(queue.enode)
         if not follow and to_offset == 0:
-            ranges = await link.describe_queues(topic.topic_id)
-            held = next((r for r in ranges if r.queue_id == queue.queue_id), QueueRange(queue.queue_id, 0, 0))
-            to_offset = held.end_offset
-            if from_offset > to_offset:
-                raise OutOfRange(
-                    f"{queue} holds offsets {held.begin_offset} to {to_offset}, exclusive, not {from_offset}",
-                    begin_offset=held.begin_offset,
-                    end_offset=to_offset,
-                    field="from_offset",
-                )
+            to_offset = _end_of(await link.describe_queues(topic.topic_id), queue, from_offset)
         at, wait_ms = from_offset, FETCH_WAIT_MS if follow else 0
 
         def begin(offset: int) -> asyncio.Future[Fetched | Exception]:
             wanted_bytes = bytes_max or (FETCH_BYTES_MAX if follow else range_bytes(self._ranges))
+            # A read that follows mostly waits for what is not there yet.
+            asked.append(memory.ask(0 if follow else wanted_bytes))
             reading = self._read(queue, topic.topic_id, offset, wanted_bytes, wait_ms)
             return self._background.asked(f"read {queue}", reading)
 
-        self._ranges += not follow
+        asked: list[Held] = []
+        """What is drawn for what is being given to the reader, and for what is coming."""
         coming = begin(at)
+        self._ranges += not follow
         try:
             while follow or at < to_offset:
                 fetched = await coming
                 if isinstance(fetched, Exception):
                     raise fetched
+                while len(asked) > 1:
+                    asked.pop(0).becomes(0)
+                asked[0].becomes(sum(len(stored.batch.records) for stored in fetched.batches))
                 if fetched.batches and (follow or fetched.next_offset < to_offset):
                     coming = begin(fetched.next_offset)  # while the reader is given what is here
                 for stored in fetched.batches:
                     part = selected(stored, at, None if follow else to_offset, wanted)
                     at = part.next_offset
-                    yield topic.topic_id, part
+                    with memory.written(len(part.batch.records) if part.batch is not None else 0):
+                        yield topic.topic_id, part
                     if not follow and at >= to_offset:
                         return
                 if not fetched.batches:
@@ -138,6 +150,8 @@ class Reading:
                     coming = begin(at)
         finally:
             self._ranges -= not follow
+            for held in asked:
+                held.becomes(0)
             coming.cancel()
 
     async def _read(
@@ -152,7 +166,13 @@ class Reading:
             return error
 
     async def tail(
-        self, topic_name: str, *, from_first: bool, follow: bool, wanted: MessageFilter | None = None
+        self,
+        topic_name: str,
+        memory: MemoryShare,
+        *,
+        from_first: bool,
+        follow: bool,
+        wanted: MessageFilter | None = None,
     ) -> AsyncIterator[PlacedMessage]:
         """Messages of all queues: those stored when the call begins by time, then those that come as they come."""
         topic = await self._watch.topic(topic_name)
@@ -160,16 +180,20 @@ class Reading:
         if not ranges and topic.placements:
             raise Unavailable(f"no enode of topic {topic_name} is there; retry", retry_after_ms=500)
         if from_first:
-            async for message in self._stored(ranges, wanted):
+            async for message in self._stored(ranges, wanted, memory):
                 yield message
         if follow or not from_first:
-            async for message in self._coming(ranges, wanted):
+            async for message in self._coming(ranges, wanted, memory):
                 yield message
 
     async def _stored(
-        self, ranges: dict[Queue, QueueRange], wanted: MessageFilter | None
+        self, ranges: dict[Queue, QueueRange], wanted: MessageFilter | None, memory: MemoryShare
     ) -> AsyncIterator[PlacedMessage]:
-        sources = {queue: self._messages(queue, r.begin_offset, r.end_offset, wanted) for queue, r in ranges.items()}
+        size = tail_bytes(len(ranges))
+        sources = {
+            queue: self._messages(queue, r.begin_offset, r.end_offset, wanted, memory, size)
+            for queue, r in ranges.items()
+        }
         heads: list[tuple[int, Queue, int, PlacedMessage]] = []
         for source in sources.values():
             async for first in source:
@@ -184,14 +208,16 @@ class Reading:
                 break
 
     async def _coming(
-        self, ranges: dict[Queue, QueueRange], wanted: MessageFilter | None
+        self, ranges: dict[Queue, QueueRange], wanted: MessageFilter | None, memory: MemoryShare
     ) -> AsyncIterator[PlacedMessage]:
         coming: asyncio.Queue[PlacedMessage | Exception] = asyncio.Queue(maxsize=64)
+        size = tail_bytes(len(ranges))
 
         async def follow(queue: Queue, from_offset: int) -> None:
             try:
-                async for message in self._messages(queue, from_offset, None, wanted):
+                async for message in self._messages(queue, from_offset, None, wanted, memory, size):
                     await coming.put(message)
+                    memory.take(len(message.message.body))
             except Exception as error:
                 await coming.put(error)
 
@@ -202,16 +228,25 @@ class Reading:
                 work.spawn(str(queue), follow(queue, item.end_offset))
             while not isinstance(message := await coming.get(), Exception):
                 yield message
+                memory.give_back(len(message.message.body))
+                memory.moved()
             raise message
         finally:
             await work.__aexit__(None, None, None)
 
     async def _undamaged(
-        self, queue: Queue, from_offset: int, to_offset: int | None, wanted: MessageFilter | None
+        self,
+        queue: Queue,
+        from_offset: int,
+        to_offset: int | None,
+        wanted: MessageFilter | None,
+        memory: MemoryShare,
+        bytes_max: int,
     ) -> AsyncIterator[tuple[int, Selected]]:
         at = from_offset
         while to_offset is None or at < to_offset:
-            parts = self.fetch(queue, at, to_offset or 0, follow=to_offset is None, bytes_max=TAIL_BYTES, wanted=wanted)
+            end, follow = to_offset or 0, to_offset is None
+            parts = self.fetch(queue, at, end, follow=follow, bytes_max=bytes_max, wanted=wanted, memory=memory)
             try:
                 async for topic_id, part in parts:
                     at = part.next_offset
@@ -224,10 +259,16 @@ class Reading:
                 at = error.end_offset
 
     async def _messages(
-        self, queue: Queue, from_offset: int, to_offset: int | None, wanted: MessageFilter | None
+        self,
+        queue: Queue,
+        from_offset: int,
+        to_offset: int | None,
+        wanted: MessageFilter | None,
+        memory: MemoryShare,
+        bytes_max: int,
     ) -> AsyncIterator[PlacedMessage]:
         """Single messages; without `to_offset` for ever. An empty range gives none, damaged messages are left out."""
-        async for topic_id, part in self._undamaged(queue, from_offset, to_offset, wanted):
+        async for topic_id, part in self._undamaged(queue, from_offset, to_offset, wanted, memory, bytes_max):
             if part.batch is None:
                 continue
             view = open_batch(part.batch)
@@ -236,7 +277,21 @@ class Reading:
             for number, row in enumerate(rows):
                 message, offset = view.message(number if gathered else row), part.first_offset + row
                 message_id = id_of(message, topic_id, queue, offset)
-                yield PlacedMessage(message_id, queue, offset, part.stored_at_ms, message)
+                with memory.written(len(message.body)):
+                    yield PlacedMessage(message_id, queue, offset, part.stored_at_ms, message)
+
+
+def _end_of(ranges: Iterable[QueueRange], queue: Queue, from_offset: int) -> int:
+    """Where a queue ends. Errors: OutOfRange when a reader wants to begin behind that."""
+    stored = next((r for r in ranges if r.queue_id == queue.queue_id), QueueRange(queue.queue_id, 0, 0))
+    if from_offset > stored.end_offset:
+        raise OutOfRange(
+            f"{queue} holds offsets {stored.begin_offset} to {stored.end_offset}, exclusive, not {from_offset}",
+            begin_offset=stored.begin_offset,
+            end_offset=stored.end_offset,
+            field="from_offset",
+        )
+    return stored.end_offset
 
 
 LIMIT = 32

@@ -24,10 +24,8 @@ def make_push(
     traffic: Traffic,
 ) -> Sessions:
     """The sessions, none of which is open yet."""
-    background, clock, randomness = runtime.background, runtime.clock, runtime.randomness
-    parts = PushParts(
-        cluster.directory, enodes.links, offsets, groups, enodes.locks, background, clock, randomness, traffic
-    )
+    clock, shared = runtime.clock, (runtime.background, runtime.clock, runtime.randomness, traffic, runtime.memory)
+    parts = PushParts(cluster.directory, enodes.links, offsets, groups, enodes.locks, *shared)
     expiry_s = runtime.settings.session_expiry_s
     sessions = Sessions(parts, cluster.watch, topics.groups, topics.modes, clock=clock, expiry_s=expiry_s)
     sessions.register(runtime.metrics)

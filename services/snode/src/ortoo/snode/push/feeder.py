@@ -8,6 +8,7 @@ from ortoo.common.errors import DataLoss, Fenced, NotFound, OrtooError, OutOfRan
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
+from ortoo.common.process.memory_budget import Held, MemoryBudget, MemoryShare
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
 from ortoo.snode.cluster.directory import Directory
@@ -59,6 +60,7 @@ class PushParts:
     clock: Clock
     randomness: Randomness
     traffic: Traffic = field(default_factory=Traffic)
+    memory: MemoryBudget = field(default_factory=MemoryBudget)
 
 
 @dataclass(slots=True, eq=False)
@@ -77,9 +79,13 @@ class Feeder:
     fetch_bytes: Callable[[], int]
     generation: int
     """The assignment under which deliveries go out now."""
+    memory: MemoryShare
+    """Of the session: what is read is drawn from it before it is asked for."""
     fence: int = field(default=0, init=False)
     """The generation of the queue's lock."""
     _failures: int = field(default=0, init=False)
+    _at_end: bool = field(default=False, init=False)
+    """Whether the last read found all there was: the next one waits for news, and holds nothing meanwhile."""
 
     async def run(self, acquire: Callable[[], Awaitable[int]]) -> None:
         """Feed for ever, once the queue's lock is acquired.
@@ -148,29 +154,34 @@ class Feeder:
 
     async def _step(self) -> None:
         cursor = self.cursor
-        fetched = await self.parts.links.to(cursor.queue.enode).fetch(
-            self.topic_id,
-            cursor.queue.queue_id,
-            cursor.next_offset,
-            bytes_max=self.fetch_bytes(),
-            wait_ms=FETCH_WAIT_MS,
-            group=self.group if self.fence else "",
-            generation=self.fence,
-        )
-        await self._deliver(fetched)
+        bytes_max = self.fetch_bytes()
+        with self.memory.asked(0 if self._at_end else bytes_max) as held:
+            fetched = await self.parts.links.to(cursor.queue.enode).fetch(
+                self.topic_id,
+                cursor.queue.queue_id,
+                cursor.next_offset,
+                bytes_max=bytes_max,
+                wait_ms=FETCH_WAIT_MS,
+                group=self.group if self.fence else "",
+                generation=self.fence,
+            )
+            self._at_end = fetched.next_offset >= fetched.end_offset
+            held.becomes(sum(len(stored.batch.records) for stored in fetched.batches))
+            await self._deliver(fetched, held)
 
-    async def _deliver(self, fetched: Fetched) -> None:
+    async def _deliver(self, fetched: Fetched, held: Held) -> None:
         cursor = self.cursor
         cursor.end_offset = fetched.end_offset
         for stored in fetched.batches:
             part = selected(stored, cursor.next_offset, wanted=self.wanted, now_ms=self.parts.clock.now_ms())
             if part.expired:
                 self.sink.expired(cursor.queue, part.expired)
-            if part.batch is None:
-                cursor.advance(part.next_offset)
-                continue
-            await self.sink.may_send(cursor.queue)
+            if part.batch is not None:
+                await self.sink.may_send(cursor.queue)
+            held.becomes(held.bytes - len(stored.batch.records))
             cursor.advance(part.next_offset)
+            if part.batch is None:
+                continue
             self._send(
                 Delivery(
                     cursor.queue,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ortoo.common.errors import DataLoss
+from ortoo.common.process.memory_budget import TRANSPORT_COPIES, MemoryShare
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.membership.members import CloseReason
@@ -74,9 +75,13 @@ Event = Opened | Assigned | Delivery | AcknowledgedOffsets | Closed
 class PushOutbox:
     """Events on their way to the client. Of assignments only the newest waits; of acknowledged offsets too."""
 
-    def __init__(self, bytes_max: int = OUTBOX_BYTES_MAX) -> None:
+    def __init__(self, memory: MemoryShare, bytes_max: int = OUTBOX_BYTES_MAX) -> None:
+        """`memory` counts what waits here and what the transport has not let go of."""
+        self._memory = memory
         self._bytes_max = bytes_max
         self._bytes = 0
+        self._leaving_bytes = 0
+        """Of the delivery that the transport was given last."""
         self._opened: Opened | None = None
         self._assigned: deque[Assigned] = deque()
         self._kept = False
@@ -104,7 +109,7 @@ class PushOutbox:
         dropped = [delivery for delivery in self._deliveries if delivery.queue not in kept]
         if dropped:
             self._deliveries = deque(delivery for delivery in self._deliveries if delivery.queue in kept)
-            self._bytes -= sum(delivery.size_bytes for delivery in dropped)
+            self._drop(sum(delivery.size_bytes for delivery in dropped))
             self._room.set()
         self._wake.set()
         return dropped
@@ -124,6 +129,7 @@ class PushOutbox:
         """Send a delivery after those before it."""
         self._deliveries.append(delivery)
         self._bytes += delivery.size_bytes
+        self._memory.take(delivery.size_bytes)
         self._wake.set()
 
     def close(self, event: Closed) -> None:
@@ -131,12 +137,15 @@ class PushOutbox:
         if self._closed is None:
             self._closed = event
             self._deliveries.clear()
-            self._bytes = 0
+            self._drop(self._bytes)
             self._room.set()
             self._wake.set()
 
     async def next(self) -> Event:
-        """The next event to send; after Closed nothing comes."""
+        """The next event to send; after Closed nothing comes. Whoever asks has let go of the one before."""
+        self._memory.give_back(self._leaving_bytes)
+        self._memory.moved()
+        self._leaving_bytes = 0
         while (event := self._take()) is None:
             self._wake.clear()
             await self._wake.wait()
@@ -156,6 +165,12 @@ class PushOutbox:
         if self._deliveries:
             delivery = self._deliveries.popleft()
             self._bytes -= delivery.size_bytes
+            self._leaving_bytes = (1 + TRANSPORT_COPIES) * delivery.size_bytes
+            self._memory.take(TRANSPORT_COPIES * delivery.size_bytes)
             self._room.set()
             return delivery
         return None
+
+    def _drop(self, size_bytes: int) -> None:
+        self._bytes -= size_bytes
+        self._memory.give_back(size_bytes)

@@ -19,6 +19,8 @@ from ortoo.snode.push.feeder import FETCH_BYTES_MIN, SESSION_BYTES, Feeder, Push
 from ortoo.snode.push.flow import Credit, QueueCursor
 from ortoo.snode.push.outbox import Assigned, Closed, Delivery, Event, Opened, PushOutbox
 
+LEFT_SHARES = 16
+"""A read asks for this part of the memory that is left, at most: the fuller it is, the smaller the steps."""
 FLUSH_TIMEOUT_S = 4.0
 """How long a queue is kept from its next owner for the sake of acknowledgements that are still being stored."""
 _log = get_logger("push")
@@ -68,12 +70,16 @@ class PushSession:
         """Called when another session has taken its place in the group."""
         self.on_failed: Callable[[Exception], object] = lambda _: None
         """Called when serving it met a failure that ends it."""
+        self.on_unread: Callable[[str], None] = lambda reason: None
+        """Called with the reason when it must end because its client does not read and the memory is used up."""
         self._parts = parts
         self._feeding = parts.background.scope("push session", failed=lambda error: self.on_failed(error))
         self._plan = plan
         self._filters = plan.filters
         self._credit = Credit()
-        self._outbox = PushOutbox()
+        self.memory = parts.memory.share("push sessions", lambda reason: self.on_unread(reason))
+        """What it holds for the client."""
+        self._outbox = PushOutbox(self.memory)
         self._outbox.opened(Opened(self.session_id, plan.heartbeat_interval_ms, plan.expiry_ms, self.client_id))
         self._lines: dict[Queue, _Line] = {}
         self._batchers: dict[tuple[str, int], AckBatcher] = {}
@@ -219,6 +225,10 @@ class PushSession:
         """So many messages are left out because their time is over."""
         self._parts.traffic.expired(queue.topic, self.group, messages)
 
+    def drop_unread(self, reason: CloseReason, message: str) -> None:
+        """Let go of what the client has not read, at once; of the rest it is told `reason` alone."""
+        self._outbox.close(Closed(reason, message))
+
     async def close(self, reason: CloseReason, message: str) -> None:
         """Leave the group: the queues go to others when what was acknowledged is stored. May be called again."""
         if self.closing:
@@ -250,6 +260,7 @@ class PushSession:
             self._plan.broadcast,
             self._fetch_bytes,
             generation,
+            self.memory,
         )
         request = LockRequest(self.group, topic.topic_id, queue.queue_id, self.client_id, self.session_id, resume)
         task = self._feeding.start(f"feed {queue}", self._feed(feeder, request))
@@ -336,5 +347,5 @@ class PushSession:
         return batcher
 
     def _fetch_bytes(self) -> int:
-        share = SESSION_BYTES // max(1, len(self._lines))
+        share = min(SESSION_BYTES // max(1, len(self._lines)), self._parts.memory.left_bytes // LEFT_SHARES)
         return max(FETCH_BYTES_MIN, min(FETCH_BYTES_MAX, share, self._credit.size_bytes))

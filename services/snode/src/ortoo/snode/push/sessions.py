@@ -22,6 +22,10 @@ from ortoo.snode.topics.group_settings import DeliveryModes, GroupSettings
 
 FAREWELL_S = 60.0
 """How long a client that does not read has time to take the reason why its session ended."""
+UNREAD_FAREWELL_S = 1.0
+"""The same for one that was evicted because the memory was used up: what the transport holds is wanted back."""
+SESSION_FIXED_BYTES = 24 << 10
+"""What a session costs by itself: its tasks, its stream, its place in the group."""
 SESSIONS_MAX = 10_000
 SUBSCRIPTIONS_MAX = 1_000
 Ends = dict[tuple[str, int], dict[int, int]]
@@ -114,6 +118,12 @@ class Sessions:
         if not plan.broadcast:
             await self.modes.use(plan.group, plan.filters, DeliveryMode.OFFSETS)
         session = PushSession(self.parts, plan)
+        try:
+            session.memory.fix(SESSION_FIXED_BYTES)
+        except OrtooError:
+            session.memory.close()
+            raise
+        session.on_unread = lambda reason: self._evict_unread(session, reason)
         session.on_replaced = lambda: self.close_soon(
             session,
             CloseReason.REPLACED,
@@ -142,7 +152,8 @@ class Sessions:
     async def close(self, session: PushSession, reason: CloseReason, message: str) -> None:
         """End a session, once."""
         if self._sessions.pop(session.session_id, None) is not None and session.call is not None:
-            self._leaving[session.session_id] = (session.call, self.clock.monotonic_s() + FAREWELL_S)
+            farewell_s = UNREAD_FAREWELL_S if session.memory.evicted else FAREWELL_S
+            self._leaving[session.session_id] = (session.call, self.clock.monotonic_s() + farewell_s)
         membership = self.parts.groups.membership
         member = membership.members(session.group).get(session.client_id)
         if member is not None and member.session_id == session.member_session_id and not session.closing:
@@ -151,6 +162,7 @@ class Sessions:
 
     def ended(self, session: PushSession) -> None:
         """The call of a session is over."""
+        session.memory.close()
         self._leaving.pop(session.session_id, None)
 
     async def close_all(self, reason: CloseReason, message: str) -> None:
@@ -178,6 +190,12 @@ class Sessions:
                 self.evicted_slow += 1
                 _log.warning("a slow consumer is evicted", group=session.group, session=session.session_id, why=slow)
                 self.close_soon(session, CloseReason.SLOW_CONSUMER, slow)
+
+    def _evict_unread(self, session: PushSession, reason: str) -> None:
+        """End a session whose client does not read, because the memory is used up."""
+        self.evicted_slow += 1
+        session.drop_unread(CloseReason.SLOW_CONSUMER, reason)
+        self.close_soon(session, CloseReason.SLOW_CONSUMER, reason)
 
     def close_soon(self, session: PushSession, reason: CloseReason, message: str) -> None:
         """End a session without waiting for it."""

@@ -66,11 +66,10 @@ class ConsumerService(PopCalls, PullCalls):
         wanted = compile_filter(request.tag_expression, request.sql_expression)
         columns = columns_of(request.columns)
         begun = False
-        parts = self.reading.fetch(
-            queue_of(request.queue), request.from_offset, request.to_offset, follow=request.follow, wanted=wanted
-        )
+        queue, begin, end = queue_of(request.queue), request.from_offset, request.to_offset
         try:
-            with self.long_calls.running():
+            with self.long_calls.running("fetches") as memory:
+                parts = self.reading.fetch(queue, begin, end, follow=request.follow, wanted=wanted, memory=memory)
                 async for topic_id, part in parts:
                     begun = True
                     yield _fetched(topic_id, part, columns)

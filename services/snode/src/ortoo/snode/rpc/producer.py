@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ortoo.common.cluster.names import check_group_name
-from ortoo.common.errors import Invalid, OrtooError, Unavailable
+from ortoo.common.errors import Invalid, OrtooError, Overloaded, Unavailable
 from ortoo.common.errors.status import failure_of
 from ortoo.common.grpc import bulk_calls
 from ortoo.common.grpc.bulk_field import Bulky
@@ -14,6 +14,8 @@ from ortoo.common.grpc.errors import Context, request_failed
 from ortoo.common.grpc.fields import write
 from ortoo.common.process.background import Background
 from ortoo.common.process.containment import told_as
+from ortoo.common.process.logs import get_logger
+from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.common.records.batch import open_batch
 from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.cluster.watch import DirectoryWatch
@@ -28,6 +30,7 @@ from ortoo.snode.topics.arrival import TopicSource
 from ortoo.v1 import producer_pb2 as pb
 from ortoo.v1 import producer_pb2_grpc
 
+_log = get_logger("producer")
 NAME = pb.DESCRIPTOR.services_by_name["ProducerService"].full_name
 
 
@@ -44,6 +47,7 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
     transactions: Transactions
     long_calls: LongCalls
     background: Background
+    memory: MemoryBudget
     _streams: dict[ProduceStream, asyncio.Task[Any]] = field(init=False, default_factory=dict)
 
     def drain(self) -> None:
@@ -62,7 +66,7 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
         self, request_iterator: AsyncIterator[Bulky], context: Context
     ) -> AsyncIterator[pb.ProduceResponse]:
         """Send batches at full speed, many in flight."""
-        stream = ProduceStream(self.directory, self.sendable, self.links)
+        stream = ProduceStream(self.directory, self.sendable, self.links, self.memory.share("produce streams"))
         scope = self.background.scope("Produce", failed=lambda error: stream.end(told_as(error, "Produce")))
         self._streams[stream] = scope.start("read", _read(request_iterator, stream))
         try:
@@ -70,6 +74,7 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
                 for answer in answers:
                     yield _answer(answer)
         finally:
+            stream.memory.close()
             del self._streams[stream]
             scope.cancel()
 
@@ -105,12 +110,24 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
         """Ask a producer about transactions that nobody has ended."""
         check_group_name(request.producer_group, "producer_group")
         checks: asyncio.Queue[Check] = asyncio.Queue()
-        with self.long_calls.running():
-            gone = self.transactions.watch(request.producer_group, checks.put_nowait)
+        with self.long_calls.running("transaction checks") as memory:
+
+            def ask(check: Check) -> None:
+                try:
+                    memory.draw(len(check.batch.records))
+                except Overloaded as error:  # the enode has it asked again
+                    _log.debug("a check is left out", transaction=check.transaction_id, reason=str(error))
+                else:
+                    checks.put_nowait(check)
+
+            gone = self.transactions.watch(request.producer_group, ask)
             try:
                 yield pb.WatchTransactionChecksResponse()
                 while True:
-                    yield _check(await checks.get())
+                    check = await checks.get()
+                    yield _check(check)
+                    memory.give_back(len(check.batch.records))
+                    memory.moved()
             finally:
                 gone()
 

@@ -64,7 +64,7 @@ def make_services(
     gateway: Gateway,
 ) -> Services:
     """Put a service before each of the snode's rooms."""
-    long_calls, background, clock = LongCalls(), runtime.background, runtime.clock
+    long_calls, background, clock = LongCalls(runtime.memory), runtime.background, runtime.clock
     producing = producer.ProducerService(
         cluster.directory,
         cluster.watch,
@@ -75,6 +75,7 @@ def make_services(
         sending.transactions,
         long_calls,
         background,
+        runtime.memory,
     )
     consuming = consumer.ConsumerService(
         watch=cluster.watch,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from ortoo.common.arrays.opened_batch import OpenedBatch
 from ortoo.common.errors import Internal, OrtooError
 from ortoo.common.process.logs import get_logger
+from ortoo.common.process.memory_budget import MemoryShare
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.snode.cluster.directory import Directory, check_writable
 from ortoo.snode.cluster.routes import Queue
@@ -38,6 +39,7 @@ class ProduceAnswer:
 class _Item:
     request_id: int
     size_bytes: int
+    """0 = it was refused, and its bytes are held no longer."""
     future: asyncio.Future[Appended]
 
 
@@ -51,8 +53,15 @@ class ProduceStream:
     """Many batches of many queues in flight."""
 
     def __init__(
-        self, directory: Directory, topics: TopicSource, links: EnodeLinks, limits: ProduceLimits | None = None
+        self,
+        directory: Directory,
+        topics: TopicSource,
+        links: EnodeLinks,
+        memory: MemoryShare,
+        limits: ProduceLimits | None = None,
     ) -> None:
+        self.memory = memory
+        """From which the batches on their way are drawn."""
         self._directory = directory
         self._topics = topics
         self._links = links
@@ -74,7 +83,10 @@ class ProduceStream:
             self._room.clear()
             await self._room.wait()
         future: asyncio.Future[Appended]
+        size_bytes = 0
         try:
+            self.memory.draw(len(batch.records))
+            size_bytes = len(batch.records)
             topic = self._directory.find_topic(queue.topic) or await self._topics.topic(queue.topic)
             check_writable(topic, queue)
             batch = sorted_out(check(batch))
@@ -82,7 +94,7 @@ class ProduceStream:
         except OrtooError as error:
             future = asyncio.get_running_loop().create_future()
             future.set_exception(error)
-        item = _Item(request_id, len(batch.records), future)
+        item = _Item(request_id, size_bytes, future)
         self._bytes += item.size_bytes
         self._batches += 1
         line = self._lines.get(queue)
@@ -111,6 +123,7 @@ class ProduceStream:
         ready, self._answers = self._answers, deque()
         for _, size_bytes in ready:
             self._bytes -= size_bytes
+            self.memory.give_back(size_bytes)
         self._batches -= len(ready)
         self._room.set()
         return [answer for answer, _ in ready]

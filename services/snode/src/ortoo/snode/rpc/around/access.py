@@ -40,7 +40,7 @@ class AccessInterception(HandlerWrapping):
             try:
                 (await self._signed_in(method, context)).ask(request)
             except OrtooError as error:
-                return _refusal(method, error)
+                return refusal(method, error)
             return await handle(request, context)
 
         return guarded
@@ -51,7 +51,7 @@ class AccessInterception(HandlerWrapping):
                 call = await self._signed_in(method, context)
                 call.ask(request)
             except OrtooError as error:
-                yield _refusal(method, error)
+                yield refusal(method, error)
                 return
             with self._access.streaming(call):
                 async for response in handle(request, context):
@@ -65,7 +65,7 @@ class AccessInterception(HandlerWrapping):
             try:
                 call = await self._signed_in(method, context)
             except OrtooError as error:
-                yield _refusal(method, error)
+                yield refusal(method, error)
                 raise
             with self._access.streaming(call):
                 async for response in handle(_asked(requests, call), context):
@@ -81,7 +81,7 @@ async def _asked(requests: AsyncIterator[Any], call: AccessOfCall) -> AsyncItera
         yield request
 
 
-def _refusal(method: str, error: OrtooError) -> Any:
+def refusal(method: str, error: OrtooError) -> Any:
     """The answer that says so in RocketMQ's protocol. Errors: `error` itself in ours."""
     answer = _ANSWERS.get(method)
     if answer is None:

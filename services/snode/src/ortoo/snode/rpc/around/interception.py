@@ -4,10 +4,11 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
-from ortoo.common.errors import Forbidden
+from ortoo.common.errors import Forbidden, OrtooError
 from ortoo.common.grpc.bulk_field import Bulky
 from ortoo.common.grpc.errors import Context
 from ortoo.snode.policy.chain import Call, Chain
+from ortoo.snode.rpc.around.access import refusal
 from ortoo.snode.rpc.around.handler_wrapping import CallWrapping
 
 
@@ -16,6 +17,29 @@ class Interception(CallWrapping):
 
     def __init__(self, chain: Chain) -> None:
         self._chain = chain
+
+    def _unary(self, handle: Any, method: str) -> Any:
+        wrapped = super()._unary(handle, method)
+
+        async def told(request: Any, context: Context) -> Any:
+            try:
+                return await wrapped(request, context)
+            except OrtooError as error:
+                return refusal(method, error)
+
+        return told
+
+    def _stream(self, handle: Any, method: str) -> Any:
+        wrapped = super()._stream(handle, method)
+
+        async def told(request: Any, context: Context) -> AsyncIterator[Any]:
+            try:
+                async for response in wrapped(request, context):
+                    yield response
+            except OrtooError as error:
+                yield refusal(method, error)
+
+        return told
 
     @contextlib.asynccontextmanager
     async def _around(self, method: str, request: Any, context: Context) -> AsyncIterator[None]:

@@ -42,8 +42,10 @@ class AdminService(DirectoryAdmin, GroupAdmin):
         """Messages of a topic as text-friendly records."""
         given = 0
         wanted = compile_filter(request.tag_expression, request.sql_expression)
-        messages = self.reading.tail(request.topic, from_first=request.from_first, follow=request.follow, wanted=wanted)
-        with self.long_calls.running():
+        with self.long_calls.running("tails") as memory:
+            messages = self.reading.tail(
+                request.topic, memory, from_first=request.from_first, follow=request.follow, wanted=wanted
+            )
             async for message in messages:
                 yield _tailed(message)
                 given += 1

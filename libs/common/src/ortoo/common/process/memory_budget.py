@@ -1,0 +1,258 @@
+"""One bound for all memory that clients can make a process hold: who asks for more than is left is refused, or evicts.
+
+Whatever is buffered for a client or because of one (what it has not read, what it sent and nobody has taken) is drawn
+from the process's budget by a share. When the budget is used up, those are ended who hold bytes that nobody reads, the
+largest first and of equal ones the one that has waited longest; who reads what it gets is never ended, only slowed.
+"""
+
+import contextlib
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from ortoo.common.errors import Overloaded
+from ortoo.common.process.clock import Clock, SystemClock
+from ortoo.common.process.logs import get_logger
+
+LIMIT_FILES = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+DEFAULT_PERCENT = 50
+"""What of the container's or the machine's memory a budget is that nobody chose."""
+BEHIND_S = 1.0
+"""How long bytes lie unread until their owner counts as behind."""
+LOOK_INTERVAL_S = 0.1
+"""How often it is looked who is behind, at most: there may be thousands who ask in vain."""
+TARGET_PERCENT = 50
+"""Down to how much of the budget is evicted: those who read must find room soon, beside many who do not."""
+TRANSPORT_COPIES = 2
+"""How often bytes exist once more while they are written to a peer: as one message, and in gRPC's buffers."""
+RESIDENT_PERCENT = 200
+"""What counted bytes cost in resident memory, as measured: received messages and freed buffers count nowhere."""
+USUAL_AT_FIRST_BYTES, USUAL_FADES = 512 << 10, 0.99
+"""What is expected of the first answers, and how fast larger ones are forgotten, for each answer."""
+_log = get_logger("memory")
+
+
+def memory_bytes() -> int:
+    """What this process may use: its container's limit, else the machine's memory."""
+    found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for file in LIMIT_FILES:
+        try:
+            found = min(found, int(file.read_text()))
+        except (OSError, ValueError):  # there is no such limit
+            continue
+    return found
+
+
+class MemoryShare:
+    """What one owner (a session, a stream, a watch) has drawn. Belongs to the event loop."""
+
+    __slots__ = (
+        "_budget",
+        "_closed",
+        "_evict",
+        "asked_bytes",
+        "behind_since_s",
+        "bytes",
+        "evicted",
+        "fixed_bytes",
+        "kind",
+    )
+
+    def __init__(self, budget: "MemoryBudget", kind: str, evict: Callable[[str], None] | None) -> None:
+        self._budget = budget
+        self._evict = evict
+        self.kind = kind
+        self.bytes = 0
+        self.fixed_bytes = 0
+        """What the owner costs as long as it is there, read or not."""
+        self.asked_bytes = 0
+        """What was asked of somebody else for the peer and has not come yet."""
+        self.behind_since_s = budget.now_s()
+        """Since when the peer has taken nothing of what lies here for it."""
+        self.evicted = False
+        self._closed = False
+
+    @property
+    def unread_bytes(self) -> int:
+        """What lies here for the peer."""
+        return self.bytes - self.fixed_bytes - self.asked_bytes
+
+    def draw(self, size_bytes: int) -> None:
+        """Take bytes that are not held yet. Errors: Overloaded, and nothing is taken."""
+        self._budget.make_room(self.kind, size_bytes)
+        self.take(size_bytes)
+
+    def take(self, size_bytes: int) -> None:
+        """Take bytes that are held already, whatever is left."""
+        if self._closed:
+            return
+        if not self.unread_bytes:
+            self.moved()
+        self.bytes += size_bytes
+        self._budget.used_bytes += size_bytes
+
+    def give_back(self, size_bytes: int) -> None:
+        """Bytes are held no longer."""
+        size_bytes = min(size_bytes, self.bytes)
+        self.bytes -= size_bytes
+        self._budget.used_bytes -= size_bytes
+
+    def fix(self, size_bytes: int) -> None:
+        """Draw what the owner costs by itself. Errors: Overloaded."""
+        self.draw(size_bytes)
+        self.fixed_bytes += size_bytes
+
+    @contextlib.contextmanager
+    def written(self, size_bytes: int) -> Iterator[None]:
+        """Count the copies of bytes that are written to the peer in a block, which ends when they are taken."""
+        self.take(TRANSPORT_COPIES * size_bytes)
+        try:
+            yield
+        finally:
+            self.give_back(TRANSPORT_COPIES * size_bytes)
+            self.moved()
+
+    def came(self, size_bytes: int) -> None:
+        """Something that was asked for came, and is so large."""
+        self._budget.usual_bytes = max(size_bytes, self._budget.usual_bytes * USUAL_FADES)
+
+    def moved(self) -> None:
+        """The peer has taken something."""
+        self.behind_since_s = self._budget.now_s()
+
+    def evict(self, reason: str) -> None:
+        """End the owner, which gives its bytes back as they are let go."""
+        self.evicted = True
+        if self._evict is not None:
+            self._evict(reason)
+
+    @property
+    def may_be_evicted(self) -> bool:
+        """Whether there is a way to end its owner, and something unread to be had by that."""
+        return self._evict is not None and not self.evicted and self.unread_bytes > 0
+
+    def close(self) -> None:
+        """Give everything back: the owner is gone, and what it still lets go of counts no more."""
+        self.give_back(self.bytes)
+        self._closed = True
+        self._budget.forget(self)
+
+    def ask(self, size_bytes: int) -> "Held":
+        """Draw what somebody is asked for on the peer's behalf, or what usually comes. Errors: Overloaded.
+
+        An enode answers with whole batches, however little it is asked for.
+        """
+        if size_bytes:
+            size_bytes = max(size_bytes, int(self._budget.usual_bytes))
+        self.draw(size_bytes)
+        self.asked_bytes += size_bytes
+        return Held(self, size_bytes)
+
+    @contextlib.contextmanager
+    def asked(self, size_bytes: int) -> Iterator["Held"]:
+        """The same for a block, after which nothing is held. Errors: Overloaded, before the block."""
+        held = self.ask(size_bytes)
+        try:
+            yield held
+        finally:
+            held.becomes(0)
+
+
+class Held:
+    """Bytes of a share whose number changes: first what was asked for, then what came, then what is left of it."""
+
+    __slots__ = ("_asked_bytes", "_share", "bytes")
+
+    def __init__(self, share: MemoryShare, asked_bytes: int) -> None:
+        self._share = share
+        self.bytes = self._asked_bytes = asked_bytes
+
+    def becomes(self, size_bytes: int) -> None:
+        """It came, or shrank, and is so large now."""
+        since_s, unread = self._share.behind_since_s, self._share.unread_bytes
+        if self._asked_bytes:
+            self._share.came(size_bytes)
+        self._share.give_back(self.bytes)
+        self._share.asked_bytes -= self._asked_bytes
+        self.bytes, self._asked_bytes = max(0, size_bytes), 0
+        self._share.take(self.bytes)
+        if unread:
+            self._share.behind_since_s = since_s
+
+
+class MemoryBudget:
+    """The process's bound, and all shares in it."""
+
+    def __init__(self, bytes_max: int = 0, clock: Clock | None = None) -> None:
+        """Allow `bytes_max` of resident memory; 0 = a part of what the container or the machine has."""
+        allowed = bytes_max or memory_bytes() * DEFAULT_PERCENT // 100
+        self.bytes_max = allowed * 100 // RESIDENT_PERCENT
+        """How many bytes may be counted."""
+        self.used_bytes = 0
+        self.usual_bytes: float = USUAL_AT_FIRST_BYTES
+        """What comes at most when somebody is asked, as far as was seen lately."""
+        self.refused: Counter[str] = Counter()
+        """How often each kind asked in vain."""
+        self.evicted: Counter[str] = Counter()
+        """How many of each kind were ended."""
+        self._clock = clock or SystemClock()
+        self._shares: dict[MemoryShare, None] = {}
+        self._look_at_s = 0.0
+
+    def now_s(self) -> float:
+        """The time by which owners are behind."""
+        return self._clock.monotonic_s()
+
+    @property
+    def left_bytes(self) -> int:
+        """What is not used."""
+        return max(0, self.bytes_max - self.used_bytes)
+
+    def share(self, kind: str, evict: Callable[[str], None] | None = None) -> MemoryShare:
+        """A share without bytes. `evict` ends its owner, given the reason, and must not wait; None = it stays."""
+        share = MemoryShare(self, kind, evict)
+        self._shares[share] = None
+        return share
+
+    def forget(self, share: MemoryShare) -> None:
+        """A share is closed."""
+        self._shares.pop(share, None)
+
+    def by_kind(self) -> dict[tuple[str, ...], int]:
+        """How many bytes each kind of owner holds."""
+        found: Counter[tuple[str, ...]] = Counter()
+        for share in self._shares:
+            found[(share.kind,)] += share.bytes
+        return found
+
+    def make_room(self, kind: str, size_bytes: int) -> None:
+        """Return when so many bytes fit, at the expense of those who are behind. Errors: Overloaded."""
+        if self.used_bytes + size_bytes > self.bytes_max:
+            self._evict_those_behind(size_bytes)
+        if self.used_bytes + size_bytes > self.bytes_max:
+            self.refused[kind] += 1
+            raise Overloaded(
+                f"{size_bytes} bytes more are asked for by {kind}, {self.used_bytes} are used and {self.bytes_max} "
+                "allowed (memory_budget_bytes); read faster, ask for less, or use another process",
+                retry_after_ms=1_000,
+            )
+
+    def _evict_those_behind(self, size_bytes: int) -> None:
+        now_s = self.now_s()
+        if now_s < self._look_at_s:
+            return
+        self._look_at_s = now_s + LOOK_INTERVAL_S
+        leaving = sum(share.bytes for share in self._shares if share.evicted)
+        missing = self.used_bytes + size_bytes - leaving - self.bytes_max * TARGET_PERCENT // 100
+        behind = [one for one in self._shares if one.may_be_evicted and now_s - one.behind_since_s >= BEHIND_S]
+        for share in sorted(behind, key=lambda one: (-one.bytes, one.behind_since_s)):
+            if missing <= 0:
+                return
+            missing -= share.bytes
+            self.evicted[share.kind] += 1
+            _log.warning("who does not read is ended: the memory is used up", kind=share.kind, held=share.bytes)
+            share.evict(
+                f"{share.bytes} bytes lie here unread for {now_s - share.behind_since_s:.1f} s and the process's "
+                f"memory is used up ({self.used_bytes} of {self.bytes_max} bytes); read faster, or come later"
+            )

@@ -1,0 +1,75 @@
+"""G17: memory is bounded by the process's budget, whatever clients do."""
+
+import pytest
+
+from ortoo.common.errors import Overloaded
+from ortoo.common.process.memory_budget import BEHIND_S, RESIDENT_PERCENT, MemoryBudget, MemoryShare
+from ortoo.testing.time.virtual_clock import VirtualClock
+
+MIB = 1 << 20
+
+
+def budget_of(size_bytes: int, clock: VirtualClock) -> MemoryBudget:
+    """A budget in which so many bytes may be counted."""
+    return MemoryBudget(size_bytes * RESIDENT_PERCENT // 100, clock)
+
+
+async def test_what_is_asked_beyond_the_budget_is_refused_and_nothing_is_taken() -> None:
+    """B-083: the refusal says what was asked for, what is used and what is allowed."""
+    budget = budget_of(10 * MIB, VirtualClock())
+    one, other = budget.share("push sessions"), budget.share("tails")
+    one.draw(8 * MIB)
+    with pytest.raises(Overloaded, match=f"{4 * MIB} bytes more.*{8 * MIB} are used and {10 * MIB} allowed"):
+        other.draw(4 * MIB)
+    assert budget.used_bytes == 8 * MIB
+    assert budget.refused == {"tails": 1}
+    one.close()
+    other.draw(4 * MIB)
+    assert budget.by_kind() == {("tails",): 4 * MIB}
+
+
+async def test_those_who_do_not_read_give_way_the_largest_first() -> None:
+    """B-083: of those behind the one with most goes, then the one that waits longest; readers and askers stay."""
+    clock = VirtualClock()
+    budget, gone = budget_of(10 * MIB, clock), list[str]()
+
+    def owner(name: str, size_bytes: int) -> MemoryShare:
+        def end(reason: str) -> None:
+            gone.append(name)
+            share.close()
+
+        share = budget.share("push sessions", end)
+        share.draw(size_bytes)
+        return share
+
+    owner("small", 1 * MIB)
+    owner("large", 4 * MIB)
+    reader = owner("reader", 4 * MIB)
+    clock.advance(BEHIND_S)
+    reader.moved()
+    budget.share("push sessions").draw(2 * MIB)
+    assert gone == ["large", "small"]
+    clock.advance(BEHIND_S / 2)
+    asker = budget.share("push sessions")
+    asker.draw(2 * MIB)
+    with pytest.raises(Overloaded):
+        asker.draw(8 * MIB)
+    assert gone == ["large", "small"]
+
+
+async def test_who_waits_for_others_is_not_behind() -> None:
+    """B-083: bytes asked for and not come yet, and what an owner costs by itself, are no reason to end it."""
+    clock = VirtualClock()
+    budget, gone = budget_of(10 * MIB, clock), list[str]()
+    waiting = budget.share("push sessions", gone.append)
+    waiting.fix(MIB)
+    held = waiting.ask(8 * MIB)
+    clock.advance(60.0)
+    with pytest.raises(Overloaded):
+        budget.share("tails").draw(2 * MIB)
+    assert not gone
+    held.becomes(0)
+    assert budget.used_bytes == MIB
+    waiting.close()
+    held.becomes(5 * MIB)
+    assert budget.used_bytes == 0, "what a closed share lets go of later counts no more"
