@@ -49,7 +49,8 @@ def malformed(role: str, method: str) -> Act:
 
     async def act(cluster: Cluster) -> None:
         async with grpc.aio.insecure_channel(cluster.address_of(role)) as channel:
-            call: Any = channel.stream_stream(method)(iter([NO_PROTO]), metadata=METADATA)
+            open_call: Any = channel.stream_stream(method)
+            call: Any = open_call(iter([NO_PROTO]), metadata=METADATA)
             with pytest.raises(grpc.aio.AioRpcError) as refused:
                 while await call.read() is not grpc.aio.EOF:
                     pass

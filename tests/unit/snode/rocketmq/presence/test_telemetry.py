@@ -31,6 +31,7 @@ class NoClients:
 async def test_a_client_that_reads_nothing_ends_its_own_stream() -> None:
     """B-003: what waits is bounded, and the end of the stream needs no room among it."""
     caller: Any = type("Caller", (), {"client_id": "deaf"})()
+    make: Any = Echoing
     parts: Any = [NoClients(), None, None, None, None]
 
     async def requests() -> AsyncIterator[TelemetryCommand]:
@@ -39,7 +40,7 @@ async def test_a_client_that_reads_nothing_ends_its_own_stream() -> None:
 
     async with asyncio.timeout(10), Background("process") as background:
         own_loop = background.spawn("own loop", asyncio.Event().wait())
-        stream = Echoing(*parts, background, None).converse(caller, requests())  # type: ignore[arg-type]
+        stream = make(*parts, background, None).converse(caller, requests())
         taken = 0
         with pytest.raises(Overloaded):
             async for _ in stream:
