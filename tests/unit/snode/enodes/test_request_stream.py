@@ -215,3 +215,27 @@ async def test_bytes_in_flight_are_bounded() -> None:
         await far.calls[0].answer(0)
         assert await large == 0
         assert stream.send(enode_pb2.AppendRequest(), size_bytes=1)
+
+
+async def test_a_late_request_fails_alone_while_the_peer_answers_others() -> None:
+    """B-005: a deadline is one request's; the call breaks only when nothing at all is heard."""
+    far, clock = Far(), VirtualClock()
+    stream = stream_to(far, clock)
+    async with asyncio.timeout(10), Background("test") as background:
+        background.spawn("run", stream.run())
+        late = stream.send(enode_pb2.AppendRequest())
+        while not far.calls:
+            await clock.sleep(0)
+        call = far.calls[0]
+        await call.written.get()
+        for offset in range(8):
+            other = stream.send(enode_pb2.AppendRequest())
+            await call.answer(offset)
+            assert await other == offset
+            clock.advance(0.5)
+            for _ in range(5):
+                await clock.sleep(0)
+        with pytest.raises(Unavailable, match="outcome is unknown"):
+            await late
+        assert len(far.calls) == 1
+        assert not call.cancelled

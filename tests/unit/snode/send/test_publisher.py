@@ -1,10 +1,12 @@
 """Choosing queues for single messages, and refusing what cannot be stored."""
 
+import asyncio
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ortoo.common.errors import Invalid, Unavailable
+from ortoo.common.errors import Invalid, OrtooError, Unavailable
 from ortoo.common.groups.queue_choice import queue_of_group
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
@@ -12,6 +14,7 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.message import Message
 from ortoo.common.records.message_id import message_id_text
 from ortoo.snode.cluster.routes import Queue, Topic
+from ortoo.snode.enodes.link import IdentifiedPlace
 from ortoo.snode.send.batcher import BatcherLimits
 from ortoo.snode.send.publisher import Publisher
 from ortoo.snode.send.queue_choice import StickyChoice
@@ -107,3 +110,20 @@ async def test_a_named_queue_must_take_messages() -> None:
         for queue in (Queue("u", "e", 0), Queue("t", "e", 4), Queue("t", "e9", 0)):
             with pytest.raises((Invalid, Unavailable)):
                 await publisher.publish("t", [Message(b"x")], queue)
+
+
+@pytest.mark.parametrize("error", [Unavailable("frozen"), Invalid("ten years ahead", field="deliver_at_ms")])
+async def test_a_message_with_an_id_that_cannot_be_stored_fails_its_sender_alone(error: OrtooError) -> None:
+    """B-001, B-002: the error is the answer of that call, and the process's own tasks go on."""
+
+    class Refusing(FakeEnode):
+        async def append_identified(self, *_: object) -> list[IdentifiedPlace]:
+            raise error
+
+    async with Background("test") as background:
+        own_loop = background.spawn("own loop", asyncio.Event().wait())
+        publisher = publisher_to(Refusing(), background)
+        message = Message(b"x", properties={"DEDUP_ID": "chosen"})
+        with pytest.raises(type(error)):
+            await publisher.publish("t", [message], None)
+        assert not own_loop.done()

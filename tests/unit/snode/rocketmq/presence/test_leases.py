@@ -1,0 +1,40 @@
+"""Leases that the server renews."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ortoo.common.errors import Unavailable
+from ortoo.snode.pop.receipt_handle import ReceiptHandle
+from ortoo.snode.rocketmq.receive.leases import SLICE_MS, Lease, Leases
+from ortoo.testing.time.virtual_clock import VirtualClock
+
+
+class TwoEnodes:
+    """Settles what lies on an enode that is there."""
+
+    def __init__(self) -> None:
+        self.away = {"a"}
+        self.renewed: list[str] = []
+
+    async def settle(self, receipts: Sequence[tuple[ReceiptHandle, Sequence[int]]], verdict: Any) -> list[set[int]]:
+        """Nothing is stale."""
+        enodes = [handle.enode for handle, _ in receipts]
+        if self.away.intersection(enodes):
+            raise Unavailable("away")
+        self.renewed += enodes
+        return [set() for _ in receipts]
+
+
+async def test_an_enode_that_is_away_once_costs_no_lease() -> None:
+    """B-008: the other enode's leases are renewed, and its own are tried again before they end."""
+    clock, enodes = VirtualClock(), TwoEnodes()
+    leases = Leases(enodes, clock)  # type: ignore[arg-type]
+    for enode in ("a", "b"):
+        leases.keep(Lease("client", ReceiptHandle(enode, "g", 1, 0, 7, 0, 1), clock.monotonic_s()))
+    clock.advance(SLICE_MS / 1000 - 15)
+    await leases.renew()
+    assert enodes.renewed == ["b"]
+    enodes.away.clear()
+    clock.advance(5)
+    await leases.renew()
+    assert enodes.renewed == ["b", "a"]

@@ -1,0 +1,49 @@
+"""A telemetry stream that nobody reads."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from apache.rocketmq.v2.service_pb2 import TelemetryCommand
+from ortoo.common.errors import Overloaded
+from ortoo.common.process.background import Background
+from ortoo.snode.rocketmq.clients.table import Client, CommandStream
+from ortoo.snode.rocketmq.presence.telemetry import Telemetry
+
+
+class Echoing(Telemetry):
+    """Answers whatever comes."""
+
+    def _take(self, caller: Any, request: TelemetryCommand, stream: CommandStream, scope: Any) -> None:
+        stream.say(request)
+
+
+class NoClients:
+    """Nobody is known."""
+
+    def get(self, client_id: str) -> Client | None:
+        """Nobody."""
+        return None
+
+
+async def test_a_client_that_reads_nothing_ends_its_own_stream() -> None:
+    """B-003: what waits is bounded, and the end of the stream needs no room among it."""
+    caller: Any = type("Caller", (), {"client_id": "deaf"})()
+    make: Any = Echoing
+    parts: Any = [NoClients(), None, None, None, None]
+
+    async def requests() -> AsyncIterator[TelemetryCommand]:
+        for _ in range(2_000):
+            yield TelemetryCommand()
+
+    async with asyncio.timeout(10), Background("process") as background:
+        own_loop = background.spawn("own loop", asyncio.Event().wait())
+        stream = make(*parts, background, None).converse(caller, requests())
+        taken = 0
+        with pytest.raises(Overloaded):
+            async for _ in stream:
+                taken += 1
+        assert 0 < taken < 2_000
+        assert not own_loop.done()
