@@ -38,7 +38,7 @@ from ortoo.snode.enodes.link import (
     StoredBatch,
     VerdictSource,
 )
-from ortoo.snode.enodes.pop_wire import popped_of, replay_to, send_back_to, settlement_to, wish_to
+from ortoo.snode.enodes.pop_wire import popped_of, replay_to, send_back_to, settlement_to, stale_of, wish_to
 from ortoo.snode.enodes.request_stream import RequestStream
 from ortoo.v1 import enode_deferred_pb2, enode_lives_pb2, enode_pb2
 from ortoo.v1.enode_pb2_grpc import EnodeServiceStub
@@ -319,15 +319,7 @@ class GrpcEnodeLink:
     async def settle(self, topic_id: int, group: str, parts: Sequence[LeasePart], verdict: Verdict) -> list[Stale]:
         """Say what becomes of leased messages."""
         answer = await self._call(self._stub.SettlePopped, settlement_to(topic_id, group, parts, verdict))
-        return [
-            Stale(
-                one.queue_id,
-                one.offset,
-                one.lease_number,
-                error_of(one.failure) if one.HasField("failure") else None,
-            )
-            for one in answer.stale
-        ]
+        return stale_of(answer)
 
     async def peek(self, wish: PopWish) -> Popped:
         """What a pop would bring, and what consumers have."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from ortoo.common.errors.status import error_of
 from ortoo.common.groups.pop import (
     Finish,
     LeasePart,
@@ -11,6 +12,7 @@ from ortoo.common.groups.pop import (
     Renew,
     ReplayWish,
     SendBackWish,
+    Stale,
     Verdict,
 )
 from ortoo.common.grpc.fields import write
@@ -51,6 +53,14 @@ def settlement_to(topic_id: int, group: str, parts: Sequence[LeasePart], verdict
         given = write(pb.GiveBack, verdict, uncounted=not verdict.counts, client_id=verdict.consumer)
         request.give_back.CopyFrom(given)
     return request
+
+
+def stale_of(answer: pb.SettlePoppedResponse) -> list[Stale]:
+    """What leases have no more, read."""
+    return [
+        Stale(one.queue_id, one.offset, one.lease_number, error_of(one.failure) if one.HasField("failure") else None)
+        for one in answer.stale
+    ]
 
 
 def send_back_to(wish: SendBackWish) -> pb.SendBackMessagesRequest:
