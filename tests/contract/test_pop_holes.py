@@ -3,7 +3,8 @@
 import pytest
 
 from ortoo.enode.changes.all import OffsetsSkipped
-from tests.contract.pop_store import GROUP, TOPIC, PopStore, play, texts
+from tests.contract.one_store import TOPIC
+from tests.contract.pop_store import GROUP, PopStore, play, texts
 
 
 @pytest.mark.parametrize("length", [1, 100_000, (1 << 32) - 1, 1 << 32, 5 << 32])

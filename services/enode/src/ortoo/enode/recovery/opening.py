@@ -34,9 +34,9 @@ from ortoo.enode.log.segment import (
     remove_below,
     segment_name,
 )
-from ortoo.enode.log.strays import strays_among
 from ortoo.enode.recovery.losses import damages_of
 from ortoo.enode.recovery.refold import Refold
+from ortoo.enode.recovery.strays import strays_among
 from ortoo.enode.state.fold import State
 
 ZERO_CHUNK_BYTES = 1 << 20
@@ -305,8 +305,9 @@ def _settle_ranges(recovered: Recovered) -> None:
         for entry in segment_contents.queues:
             state.ends.see((entry.topic_id, entry.queue_id), entry.end_offset)
     catalog.floor = state.ends.floor
-    recorded = recovered.begin.queues if recovered.begin is not None else None
-    is_whole = catalog.begin_position == 0 or (recorded is not None and recovered.begin.position == 0)
+    log_begin = recovered.begin or LogBegin(catalog.begin_position, None)
+    recorded = log_begin.queues
+    is_whole = log_begin.position == 0
     for key, end in state.ends.all():
         queue = catalog.queue(key)
         if queue.rows:
