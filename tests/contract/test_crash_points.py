@@ -10,7 +10,6 @@ from ortoo.testing.disks.disk_image import SyncData, SyncFolder, Write
 from ortoo.testing.disks.faulty_disk import FaultyDisk
 from ortoo.testing.store.crash_points import (
     check_fault,
-    enumerate_failed_flushes,
     enumerate_points,
     images,
     main,
@@ -19,6 +18,7 @@ from ortoo.testing.store.crash_points import (
 )
 from ortoo.testing.store.damage_points import STARTS, Place, build, check_place, choose
 from ortoo.testing.store.damage_points import Report as DamageReport
+from ortoo.testing.store.failed_flushes import enumerate_failed_flushes
 from ortoo.testing.store.log_fold import frames_written
 
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from ortoo.testing.store.crash_points import enumerate_failed_flushes, enumerate_points
+from ortoo.testing.store.crash_points import enumerate_points
+from ortoo.testing.store.failed_flushes import enumerate_failed_flushes
 from ortoo.testing.store.model import Broken
 from tests.contract.planted_bugs import BUGS, BUGS_OF_A_FAILING_DISK, Plant
 

@@ -24,7 +24,7 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.sealed_batch import SealedBatch, crc32c
 from ortoo.enode.recovery.opening import recover
 from ortoo.enode.store.store import Store
-from ortoo.testing.disks.disk_image import KEEP_EVERYTHING, KEEP_NOTHING, DiskImage, Fate, Operation, SyncData
+from ortoo.testing.disks.disk_image import KEEP_EVERYTHING, KEEP_NOTHING, DiskImage, Fate, Operation
 from ortoo.testing.disks.faulty_disk import FaultyDisk
 from ortoo.testing.disks.memory_disk import MemoryDisk
 from ortoo.testing.store.log_fold import Folded, Frame, fold_from_scratch, folded, frames_written
@@ -336,59 +336,6 @@ def check_fault(seed: int, fault: Callable[[FaultyDisk], None], steps: int = STE
             for variant in range(len(FATES)):
                 check_point(recording, at, image, variant, Report())
     return is_met
-
-
-def enumerate_failed_flushes(seed: int, *, runs: int, steps: int = STEPS) -> Report:
-    """Let one flush of each run fail, start again on the same disk, whose cache still shows it, and then cut the power.
-
-    The power is cut at any time after the second life's first sync: what it found is answered for from then on.
-    Errors: Broken.
-    """
-    report = Report()
-    with quiet():
-        for number in range(runs):
-            _check_failed_flush(seed + number, 3 + 5 * number, steps, report)
-    return report
-
-
-def _check_failed_flush(seed: int, good_syncs: int, steps: int, report: Report) -> None:
-    memory, clock = MemoryDisk(record=True), VirtualClock()
-    disk = FaultyDisk(memory)
-    first = Workload(memory, clock, seed, through=disk)
-    disk.fail_sync(after=good_syncs)
-    try:
-        clock.run(lambda: first.run(steps), limit_s=86_400)
-    except (OrtooError, OSError):
-        report.torn_tails += 1
-    point = len(memory.operations)
-    disk.heal()
-    frames = frames_written(memory.operations)
-    image = MemoryDisk.replayed(memory.operations)
-    name = f"a failed flush, --seed {seed}"
-
-    async def settle() -> History:
-        store = await opened(MemoryDisk(image=image.image.crashed(Randomness(0), KEEP_EVERYTHING)), clock)
-        settled = check(first.history, await observe(store), point)
-        await store.close()
-        return settled
-
-    try:
-        history = clock.run(settle, limit_s=3600)
-        again = MemoryDisk(record=True, image=MemoryDisk.replayed(memory.operations).image)
-        end = recover(MemoryDisk(image=image.image.crashed(Randomness(0), KEEP_EVERYTHING)), FOLDER).end_position
-        second = Workload(again, clock, seed + 50_000, history)
-        clock.run(lambda: second.run(8), limit_s=86_400)
-    except (OrtooError, Broken) as error:
-        raise Broken(f"{name}: {type(error).__name__}: {error}") from error
-    kept = {position: frame for position, frame in frames.items() if position < end}
-    recording = Recording(seed, again.operations, second.history, image.image, kept, name)
-    live = MemoryDisk.replayed(memory.operations).image
-    is_synced = False
-    for at, operation in enumerate(again.operations, 1):
-        live.apply(operation)
-        is_synced = is_synced or isinstance(operation, SyncData)
-        if is_synced and at % 4 == 0:
-            check_point(recording, at, live, at % len(FATES), report)
 
 
 @contextlib.contextmanager

@@ -34,9 +34,9 @@ from ortoo.enode.log.segment import (
     remove_below,
     segment_name,
 )
-from ortoo.enode.log.strays import strays_among
 from ortoo.enode.recovery.losses import damages_of
 from ortoo.enode.recovery.refold import Refold
+from ortoo.enode.recovery.strays import strays_among
 from ortoo.enode.state.fold import State
 
 ZERO_CHUNK_BYTES = 1 << 20
@@ -305,10 +305,9 @@ def _settle_ranges(recovered: Recovered) -> None:
         for entry in segment_contents.queues:
             state.ends.see((entry.topic_id, entry.queue_id), entry.end_offset)
     catalog.floor = state.ends.floor
-    log_begin = recovered.begin
-    recorded = None if log_begin is None else log_begin.queues
-    begins_at_zero = log_begin is not None and log_begin.position == 0 and recorded is not None
-    is_whole = catalog.begin_position == 0 or begins_at_zero
+    log_begin = recovered.begin or LogBegin(catalog.begin_position, None)
+    recorded = log_begin.queues
+    is_whole = log_begin.position == 0
     for key, end in state.ends.all():
         queue = catalog.queue(key)
         if queue.rows:

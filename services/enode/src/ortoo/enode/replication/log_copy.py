@@ -18,8 +18,8 @@ from ortoo.enode.disk.tide_mark import TideMark, read_tide_mark
 from ortoo.enode.disk.whole_files import read_part, write_whole
 from ortoo.enode.index.survey import find_cut, survey
 from ortoo.enode.log.segment import Segment, bases, remove_below, segment_name
-from ortoo.enode.log.strays import strays_among
 from ortoo.enode.recovery.opening import rewrite
+from ortoo.enode.recovery.strays import strays_among
 from ortoo.enode.replication.log_bytes import TAIL_BYTES, LogBytes
 
 
