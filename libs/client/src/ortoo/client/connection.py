@@ -2,7 +2,6 @@
 
 import os
 import shlex
-import socket
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextvars import ContextVar
 from types import TracebackType
@@ -15,6 +14,7 @@ from ortoo.client.signed_channel import Credentials, SignedChannel, credentials_
 from ortoo.common.clock import Clock
 from ortoo.common.errors import Conflict, Invalid, OrtooError, Unavailable
 from ortoo.common.grpc_channels import Channels
+from ortoo.common.process_name import process_name
 from ortoo.common.randomness import Randomness
 from ortoo.common.retry import Backoff
 from ortoo.common.status import rpc_errors
@@ -70,7 +70,7 @@ class Connection:
 
     def new_client_id(self) -> str:
         """A name that no other client has, and that tells people host and process."""
-        return f"{socket.gethostname()}-{os.getpid()}-{self.randomness.id_text()[:6]}"
+        return f"{process_name()}-{self.randomness.id_text()[:6]}"
 
     @property
     def address(self) -> str:

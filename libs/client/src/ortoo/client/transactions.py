@@ -11,8 +11,6 @@ async with mq.transactional_producer("orders", "billing", checker) as producer:
 import asyncio
 import contextlib
 import enum
-import os
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -98,7 +96,7 @@ class TransactionalProducer:
         self._topic = topic
         self._group = group
         self._checker = checker
-        self._client_id = f"{socket.gethostname()}-{os.getpid()}-{connection.randomness.id_text()[:6]}"
+        self._client_id = connection.new_client_id()
         self._background = Background(f"transactions {topic}")
         self._route: Route
         self._number = connection.randomness.below(1 << 16)
