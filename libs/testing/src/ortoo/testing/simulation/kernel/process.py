@@ -1,8 +1,11 @@
 """A process in the simulation: everything that runs in its context, until it is killed."""
 
 import asyncio
+import gc
+import sys
+import warnings
 from collections import deque
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator, Coroutine, Sequence
 from contextvars import Context, ContextVar, copy_context
 from typing import TYPE_CHECKING, Any
 
@@ -87,27 +90,46 @@ class SimulatedProcess:
     def bury(self) -> None:
         """Free what it left, after the run: finally blocks run now, up to what they await, and do no harm any more."""
         remains, self._grave = self._grave, []
-        self.context.copy().run(_close, remains)
+        for one in remains:
+            if isinstance(one, NumberedTask):
+                one._log_destroy_pending = False  # asyncio's own switch against a warning that means nothing here
+                _close(one.get_coro())
+            elif isinstance(one, AsyncGenerator):
+                _close(one.aclose())
 
     def _owns(self, task: "asyncio.Task[Any]") -> bool:
         return isinstance(task, NumberedTask) and task.process is self
 
 
-def _close(remains: list[object]) -> None:
-    for one in remains:
-        if isinstance(one, NumberedTask):
-            one._log_destroy_pending = False  # asyncio's own switch against a warning that means nothing here
-            _closed(one.get_coro())
-        elif isinstance(one, AsyncGenerator):
-            _closed(one.aclose())
+def bury_all(loop: "VirtualLoop", processes: Sequence[SimulatedProcess]) -> None:
+    """Close everything that a run left. The loop turns once more for it, and nothing of what it does has any effect."""
+
+    async def bury() -> None:
+        for process in processes:
+            process.context.copy().run(process.bury)
+
+    for process in processes:
+        process.kill()
+    hook, sys.unraisablehook = sys.unraisablehook, lambda _: None  # what the dead say at their end concerns nobody
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            loop.run_until_complete(loop.create_task(bury(), context=loop.outside.context))
+            loop.outside.kill()
+            gc.collect()
+            for process in (*processes, loop.outside):
+                process.bury()  # what came up when the first were closed
+            gc.collect()
+    finally:
+        sys.unraisablehook = hook
 
 
-def _closed(work: Any) -> None:
+def _close(work: Any) -> None:
     for _ in range(CLOSE_TRIES_MAX):
         try:
             work.close()
         except RuntimeError:
             continue  # it awaits in a finally block: the next try goes on behind that
-        except BaseException:  # whatever a dead process says at its end concerns nobody
+        except BaseException:
             return
         return

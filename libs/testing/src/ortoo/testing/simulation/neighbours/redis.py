@@ -57,8 +57,9 @@ class SimulatedRedis:
 
     def flush_all(self) -> None:
         """Forget everything, as an operator's FLUSHALL."""
-        for database in self.server.dbs.values():
-            database.clear()
+        with self.server.lock:
+            for database in self.server.dbs.values():
+                database.clear()
 
     def copied(self) -> dict[int, dict[bytes, Any]]:
         """All that is in it, for `fail_over`."""

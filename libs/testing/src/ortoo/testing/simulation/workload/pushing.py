@@ -1,0 +1,80 @@
+"""Push consumers: members of a group that get batches and acknowledge them."""
+
+from ortoo.client import Client, Consumer, ConsumerSettings
+from ortoo.client.push_call import Acknowledgement
+from ortoo.testing.simulation.workload.application import Application
+from ortoo.testing.simulation.workload.scenario import Scenario
+
+HANDLED_S = 0.02
+
+
+async def push_member(application: Application, client: Client, group: str, topic: str) -> None:
+    """Consume a topic as a member of a group, for ever."""
+    settings = ConsumerSettings(from_first=True, client_id=application.life)
+    async with client.consumer(group, {topic: "*"}, settings) as consumer:
+        watched = _Watched(application, consumer, group)
+        async for message in consumer:
+            watched.check(message.queue, message.offset)
+            application.oracle.received.delivered(
+                group, application.life, message.body, message.queue, message.offset, message.attempt
+            )
+            await application.clock.sleep(application.chance.uniform(0, HANDLED_S))
+            message.ack()
+
+
+class _Watched:
+    """What a consumer's sessions say of offsets."""
+
+    def __init__(self, application: Application, consumer: Consumer, group: str) -> None:
+        self._oracle = application.oracle
+        self._group = group
+        self._opened_at_s = self._oracle.now_s()
+        self._moves = self._oracle.offsets.moves(group)
+        member = consumer._member
+        forget = member._forget_session
+
+        def forgotten() -> None:
+            forget()
+            self._opened_at_s = self._oracle.now_s()
+            self._moves = self._oracle.offsets.moves(group)
+
+        def acknowledged(acknowledgements: "list[Acknowledgement]") -> None:
+            if self._moves == self._oracle.offsets.moves(group):
+                for one in acknowledgements:
+                    self._oracle.offsets.durable(group, one.queue, one.offset)
+
+        # The client's users have no use for these two moments; the model has.
+        member._forget_session = forgotten  # type: ignore[method-assign]
+        member.acknowledged = acknowledged  # type: ignore[method-assign,assignment]
+
+    def check(self, queue: "object", offset: int) -> None:
+        """A message came from there."""
+        self._oracle.offsets.began(self._group, queue, offset, self._opened_at_s)  # type: ignore[arg-type]
+
+
+class Pushing(Scenario):
+    """Producers, and two groups that everything is pushed to."""
+
+    name = "pushing"
+
+    def build(self) -> None:
+        """Two producers, three members of one group and one of another."""
+
+        async def produce(application: Application, client: Client) -> None:
+            async with client.producer(self.name) as producer:
+                while True:
+                    await application.send(producer, self.name)
+                    await application.pause_for(self.rate_per_s / 2)
+
+        def member_of(group: str) -> "object":
+            async def consume(application: Application, client: Client) -> None:
+                await push_member(application, client, group, self.name)
+
+            return consume
+
+        self.groups = {"push-many": self.name, "push-one": self.name}
+        self.senders = [self.application(f"p{n}", produce) for n in range(2)]
+        self.consumers = [
+            self.application(name, member_of(group))  # type: ignore[arg-type]
+            for name, group in (("c0", "push-many"), ("c1", "push-many"), ("d0", "push-one"))
+        ]
