@@ -1,0 +1,187 @@
+"""What both ends of a call have in common: messages that came and are not read, and how much may be written."""
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+
+from ortoo.testing.memory_grpc.connection import Stream
+from ortoo.testing.memory_grpc.node import Endpoint
+from ortoo.testing.memory_grpc.packet import Packet, failed_batch
+
+RECEIVE_BYTES_MAX = 4 << 20
+"""What grpc takes for the largest message that may come, unless an option says otherwise."""
+
+
+class Limits:
+    """What the options of a channel or a server say, as far as it matters in memory."""
+
+    def __init__(self, options: Sequence[tuple[str, object]], window_bytes: int) -> None:
+        """Of an option that comes twice the last one counts, as in grpc."""
+        self._given = dict(options)
+        self.window_bytes = window_bytes
+        """How much of what is written in one direction of a call may be unread before the writer waits."""
+        self.send_bytes_max = self.number("grpc.max_send_message_length", -1)
+        self.receive_bytes_max = self.number("grpc.max_receive_message_length", RECEIVE_BYTES_MAX)
+
+    def number(self, name: str, default: int) -> int:
+        """An option that is a number."""
+        value = self._given.get(name, default)
+        assert isinstance(value, int), f"{name} must be a number and is {value!r}"
+        return value
+
+    @property
+    def keepalive_s(self) -> float | None:
+        """After how much silence an end gives a connection up; None without keepalive."""
+        interval_ms = self.number("grpc.keepalive_time_ms", 0)
+        return (interval_ms + self.number("grpc.keepalive_timeout_ms", 20_000)) / 1000 if interval_ms else None
+
+
+class CallEnd:
+    """Reads and writes one call. As in grpc's core one read and one write may wait at a time.
+
+    A message travels at once, but its write is finished when no more than a window of what was written is unread.
+    """
+
+    def __init__(self, endpoint: Endpoint, limits: Limits, method: str, *, at_server: bool) -> None:
+        """One end of a call of `method`, which has no stream yet."""
+        self.endpoint = endpoint
+        self.method = method
+        self._limits = limits
+        self._at_server = at_server
+        self._stream: Stream | None = None
+        self._unread: deque[bytes] = deque()
+        self._read_bytes = 0
+        self._in_flight_bytes = 0
+        self._reading: asyncio.Future[bool] | None = None
+        self._writing: asyncio.Future[bool] | None = None
+        self._all_came = False
+        """The other end sends no more messages."""
+        self._is_shut = False
+        """Nothing can be written, and nothing comes."""
+
+    async def receive(self) -> bytes | None:
+        """The next message; None when there will be none.
+
+        A second read beside one that waits gets None at once, and so does every read after one whose task was
+        cancelled at the server: grpc's core still has that one, and gives it the next message.
+        """
+        if self._reading is not None:
+            return None
+        loop = self.endpoint.loop
+        reading = self._reading = loop.create_future()
+        if self._unread or self._all_came:
+            loop.call_soon(_resolve, reading, True)
+        try:
+            await reading
+        except asyncio.CancelledError:
+            if self._unread:
+                self._take()
+            raise
+        return self._take()
+
+    def _take(self) -> bytes | None:
+        self._reading = None
+        if not self._unread:
+            return None
+        message = self._unread.popleft()
+        if self._is_too_large("Received", len(message), self._limits.receive_bytes_max):
+            return None
+        self._count_read(len(message))
+        if self._all_came and not self._unread:
+            self._everything_read()
+        return message
+
+    async def send(self, packet: Packet) -> None:
+        """Send a message and what goes with it. Errors: ExecuteBatchError when the call cannot take it."""
+        assert packet.message is not None
+        size = len(packet.message)
+        if self._is_shut or self._stream is None:
+            raise failed_batch("the call has ended")
+        if self._writing is not None:
+            raise failed_batch("another write waits")
+        if self._is_too_large("Sent", size, self._limits.send_bytes_max):
+            raise failed_batch("the message is too large")
+        loop = self.endpoint.loop
+        writing = self._writing = loop.create_future()
+        self._in_flight_bytes += size
+        self._stream.say(packet, to_server=not self._at_server)
+        if self._has_room:
+            loop.call_soon(_resolve, writing, True)
+        try:
+            is_written = await writing
+        finally:
+            self._writing = None
+        if not is_written:
+            raise failed_batch("the call ended before the message was taken")
+
+    def say(self, packet: Packet) -> None:
+        """Send something without a message, as long as the call is there."""
+        if self._stream is not None:
+            self._stream.say(packet, to_server=not self._at_server)
+
+    @property
+    def _has_room(self) -> bool:
+        return self._in_flight_bytes <= self._limits.window_bytes
+
+    def _came(self, message: bytes) -> None:
+        self._unread.append(message)
+        if self._reading is not None and self._reading.cancelled():
+            self._take()  # the read's task is gone, and the message with it
+        else:
+            _resolve(self._reading, True)
+
+    def _was_read(self, size_bytes: int) -> None:
+        self._in_flight_bytes -= size_bytes
+        if self._has_room:
+            _resolve(self._writing, True)
+
+    def _no_more_comes(self) -> None:
+        self._all_came = True
+        _resolve(self._reading, True)
+
+    def _shut(self, *, lose_unread: bool) -> None:
+        """End both directions: who waits is woken."""
+        if lose_unread:
+            self._unread.clear()
+        self._is_shut = True
+        _resolve(self._writing, self._has_room)
+        self._no_more_comes()
+
+    def _leave(self) -> None:
+        if self._stream is not None:
+            self._stream.leave(at_server=self._at_server)
+
+    def _too_large(self, details: str, *, was_sent: bool) -> None:
+        """End the call with RESOURCE_EXHAUSTED."""
+        raise NotImplementedError
+
+    def _everything_read(self) -> None:
+        """All messages were read, and no more will come."""
+
+    def _is_too_large(self, verb: str, size: int, limit: int) -> bool:
+        if not 0 <= limit < size:
+            return False
+        end = "SERVER" if self._at_server else "CLIENT"
+        self._too_large(f"{end}: {verb} message larger than max ({size} vs. {limit})", was_sent=verb == "Sent")
+        return True
+
+    def _count_read(self, size_bytes: int) -> None:
+        """Tell the writer, but not of every small message."""
+        self._read_bytes += size_bytes
+        if self._read_bytes * 2 >= self._limits.window_bytes and not self._is_shut:
+            self.say(Packet(self.method, read_bytes=self._read_bytes))
+            self._read_bytes = 0
+
+
+def as_bytes(message: object) -> bytes:
+    """A message that was serialised; none is an empty one, as in grpc. Errors: TypeError."""
+    if message is None:
+        return b""
+    if not isinstance(message, bytes):
+        raise TypeError(f"a message must be bytes when it is sent, and this one is {type(message).__name__}")
+    return message
+
+
+def _resolve(waiting: "asyncio.Future[bool] | None", result: bool) -> None:
+    if waiting is not None and not waiting.done():
+        waiting.set_result(result)

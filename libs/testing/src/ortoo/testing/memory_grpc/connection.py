@@ -1,0 +1,296 @@
+"""One connection between a channel and a server: what is under way on it, and how it ends or is broken."""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Protocol
+
+import grpc
+
+from ortoo.testing.memory_grpc.network import Network
+from ortoo.testing.memory_grpc.node import Endpoint
+from ortoo.testing.memory_grpc.packet import Packet, Status
+
+RESET_DETAILS = "recvmsg:Connection reset by peer (104)"
+KILLED_DETAILS = "Socket closed"
+KEEPALIVE_DETAILS = "keepalive watchdog timeout"
+UNAVAILABLE: int = grpc.StatusCode.UNAVAILABLE.value[0]
+
+
+class CallEnd(Protocol):
+    """One end of a call."""
+
+    def heard(self, packet: Packet) -> None:
+        """The other end said this."""
+
+    def connection_lost(self, details: str) -> None:
+        """The connection is no more; nothing will be heard."""
+
+
+class Owner(Protocol):
+    """A channel or a server: whoever holds one end of connections."""
+
+    def connection_lost(self, connection: "Connection", details: str) -> None:
+        """The connection is no more. Its calls were told."""
+
+    def connection_retires(self, connection: "Connection") -> None:
+        """The server takes no new calls over it; those that are open go on."""
+
+
+@dataclass(slots=True)
+class Side:
+    """One end of a connection."""
+
+    endpoint: Endpoint
+    owner: Owner
+    keepalive_s: float | None
+    """How long this end bears silence; None for ever."""
+    is_open: bool = True
+    calls: "dict[Stream, CallEnd]" = field(default_factory=dict)
+
+    @property
+    def hears(self) -> bool:
+        """Whether what comes is given to anybody."""
+        return self.is_open and self.endpoint.is_alive
+
+
+class Lane:
+    """One direction of one call: first in, first out, whatever the network and the order of timers do."""
+
+    __slots__ = ("_connection", "_deliver", "_is_moving", "_queue", "_to_server", "last_due_s")
+
+    def __init__(self, connection: "Connection", to_server: bool, deliver: Callable[[Packet], None]) -> None:
+        """Give `deliver` each packet when it arrives, in the context of the receiver."""
+        self.last_due_s = 0.0
+        """When the last packet that was put in arrives, by the loop's time."""
+        self._connection = connection
+        self._to_server = to_server
+        self._deliver = deliver
+        self._queue: deque[tuple[float, Packet]] = deque()
+        self._is_moving = False
+
+    def put(self, packet: Packet, *, not_before_s: float = 0.0) -> None:
+        """Send a packet after those before it. The network may break the connection over it; then it is lost."""
+        connection = self._connection
+        delay_s = connection.network.delay_s(connection, packet, to_server=self._to_server)
+        if connection.is_lost:
+            return
+        now_s = connection.receiver(self._to_server).endpoint.loop.time()
+        self.last_due_s = max(self.last_due_s, not_before_s, now_s + delay_s)
+        self._queue.append((self.last_due_s, packet))
+        self.move()
+
+    def move(self) -> None:
+        """See to it that the first packet arrives, unless its direction is held."""
+        if self._queue and not self._is_moving and not self._connection.is_held(self._to_server):
+            self._is_moving = True
+            self._connection.receiver(self._to_server).endpoint.at(self._queue[0][0], self._arrive)
+
+    def flush(self) -> None:
+        """Deliver everything that is under way now."""
+        while self._queue:
+            self._deliver(self._queue.popleft()[1])
+
+    def lose(self) -> None:
+        """Forget everything that is under way."""
+        self._queue.clear()
+
+    def _arrive(self) -> None:
+        self._is_moving = False
+        if not self._queue or self._connection.is_held(self._to_server):
+            return
+        # A loop may call a timer a moment before its time: the first packet is due whatever the clock says.
+        due_s = max(self._queue[0][0], self._connection.receiver(self._to_server).endpoint.loop.time())
+        while self._queue and self._queue[0][0] <= due_s and not self._connection.is_held(self._to_server):
+            self._deliver(self._queue.popleft()[1])
+        self.move()
+
+
+class Stream:
+    """One call on a connection: a lane in each direction."""
+
+    __slots__ = ("_connection", "_lanes", "is_accepted")
+
+    def __init__(self, connection: "Connection") -> None:
+        self.is_accepted = False
+        """Whether the server has its first packet."""
+        self._connection = connection
+        self._lanes = {way: Lane(connection, way, partial(connection.deliver, self, way)) for way in (True, False)}
+
+    @property
+    def peer(self) -> str:
+        """The client's address, as servers see it."""
+        return self._connection.peer
+
+    def lane(self, to_server: bool) -> Lane:
+        """One direction."""
+        return self._lanes[to_server]
+
+    def say(self, packet: Packet, *, to_server: bool) -> None:
+        """Send, if this end of the connection is still there."""
+        if self._connection.receiver(not to_server).hears:
+            self._lanes[to_server].put(packet)
+
+    def leave(self, *, at_server: bool) -> None:
+        """End the call for this end, which hears nothing more."""
+        self._connection.receiver(at_server).calls.pop(self, None)
+        self._connection.forget(self)
+
+
+class Connection:
+    """Lives until an end closes it or the network breaks it. Each end may come to know of that at another time."""
+
+    def __init__(
+        self,
+        network: Network,
+        address: str,
+        number: int,
+        client: Side,
+        server: Side,
+        accept: Callable[["Connection", Stream, Packet], None],
+    ) -> None:
+        """To host:port `address`; `accept` gets the first packet of each call. `number` tells connections apart."""
+        self.network = network
+        self.address = address
+        self.number = number
+        self.peer = f"ipv4:127.0.0.1:{30_000 + number % 30_000}"
+        self.client = client
+        self.server = server
+        self.is_lost = False
+        """Whether what was under way is lost and nothing can be sent."""
+        self._accept = accept
+        self._streams: dict[Stream, None] = {}
+        self._is_held = {True: False, False: False}
+        self._heals = 0
+        self._control = {way: Lane(self, way, partial(self._heard_control, way)) for way in (True, False)}
+
+    def __repr__(self) -> str:
+        return f"<Connection {self.number} to {self.address}>"
+
+    # What a network may do to it.
+
+    def reset(self, details: str = RESET_DETAILS) -> None:
+        """Break it: what is under way is lost, in the middle of a message if need be, and both ends hear at once."""
+        if self.is_lost:
+            return
+        self._lose()
+        for side in (self.client, self.server):
+            if side.hears:
+                side.endpoint.soon(self._end, side, details)
+
+    def hold(self, *, to_server: bool) -> None:
+        """Let nothing arrive in one direction until `release`; what is sent meanwhile waits. Both: a half-open one.
+
+        An end with keepalive gives up after its interval and timeout, since a direction that is held takes its pings
+        or their answers.
+        """
+        self._is_held[to_server] = True
+        for side in (self.client, self.server):
+            if side.hears and side.keepalive_s is not None:
+                endpoint = side.endpoint
+                endpoint.at(endpoint.loop.time() + side.keepalive_s, self._give_up, side, self._heals)
+
+    def release(self, *, to_server: bool) -> None:
+        """Let everything arrive again, what waited first; nothing happens when an end has lost its power."""
+        if not (self.client.endpoint.is_alive and self.server.endpoint.is_alive):
+            return
+        self._is_held[to_server] = False
+        self._heals += not any(self._is_held.values())
+        for lane in (*(stream.lane(to_server) for stream in self._streams), self._control[to_server]):
+            lane.move()
+
+    def is_held(self, to_server: bool) -> bool:
+        """Whether nothing arrives in this direction."""
+        return self._is_held[to_server]
+
+    # What its ends do.
+
+    def receiver(self, to_server: bool) -> Side:
+        """The end that packets of this direction come to."""
+        return self.server if to_server else self.client
+
+    def open(self, call: CallEnd) -> Stream:
+        """Begin a call; the server hears of it with its first packet."""
+        stream = Stream(self)
+        self._streams[stream] = None
+        self.client.calls[stream] = call
+        return stream
+
+    def deliver(self, stream: Stream, to_server: bool, packet: Packet) -> None:
+        """Give a packet of a call to the end it came to."""
+        side = self.receiver(to_server)
+        if not side.hears:
+            return
+        self.network.delivered(self, packet, to_server=to_server)
+        call = side.calls.get(stream)
+        if call is not None:
+            call.heard(packet)
+        elif to_server and not stream.is_accepted:
+            stream.is_accepted = True
+            self._accept(self, stream, packet)
+
+    def forget(self, stream: Stream) -> None:
+        """Drop a call that is over at both ends."""
+        if stream.is_accepted and stream not in self.client.calls and stream not in self.server.calls:
+            self._streams.pop(stream, None)
+
+    def retire(self) -> None:
+        """As the server: take no new calls."""
+        if self.server.hears:
+            self._control[False].put(Packet("", is_last=True))
+
+    def close(self, details: str, *, at_server: bool) -> None:
+        """Close it from one end, whose calls break at once; the other end hears after all that was said to it."""
+        side = self.receiver(at_server)
+        if not side.is_open:
+            return
+        to_server = not at_server
+        last_due_s = max((stream.lane(to_server).last_due_s for stream in self._streams), default=0.0)
+        self._control[to_server].put(Packet("", status=Status(UNAVAILABLE, details)), not_before_s=last_due_s)
+        self._end(side, details)
+
+    def die(self, *, at_server: bool, silently: bool) -> None:
+        """The node of one end was killed; nothing of that end is told."""
+        if silently:
+            self.hold(to_server=True)
+            self.hold(to_server=False)
+        else:
+            self.close(KILLED_DETAILS, at_server=at_server)
+
+    def _heard_control(self, to_server: bool, packet: Packet) -> None:
+        side = self.receiver(to_server)
+        if not side.hears:
+            return
+        self.network.delivered(self, packet, to_server=to_server)
+        if packet.status is None:
+            side.owner.connection_retires(self)
+            return
+        for stream in tuple(self._streams):
+            stream.lane(to_server).flush()
+        self._end(side, packet.status.details)
+
+    def _give_up(self, side: Side, heals: int) -> None:
+        if heals == self._heals and side.hears:
+            self.close(KEEPALIVE_DETAILS, at_server=side is self.server)
+
+    def _end(self, side: Side, details: str) -> None:
+        if not side.is_open:
+            return
+        side.is_open = False
+        if not (self.client.is_open or self.server.is_open):
+            self._lose()
+        if side.endpoint.is_alive:
+            calls, side.calls = side.calls, {}
+            for call in calls.values():
+                call.connection_lost(details)
+            side.owner.connection_lost(self, details)
+
+    def _lose(self) -> None:
+        self.is_lost = True
+        for stream in self._streams:
+            for to_server in (True, False):
+                stream.lane(to_server).lose()
+        for lane in self._control.values():
+            lane.lose()
+        self._streams.clear()

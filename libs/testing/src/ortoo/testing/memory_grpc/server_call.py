@@ -1,0 +1,315 @@
+"""A call at its server: finds the handler, runs it, and says how it ended."""
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any, NoReturn, Protocol
+
+import grpc
+from grpc._cython import cygrpc
+
+from ortoo.common.logs import get_logger
+from ortoo.testing.memory_grpc.call_end import CallEnd, Limits, as_bytes
+from ortoo.testing.memory_grpc.client_call import DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED
+from ortoo.testing.memory_grpc.connection import Stream
+from ortoo.testing.memory_grpc.node import Endpoint
+from ortoo.testing.memory_grpc.packet import Metadata, Packet, Status, failed_batch, sent_metadata, typed_metadata
+from ortoo.testing.memory_grpc.servicer_context import MemoryContext, Requests
+
+OK = 0
+UNKNOWN: int = grpc.StatusCode.UNKNOWN.value[0]
+UNIMPLEMENTED: int = grpc.StatusCode.UNIMPLEMENTED.value[0]
+
+_log = get_logger("memory grpc")
+
+Handler = Any
+"""grpc.RpcMethodHandler, of any messages."""
+
+
+class CallDetails(grpc.HandlerCallDetails):
+    """What an interceptor knows of a call."""
+
+    def __init__(self, method: str, invocation_metadata: Metadata) -> None:
+        self.method = method
+        self.invocation_metadata = invocation_metadata
+
+
+class Answering(Protocol):
+    """The server, as its calls see it."""
+
+    @property
+    def interceptors(self) -> Sequence[grpc.aio.ServerInterceptor]:
+        """The first one is the outermost."""
+
+    def handler(self, details: grpc.HandlerCallDetails) -> Handler | None:
+        """Who answers the method."""
+
+    def call_is_over(self, call: "ServerCall") -> None:
+        """Its handler has ended, and so has the call."""
+
+
+class ServerCall(CallEnd):
+    """Runs its handler in a task that is cancelled when the caller goes away, as grpc.aio does it.
+
+    A handler that ends without a status, because it raised CancelledError by itself, leaves its caller waiting.
+    """
+
+    def __init__(
+        self,
+        server: Answering,
+        endpoint: Endpoint,
+        limits: Limits,
+        stream: Stream,
+        opening: Packet,
+        *,
+        is_one_too_many: bool,
+    ) -> None:
+        """A call that `opening` began; one too many is refused."""
+        super().__init__(endpoint, limits, opening.method, at_server=True)
+        self._stream = stream
+        self._server = server
+        self._is_one_too_many = is_one_too_many
+        self.metadata = opening.metadata or ()
+        self.peer = stream.peer
+        self.callbacks: list[Callable[[], object]] = []
+        self.is_status_sent = False
+        self.code = OK
+        self.given_code: Any = None
+        """The code as the handler gave it, which may be a number."""
+        self.details = ""
+        self.trailing_metadata: Metadata = ()
+        self._deadline_s: float | None = None
+        self._expiry: asyncio.Handle | None = None
+        if opening.timeout_s is not None:
+            self._deadline_s = endpoint.loop.time() + opening.timeout_s
+            self._expiry = endpoint.at(self._deadline_s, self._expire)
+        self._abort: BaseException | None = None
+        self._is_initial_sent = False
+        self._is_caller_gone = False
+        self._task = endpoint.loop.create_task(
+            self._run(), name=f"serve {self.method}", context=endpoint.context.copy()
+        )
+        self._task.add_done_callback(self._ran)
+
+    # What the connection and the server call.
+
+    def heard(self, packet: Packet) -> None:
+        """The caller said this."""
+        if packet.message is not None:
+            self._came(packet.message)
+        if packet.read_bytes:
+            self._was_read(packet.read_bytes)
+        if packet.is_last:
+            self._no_more_comes()
+        if packet.is_cancelled:
+            self._caller_gone()
+
+    def connection_lost(self, details: str) -> None:
+        """The caller cannot be reached."""
+        self._caller_gone()
+
+    # What the context calls.
+
+    def time_remaining(self) -> float | None:
+        """Seconds until the deadline, at least 0; None without one."""
+        return None if self._deadline_s is None else max(0.0, self._deadline_s - self.endpoint.loop.time())
+
+    def raise_if_over(self) -> None:
+        """Errors: AbortError after an abort; UsageError after the status."""
+        if self._abort is not None:
+            raise self._abort
+        if self.is_status_sent:
+            raise cygrpc.UsageError("RPC already finished.")
+
+    async def send_message(self, data: bytes | None) -> None:
+        """Send an answer, and the first metadata before the first one. Errors: ExecuteBatchError."""
+        await self.send(Packet(self.method, metadata=self._initial(), message=as_bytes(data)))
+        self._is_initial_sent = True
+
+    async def send_initial_metadata(self, metadata: Iterable[Any]) -> None:
+        """Errors: UsageError when it was sent already; ExecuteBatchError when the caller has gone."""
+        if self._is_initial_sent:
+            raise cygrpc.UsageError("Send initial metadata failed: already sent")
+        if self._is_shut:
+            raise failed_batch("the call has ended")
+        sent = sent_metadata(metadata)
+        self._is_initial_sent = True
+        self.say(Packet(self.method, metadata=sent))
+
+    def set_trailing_metadata(self, metadata: Iterable[Any]) -> None:
+        """Errors: TypeError."""
+        self.trailing_metadata = typed_metadata(metadata)
+
+    def set_code(self, code: Any) -> None:
+        """A grpc.StatusCode or its number."""
+        self.code = _number(code)
+        self.given_code = code
+
+    def abort(self, code: Any, details: str, trailing_metadata: Metadata) -> NoReturn:
+        """Send the status. Errors: AbortError; UsageError the second time; ExecuteBatchError when it is too late."""
+        if self._abort is not None:
+            raise cygrpc.UsageError("Abort already called!")
+        self._abort = cygrpc.AbortError("Locally aborted.")
+        if trailing_metadata or not self.trailing_metadata:
+            self.set_trailing_metadata(trailing_metadata)
+        self.details = details or self.details
+        self.set_code(code)
+        was_sent, self.is_status_sent = self.is_status_sent, True
+        assert self.code != OK, "Expecting non-ok status code."
+        if was_sent or self._is_shut:
+            raise failed_batch("the call has ended")
+        self._say_status(Status(self.code, self.details, sent_metadata(self.trailing_metadata)))
+        raise self._abort
+
+    # How it goes on.
+
+    async def _run(self) -> None:
+        try:
+            await self._answer()
+        except cygrpc.AbortError as error:
+            if error is not self._abort:
+                _log.error("a handler raised an AbortError of its own", method=self.method, exc_info=error)
+        except asyncio.CancelledError:
+            _log.debug("a handler was cancelled", method=self.method)
+        except cygrpc.ExecuteBatchError as error:
+            if not self._is_caller_gone:
+                _log.error("a handler could not answer", method=self.method, exc_info=error)
+        except Exception as error:
+            _log.error("a handler failed", method=self.method, exc_info=error)
+            if not self.is_status_sent and not self._is_shut:
+                details = f"Unexpected {type(error)}: {error}"
+                self._finish(Status(self.code or UNKNOWN, details, sent_metadata(self.trailing_metadata)))
+
+    async def _answer(self) -> None:
+        handler = await _intercepted(
+            iter(self._server.interceptors), self._server.handler, CallDetails(self.method, self.metadata)
+        )
+        if handler is None:
+            self._finish(Status(UNIMPLEMENTED, "Method not found!"))
+            return
+        if self._is_one_too_many:
+            self._finish(Status(RESOURCE_EXHAUSTED, "Concurrent RPC limit exceeded!"))
+            return
+        context = MemoryContext(self, handler)
+        request: Any = Requests(context)
+        if not handler.request_streaming:
+            data = await self.receive()
+            if data is None:
+                return  # the caller has gone
+            request = handler.request_deserializer(data) if handler.request_deserializer else data
+        if handler.response_streaming:
+            await self._answer_many(handler.stream_stream or handler.unary_stream, request, context)
+        else:
+            await self._answer_one(handler, request, context)
+
+    async def _answer_one(self, handler: Handler, request: Any, context: MemoryContext) -> None:
+        call = handler.stream_unary or handler.unary_unary
+        if not inspect.iscoroutinefunction(call):
+            raise TypeError(
+                f"{self.method}: in memory a handler is a coroutine function; there are no threads for others"
+            )
+        answer = await call(request, context)
+        self.raise_if_over()
+        data = b""
+        if self.code == OK:
+            data = as_bytes(handler.response_serializer(answer) if handler.response_serializer else answer)
+        self._finish(self._own_status(), message=data)
+
+    async def _answer_many(self, call: Callable[..., Any], request: Any, context: MemoryContext) -> None:
+        if inspect.iscoroutinefunction(call):
+            await call(request, context)
+        elif inspect.isasyncgenfunction(call):
+            async for answer in call(request, context):
+                self.raise_if_over()
+                await context.write(answer)
+        else:
+            raise TypeError(
+                f"{self.method}: in memory a handler is a coroutine function or an asynchronous generator; "
+                "there are no threads for others"
+            )
+        self.raise_if_over()
+        self._finish(self._own_status())
+
+    def _own_status(self) -> Status:
+        return Status(self.code, self.details, sent_metadata(self.trailing_metadata))
+
+    def _initial(self) -> Metadata | None:
+        return None if self._is_initial_sent else ()
+
+    def _finish(self, status: Status, *, message: bytes | None = None) -> None:
+        """Say the last word, with the one answer of a call that has one."""
+        self.is_status_sent = True
+        if self._is_shut:
+            raise failed_batch("the call has ended")
+        if message is not None and self._is_too_large("Sent", len(message), self._limits.send_bytes_max):
+            raise failed_batch("the message is too large")
+        self._say_status(status, message)
+
+    def _say_status(self, status: Status, message: bytes | None = None) -> None:
+        self.say(Packet(self.method, metadata=self._initial(), message=message, status=status))
+        self._close()
+
+    def _close(self) -> None:
+        """Hear and say nothing more."""
+        if self._expiry is not None:
+            self._expiry.cancel()
+        self._leave()
+        self._shut(lose_unread=True)
+
+    def _caller_gone(self) -> None:
+        """Nobody waits for the answer: readers see the end of the requests, and then the handler is cancelled."""
+        self._is_caller_gone = True
+        self._close()
+        self.endpoint.soon(self._cancel)
+
+    def _cancel(self) -> None:
+        if not self.endpoint.is_alive:
+            return
+        if not self._task.done():
+            if not self.is_status_sent:
+                self._task.cancel()
+        else:
+            self._over()
+
+    def _expire(self) -> None:
+        if self.endpoint.is_alive and not self._is_shut:
+            self._give_up(Status(DEADLINE_EXCEEDED, "Deadline Exceeded"))
+
+    def _too_large(self, details: str, *, was_sent: bool) -> None:
+        self._give_up(Status(RESOURCE_EXHAUSTED, details))
+
+    def _give_up(self, status: Status) -> None:
+        """End the call whatever its handler does, which sees what it sees when the caller goes away."""
+        self.say(Packet(self.method, metadata=self._initial(), status=status))
+        self._caller_gone()
+
+    def _ran(self, _: object) -> None:
+        for callback in self.callbacks:
+            try:
+                callback()
+            except Exception as error:
+                _log.error("a callback of a call failed", method=self.method, exc_info=error)
+        if self._is_shut:
+            self._over()
+
+    def _over(self) -> None:
+        self._server.call_is_over(self)
+
+
+async def _intercepted(
+    interceptors: Iterator[grpc.aio.ServerInterceptor],
+    find: Callable[[grpc.HandlerCallDetails], Handler | None],
+    details: grpc.HandlerCallDetails,
+) -> Handler | None:
+    """The handler, as the interceptors have it."""
+    interceptor = next(interceptors, None)
+    if interceptor is None:
+        return find(details)
+    continuation: Callable[..., Awaitable[Any]] = partial(_intercepted, interceptors, find)
+    return await interceptor.intercept_service(continuation, details)
+
+
+def _number(code: Any) -> int:
+    number: int = code.value[0] if isinstance(code, grpc.StatusCode) else int(code)
+    return number
