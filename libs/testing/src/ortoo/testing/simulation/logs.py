@@ -3,7 +3,7 @@
 import contextlib
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from typing import Any, TextIO
 
 import structlog
@@ -28,12 +28,12 @@ class _Written:
 def simulated_logs(world: World, file: TextIO | None = None, *, level: str = "info") -> Iterator[None]:
     """Take over the logs within the block. A line with a traceback is a finding: somebody's defect was caught late."""
 
-    def stamped(_: Any, __: str, event: dict[str, Any]) -> dict[str, Any]:
+    def stamped(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
         process = current_process()
         event["at_s"] = round(world.loop.time(), 6)
         event["process"] = process.name if process is not None else "-"
         error = event.get("exc_info")
-        if error and (process is None or process.alive):
+        if error and (process is None or process.is_alive):
             world.findings.add("no error is lost", f"{event['process']}: {event.get('event')}: {_said(error)}")
         if file is None:
             raise structlog.DropEvent

@@ -41,7 +41,7 @@ class Machine:
     @property
     def alive(self) -> bool:
         """Whether a process runs, or is paused."""
-        return self.process is not None and self.process.alive
+        return self.process is not None and self.process.is_alive
 
     def start(self) -> None:
         """Switch it on; nothing happens when it is."""
@@ -50,6 +50,7 @@ class Machine:
             return
         self.lives += 1
         self._stop, self.ready = asyncio.Event(), asyncio.Event()
+        self.world.network.lit(self.name)
         process = self.process = self.world.process(f"{self.name}#{self.lives}")
         self.note("start")
         self._main = process.spawn("main", self.work())
@@ -104,11 +105,12 @@ class Machine:
     def _end(self, how: str, *, silently: bool = False) -> None:
         self.wanted = False
         process, self.process = self.process, None
-        if process is None or not process.alive:
+        if process is None or not process.is_alive:
             return
         self.note(how)
-        process.kill()
-        self.world.network.gone(process, silently=silently)
+        if silently:
+            self.world.network.dark(self.name)
+        process.kill(silently=silently)
         self.world.redis.gone(process)
         self.ready.clear()
 
@@ -123,9 +125,8 @@ class Machine:
             left = [task.get_name() for task in process.tasks() if task is not main]
             if left and error is None:
                 self.world.findings.add("no task is left behind", f"{self.name} ended and left {left[:5]}")
-            self.world.network.gone(process, silently=False)
-            self.world.redis.gone(process)
             process.kill()
+            self.world.redis.gone(process)
         asked = self._stop.is_set()
         if error is not None and (was_ready or asked or not self.may_end_with(error)):
             self.world.findings.add("no process ends by itself", f"{self.name} ended with {_said(error)}")

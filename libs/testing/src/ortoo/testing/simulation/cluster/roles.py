@@ -31,6 +31,7 @@ class RoleMachine(Machine):
         """Listen at `address`, host:port."""
         super().__init__(world, name)
         self.address = address
+        world.network.settle(name, address)
         self.running: Running | None = None
 
     def opening(self) -> AbstractAsyncContextManager[Running]:
