@@ -5,6 +5,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from ortoo.common.errors import OrtooError
+from ortoo.common.late_stop import place_of
 from ortoo.common.randomness import Randomness
 from ortoo.testing.simulation.kernel.clock import MachineClock
 from ortoo.testing.simulation.kernel.process import SimulatedProcess
@@ -122,7 +123,11 @@ class Machine:
         error = None if main.cancelled() else main.exception()
         self.note(f"ended {error!r}")
         if process is not None:
-            left = [task.get_name() for task in process.tasks() if task is not main]
+            left = [
+                f"{task.get_name()} ({place_of(task)})"
+                for task in process.tasks()
+                if task is not main and not task.cancelling()  # what was cancelled ends with the loop's next turn
+            ]
             if left and error is None:
                 self.world.findings.add("no task is left behind", f"{self.name} ended and left {left[:5]}")
             process.kill()
