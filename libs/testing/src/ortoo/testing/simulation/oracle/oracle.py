@@ -1,6 +1,7 @@
 """All that is known to be true in a run, and the way to say so."""
 
 from ortoo.testing.simulation.kernel.clock import EPOCH_MS
+from ortoo.testing.simulation.oracle.leases import Leases
 from ortoo.testing.simulation.oracle.offsets import CommittedOffsets
 from ortoo.testing.simulation.oracle.received import Received
 from ortoo.testing.simulation.oracle.sent import SentMessages
@@ -19,6 +20,7 @@ class Oracle:
         self.findings = world.findings
         self.sent = SentMessages()
         self.received = Received(self.sent, world.findings, world.trace, self.now_s, self._fastest_wall_ms)
+        self.leases = Leases(world.findings, self.now_s)
         self.offsets = CommittedOffsets(world.findings, self.now_s)
         self.trouble_until_s = float("-inf")
         """When the last fault was over, or is going to be."""

@@ -1,8 +1,9 @@
 """Push consumers: members of a group that get batches and acknowledge them."""
 
-from ortoo.client import Client, Consumer, ConsumerSettings
+from ortoo.client import Client, Consumer, ConsumerSettings, Queue
 from ortoo.client.push_call import Acknowledgement
-from ortoo.testing.simulation.workload.application import Application
+from ortoo.testing.simulation.oracle.stored import compare_stored
+from ortoo.testing.simulation.workload.application import Application, Work
 from ortoo.testing.simulation.workload.scenario import Scenario
 
 HANDLED_S = 0.02
@@ -47,9 +48,9 @@ class _Watched:
         member._forget_session = forgotten  # type: ignore[method-assign]
         member.acknowledged = acknowledged  # type: ignore[method-assign,assignment]
 
-    def check(self, queue: "object", offset: int) -> None:
+    def check(self, queue: Queue, offset: int) -> None:
         """A message came from there."""
-        self._oracle.offsets.began(self._group, queue, offset, self._opened_at_s)  # type: ignore[arg-type]
+        self._oracle.offsets.began(self._group, queue, offset, self._opened_at_s)
 
 
 class Pushing(Scenario):
@@ -66,7 +67,7 @@ class Pushing(Scenario):
                     await application.send(producer, self.name)
                     await application.pause_for(self.rate_per_s / 2)
 
-        def member_of(group: str) -> "object":
+        def member_of(group: str) -> Work:
             async def consume(application: Application, client: Client) -> None:
                 await push_member(application, client, group, self.name)
 
@@ -75,6 +76,11 @@ class Pushing(Scenario):
         self.groups = {"push-many": self.name, "push-one": self.name}
         self.senders = [self.application(f"p{n}", produce) for n in range(2)]
         self.consumers = [
-            self.application(name, member_of(group))  # type: ignore[arg-type]
+            self.application(name, member_of(group))
             for name, group in (("c0", "push-many"), ("c1", "push-many"), ("d0", "push-one"))
         ]
+
+    async def check(self, client: Client) -> None:
+        """What is stored, and the offsets that are committed."""
+        await compare_stored(client, self.oracle, self.name)
+        await self.check_offsets(client)

@@ -53,3 +53,16 @@ class Scenario:
 
     async def check(self, client: Client) -> None:
         """Compare what servers say with the model, when everything has come to rest."""
+
+    async def check_offsets(self, client: Client) -> None:
+        """No group has fallen behind what it had committed."""
+        for group, topic in self.groups.items():
+            asked_at_s = self.oracle.now_s()
+            for one in (await client.admin.lag(group, topic)).queues:
+                self.oracle.offsets.read(group, one.queue, one.committed_offset, asked_at_s)
+
+    async def check_lag(self, client: Client, group: str) -> None:
+        """A group that is done with everything has no lag."""
+        lag = await client.admin.lag(group, self.name)
+        if lag.lag_messages:
+            self.oracle.findings.add("G8", f"{group} has acknowledged everything and {lag.lag_messages} are left")

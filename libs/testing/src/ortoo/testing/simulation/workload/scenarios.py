@@ -2,7 +2,16 @@
 
 from collections.abc import Mapping
 
+from ortoo.testing.simulation.workload.deduplicating import Deduplicating
+from ortoo.testing.simulation.workload.delaying import Delaying
+from ortoo.testing.simulation.workload.ordering import Ordering
+from ortoo.testing.simulation.workload.parking import Parking
+from ortoo.testing.simulation.workload.popping import Popping
+from ortoo.testing.simulation.workload.pulling import Pulling
 from ortoo.testing.simulation.workload.pushing import Pushing
 from ortoo.testing.simulation.workload.scenario import Scenario
+from ortoo.testing.simulation.workload.transacting import Transacting
 
-SCENARIOS: Mapping[str, type[Scenario]] = {one.name: one for one in (Pushing,)}
+SCENARIOS: Mapping[str, type[Scenario]] = {
+    one.name: one for one in (Deduplicating, Delaying, Ordering, Parking, Popping, Pulling, Pushing, Transacting)
+}
