@@ -1,5 +1,6 @@
 """What a run found wrong: each with the promise that was broken."""
 
+import asyncio
 from dataclasses import dataclass
 
 from ortoo.testing.simulation.kernel.event_loop import VirtualLoop
@@ -27,10 +28,13 @@ class Findings:
     def __init__(self, loop: VirtualLoop) -> None:
         """Nothing yet."""
         self.all: list[Finding] = []
+        self.some = asyncio.Event()
+        """Set when there is one: a run ends then, since what is wrong leads to more that is."""
         self._loop = loop
 
     def add(self, promise: str, text: str) -> None:
         """Something is wrong now."""
+        self.some.set()
         if len(self.all) < FINDINGS_MAX:
             self.all.append(Finding(promise, text, self._loop.time()))
 

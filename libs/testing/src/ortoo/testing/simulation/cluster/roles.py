@@ -20,6 +20,8 @@ from ortoo.testing.simulation.disk.simulated_disk import MachineDisk
 from ortoo.testing.simulation.world import World
 
 STOP_GRACE_S = 1.0
+CHECK_INTERVAL_MS = 4_000
+"""So that open transactions end within a short run."""
 SEGMENT_BYTES = 1 << 18
 """Small, so that a short run rolls, indexes and checkpoints."""
 
@@ -76,6 +78,7 @@ class EnodeMachine(RoleMachine):
             store=StoreSettings(segment_bytes=SEGMENT_BYTES, headroom_bytes=0, threads=False),
             stop_grace_s=STOP_GRACE_S,
             replication_address=NO_REPLICATION,
+            transaction_check_interval_ms=CHECK_INTERVAL_MS,
         )
         return enode_app.open_enode(
             chosen, clock=self.clock, randomness=self.randomness(), disk=self.disk.opened()

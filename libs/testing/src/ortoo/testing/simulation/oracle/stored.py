@@ -3,7 +3,7 @@
 from collections import Counter
 from contextlib import aclosing
 
-from ortoo.client import Client, DataLoss, Queue
+from ortoo.client import Client, DataLoss, Queue, Unavailable
 from ortoo.testing.simulation.oracle.oracle import Oracle
 from ortoo.testing.simulation.oracle.sent import Fate, key_of, keys
 
@@ -22,6 +22,9 @@ class StoredTopic:
     async def read(self, client: Client, oracle: Oracle) -> None:
         """Read all queues from their beginning to their end. Errors: Unavailable, NotFound."""
         described = await client.admin.describe_topic(self.topic)
+        expected = sum(one.read_queue_count for one in described.topic.placements)
+        if len(described.queues) < expected:
+            raise Unavailable(f"{expected - len(described.queues)} queues of {self.topic} are away")
         for item in described.queues:
             await self._read_queue(client, oracle, item.queue, item.begin_offset, item.end_offset)
 

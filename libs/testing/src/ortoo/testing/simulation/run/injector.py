@@ -173,8 +173,14 @@ class Injector:
 
         return self._failing(fault, fail)
 
-    def _reads_fail(self, fault: Fault) -> None:
-        self._enode(fault).disk.current.platter.failing_reads = 1 + int(fault.amount * 3)
+    def _reads_fail(self, fault: Fault) -> Undo:
+        platter = self._enode(fault).disk.current.platter
+        platter.failing_reads = 1 + int(fault.amount * 3)
+
+        def well() -> None:
+            platter.failing_reads = 0
+
+        return well
 
     def _full_disk(self, fault: Fault) -> Undo:
         machine = self._enode(fault)

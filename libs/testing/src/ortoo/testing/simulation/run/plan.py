@@ -29,7 +29,7 @@ KINDS: dict[str, tuple[tuple[str, ...], tuple[float, float], int]] = {
     "slow disk": ((ENODE,), (1.0, 8.0), 4),
     "sync fails": ((ENODE,), (0.5, 5.0), 3),
     "writes fail": ((ENODE,), (0.5, 5.0), 3),
-    "reads fail": ((ENODE,), (0.0, 0.0), 3),
+    "reads fail": ((ENODE,), (0.5, 5.0), 3),
     "names fail": ((ENODE,), (0.5, 5.0), 2),
     "full disk": ((ENODE,), (1.0, 8.0), 3),
     "redis flush": ((SNODE,), (0.0, 0.0), 2),

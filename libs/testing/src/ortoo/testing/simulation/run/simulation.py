@@ -18,7 +18,7 @@ from ortoo.testing.simulation.run.outcome import Choices, Outcome
 from ortoo.testing.simulation.run.plan import Fault, drawn_plan
 from ortoo.testing.simulation.workload.application import Application
 from ortoo.testing.simulation.workload.scenario import Scenario
-from ortoo.testing.simulation.workload.scenarios import SCENARIOS
+from ortoo.testing.simulation.workload.scenarios import SCENARIOS, SLEEPING
 from ortoo.testing.simulation.world import World
 
 SETTLE_S = 180.0
@@ -84,7 +84,7 @@ class Run:
         )
 
     def _drawn_scenarios(self) -> list[str]:
-        names = sorted(SCENARIOS)
+        names = [name for name in sorted(SCENARIOS) if name not in SLEEPING]
         chosen = [name for name in names if self._chance.uniform(0, 1) < 0.35]
         return chosen or [names[self._chance.below(len(names))]]
 
@@ -96,12 +96,16 @@ class Run:
     async def _whole(self) -> None:
         loop = self.world.loop
         collecting = loop.create_task(self._collect(), context=loop.outside.context.copy())
-        try:
-            async with asyncio.timeout(self.choices.seconds + LIMIT_S):
-                await self._phases()
-        except TimeoutError:
-            self.world.findings.add("nothing hangs", f"the run hangs: {self._phase}")
-        collecting.cancel()
+        phases = loop.create_task(self._phases(), context=loop.outside.context.copy())
+        wrong = loop.create_task(self.world.findings.some.wait(), context=loop.outside.context.copy())
+        limit_s = self.choices.seconds + LIMIT_S
+        done, _ = await asyncio.wait({phases, wrong}, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
+        if not done:
+            self.world.findings.add("nothing hangs", f"after {limit_s:.0f} s: {self._phase}")
+        for task in (phases, wrong, collecting):
+            task.cancel()
+        if phases in done:
+            phases.result()
 
     async def _phases(self) -> None:
         self._phase = "the cluster starts"

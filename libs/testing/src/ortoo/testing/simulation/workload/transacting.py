@@ -50,12 +50,13 @@ class Transacting(Scenario):
         sent, message = application.next_message(self.name)
         chance = application.chance.uniform(0.0, 1.0)
         verdict = Verdict.COMMIT if chance < 0.6 else Verdict.ROLL_BACK
-        self._wanted[sent.key] = Verdict.ROLL_BACK  # of one whose beginning nobody answered
+        self._wanted[sent.key] = Verdict.UNKNOWN
         sent.hidden = True
         try:
             transaction = await producer.begin(Message(message.body), check_after_ms=CHECK_AFTER_MS)
         except OrtooError as error:
             self.oracle.sent.failed(sent, self.oracle.now_s(), error)
+            self._decided(sent, Verdict.ROLL_BACK)
             return
         self.oracle.sent.stored(sent, self.oracle.now_s(), None, -1)
         self._decided(sent, verdict)
@@ -75,5 +76,8 @@ class Transacting(Scenario):
             sent.optional = True
 
     async def _answer(self, check: TransactionCheck) -> Verdict:
-        key = key_of(check.messages[0].body)
-        return self._wanted.get(key or "", Verdict.ROLL_BACK)
+        key = key_of(check.messages[0].body) or ""
+        verdict = self._wanted[key]
+        if verdict is Verdict.UNKNOWN and key.split("/")[1] != self.senders[0].life:
+            return Verdict.ROLL_BACK  # whoever was to decide is dead
+        return verdict
