@@ -9,6 +9,8 @@ from ortoo.testing.simulation.world import World
 
 CALM_S = 40.0
 """So long after the last fault nothing excuses anything: leases, sessions and routes have found their way back."""
+QUIET_S = 15.0
+"""So long after something happened to a machine nothing of it is left there."""
 
 
 class Oracle:
@@ -20,10 +22,11 @@ class Oracle:
         self.findings = world.findings
         self.sent = SentMessages()
         self.received = Received(self.sent, world.findings, world.trace, self.now_s, self._fastest_wall_ms)
-        self.leases = Leases(world.findings, self.now_s)
+        self.leases = Leases(world.findings, self.now_s, self.is_quiet)
         self.offsets = CommittedOffsets(world.findings, self.now_s)
         self.trouble_until_s = float("-inf")
         """When the last fault was over, or is going to be."""
+        self._disturbed_at_s: dict[str, float] = {}
         self.clock_ahead_ms = 0.0
         """How far any wall clock was ahead, at most."""
         self.damaged: set[str] = set()
@@ -36,6 +39,14 @@ class Oracle:
     def trouble(self, until_s: float) -> None:
         """A fault lasts until then."""
         self.trouble_until_s = max(self.trouble_until_s, until_s)
+
+    def disturbed(self, machine: str) -> None:
+        """Something happens to a machine now, or ends."""
+        self._disturbed_at_s[machine] = self.now_s()
+
+    def is_quiet(self, machine: str, since_s: float) -> bool:
+        """Whether nothing happened to a machine since then, nor shortly before."""
+        return self._disturbed_at_s.get(machine, float("-inf")) < since_s - QUIET_S
 
     def calm_since(self, at_s: float) -> bool:
         """Whether nothing was wrong since then, and for a good while before."""

@@ -17,6 +17,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, default=1, help="which run")
     parser.add_argument("--seeds", type=int, default=0, help="run so many seeds, from --seed on")
     parser.add_argument("--workers", type=int, default=0, help="share them among so many processes")
+    parser.add_argument("--first", action="store_true", help="stop at the first seed that fails")
     parser.add_argument("--seconds", type=float, default=30.0, help="virtual seconds of trouble")
     parser.add_argument("--trace", type=Path, help="write every delivery to this file")
     parser.add_argument("--log", type=Path, help="write the logs of all processes to this file")
@@ -47,6 +48,8 @@ def main(arguments: Sequence[str]) -> int:
             )
         _say(outcome.told())
         failed += bool(outcome.findings)
+        if failed and given.first:
+            break
     return 1 if failed else 0
 
 

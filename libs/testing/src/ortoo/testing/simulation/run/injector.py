@@ -54,6 +54,7 @@ class Injector:
         loop = self.world.loop
         self.world.trace.add(loop.time(), "fault", fault)
         self.oracle.trouble(loop.time() + fault.lasts_s)
+        self._disturb(fault)
         undo = getattr(self, "_" + fault.kind.replace(" ", "_").replace("-", "_"))(fault)
         if undo is not None:
             self._pending[fault.number] = (fault, undo)
@@ -65,7 +66,12 @@ class Injector:
             fault, undo = pending
             self.world.trace.add(self.world.loop.time(), "over", fault)
             self.oracle.trouble(self.world.loop.time())
+            self._disturb(fault)
             undo()
+
+    def _disturb(self, fault: Fault) -> None:
+        self.oracle.disturbed(fault.target)
+        self.oracle.disturbed(fault.other)
 
     # processes
 

@@ -30,6 +30,16 @@ class Application(Machine):
         self._addresses = [*addresses[start:], *addresses[:start]]
         self._sent = 0
 
+    def kill(self) -> None:
+        """End the process."""
+        self.oracle.leases.gone(self.life)
+        super().kill()
+
+    async def stop(self) -> None:
+        """Ask the program to end, and wait until it has."""
+        self.oracle.leases.gone(self.life)
+        await super().stop()
+
     @property
     def life(self) -> str:
         """The name of the running process, which is never used again."""
@@ -77,5 +87,6 @@ class Application(Machine):
                 ) as client:
                     await self._work(self, client)
             except* OrtooError as group:
+                self.oracle.leases.gone(self.life)
                 self.note(f"refused {[str(error)[:80] for error in group.exceptions]}")
             await self.clock.sleep(AGAIN_S)

@@ -78,10 +78,11 @@ class Parking(Scenario):
         )
         if delivery is None:
             return
-        self.oracle.leases.delivered(delivery)
+        self.oracle.leases.delivered(delivery, INVISIBLE_MS)
         if message.attempt > ATTEMPTS_MAX:
             self.oracle.findings.add("G9", f"{delivery.sent.key} came for the {message.attempt}th time")
         if delivery.sent.key in self._poisoned:
+            self.oracle.leases.giving_back(self.group, delivery.sent)
             await message.give_back(100.0, error="poisoned")
             return
         self.oracle.leases.acknowledging(self.group, delivery.sent)

@@ -17,10 +17,11 @@ async def settle(application: Application, message: PoppedMessage, group: str) -
     )
     if delivery is None:
         return
-    oracle.leases.delivered(delivery)
+    oracle.leases.delivered(delivery, INVISIBLE_MS)
     drawn = application.chance.uniform(0.0, 1.0)
     await application.clock.sleep(application.chance.uniform(0.0, 0.05 if drawn > 0.05 else 1.5 * INVISIBLE_MS / 1000))
     if drawn > 0.9:
+        oracle.leases.giving_back(group, delivery.sent)
         await message.give_back(application.chance.uniform(0.0, 2_000.0))
         return
     oracle.leases.acknowledging(group, delivery.sent)

@@ -1,0 +1,113 @@
+"""Planted: one failure that ends more than its own, absence taken for evidence, parts of what was asked for."""
+
+import asyncio
+from typing import Any
+
+from ortoo.common.errors import Invalid
+from ortoo.enode import topic_copies
+from ortoo.enode.pops import lines
+from ortoo.enode.rpc import append
+from ortoo.namesrv import watches
+from ortoo.snode import attachments, publisher, push_session, shared_membership
+
+
+def an_enode_away_ends_the_snode() -> None:
+    """containment: a snode that cannot attach to an enode gives up altogether."""
+
+    async def stay(self: Any, enode: str) -> None:
+        while True:
+            await self._links.to(enode).attach(self._snode, self._incarnation, lambda _: None)
+            await self._clock.sleep(0.1)
+
+    attachments.Attachments._stay = stay  # type: ignore[method-assign]
+
+
+def an_empty_directory_is_believed() -> None:
+    """evidence: a name server that starts says at first that there are no topics, and enodes delete theirs."""
+    follow = watches.Watches.follow
+
+    async def hasty(self: Any) -> Any:
+        is_first = True
+        async for change in follow(self):
+            if is_first and change.topics and self.count == 1 and not getattr(self, "hurried", False):
+                self.hurried = True
+                yield type(change)(change.version, snapshot=True)
+            is_first = False
+            yield change
+
+    watches.Watches.follow = hasty  # type: ignore[method-assign]
+    topic_copies.TopicCopies._gone = _gone_without_doubt  # type: ignore[method-assign]
+
+
+def _gone_without_doubt(self: Any, news: Any, here: Any) -> list[int]:
+    copies = self._store.topics()
+    ids = {copy.topic_id for copy in here}
+    return sorted(copy.topic_id for copy in copies if news.snapshot and copy.topic_id not in ids)
+
+
+def refused_and_stored() -> None:
+    """All or nothing: now and then a batch is stored and refused."""
+    stored = append.Appends._stored if hasattr(append, "Appends") else None
+    owner = next(one for one in vars(append).values() if isinstance(one, type) and hasattr(one, "_stored"))
+    stored = owner._stored
+
+    async def late_refusal(self: Any, request: Any, batch: Any) -> Any:
+        answer = await stored(self, request, batch)
+        if answer.first_offset % 23 == 7:
+            raise Invalid("the batch is refused", field="batch.records")
+        return answer
+
+    owner._stored = late_refusal
+
+
+def members_of_the_dead_stay() -> None:
+    """groups: the members of a snode that died keep their queues for ever."""
+
+    def nobody(self: Any, alive: Any) -> list[Any]:
+        return []
+
+    shared_membership.SharedMembership.of_snodes_not_in = nobody  # type: ignore[method-assign]
+
+
+def a_change_of_the_routes_is_lost() -> None:
+    """watches: every few changes a follower is not woken, and passes over what was new."""
+    wake = watches.Watches._wake
+    counts = {"published": 0}
+
+    def sleepy(self: Any) -> None:
+        counts["published"] += 1
+        if counts["published"] % 4:
+            wake(self)
+
+    watches.Watches._wake = sleepy  # type: ignore[method-assign]
+
+
+def a_task_is_left_behind() -> None:
+    """tasks: each push session leaves a task that nobody owns."""
+    init = push_session.PushSession.__init__
+
+    def leaking(self: Any, *arguments: Any) -> None:
+        init(self, *arguments)
+        self.left = asyncio.get_running_loop().create_task(asyncio.Event().wait(), name="forgotten")
+
+    push_session.PushSession.__init__ = leaking  # type: ignore[method-assign]
+
+
+def a_stop_hangs() -> None:
+    """stops: an enode with consumers that pop waits for ever when it is to end."""
+
+    async def close(self: Any) -> None:
+        if self._groups:
+            await asyncio.Event().wait()
+
+    lines.Lines.close = close  # type: ignore[method-assign]
+
+
+def receipts_of_others() -> None:
+    """receipts: with several messages in a request, the second is told the place of the first."""
+    real = publisher.receipt_of
+
+    def mixed(topic: Any, to: Any, message: Any, offset: int) -> Any:
+        return real(topic, to, message, offset - offset % 2)
+
+    publisher.receipt_of = mixed
