@@ -8,7 +8,7 @@ from ortoo.enode import topic_copies
 from ortoo.enode.pops import lines
 from ortoo.enode.rpc import append
 from ortoo.namesrv import watches
-from ortoo.snode import attachments, publisher, push_session, shared_membership
+from ortoo.snode import attachments, publisher, push_session
 
 
 def an_enode_away_ends_the_snode() -> None:
@@ -47,7 +47,6 @@ def _gone_without_doubt(self: Any, news: Any, here: Any) -> list[int]:
 
 def refused_and_stored() -> None:
     """All or nothing: now and then a batch is stored and refused."""
-    stored = append.Appends._stored if hasattr(append, "Appends") else None
     owner = next(one for one in vars(append).values() if isinstance(one, type) and hasattr(one, "_stored"))
     stored = owner._stored
 
@@ -61,12 +60,12 @@ def refused_and_stored() -> None:
 
 
 def members_of_the_dead_stay() -> None:
-    """groups: the members of a snode that died keep their queues for ever."""
+    """groups: a client whose session ends stays a member, and keeps its queues for ever."""
 
-    def nobody(self: Any, alive: Any) -> list[Any]:
-        return []
+    def nothing(self: Any, member: Any) -> None:
+        """Tell nobody."""
 
-    shared_membership.SharedMembership.of_snodes_not_in = nobody  # type: ignore[method-assign]
+    push_session.PushSession.parting = nothing  # type: ignore[method-assign]
 
 
 def a_change_of_the_routes_is_lost() -> None:

@@ -59,9 +59,7 @@ def cut_one_frame_too_many() -> None:
 
     def cut(found: Any, read: Any, base: int, limit: int) -> int:
         end = find_cut(found, read, base, limit)
-        ends = [rows.positions()[-1] for rows in found.rows.values() if hasattr(rows, "positions")]
-        last = max((position for position in ends if position < end), default=end)
-        return last if last > base else max(base, end - 64 * 8)
+        return max([rows.positions[-1] for rows in found.rows.values() if rows.positions[-1] < end], default=end)
 
     recovery.find_cut = cut
 

@@ -1,4 +1,7 @@
-"""Every planted bug, and the search for the first seed that finds it: python -m tests.simulation.planted.table [NAME...]."""
+"""Every planted bug, and the search for the first seed that finds it.
+
+python -m tests.simulation.planted.table [NAME...]
+"""
 
 import subprocess
 import sys

@@ -2,6 +2,7 @@
 
 import zlib
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from ortoo.testing.memory_grpc import Connection, MemoryTransport, Node, Packet
 from ortoo.testing.simulation.kernel.chances import Chances, happens
@@ -14,6 +15,13 @@ SELDOM_S = (0.002, 0.05)
 SELDOM = 0.01
 OUTSIDE = "outside"
 Undo = Callable[[], object]
+
+
+@dataclass(slots=True, eq=False)
+class _Trap:
+    machine: str
+    left: int
+    happen: Callable[[], object]
 
 
 class SimulatedNetwork:
@@ -33,6 +41,7 @@ class SimulatedNetwork:
         self._slow_readers: dict[str, float] = {}
         self._breaking: dict[str, float] = {}
         self._dark: dict[str, None] = {}
+        self._traps: list[_Trap] = []
 
     # what machines say
 
@@ -86,6 +95,12 @@ class SimulatedNetwork:
             if machine in ends:
                 connection.reset()
 
+    def after_packets(self, machine: str, count: int, patience_s: float, happen: Callable[[], object]) -> None:
+        """Call `happen` at the machine's `count`th packet from now on, or when it has been patient for so long."""
+        trap = _Trap(machine, count, happen)
+        self._traps.append(trap)
+        self._loop.call_later(patience_s, self._spring, trap, context=self._loop.outside.context)
+
     def heal(self) -> None:
         """End all faults."""
         self._slow.clear()
@@ -126,6 +141,10 @@ class SimulatedNetwork:
         """Write a packet into the trace."""
         client, server = self._connections.get(connection, (OUTSIDE, OUTSIDE))
         source, target = (client, server) if to_server else (server, client)
+        for trap in [trap for trap in self._traps if trap.machine in (source, target)]:
+            trap.left -= 1
+            if not trap.left:
+                self._loop.call_soon(self._spring, trap, context=self._loop.outside.context)
         message = packet.message
         self._trace.add(
             self._loop.time(),
@@ -136,6 +155,11 @@ class SimulatedNetwork:
             "last" if packet.is_last else "",
             "cancelled" if packet.is_cancelled else "",
         )
+
+    def _spring(self, trap: "_Trap") -> None:
+        if trap in self._traps:
+            self._traps.remove(trap)
+            trap.happen()
 
     def _drawn_s(self, source: str, target: str) -> float:
         between = SELDOM_S if happens(self._chance, SELDOM) else USUAL_S

@@ -22,7 +22,7 @@ from ortoo.testing.simulation.world import World
 STOP_GRACE_S = 1.0
 CHECK_INTERVAL_MS = 4_000
 """So that open transactions end within a short run."""
-SEGMENT_BYTES = 1 << 18
+SEGMENT_BYTES = 1 << 16
 """Small, so that a short run rolls, indexes and checkpoints."""
 
 

@@ -3,7 +3,7 @@
 from ortoo.testing.simulation.kernel.clock import EPOCH_MS
 from ortoo.testing.simulation.oracle.leases import Leases
 from ortoo.testing.simulation.oracle.offsets import CommittedOffsets
-from ortoo.testing.simulation.oracle.received import Received
+from ortoo.testing.simulation.oracle.received import NOWHERE, Received
 from ortoo.testing.simulation.oracle.sent import SentMessages
 from ortoo.testing.simulation.world import World
 
@@ -45,8 +45,9 @@ class Oracle:
         self._disturbed_at_s[machine] = self.now_s()
 
     def is_quiet(self, machine: str, since_s: float) -> bool:
-        """Whether nothing happened to a machine since then, nor shortly before."""
-        return self._disturbed_at_s.get(machine, float("-inf")) < since_s - QUIET_S
+        """Whether nothing happened to a machine since then, nor shortly before; or, if it is not known, to any."""
+        at_s = [when_s for name, when_s in self._disturbed_at_s.items() if machine in (name, NOWHERE)]
+        return max(at_s, default=float("-inf")) < since_s - QUIET_S
 
     def calm_since(self, at_s: float) -> bool:
         """Whether nothing was wrong since then, and for a good while before."""

@@ -8,6 +8,9 @@ from ortoo.testing.simulation.findings import Findings
 from ortoo.testing.simulation.kernel.trace import Trace
 from ortoo.testing.simulation.oracle.sent import Fate, Sent, SentMessages, key_of
 
+NOWHERE = ""
+"""The enode of a message whose client was not told where it lies."""
+
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
@@ -86,6 +89,10 @@ class Received:
         if sent.due_at_ms > self._earliest_ms() + 1:
             early_ms = sent.due_at_ms - self._earliest_ms()
             self._findings.add("G6", f"{delivery.group} got {sent.key} from {place}, {early_ms:.0f} ms too early")
+        if sent.fate is Fate.STORED and 0 <= sent.offset != delivery.offset and sent.queue is None:
+            self._findings.add("G4", f"{sent.key} was acknowledged at {sent.offset}, and came from {place}")
+        if not delivery.queue.enode:
+            return
         known = self._places.setdefault((delivery.queue.topic, delivery.queue, delivery.offset), sent.key)
         if known != sent.key:
             self._findings.add("G3", f"{place} was {known} and is {sent.key} now")

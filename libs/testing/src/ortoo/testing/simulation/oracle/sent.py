@@ -73,6 +73,10 @@ class SentMessages:
         if not isinstance(error, Unavailable | Internal):
             sent.fate = Fate.REFUSED
 
+    def refused(self, sent: Sent, now_s: float) -> None:
+        """It was refused: nothing of it is stored."""
+        sent.fate, sent.told_at_s = Fate.REFUSED, now_s
+
     def of(self, key: str) -> Sent | None:
         """The message with this key."""
         return self._by_key.get(key)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from ortoo.testing.disk_image import Fate
 from ortoo.testing.simulation.cluster.cluster import SimulatedCluster
@@ -16,6 +17,8 @@ DRIFT = 0.02
 SLOW_DISK = 60.0
 SLOW_NETWORK = 40.0
 FULL_AFTER_BYTES = 50_000
+PATIENCE_S = 1.5
+"""A fault that waits for packets happens anyway after so long."""
 Undo = Callable[[], object]
 
 
@@ -30,6 +33,7 @@ class Injector:
         self._cluster = cluster
         self._pending: dict[int, tuple[Fault, Undo]] = {}
         self._stops: list[asyncio.Task[None]] = []
+        self._is_over = False
 
     async def run(self, faults: Sequence[Fault]) -> None:
         """Let all of them happen, at their times."""
@@ -37,10 +41,14 @@ class Injector:
         begun_s = loop.time()
         for fault in faults:
             await asyncio.sleep(max(0.0, begun_s + fault.at_s - loop.time()))  # noqa: TID251  # the run's own time
-            self._happen(fault)
+            if fault.packets:
+                self.world.network.after_packets(fault.target, fault.packets, PATIENCE_S, partial(self._happen, fault))
+            else:
+                self._happen(fault)
 
     async def undo_all(self) -> None:
         """End what is still wrong: every machine runs, and everything works again."""
+        self._is_over = True
         for number in list(self._pending):
             self._undo(number)
         if self._stops:
@@ -51,6 +59,8 @@ class Injector:
         self.oracle.trouble(self.world.loop.time())
 
     def _happen(self, fault: Fault) -> None:
+        if self._is_over:
+            return
         loop = self.world.loop
         self.world.trace.add(loop.time(), "fault", fault)
         self.oracle.trouble(loop.time() + fault.lasts_s)

@@ -9,6 +9,9 @@ from ortoo.testing.simulation.cluster.cluster import Shape
 MEAN_GAP_S = (1.5, 8.0)
 """Between two faults lie so many seconds, on average; each run has its own density."""
 FIRST_AT_S = 2.0
+ARMED = 0.6
+"""This part of the faults waits for packets."""
+PACKETS_MAX = 6
 
 NAMESRV, ENODE, SNODE, CLIENT = "namesrv", "enode", "snode", "client"
 
@@ -53,10 +56,13 @@ class Fault:
     lasts_s: float
     amount: float
     """How bad it is, from 0 to 1; what that means is the fault's business."""
+    packets: int = 0
+    """It waits for so many packets of its target, so that it meets a conversation and not the silence between two."""
 
     def __str__(self) -> str:
+        after = f" after {self.packets} packets" if self.packets else ""
         between = f" {self.other}" if self.kind in ("partition", "one way") else ""
-        return f"{self.number}: {self.at_s:.2f} s {self.kind} {self.target}{between} for {self.lasts_s:.2f} s"
+        return f"{self.number}: {self.at_s:.2f} s {self.kind} {self.target}{between} for {self.lasts_s:.2f} s{after}"
 
 
 def drawn_plan(
@@ -83,7 +89,9 @@ def drawn_plan(
         others = [machine for role in (NAMESRV, ENODE, SNODE) for machine in machines[role]]
         target = targets[chance.below(len(targets))] if targets else ""
         other = others[chance.below(len(others))]
-        fault = Fault(len(faults), at_s, kind, target, other, chance.uniform(least_s, most_s), chance.uniform(0.0, 1.0))
+        lasts_s, amount = chance.uniform(least_s, most_s), chance.uniform(0.0, 1.0)
+        packets = chance.below(PACKETS_MAX) + 1 if chance.uniform(0.0, 1.0) < ARMED else 0
+        fault = Fault(len(faults), at_s, kind, target, other, lasts_s, amount, packets)
         if targets and target != other:
             faults.append(fault)
         at_s += chance.uniform(0.1, 1.9) * gap_s

@@ -12,6 +12,8 @@ from ortoo.testing.simulation.oracle.sent import Sent
 AGAIN_S = 0.5
 FILLER_SELDOM = 0.03
 FILLER_BYTES = 40_000
+BURSTS = 0.3
+BURST_MAX = 8
 
 Work = Callable[["Application", Client], Awaitable[None]]
 
@@ -27,7 +29,7 @@ class Application(Machine):
         self._work = work
         # Each asks the snodes in an order of its own, as behind a load balancer.
         start = self.chance.below(len(addresses))
-        self._addresses = [*addresses[start:], *addresses[:start]]
+        self.addresses = [*addresses[start:], *addresses[:start]]
         self._sent = 0
 
     def kill(self) -> None:
@@ -75,6 +77,11 @@ class Application(Machine):
             self.oracle.sent.stored(sent, self.oracle.now_s(), receipt.queue, receipt.offset)
         return sent
 
+    async def send_some(self, producer: Producer, topic: str) -> None:
+        """Send one message, or several at once."""
+        count = 1 + (self.chance.below(BURST_MAX) if self.chance.uniform(0.0, 1.0) < BURSTS else 0)
+        await asyncio.gather(*(self.send(producer, topic) for _ in range(count)))
+
     async def pause_for(self, rate_per_s: float) -> None:
         """Wait until the next thing is to be done, of so many a second on average."""
         await self.clock.sleep(self.chance.uniform(0.2, 1.8) / rate_per_s)
@@ -83,7 +90,7 @@ class Application(Machine):
         while True:
             try:
                 async with connect(
-                    self._addresses, client_id=self.life, clock=self.clock, randomness=self.randomness()
+                    self.addresses, client_id=self.life, clock=self.clock, randomness=self.randomness()
                 ) as client:
                     await self._work(self, client)
             except* OrtooError as group:

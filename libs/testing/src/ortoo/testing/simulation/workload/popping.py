@@ -41,8 +41,8 @@ class Popping(Scenario):
         async def produce(application: Application, client: Client) -> None:
             async with client.producer(self.name) as producer:
                 while True:
-                    await application.send(producer, self.name)
-                    await application.pause_for(self.rate_per_s / 2)
+                    await application.send_some(producer, self.name)
+                    await application.pause_for(self.rate_per_s / 4)
 
         async def work(application: Application, client: Client) -> None:
             settings = PopSettings(invisible_ms=INVISIBLE_MS, wait_ms=WAIT_MS, messages_max=8)

@@ -23,8 +23,8 @@ class Pulling(Scenario):
         async def produce(application: Application, client: Client) -> None:
             async with client.producer(self.name) as producer:
                 while True:
-                    await application.send(producer, self.name)
-                    await application.pause_for(self.rate_per_s)
+                    await application.send_some(producer, self.name)
+                    await application.pause_for(self.rate_per_s / 2)
 
         async def consume(application: Application, client: Client) -> None:
             settings = PullSettings(from_first=True, commit_first_ms=2000, commit_interval_ms=2000)

@@ -64,8 +64,8 @@ class Pushing(Scenario):
         async def produce(application: Application, client: Client) -> None:
             async with client.producer(self.name) as producer:
                 while True:
-                    await application.send(producer, self.name)
-                    await application.pause_for(self.rate_per_s / 2)
+                    await application.send_some(producer, self.name)
+                    await application.pause_for(self.rate_per_s / 4)
 
         def member_of(group: str) -> Work:
             async def consume(application: Application, client: Client) -> None:
