@@ -143,7 +143,7 @@ class Run:
             self.faults = [fault for fault in planned if fault.number not in self.choices.without]
         begun_s = self.world.loop.time()
         await injector.run(self.faults)
-        await self._sleep(max(0.0, begun_s + seconds - self.world.loop.time()))
+        await self.world.clock.sleep(max(0.0, begun_s + seconds - self.world.loop.time()))
         await injector.undo_all()
 
     async def _settled(self) -> bool:
@@ -158,7 +158,7 @@ class Run:
             if self.world.loop.time() > deadline_s:
                 self.world.findings.add("G2", f"{SETTLE_S:.0f} s after the last fault: {unsettled}")
                 return False
-            await self._sleep(LOOK_S)
+            await self.world.clock.sleep(LOOK_S)
 
     async def _stop_all(self, machines: "list[Any]") -> None:
         """Ask machines to end; a finding for each that does not in time."""
@@ -199,11 +199,8 @@ class Run:
 
     async def _collect(self) -> None:
         while True:
-            await self._sleep(COLLECT_S)
+            await self.world.clock.sleep(COLLECT_S)
             gc.collect()
-
-    async def _sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)  # noqa: TID251  # the run's own time
 
 
 def run(choices: Choices, *, trace_file: TextIO | None = None, log_file: TextIO | None = None) -> Outcome:
