@@ -9,6 +9,7 @@ from ortoo.common.grpc.transport import using_transport
 from ortoo.common.process.process_name import name_this_process
 from ortoo.testing.simulation.findings import Findings
 from ortoo.testing.simulation.kernel.chances import Chances
+from ortoo.testing.simulation.kernel.clock import RunClock
 from ortoo.testing.simulation.kernel.event_loop import VirtualLoop
 from ortoo.testing.simulation.kernel.process import SimulatedProcess, bury_all
 from ortoo.testing.simulation.kernel.trace import Trace
@@ -24,6 +25,7 @@ class World:
         """A world in which nothing has happened yet."""
         self.chances = Chances(seed)
         self.loop = VirtualLoop(self.chances)
+        self.clock = RunClock(self.loop)
         self.trace = Trace(trace_file)
         self.findings = Findings(self.loop)
         self.network = SimulatedNetwork(self.loop, self.chances, self.trace)

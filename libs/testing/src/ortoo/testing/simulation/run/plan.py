@@ -42,6 +42,10 @@ KINDS: dict[str, tuple[tuple[str, ...], tuple[float, float], int]] = {
     "database flaky": ((NAMESRV,), (1.0, 15.0), 2),
 }
 
+SLEEPING = frozenset({"sync fails"})
+"""Not drawn, because they always meet a defect that is known: what a failed sync left in the system's memory is
+believed by the next process, and a power cut takes it (B-025)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Fault:
@@ -69,7 +73,7 @@ def drawn_plan(
     chance: Randomness, shape: Shape, clients: Sequence[str], *, seconds: float, kinds: Collection[str] | None = None
 ) -> list[Fault]:
     """The faults of a run: of these kinds, or of a few that are drawn, too, so that runs differ in character."""
-    names = sorted(KINDS) if kinds is None else [kind for kind in sorted(KINDS) if kind in kinds]
+    names = sorted(KINDS.keys() - SLEEPING) if kinds is None else [kind for kind in sorted(KINDS) if kind in kinds]
     if kinds is None:
         names = [kind for kind in names if chance.uniform(0, 1) < 0.5] or names
     machines = {

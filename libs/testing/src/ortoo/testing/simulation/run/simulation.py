@@ -16,9 +16,9 @@ from ortoo.testing.simulation.oracle.oracle import Oracle
 from ortoo.testing.simulation.run.injector import Injector
 from ortoo.testing.simulation.run.outcome import Choices, Outcome
 from ortoo.testing.simulation.run.plan import Fault, drawn_plan
+from ortoo.testing.simulation.run.scenarios import SCENARIOS
 from ortoo.testing.simulation.workload.application import Application
 from ortoo.testing.simulation.workload.scenario import Scenario
-from ortoo.testing.simulation.workload.scenarios import SCENARIOS, SLEEPING
 from ortoo.testing.simulation.world import World
 
 SETTLE_S = 180.0
@@ -86,7 +86,7 @@ class Run:
         )
 
     def _drawn_scenarios(self) -> list[str]:
-        names = [name for name in sorted(SCENARIOS) if name not in SLEEPING]
+        names = sorted(SCENARIOS)
         chosen = [name for name in names if self._chance.uniform(0, 1) < 0.35]
         return chosen or [names[self._chance.below(len(names))]]
 
@@ -145,7 +145,7 @@ class Run:
             self.faults = [fault for fault in planned if fault.number not in self.choices.without]
         begun_s = self.world.loop.time()
         await injector.run(self.faults)
-        await self._sleep(max(0.0, begun_s + seconds - self.world.loop.time()))
+        await self.world.clock.sleep(max(0.0, begun_s + seconds - self.world.loop.time()))
         await injector.undo_all()
 
     async def _settled(self) -> bool:
@@ -160,7 +160,7 @@ class Run:
             if self.world.loop.time() > deadline_s:
                 self.world.findings.add("G2", f"{SETTLE_S:.0f} s after the last fault: {unsettled}")
                 return False
-            await self._sleep(LOOK_S)
+            await self.world.clock.sleep(LOOK_S)
 
     async def _stop_all(self, machines: "list[Any]") -> None:
         """Ask machines to end; a finding for each that does not in time."""
@@ -201,11 +201,8 @@ class Run:
 
     async def _collect(self) -> None:
         while True:
-            await self._sleep(COLLECT_S)
+            await self.world.clock.sleep(COLLECT_S)
             gc.collect()
-
-    async def _sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)  # noqa: TID251  # the run's own time
 
 
 def run(choices: Choices, *, trace_file: TextIO | None = None, log_file: TextIO | None = None) -> Outcome:
