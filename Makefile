@@ -22,10 +22,10 @@ NODE_CLIENT := tests/official/node
 NODE_READY := $(NODE_CLIENT)/node_modules/.ready
 SPARK_READY := $(VENV)/.spark-ready
 
-QUICK_TESTS := tests/unit tests/property tests/golden tests/repo
+QUICK_TESTS := tests/unit tests/property tests/golden tests/repo tests/simulation
 SLOW_TESTS := $(wildcard tests/contract tests/conformance tests/integration tests/e2e tests/official tests/deploy)
 
-.PHONY: help setup demo dev check test bench bench-store bench-guard crash protos protos-check docs clean
+.PHONY: help setup demo dev check test bench bench-store bench-guard crash simulate protos protos-check docs clean
 .PHONY: demo-spark spark-setup spark-tests spark-long bench-spark
 .PHONY: alerts rolling wheels image-check manifests deploy-tools
 .PHONY: lint types imports quick-tests slow-tests
@@ -93,6 +93,10 @@ crash: $(READY)  ## Stop the store at 2,500 points, damage it in 500 places, 5,0
 	@$(PY) -m ortoo.testing.runs.fifo_run
 	@$(PY) -m ortoo.testing.runs.replay_run
 	@$(PYTEST) -m crash tests/e2e
+
+simulate: $(READY)  ## A simulated cluster in trouble, 300 seeds; then every bug that is planted must be found (SEED=1000 SEEDS=5000 for others)
+	@$(PY) -m ortoo.testing.simulation --seed $(or $(SEED),1) --seeds $(or $(SEEDS),300) --workers $$(nproc)
+	@$(PY) -m tests.simulation.planted.table
 
 demo-spark: $(SPARK_READY) $(DEMO_READY)  ## The flights through the broker into a lake, reports about them, and United's back
 	@libs/spark/find_java.sh 'the demo on Spark'

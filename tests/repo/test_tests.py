@@ -19,6 +19,7 @@ KINDS = frozenset(
         "repo",
         "spark",
         "deploy",
+        "simulation",
     }
 )
 

@@ -2,7 +2,6 @@
 
 import os
 import shlex
-import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from types import TracebackType
@@ -16,6 +15,7 @@ from ortoo.common.errors import Conflict, Invalid, OrtooError, Unavailable
 from ortoo.common.errors.status import rpc_errors
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.process.clock import Clock
+from ortoo.common.process.process_name import process_name
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
 
@@ -70,7 +70,7 @@ class Connection:
 
     def new_client_id(self) -> str:
         """A name that no other client has, and that tells people host and process."""
-        return f"{socket.gethostname()}-{os.getpid()}-{self.randomness.id_text()[:6]}"
+        return f"{process_name()}-{self.randomness.id_text()[:6]}"
 
     @property
     def address(self) -> str:

@@ -1,7 +1,8 @@
 """An enode behind the wire: one Append stream and one FetchBatches stream, shared by everything the snode does."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+import contextlib
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -214,16 +215,24 @@ class GrpcEnodeLink:
 
     async def attach(self, snode: str, incarnation: str, freed: Callable[[Sequence[LockKey]], None]) -> None:
         """Be there for the enode until the connection breaks."""
+        call = self._stub.Attach()
 
-        async def signs() -> AsyncIterator[enode_pb2.AttachRequest]:
-            while True:
-                yield enode_pb2.AttachRequest(snode=snode, incarnation=incarnation)
+        async def signs() -> None:
+            while not call.done():
+                with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):  # whoever reads hears why
+                    await call.write(enode_pb2.AttachRequest(snode=snode, incarnation=incarnation))
                 await self._clock.sleep(ATTACH_INTERVAL_S)
 
-        with rpc_errors(self._peer):
-            async for news in self._stub.Attach(signs()):
-                if news.freed:
-                    freed([(one.group, one.topic_id, one.queue_id) for one in news.freed])
+        # Given an iterator of requests, grpc.aio would go on with it for a while after the call is over.
+        async with Background("attach") as background:
+            background.spawn("signs", signs())
+            try:
+                with rpc_errors(self._peer):
+                    async for news in call:
+                        if news.freed:
+                            freed([(one.group, one.topic_id, one.queue_id) for one in news.freed])
+            finally:
+                call.cancel()
 
     async def query_offsets(self, topic_id: int, group: str, queue_ids: Iterable[int] = ()) -> dict[int, int]:
         """A group's offsets."""

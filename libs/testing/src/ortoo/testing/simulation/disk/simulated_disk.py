@@ -12,8 +12,10 @@ from ortoo.testing.simulation.disk.platter import Platter, PowerIsOff
 from ortoo.testing.simulation.kernel.chances import happens
 
 CAPACITY_BYTES = 256 << 20
-CUT_OPERATIONS_MAX = 8
-"""A piece of work that a stop interrupts has done fewer changes than this."""
+INTERRUPTED = 0.8
+"""How often a stop meets a piece of work in the middle."""
+CUT_AFTER = (1, 1, 1, 1, 2, 2, 3, 5, 8)
+"""It has done so many changes then, the last one of them perhaps in part: most work begins with a write."""
 
 
 class SimulatedDisk(FaultyDisk):
@@ -37,8 +39,8 @@ class SimulatedDisk(FaultyDisk):
         if self._work is None:
             return
         for lane in self._work.lanes:
-            if lane.waiting and happens(self._chance, 0.7):
-                self.platter.operations_left = self._chance.below(CUT_OPERATIONS_MAX)
+            if lane.waiting and happens(self._chance, INTERRUPTED):
+                self.platter.operations_left = CUT_AFTER[self._chance.below(len(CUT_AFTER))]
                 self.platter.torn = lambda length: self._chance.below(length + 1)
                 _interrupted(lane.waiting[0])
         self.platter.operations_left = 0

@@ -13,6 +13,22 @@ LATE_SELDOM_S = 0.05
 SELDOM = 0.01
 
 
+class RunClock(SystemClock):
+    """The run's own time, for those who watch it."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        """Follow `loop`."""
+        self._loop = loop
+
+    def now_ms(self) -> int:
+        """Wall-clock milliseconds since 1970-01-01 UTC, as exact clocks show them."""
+        return round(EPOCH_MS + self._loop.time() * 1000)
+
+    def monotonic_s(self) -> float:
+        """Virtual seconds since the run began."""
+        return self._loop.time()
+
+
 class MachineClock(SystemClock):
     """A `Clock` that drifts and jumps, and whose sleepers wake a little late, as the seed says."""
 

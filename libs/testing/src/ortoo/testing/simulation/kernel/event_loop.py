@@ -130,8 +130,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 self._queue(timer, process)
 
     def _queue(self, handle: asyncio.Handle, process: SimulatedProcess) -> None:
-        if not process.alive:
-            process.keep(handle)
+        if not process.is_alive:
+            process.remains.append(handle)
             return
         ready = process.ready
         ready.append(handle)
@@ -212,7 +212,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """Tell of an exception that nobody caught, unless a dead process is meant."""
         process = current_process()
-        if process is None or process.alive:
+        if process is None or process.is_alive:
             super().call_exception_handler(context)
 
     def close(self) -> None:
@@ -239,10 +239,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def _asyncgen_finalizer_hook(self, generator: AsyncGenerator[Any, Any]) -> None:
         process = self._generators.pop(id(generator), self.outside)
-        if process.alive:
+        if process.is_alive:
             process.spawn("finalize", _aclose(generator))
         else:
-            process.keep(generator)
+            process.remains.append(generator)
 
     # the real world
 

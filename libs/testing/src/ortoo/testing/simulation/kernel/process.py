@@ -1,11 +1,15 @@
 """A process in the simulation: everything that runs in its context, until it is killed."""
 
 import asyncio
+import gc
+import sys
+import warnings
 from collections import deque
-from collections.abc import AsyncGenerator, Coroutine
-from contextvars import Context, ContextVar, copy_context
+from collections.abc import AsyncGenerator, Coroutine, Sequence
+from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
+from ortoo.testing.memory_grpc import NODE, Node
 from ortoo.testing.simulation.kernel.numbered import NumberedTask
 
 if TYPE_CHECKING:
@@ -14,20 +18,20 @@ if TYPE_CHECKING:
 CLOSE_TRIES_MAX = 50
 """How often a coroutine that awaits again and again while it is closed is closed, before it is left alone."""
 
-_current: ContextVar["SimulatedProcess | None"] = ContextVar("simulated_process", default=None)
-
 
 def process_of(context: Context) -> "SimulatedProcess | None":
     """The process that code in this context belongs to; None for what no process has begun."""
-    return context.get(_current)
+    node = context.get(NODE)
+    return node if isinstance(node, SimulatedProcess) else None
 
 
 def current_process() -> "SimulatedProcess | None":
     """The process whose code runs now."""
-    return _current.get()
+    node = NODE.get()
+    return node if isinstance(node, SimulatedProcess) else None
 
 
-class SimulatedProcess:
+class SimulatedProcess(Node):
     """What the operating system knows of a process: its name, its threads' work, whether it runs.
 
     Its first task is begun by `spawn`; everything that task begins belongs to the process too, because the context is
@@ -37,18 +41,14 @@ class SimulatedProcess:
 
     def __init__(self, loop: "VirtualLoop", name: str) -> None:
         """A process with nothing to do yet. Names are unique in a run: a restart gets another one."""
+        super().__init__(name)
         self.loop = loop
-        self.name = name
-        self.alive = True
         self.paused = False
         """Stopped as by SIGSTOP: what becomes ready waits."""
         self.ready: deque[asyncio.Handle] = deque()
         """What the loop is to run, in this order, as asyncio promises."""
         self.executors_free_at_s: dict[int, float] = {}
         """When each executor has done what it was given, by its identity."""
-        self.context = copy_context()
-        self.context.run(_current.set, self)
-        self._grave: list[object] = []
 
     def spawn(self, name: str, work: Coroutine[Any, Any, Any]) -> NumberedTask:
         """Run `work` as a part of this process."""
@@ -64,20 +64,16 @@ class SimulatedProcess:
         self.paused = False
         self.loop.wake(self)
 
-    def kill(self) -> None:
-        """End it at once. Nothing of it runs again."""
-        if not self.alive:
+    def kill(self, *, silently: bool = False) -> None:
+        """End it at once. Nothing of it runs again. `silently` is a power cut: not even its connections are closed."""
+        if not self.is_alive:
             return
-        self.alive = False
+        super().kill(silently=silently)
         # Dropping the last reference to a coroutine would run its finally blocks.
-        self._grave += [task for task in asyncio.all_tasks(self.loop) if self._owns(task)]
-        self._grave += self.ready
+        self.remains += [task for task in asyncio.all_tasks(self.loop) if self._owns(task)]
+        self.remains += self.ready
         self.ready = deque()
         self.loop.rest(self)
-
-    def keep(self, remains: object) -> None:
-        """Hold on to something that came too late for this process, so that it is not finalized."""
-        self._grave.append(remains)
 
     def tasks(self) -> list[NumberedTask]:
         """Its tasks that are not done, oldest first."""
@@ -86,28 +82,47 @@ class SimulatedProcess:
 
     def bury(self) -> None:
         """Free what it left, after the run: finally blocks run now, up to what they await, and do no harm any more."""
-        remains, self._grave = self._grave, []
-        self.context.copy().run(_close, remains)
+        remains, self.remains = self.remains, []
+        for one in remains:
+            if isinstance(one, NumberedTask):
+                one._log_destroy_pending = False  # asyncio's own switch against a warning that means nothing here
+                _close(one.get_coro())
+            elif isinstance(one, AsyncGenerator):
+                _close(one.aclose())
 
     def _owns(self, task: "asyncio.Task[Any]") -> bool:
         return isinstance(task, NumberedTask) and task.process is self
 
 
-def _close(remains: list[object]) -> None:
-    for one in remains:
-        if isinstance(one, NumberedTask):
-            one._log_destroy_pending = False  # asyncio's own switch against a warning that means nothing here
-            _closed(one.get_coro())
-        elif isinstance(one, AsyncGenerator):
-            _closed(one.aclose())
+def bury_all(loop: "VirtualLoop", processes: Sequence[SimulatedProcess]) -> None:
+    """Close everything that a run left. The loop turns once more for it, and nothing of what it does has any effect."""
+
+    async def bury() -> None:
+        for process in processes:
+            process.context.copy().run(process.bury)
+
+    for process in processes:
+        process.kill()
+    hook, sys.unraisablehook = sys.unraisablehook, lambda _: None  # what the dead say at their end concerns nobody
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            loop.run_until_complete(loop.create_task(bury(), context=loop.outside.context))
+            loop.outside.kill()
+            gc.collect()
+            for process in (*processes, loop.outside):
+                process.bury()  # what came up when the first were closed
+            gc.collect()
+    finally:
+        sys.unraisablehook = hook
 
 
-def _closed(work: Any) -> None:
+def _close(work: Any) -> None:
     for _ in range(CLOSE_TRIES_MAX):
         try:
             work.close()
         except RuntimeError:
             continue  # it awaits in a finally block: the next try goes on behind that
-        except BaseException:  # whatever a dead process says at its end concerns nobody
+        except BaseException:
             return
         return

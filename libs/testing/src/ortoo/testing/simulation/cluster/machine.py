@@ -1,0 +1,151 @@
+"""A machine: its clock, and one process after another that does the same work."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from ortoo.common.errors import OrtooError
+from ortoo.common.process.randomness import Randomness
+from ortoo.common.process.service import place_of
+from ortoo.testing.simulation.kernel.clock import MachineClock
+from ortoo.testing.simulation.kernel.process import SimulatedProcess
+from ortoo.testing.simulation.world import World
+
+RESTART_S = 1.0
+"""How long a supervisor waits before it starts a process again that ended by itself."""
+
+Work = Callable[["Machine"], Coroutine[Any, Any, None]]
+
+
+class Machine:
+    """A machine and the program that runs on it, whenever it runs."""
+
+    def __init__(self, world: World, name: str) -> None:
+        """A machine that is switched off."""
+        self.world = world
+        self.name = name
+        self.clock = MachineClock(world.loop, world.chances.of(f"clock {name}"))
+        self.process: SimulatedProcess | None = None
+        """What runs now; None while nothing does."""
+        self.ready = asyncio.Event()
+        """Set while the program says that it can be used."""
+        self.lives = 0
+        self.wanted = False
+        """Whether somebody wants it to run: a supervisor starts it again if it ends."""
+        self._stop = asyncio.Event()
+        self._main: asyncio.Task[None] | None = None
+
+    def randomness(self) -> Randomness:
+        """Chance for the life that begins."""
+        return self.world.chances.of(f"{self.name} life {self.lives}")
+
+    @property
+    def alive(self) -> bool:
+        """Whether a process runs, or is paused."""
+        return self.process is not None and self.process.is_alive
+
+    def start(self) -> None:
+        """Switch it on; nothing happens when it is."""
+        self.wanted = True
+        if self.alive:
+            return
+        self.lives += 1
+        self._stop, self.ready = asyncio.Event(), asyncio.Event()
+        self.world.network.lit(self.name)
+        process = self.process = self.world.process(f"{self.name}#{self.lives}")
+        self.note("start")
+        self._main = process.spawn("main", self.work())
+        self._main.add_done_callback(self._ended, context=self.world.loop.outside.context)
+
+    async def stop(self) -> None:
+        """Ask the program to end, as SIGTERM does, and wait until it has."""
+        self.wanted = False
+        main = self._main
+        if not self.alive or main is None:
+            return
+        self.note("stop")
+        self._stop.set()
+        await asyncio.wait([main])
+
+    def kill(self) -> None:
+        """End the process as SIGKILL does: its peers see their connections break."""
+        self._end("kill")
+
+    def cut_power(self) -> None:
+        """End everything as a power cut does: its peers hear nothing any more."""
+        self._end("power cut", silently=True)
+
+    def pause(self) -> None:
+        """Stop the process as SIGSTOP does."""
+        if self.process is not None:
+            self.note("pause")
+            self.process.pause()
+
+    def resume(self) -> None:
+        """Let it go on."""
+        if self.process is not None:
+            self.note("resume")
+            self.process.resume()
+
+    def note(self, what: str) -> None:
+        """Write down in the trace that something happened to it."""
+        self.world.trace.add(self.world.loop.time(), "machine", self.name, what)
+
+    async def work(self) -> None:
+        """The program. It calls `self.ready.set()`, and ends when `stopping` is over."""
+        raise NotImplementedError
+
+    async def stopping(self) -> None:
+        """Wait until the program is asked to end."""
+        await self._stop.wait()
+
+    def may_end_with(self, error: BaseException) -> bool:
+        """Whether the program may end by itself with this, before it is ready."""
+        return isinstance(error, OrtooError)
+
+    def _end(self, how: str, *, silently: bool = False) -> None:
+        self.wanted = False
+        process, self.process = self.process, None
+        if process is None or not process.is_alive:
+            return
+        self.note(how)
+        if silently:
+            self.world.network.dark(self.name)
+        process.kill(silently=silently)
+        self.world.redis.gone(process)
+        self.ready.clear()
+
+    def _ended(self, main: "asyncio.Task[None]") -> None:
+        """The program returned or raised: by itself, unless it was asked to."""
+        process, self.process = self.process, None
+        was_ready = self.ready.is_set()
+        self.ready.clear()
+        error = None if main.cancelled() else main.exception()
+        self.note(f"ended {error!r}")
+        if process is not None:
+            left = [
+                f"{task.get_name()} ({place_of(task)})"
+                for task in process.tasks()
+                if task is not main and not task.cancelling()  # what was cancelled ends with the loop's next turn
+            ]
+            if left and error is None:
+                self.world.findings.add("no task is left behind", f"{self.name} ended and left {left[:5]}")
+            process.kill()
+            self.world.redis.gone(process)
+        asked = self._stop.is_set()
+        if error is not None and (was_ready or asked or not self.may_end_with(error)):
+            self.world.findings.add("no process ends by itself", f"{self.name} ended with {_said(error)}")
+        elif error is None and not asked:
+            self.world.findings.add("no process ends by itself", f"{self.name} ended without being asked to")
+        if self.wanted and not asked:
+            self.world.loop.call_later(RESTART_S, self._again, context=self.world.loop.outside.context)
+
+    def _again(self) -> None:
+        if self.wanted and not self.alive:
+            self.start()
+
+
+def _said(error: BaseException) -> str:
+    if isinstance(error, BaseExceptionGroup):
+        return f"{type(error).__name__}({', '.join(map(_said, error.exceptions))})"
+    return repr(error)

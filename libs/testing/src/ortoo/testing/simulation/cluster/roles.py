@@ -1,0 +1,120 @@
+"""The machines of the three roles, which run the product's own code."""
+
+import contextlib
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+from ortoo.common.process.service import Running
+from ortoo.enode import app as enode_app
+from ortoo.enode import settings as enode_settings
+from ortoo.enode.cluster.node_role import NO_REPLICATION
+from ortoo.enode.log.settings import StoreSettings
+from ortoo.namesrv import app as namesrv_app
+from ortoo.namesrv import settings as namesrv_settings
+from ortoo.snode import app as snode_app
+from ortoo.snode import settings as snode_settings
+from ortoo.testing.disks.disk_image import Fate
+from ortoo.testing.disks.memory_disk import USUAL_FATE
+from ortoo.testing.simulation.cluster.machine import Machine
+from ortoo.testing.simulation.disk.simulated_disk import MachineDisk
+from ortoo.testing.simulation.world import World
+
+STOP_GRACE_S = 1.0
+CHECK_INTERVAL_MS = 4_000
+"""So that open transactions end within a short run."""
+SEGMENT_BYTES = 1 << 16
+"""Small, so that a short run rolls, indexes and checkpoints."""
+
+
+class RoleMachine(Machine):
+    """A machine of the cluster itself, with an address."""
+
+    def __init__(self, world: World, name: str, address: str) -> None:
+        """Listen at `address`, host:port."""
+        super().__init__(world, name)
+        self.address = address
+        world.network.settle(name, address)
+        self.running: Running | None = None
+
+    def opening(self) -> AbstractAsyncContextManager[Running]:
+        """The role, about to be opened."""
+        raise NotImplementedError
+
+    async def work(self) -> None:
+        """Be the role until the machine is asked to stop."""
+        async with contextlib.AsyncExitStack() as parts:
+            self.running = await parts.enter_async_context(self.opening())
+            self.ready.set()
+            await self.stopping()
+
+
+class NamesrvMachine(RoleMachine):
+    """A name server; its database is another machine's."""
+
+    def opening(self) -> AbstractAsyncContextManager[Running]:
+        """The name server."""
+        chosen = namesrv_settings.Settings(name=self.name, listen_address=self.address, stop_grace_s=STOP_GRACE_S)
+        return namesrv_app.open_namesrv(
+            chosen, clock=self.clock, randomness=self.randomness(), open_catalog=self.world.database.open
+        )
+
+
+class EnodeMachine(RoleMachine):
+    """An enode, and the disk that its log lies on."""
+
+    def __init__(self, world: World, name: str, address: str, namesrv_address: str) -> None:
+        """With an empty disk."""
+        super().__init__(world, name, address)
+        self.disk = MachineDisk(world.chances.of(f"disk {name}"))
+        self._namesrv_address = namesrv_address
+
+    def opening(self) -> AbstractAsyncContextManager[Running]:
+        """The enode."""
+        chosen = enode_settings.Settings(
+            name=self.name,
+            listen_address=self.address,
+            namesrv_address=self._namesrv_address,
+            data_dir=Path("/") / self.name,
+            store=StoreSettings(segment_bytes=SEGMENT_BYTES, headroom_bytes=0, threads=False),
+            stop_grace_s=STOP_GRACE_S,
+            replication_address=NO_REPLICATION,
+            transaction_check_interval_ms=CHECK_INTERVAL_MS,
+        )
+        return enode_app.open_enode(
+            chosen, clock=self.clock, randomness=self.randomness(), disk=self.disk.opened()
+        )  # fmt: skip
+
+    def kill(self) -> None:
+        """End the process; what the system has of its files is written by and by."""
+        if self.alive:
+            self.disk.killed()
+        super().kill()
+
+    def cut_power(self, fate: Fate = USUAL_FATE) -> None:
+        """End everything; what was not synced may be lost or torn."""
+        if self.alive:
+            self.disk.power_cut(fate)
+        super().cut_power()
+
+
+class SnodeMachine(RoleMachine):
+    """A snode."""
+
+    def __init__(self, world: World, name: str, address: str, namesrv_address: str, *, shares_membership: bool) -> None:
+        """One of several, if it shares membership."""
+        super().__init__(world, name, address)
+        self._namesrv_address = namesrv_address
+        self._redis_url = "redis://redis:6379/0" if shares_membership else ""
+
+    def opening(self) -> AbstractAsyncContextManager[Running]:
+        """The snode."""
+        chosen = snode_settings.Settings(
+            name=self.name,
+            listen_address=self.address,
+            namesrv_address=self._namesrv_address,
+            redis_url=self._redis_url,
+            stop_grace_s=STOP_GRACE_S,
+        )
+        return snode_app.open_snode(
+            chosen, clock=self.clock, randomness=self.randomness(), connect_redis=self.world.redis.client
+        )

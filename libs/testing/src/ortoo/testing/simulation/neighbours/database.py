@@ -1,0 +1,112 @@
+"""The name servers' database: SQLite in memory, which survives its name servers, with the troubles of a remote one."""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+import sqlalchemy as sa
+
+from ortoo.common.process.randomness import Randomness
+from ortoo.namesrv.catalog.catalog import Catalog
+from ortoo.namesrv.catalog.schema import prepare
+from ortoo.namesrv.catalog.transaction import Contents, Transaction
+from ortoo.testing.simulation.kernel.chances import happens
+
+T = TypeVar("T")
+
+
+class SimulatedDatabase:
+    """One database. Each transaction happens at one moment, so a kill never meets half of one."""
+
+    def __init__(self, chance: Randomness, *, shared: bool) -> None:
+        """An empty one; `shared` if several name servers use it."""
+        self.shared = shared
+        self.away = False
+        """Whether it can be reached."""
+        self.lost_before = 0.0
+        """How often a connection is lost before anything happened."""
+        self.lost_after = 0.0
+        """How often a connection is lost after the commit, so that nobody knows."""
+        self.refused = 0.0
+        """How often a transaction has to give way to another one."""
+        self._chance = chance
+        self._engine = sa.create_engine(
+            "sqlite://", poolclass=sa.pool.StaticPool, connect_args={"check_same_thread": False}
+        )
+        prepare(self._engine, chance.uuid_text())
+
+    async def open(self, database_url: str, data_dir: Path, new_id: str) -> Catalog:
+        """A name server's catalog; the directory has its id already. Errors: Unavailable."""
+        catalog = SimulatedCatalog(self)
+        await catalog.version()
+        return catalog
+
+    def backup(self) -> bytes:
+        """All that is in it."""
+        return self._raw().serialize()
+
+    def restore(self, backup: bytes) -> None:
+        """Put a copy back, however old."""
+        self._raw().deserialize(backup)
+
+    def close(self) -> None:
+        """Forget everything."""
+        self._engine.dispose()
+
+    @property
+    def engine(self) -> sa.Engine:
+        """The way in."""
+        return self._engine
+
+    def fail_now(self, before: bool) -> None:
+        """Raise what a driver raises, if the connection is in trouble. Errors: sqlalchemy.exc.OperationalError."""
+        if self.away:
+            raise _operational("could not connect to server: Connection refused")
+        if happens(self._chance, self.lost_before if before else self.lost_after):
+            raise _operational("server closed the connection unexpectedly")
+        if before and happens(self._chance, self.refused):
+            raise _operational("could not serialize access due to concurrent update")
+
+    def _raw(self) -> sqlite3.Connection:
+        connection = self._engine.raw_connection().driver_connection
+        assert isinstance(connection, sqlite3.Connection)
+        return connection
+
+
+class SimulatedCatalog(Catalog):
+    """A name server's link to it. The loop's executor gives the work its time and its order."""
+
+    def __init__(self, database: SimulatedDatabase) -> None:
+        """Use `SimulatedDatabase.open`."""
+        # The executor is a name for a queue of work: the simulated loop starts no thread for it.
+        super().__init__(database.engine, ThreadPoolExecutor(1, thread_name_prefix="catalog"), None)
+        self.shared = database.shared
+        self._database = database
+
+    async def contents(self) -> Contents:
+        """Everything that is stored, as of one moment."""
+
+        def read() -> Contents:
+            with self._engine.begin() as connection:
+                return Transaction(connection).contents()
+
+        return await self._submit(read)
+
+    async def close(self) -> None:
+        """Nothing is closed: the database is another machine's."""
+
+    def _submit(self, work: Callable[[], T]) -> "asyncio.Future[T]":
+        def troubled() -> T:
+            self._database.fail_now(before=True)
+            answer = work()
+            self._database.fail_now(before=False)
+            return answer
+
+        return super()._submit(troubled)
+
+
+def _operational(reason: str) -> sa.exc.OperationalError:
+    return sa.exc.OperationalError("", {}, sqlite3.OperationalError(reason))

@@ -1,0 +1,79 @@
+"""What groups that pop have: a message is one member's at a time, and what is acknowledged never comes again."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ortoo.testing.simulation.findings import Findings
+from ortoo.testing.simulation.oracle.received import Delivery
+from ortoo.testing.simulation.oracle.sent import Sent, keys
+
+MARGIN_S = 2.0
+"""A lease ends by so much earlier for the model: an answer may have been under way so long."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Lease:
+    member: str
+    since_s: float
+    until_s: float
+    enode: str
+
+
+class Leases:
+    """Leases and acknowledgements of groups, message by message."""
+
+    def __init__(self, findings: Findings, now_s: Callable[[], float], is_quiet: Callable[[str, float], bool]) -> None:
+        """`is_quiet` says whether nothing happened to an enode since a time."""
+        self._findings = findings
+        self._now_s = now_s
+        self._is_quiet = is_quiet
+        self._asked: dict[tuple[str, str], float] = {}
+        self._acknowledged: dict[tuple[str, str], float] = {}
+        self._open: dict[str, dict[str, Sent]] = {}
+        self._held: dict[tuple[str, str], _Lease] = {}
+
+    def delivered(self, delivery: Delivery, invisible_ms: float) -> None:
+        """A member has it now, for so long at least."""
+        group, key = delivery.group, delivery.sent.key
+        if (group, key) in self._acknowledged:
+            after_s = delivery.at_s - self._acknowledged[group, key]
+            self._findings.add("G8", f"{key} came to {group} again, {after_s:.3f} s after its acknowledgement")
+        held = self._held.get((group, key))
+        if held is not None and delivery.at_s < held.until_s and self._is_quiet(held.enode, held.since_s):
+            self._findings.add(
+                "G8",
+                f"{key} is {held.member}'s from {held.since_s:.3f} to {held.until_s:.3f} s, and came to "
+                f"{delivery.member} too",
+            )
+        until_s = delivery.at_s + invisible_ms / 1000 - MARGIN_S
+        self._held[group, key] = _Lease(delivery.member, delivery.at_s, until_s, delivery.queue.enode)
+        if (group, key) not in self._asked:
+            self._open.setdefault(group, {})[key] = delivery.sent
+
+    def acknowledging(self, group: str, sent: Sent) -> None:
+        """A member is about to acknowledge it."""
+        self._asked.setdefault((group, sent.key), self._now_s())
+        self._held.pop((group, sent.key), None)
+        self._open.get(group, {}).pop(sent.key, None)
+
+    def acknowledged(self, group: str, sent: Sent) -> None:
+        """The server says that it is done, for good."""
+        self._acknowledged.setdefault((group, sent.key), self._now_s())
+
+    def giving_back(self, group: str, sent: Sent) -> None:
+        """A member is about to give it back."""
+        self._held.pop((group, sent.key), None)
+
+    def gone(self, member: str) -> None:
+        """A member has ended, and gave back what it had."""
+        for place in [place for place, held in self._held.items() if held.member == member]:
+            del self._held[place]
+
+    def is_asked(self, group: str, key: str) -> bool:
+        """Whether somebody acknowledged it, whatever came of that."""
+        return (group, key) in self._asked
+
+    def unsettled(self, group: str) -> str:
+        """What was delivered and acknowledged by nobody, in words."""
+        left = list(self._open.get(group, {}).values())
+        return f"{group} has not acknowledged {keys(left)}" if left else ""

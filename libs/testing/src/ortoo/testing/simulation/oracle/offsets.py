@@ -1,0 +1,50 @@
+"""Offsets that were committed, which no group falls behind again unless somebody moves it."""
+
+from collections.abc import Callable
+
+from ortoo.client import Queue
+from ortoo.testing.simulation.findings import Findings
+
+
+class CommittedOffsets:
+    """For each group and queue the highest offset that a server called durable."""
+
+    def __init__(self, findings: Findings, now_s: Callable[[], float]) -> None:
+        """None yet."""
+        self._findings = findings
+        self._now_s = now_s
+        self._durable: dict[tuple[str, Queue], tuple[int, float]] = {}
+        self._moves: dict[str, int] = {}
+
+    def durable(self, group: str, queue: Queue, offset: int) -> None:
+        """A server said that this is durable."""
+        known, _ = self._durable.get((group, queue), (-1, 0.0))
+        if offset > known:
+            self._durable[group, queue] = (offset, self._now_s())
+
+    def moved(self, group: str) -> None:
+        """An operator moves the group, or tries to: what was known does not count any more."""
+        self._moves[group] = self.moves(group) + 1
+        for key in [key for key in self._durable if key[0] == group]:
+            del self._durable[key]
+
+    def moves(self, group: str) -> int:
+        """How often the group was moved."""
+        return self._moves.get(group, 0)
+
+    def at(self, group: str, queue: Queue, before_s: float) -> int:
+        """What was durable before this time; 0 if nothing is known."""
+        offset, at_s = self._durable.get((group, queue), (0, 0.0))
+        return offset if at_s < before_s else 0
+
+    def read(self, group: str, queue: Queue, offset: int, asked_at_s: float) -> None:
+        """A server answers what is committed, to a question that was asked then; -1 = nothing."""
+        known = self.at(group, queue, asked_at_s)
+        if offset < known:
+            self._findings.add("G10", f"{group} had committed {known} in {queue}, and {offset} is left of it")
+
+    def began(self, group: str, queue: Queue, offset: int, opened_at_s: float) -> None:
+        """A session that was opened then got a message at this offset."""
+        known = self.at(group, queue, opened_at_s)
+        if offset < known:
+            self._findings.add("G10", f"{group} had committed {known} in {queue}, and is given {offset} again")

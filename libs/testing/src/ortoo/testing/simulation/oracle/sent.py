@@ -1,0 +1,118 @@
+"""Every message that a client sent, and what it was told became of it."""
+
+import enum
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from ortoo.client import Queue
+from ortoo.common.errors import Internal, OrtooError, Unavailable
+
+SEPARATOR = b"|"
+
+
+class Fate(enum.Enum):
+    """What the sender knows."""
+
+    UNKNOWN = "unknown"
+    """No answer, or one that says so: it may be stored or not."""
+    STORED = "stored"
+    """Acknowledged."""
+    REFUSED = "refused"
+    """Refused: nothing of it is stored."""
+
+
+@dataclass(slots=True, eq=False)
+class Sent:
+    """One message."""
+
+    key: str
+    """Which message it is, in this run; its body begins with it."""
+    topic: str
+    body: bytes
+    begun_at_s: float
+    once: bool = True
+    """Whether the protocol promises that it is stored once at most."""
+    fate: Fate = Fate.UNKNOWN
+    told_at_s: float = 0.0
+    queue: Queue | None = None
+    offset: int = -1
+    hidden: bool = False
+    """Whether it must not be seen by anybody: recalled, or rolled back."""
+    due_at_ms: int = 0
+    """Not visible before this time of the wall clock."""
+    message_group: str = ""
+    number: int = 0
+    """Its place in the order of its message group."""
+    optional: bool = False
+    """Whether its delivery is not waited for: what became of it is not known, or another one stands for it."""
+
+
+class SentMessages:
+    """The messages of a run."""
+
+    def __init__(self) -> None:
+        """None yet."""
+        self._by_key: dict[str, Sent] = {}
+        self._by_topic: dict[str, list[Sent]] = {}
+
+    def begin(self, topic: str, key: str, now_s: float, *, filler: int = 0) -> Sent:
+        """A message is about to be sent; its body is made of its key."""
+        sent = Sent(key, topic, body_of(key, filler), now_s)
+        self._by_key[key] = sent
+        self._by_topic.setdefault(topic, []).append(sent)
+        return sent
+
+    def stored(self, sent: Sent, now_s: float, queue: Queue | None, offset: int) -> None:
+        """It was acknowledged, with the place where it is."""
+        sent.fate, sent.told_at_s, sent.queue, sent.offset = Fate.STORED, now_s, queue, offset
+
+    def failed(self, sent: Sent, now_s: float, error: OrtooError) -> None:
+        """Its sender got an error."""
+        sent.told_at_s = now_s
+        if not isinstance(error, Unavailable | Internal):
+            sent.fate = Fate.REFUSED
+
+    def refused(self, sent: Sent, now_s: float) -> None:
+        """It was refused: nothing of it is stored."""
+        sent.fate, sent.told_at_s = Fate.REFUSED, now_s
+
+    def of(self, key: str) -> Sent | None:
+        """The message with this key."""
+        return self._by_key.get(key)
+
+    def in_topic(self, topic: str) -> list[Sent]:
+        """What was sent to a topic, in order."""
+        return self._by_topic.get(topic, [])
+
+    def forget_topic(self, topic: str) -> None:
+        """The topic was deleted: nothing in it is waited for."""
+        for sent in self.in_topic(topic):
+            sent.optional = True
+
+    def __iter__(self) -> Iterator[Sent]:
+        return iter(self._by_key.values())
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+
+def body_of(key: str, filler: int) -> bytes:
+    """The body of a message: its key, and bytes that follow from the key."""
+    seed = zlib.crc32(key.encode()).to_bytes(4, "little")
+    return key.encode() + SEPARATOR + seed * (filler // 4 + 1)
+
+
+def key_of(body: bytes) -> str | None:
+    """The key of a body, if no byte of it changed; None if it is none of ours."""
+    head, separator, rest = body.partition(SEPARATOR)
+    if not separator or len(rest) % 4 or not rest:
+        return None
+    seed = zlib.crc32(head).to_bytes(4, "little")
+    return head.decode() if rest == seed * (len(rest) // 4) else None
+
+
+def keys(messages: Iterable[Sent], most: int = 5) -> str:
+    """The keys of a few messages, for people."""
+    named = [one.key for one in messages]
+    return ", ".join(named[:most]) + (f" and {len(named) - most} more" if len(named) > most else "")

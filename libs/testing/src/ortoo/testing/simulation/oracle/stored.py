@@ -1,0 +1,78 @@
+"""What lies in the queues of a topic, read outside any group and held against what was acknowledged."""
+
+from collections import Counter
+from contextlib import aclosing
+
+from ortoo.client import Client, DataLoss, Queue, Unavailable
+from ortoo.testing.simulation.oracle.oracle import Oracle
+from ortoo.testing.simulation.oracle.sent import Fate, key_of, keys
+
+
+class StoredTopic:
+    """Everything that one topic holds."""
+
+    def __init__(self, topic: str) -> None:
+        """Nothing is known yet; `read` looks."""
+        self.topic = topic
+        self.places: dict[tuple[Queue, int], bytes] = {}
+        """Each body by where it lies."""
+        self.lost: list[tuple[Queue, int, int]] = []
+        """Ranges that a server calls lost: from and to, exclusive."""
+
+    async def read(self, client: Client, oracle: Oracle) -> None:
+        """Read all queues from their beginning to their end. Errors: Unavailable, NotFound."""
+        described = await client.admin.describe_topic(self.topic)
+        expected = sum(one.read_queue_count for one in described.topic.placements)
+        if len(described.queues) < expected:
+            raise Unavailable(f"{expected - len(described.queues)} queues of {self.topic} are away")
+        for item in described.queues:
+            await self._read_queue(client, oracle, item.queue, item.begin_offset, item.end_offset)
+
+    async def _read_queue(self, client: Client, oracle: Oracle, queue: Queue, begin: int, end: int) -> None:
+        at = begin
+        while at < end:
+            try:
+                async with aclosing(client.fetch(queue, at, end)) as batches:  # type: ignore[type-var]
+                    async for batch in batches:
+                        if batch.first_offset != at:
+                            oracle.findings.add("G3", f"{queue} goes on at {batch.first_offset} where {at} is next")
+                        for offset, body in zip(batch.offsets, batch.bodies(), strict=True):
+                            self.places[queue, offset] = body
+                        at = batch.next_offset
+                return
+            except DataLoss as loss:
+                self.lost.append((queue, at, max(loss.end_offset, at + 1)))
+                at = max(loss.end_offset, at + 1)
+
+    def compare(self, oracle: Oracle) -> None:
+        """Hold it against what was sent to the topic."""
+        found = Counter(key_of(body) for body in self.places.values())
+        if found[None]:
+            oracle.findings.add("G3", f"{found[None]} bodies of {self.topic} are not what anybody sent")
+        sent = oracle.sent.in_topic(self.topic)
+        known = {one.key for one in sent}
+        if strangers := [key for key in found if key is not None and key not in known]:
+            oracle.findings.add("G3", f"{self.topic} holds messages of others: {sorted(strangers)[:5]}")
+        gone = [one for one in sent if self._is_gone(one.queue, one.offset, one.body) and one.fate is Fate.STORED]
+        if gone:
+            oracle.findings.add("G1", f"acknowledged in {self.topic} and not there: {keys(gone)}")
+        if twice := [one for one in sent if one.once and found[one.key] > 1]:
+            oracle.findings.add("G4", f"stored more than once in {self.topic}: {keys(twice)}")
+        if refused := [one for one in sent if one.fate is Fate.REFUSED and found[one.key]]:
+            oracle.findings.add("G11", f"refused and stored in {self.topic}: {keys(refused)}")
+        if hidden := [one for one in sent if one.hidden and found[one.key]]:
+            oracle.findings.add("G7", f"taken back and stored in {self.topic}: {keys(hidden)}")
+        if self.lost and not oracle.damaged:
+            oracle.findings.add("G12", f"{self.topic} has losses that nothing explains: {self.lost[:3]}")
+
+    def _is_gone(self, queue: Queue | None, offset: int, body: bytes) -> bool:
+        if queue is None or offset < 0 or self.places.get((queue, offset)) == body:
+            return False
+        return not any(queue == where and begin <= offset < end for where, begin, end in self.lost)
+
+
+async def compare_stored(client: Client, oracle: Oracle, topic: str) -> None:
+    """Read a topic and compare. Errors: Unavailable, NotFound."""
+    stored = StoredTopic(topic)
+    await stored.read(client, oracle)
+    stored.compare(oracle)

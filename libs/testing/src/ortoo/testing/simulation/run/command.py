@@ -1,0 +1,57 @@
+"""The command line: one seed with its trace and log, many seeds on all cores, and the smallest run that still fails."""
+
+import argparse
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+from ortoo.testing.simulation.run.outcome import Choices
+from ortoo.testing.simulation.run.seeds import run_beside
+from ortoo.testing.simulation.run.simulation import run
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Do what the command line says; returns 1 if something was found."""
+    parser = argparse.ArgumentParser(prog="python -m ortoo.testing.simulation", description=__doc__)
+    parser.add_argument("--seed", type=int, default=1, help="which run")
+    parser.add_argument("--seeds", type=int, default=0, help="run so many seeds, from --seed on")
+    parser.add_argument("--workers", type=int, default=0, help="share them among so many processes")
+    parser.add_argument("--first", action="store_true", help="stop at the first seed that fails")
+    parser.add_argument("--seconds", type=float, default=30.0, help="virtual seconds of trouble")
+    parser.add_argument("--trace", type=Path, help="write every delivery to this file")
+    parser.add_argument("--log", type=Path, help="write the logs of all processes to this file")
+    parser.add_argument("--without", default="", help="numbers of faults to leave out, 3,7")
+    parser.add_argument("--no-faults", action="store_true")
+    parser.add_argument("--scenario", action="append", default=[])
+    parser.add_argument("--fault", action="append", default=[], help="a kind of fault; several may be given")
+    parser.add_argument("--plant", default="", help="a planted bug, module:function")
+    given = parser.parse_args(arguments)
+    choices = Choices(
+        given.seed,
+        given.seconds,
+        tuple(int(number) for number in given.without.split(",") if number),
+        not given.no_faults,
+        tuple(given.scenario),
+        tuple(given.fault),
+        given.plant,
+    )
+    if given.workers:
+        return run_beside(choices, given.seeds, workers=given.workers)
+    failed = 0
+    for seed in range(given.seed, given.seed + (given.seeds or 1)):
+        with ExitStack() as files:
+            outcome = run(
+                replace(choices, seed=seed),
+                trace_file=files.enter_context(given.trace.open("w")) if given.trace else None,
+                log_file=files.enter_context(given.log.open("w")) if given.log else None,
+            )
+        _say(outcome.told())
+        failed += bool(outcome.findings)
+        if failed and given.first:
+            break
+    return 1 if failed else 0
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)  # noqa: T201  # a command speaks on the terminal

@@ -1,0 +1,254 @@
+"""Makes the planned faults happen, and undoes them when their time is over."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+from ortoo.testing.disks.disk_image import Fate
+from ortoo.testing.simulation.cluster.cluster import SimulatedCluster
+from ortoo.testing.simulation.cluster.machine import Machine
+from ortoo.testing.simulation.cluster.roles import EnodeMachine
+from ortoo.testing.simulation.oracle.oracle import Oracle
+from ortoo.testing.simulation.run.plan import Fault
+from ortoo.testing.simulation.workload.application import Application
+
+JUMP_MS = 120_000.0
+DRIFT = 0.02
+SLOW_DISK = 60.0
+SLOW_NETWORK = 40.0
+FULL_AFTER_BYTES = 50_000
+PATIENCE_S = 1.5
+"""A fault that waits for packets happens anyway after so long."""
+Undo = Callable[[], object]
+
+
+class Injector:
+    """Whoever does harm to a cluster."""
+
+    def __init__(self, cluster: SimulatedCluster, applications: Sequence[Application], oracle: Oracle) -> None:
+        """Harm these machines, and let the oracle know."""
+        self.oracle = oracle
+        self.world = cluster.world
+        self.machines: Mapping[str, Machine] = {one.name: one for one in (*cluster.machines, *applications)}
+        self._cluster = cluster
+        self._pending: dict[int, tuple[Fault, Undo]] = {}
+        self._stops: list[asyncio.Task[None]] = []
+        self._is_over = False
+
+    async def run(self, faults: Sequence[Fault]) -> None:
+        """Let all of them happen, at their times."""
+        loop = self.world.loop
+        begun_s = loop.time()
+        for fault in faults:
+            await self.world.clock.sleep(max(0.0, begun_s + fault.at_s - loop.time()))
+            if fault.packets:
+                self.world.network.after_packets(fault.target, fault.packets, PATIENCE_S, partial(self._happen, fault))
+            else:
+                self._happen(fault)
+
+    async def undo_all(self) -> None:
+        """End what is still wrong: every machine runs, and everything works again."""
+        self._is_over = True
+        for number in list(self._pending):
+            self._undo(number)
+        if self._stops:
+            await asyncio.wait(self._stops)
+        for machine in self.machines.values():
+            machine.start()
+        self.world.network.heal()
+        self.oracle.trouble(self.world.loop.time())
+
+    def _happen(self, fault: Fault) -> None:
+        if self._is_over:
+            return
+        loop = self.world.loop
+        self.world.trace.add(loop.time(), "fault", fault)
+        self.oracle.trouble(loop.time() + fault.lasts_s)
+        self._disturb(fault)
+        undo = getattr(self, "_" + fault.kind.replace(" ", "_").replace("-", "_"))(fault)
+        if undo is not None:
+            self._pending[fault.number] = (fault, undo)
+            loop.call_later(fault.lasts_s, self._undo, fault.number, context=loop.outside.context)
+
+    def _undo(self, number: int) -> None:
+        pending = self._pending.pop(number, None)
+        if pending is not None:
+            fault, undo = pending
+            self.world.trace.add(self.world.loop.time(), "over", fault)
+            self.oracle.trouble(self.world.loop.time())
+            self._disturb(fault)
+            undo()
+
+    def _disturb(self, fault: Fault) -> None:
+        self.oracle.disturbed(fault.target)
+        self.oracle.disturbed(fault.other)
+
+    # processes
+
+    def _kill(self, fault: Fault) -> Undo:
+        machine = self.machines[fault.target]
+        machine.kill()
+        return machine.start
+
+    _kill_client = _kill
+
+    def _power_cut(self, fault: Fault) -> Undo:
+        machine = self._enode(fault)
+        machine.cut_power(Fate(torn_pages=fault.amount < 0.7, names_in_order=fault.amount < 0.9))
+        return machine.start
+
+    def _stop(self, fault: Fault) -> Undo:
+        machine = self.machines[fault.target]
+
+        async def stop() -> None:
+            await machine.stop()
+
+        self._stops.append(self.world.loop.create_task(stop(), context=self.world.loop.outside.context.copy()))
+        return lambda: self._start_when_stopped(machine)
+
+    def _pause(self, fault: Fault) -> Undo:
+        machine = self.machines[fault.target]
+        machine.pause()
+        return machine.resume
+
+    def _start_when_stopped(self, machine: Machine) -> None:
+        async def restart() -> None:
+            await machine.stop()
+            machine.start()
+
+        self._stops.append(self.world.loop.create_task(restart(), context=self.world.loop.outside.context.copy()))
+
+    # the network
+
+    def _isolate(self, fault: Fault) -> Undo:
+        return self.world.network.isolate(fault.target)
+
+    def _partition(self, fault: Fault) -> Undo:
+        return self.world.network.part(fault.target, fault.other, both_ways=True)
+
+    def _one_way(self, fault: Fault) -> Undo:
+        return self.world.network.part(fault.target, fault.other, both_ways=False)
+
+    def _slow_network(self, fault: Fault) -> Undo:
+        return self.world.network.slow(fault.target, 1.0 + fault.amount * SLOW_NETWORK)
+
+    def _reset(self, fault: Fault) -> None:
+        self.world.network.reset(fault.target)
+
+    # clocks
+
+    def _clock_jump(self, fault: Fault) -> Undo:
+        machine, by_ms = self.machines[fault.target], (fault.amount * 2 - 1) * JUMP_MS
+        machine.clock.jump(by_ms)
+        self._notice_clock(machine)
+
+        def back() -> None:
+            machine.clock.jump(-by_ms)
+            self._notice_clock(machine)
+
+        return back
+
+    def _drift(self, fault: Fault) -> Undo:
+        machine = self.machines[fault.target]
+        machine.clock.drift((fault.amount * 2 - 1) * DRIFT)
+        # What it gains until the end of the drift, and it keeps that.
+        self.oracle.clock_ahead_ms = max(self.oracle.clock_ahead_ms, machine.clock.wall_error_ms + 60_000 * DRIFT)
+
+        def steady() -> None:
+            machine.clock.drift(0.0)
+            self._notice_clock(machine)
+
+        return steady
+
+    def _notice_clock(self, machine: Machine) -> None:
+        self.oracle.clock_ahead_ms = max(self.oracle.clock_ahead_ms, machine.clock.wall_error_ms)
+
+    # disks
+
+    def _slow_disk(self, fault: Fault) -> Undo:
+        latency = self._enode(fault).disk.latency
+        latency.factor = 1.0 + fault.amount * SLOW_DISK
+
+        def quick() -> None:
+            latency.factor = 1.0
+
+        return quick
+
+    def _sync_fails(self, fault: Fault) -> Undo:
+        return self._failing(fault, lambda machine: machine.disk.current.fail_sync())
+
+    def _writes_fail(self, fault: Fault) -> Undo:
+        def fail(machine: EnodeMachine) -> None:
+            machine.disk.current.platter.failing_writes = 1 + int(fault.amount * 3)
+
+        return self._failing(fault, fail)
+
+    def _names_fail(self, fault: Fault) -> Undo:
+        def fail(machine: EnodeMachine) -> None:
+            machine.disk.current.platter.failing_names = 1 + int(fault.amount * 2)
+
+        return self._failing(fault, fail)
+
+    def _reads_fail(self, fault: Fault) -> Undo:
+        platter = self._enode(fault).disk.current.platter
+        platter.failing_reads = 1 + int(fault.amount * 3)
+
+        def well() -> None:
+            platter.failing_reads = 0
+
+        return well
+
+    def _full_disk(self, fault: Fault) -> Undo:
+        machine = self._enode(fault)
+        machine.disk.current.full_after(int(fault.amount * FULL_AFTER_BYTES))
+        return lambda: machine.disk.current.heal()
+
+    def _failing(self, fault: Fault, fail: Callable[[EnodeMachine], None]) -> Undo:
+        """A disk that failed is not trusted again by the process that saw it; somebody restarts that."""
+        machine = self._enode(fault)
+        fail(machine)
+
+        def mended() -> None:
+            machine.disk.current.heal()
+            platter = machine.disk.current.platter
+            platter.failing_writes = platter.failing_names = platter.failing_reads = 0
+            if machine.alive:
+                self._start_when_stopped(machine)
+
+        return mended
+
+    # neighbours
+
+    def _redis_flush(self, _: Fault) -> None:
+        self.world.redis.flush_all()
+
+    def _redis_silent(self, _: Fault) -> Undo:
+        self.world.redis.fall_silent()
+        return self.world.redis.speak
+
+    def _redis_fail_over(self, fault: Fault) -> None:
+        replica, loop = self.world.redis.copied(), self.world.loop
+        loop.call_later(fault.amount * 3, self.world.redis.fail_over, replica, context=loop.outside.context)
+
+    def _database_away(self, _: Fault) -> Undo:
+        database = self.world.database
+        database.away = True
+
+        def back() -> None:
+            database.away = False
+
+        return back
+
+    def _database_flaky(self, fault: Fault) -> Undo:
+        database = self.world.database
+        database.lost_before = database.lost_after = database.refused = 0.1 + fault.amount * 0.3
+
+        def well() -> None:
+            database.lost_before = database.lost_after = database.refused = 0.0
+
+        return well
+
+    def _enode(self, fault: Fault) -> EnodeMachine:
+        machine = self.machines[fault.target]
+        assert isinstance(machine, EnodeMachine)
+        return machine

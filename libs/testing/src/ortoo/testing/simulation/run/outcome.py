@@ -1,0 +1,68 @@
+"""What became of a run."""
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ortoo.testing.simulation.findings import Finding
+from ortoo.testing.simulation.run.plan import Fault
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What a run is made of; the same choices are the same run."""
+
+    seed: int
+    seconds: float = 30.0
+    """How many virtual seconds faults happen and messages are sent, before everything comes to rest."""
+    without: tuple[int, ...] = ()
+    """Faults of the plan that are left out, by number."""
+    faults: bool = True
+    scenarios: tuple[str, ...] = ()
+    """Which scenarios take part; empty = the seed draws them."""
+    kinds: tuple[str, ...] = ()
+    """Which kinds of faults happen; empty = the seed draws them."""
+    plant: str = ""
+    """A planted bug, `module:function`, that is called before the run."""
+
+    def arguments(self) -> list[str]:
+        """The arguments of the command that repeats the run."""
+        words = ["--seed", str(self.seed), "--seconds", f"{self.seconds:g}"]
+        if self.without:
+            words += ["--without", ",".join(map(str, self.without))]
+        if not self.faults:
+            words += ["--no-faults"]
+        for name in self.scenarios:
+            words += ["--scenario", name]
+        for kind in self.kinds:
+            words += ["--fault", kind]
+        return [*words, "--plant", self.plant] if self.plant else words
+
+    def command(self) -> str:
+        """The command that repeats the run."""
+        return f"python -m ortoo.testing.simulation {shlex.join(self.arguments())}"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What was seen."""
+
+    choices: Choices
+    findings: tuple[Finding, ...]
+    faults: Sequence[Fault]
+    digest: str
+    """Of the trace."""
+    lines: int
+    virtual_s: float
+    processor_s: float
+    sent: int
+    delivered: int
+
+    def told(self) -> str:
+        """For people."""
+        said = f"seed {self.choices.seed}: {self.sent} sent, {self.delivered} delivered, {len(self.faults)} faults, "
+        said += f"{self.virtual_s:.0f} virtual s in {self.processor_s:.2f} s, trace {self.digest[:16]} of {self.lines}"
+        if not self.findings:
+            return said
+        texts = [str(finding) for finding in self.findings]
+        return "\n".join([f"FAILED {said}", *(f"  {text}" for text in texts), f"  repeat: {self.choices.command()}"])

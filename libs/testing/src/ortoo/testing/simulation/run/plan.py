@@ -1,0 +1,102 @@
+"""Which faults a run meets, and when: all of it is drawn before the run begins, so that any of them can be left out."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from ortoo.common.process.randomness import Randomness
+from ortoo.testing.simulation.cluster.cluster import Shape
+
+MEAN_GAP_S = (1.5, 8.0)
+"""Between two faults lie so many seconds, on average; each run has its own density."""
+FIRST_AT_S = 2.0
+ARMED = 0.6
+"""This part of the faults waits for packets."""
+PACKETS_MAX = 6
+
+NAMESRV, ENODE, SNODE, CLIENT = "namesrv", "enode", "snode", "client"
+
+KINDS: dict[str, tuple[tuple[str, ...], tuple[float, float], int]] = {
+    # name: (whom it may hit, how many seconds it lasts, weight)
+    "kill": ((NAMESRV, ENODE, SNODE), (0.0, 6.0), 10),
+    "power cut": ((ENODE,), (0.5, 6.0), 8),
+    "stop": ((NAMESRV, ENODE, SNODE), (0.0, 4.0), 5),
+    "pause": ((NAMESRV, ENODE, SNODE, CLIENT), (0.2, 15.0), 5),
+    "kill client": ((CLIENT,), (0.0, 5.0), 5),
+    "isolate": ((NAMESRV, ENODE, SNODE), (0.5, 12.0), 5),
+    "partition": ((ENODE, SNODE), (0.5, 12.0), 5),
+    "one way": ((ENODE, SNODE), (0.5, 12.0), 4),
+    "slow network": ((ENODE, SNODE), (1.0, 10.0), 3),
+    "reset": ((NAMESRV, ENODE, SNODE), (0.0, 0.0), 5),
+    "clock jump": ((NAMESRV, ENODE, SNODE, CLIENT), (1.0, 20.0), 3),
+    "drift": ((NAMESRV, ENODE, SNODE), (5.0, 30.0), 2),
+    "slow disk": ((ENODE,), (1.0, 8.0), 4),
+    "sync fails": ((ENODE,), (0.5, 5.0), 3),
+    "writes fail": ((ENODE,), (0.5, 5.0), 3),
+    "reads fail": ((ENODE,), (0.5, 5.0), 3),
+    "names fail": ((ENODE,), (0.5, 5.0), 2),
+    "full disk": ((ENODE,), (1.0, 8.0), 3),
+    "redis flush": ((SNODE,), (0.0, 0.0), 2),
+    "redis silent": ((SNODE,), (0.5, 10.0), 2),
+    "redis fail-over": ((SNODE,), (0.0, 0.0), 1),
+    "database away": ((NAMESRV,), (0.5, 10.0), 2),
+    "database flaky": ((NAMESRV,), (1.0, 15.0), 2),
+}
+
+SLEEPING = frozenset({"sync fails"})
+"""Not drawn, because they always meet a defect that is known: what a failed sync left in the system's memory is
+believed by the next process, and a power cut takes it (B-025)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that goes wrong."""
+
+    number: int
+    at_s: float
+    kind: str
+    target: str
+    other: str
+    """The second machine, where it takes two."""
+    lasts_s: float
+    amount: float
+    """How bad it is, from 0 to 1; what that means is the fault's business."""
+    packets: int = 0
+    """It waits for so many packets of its target, so that it meets a conversation and not the silence between two."""
+
+    def __str__(self) -> str:
+        after = f" after {self.packets} packets" if self.packets else ""
+        between = f" {self.other}" if self.kind in ("partition", "one way") else ""
+        return f"{self.number}: {self.at_s:.2f} s {self.kind} {self.target}{between} for {self.lasts_s:.2f} s{after}"
+
+
+def drawn_plan(
+    chance: Randomness, shape: Shape, clients: Sequence[str], *, seconds: float, kinds: Collection[str] | None = None
+) -> list[Fault]:
+    """The faults of a run: of these kinds, or of a few that are drawn, too, so that runs differ in character."""
+    names = sorted(KINDS.keys() - SLEEPING) if kinds is None else [kind for kind in sorted(KINDS) if kind in kinds]
+    if kinds is None:
+        names = [kind for kind in names if chance.uniform(0, 1) < 0.5] or names
+    machines = {
+        NAMESRV: [f"namesrv-{number}" for number in range(shape.name_servers)],
+        ENODE: [f"enode-{number}" for number in range(shape.enodes)],
+        SNODE: [f"snode-{number}" for number in range(shape.snodes)],
+        CLIENT: list(clients),
+    }
+    tickets = [kind for kind in names for _ in range(KINDS[kind][2])]
+    gap_s = chance.uniform(*MEAN_GAP_S)
+    faults: list[Fault] = []
+    at_s = FIRST_AT_S + chance.uniform(0, gap_s)
+    while tickets and at_s < seconds:
+        kind = tickets[chance.below(len(tickets))]
+        whom, (least_s, most_s), _ = KINDS[kind]
+        targets = [machine for role in whom for machine in machines[role]]
+        others = [machine for role in (NAMESRV, ENODE, SNODE) for machine in machines[role]]
+        target = targets[chance.below(len(targets))] if targets else ""
+        other = others[chance.below(len(others))]
+        lasts_s, amount = chance.uniform(least_s, most_s), chance.uniform(0.0, 1.0)
+        packets = chance.below(PACKETS_MAX) + 1 if chance.uniform(0.0, 1.0) < ARMED else 0
+        fault = Fault(len(faults), at_s, kind, target, other, lasts_s, amount, packets)
+        if targets and target != other:
+            faults.append(fault)
+        at_s += chance.uniform(0.1, 1.9) * gap_s
+    return faults

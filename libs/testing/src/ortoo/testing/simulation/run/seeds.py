@@ -1,0 +1,58 @@
+"""Many seeds, shared among processes. Each process runs a few and ends: what runs leave in memory ends with it."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import replace
+
+from ortoo.testing.simulation.run.outcome import Choices
+
+SEEDS_A_PROCESS = 20
+
+
+def run_beside(choices: Choices, seeds: int, *, workers: int) -> int:
+    """Run so many seeds from that of `choices` on; failed ones are told as they come. Returns 1 if there were any."""
+    failed, done = 0, 0
+    with ThreadPoolExecutor(workers) as pool:
+        waiting = [pool.submit(_worker, choices, first, count) for first, count in _shares(choices.seed, seeds)]
+        for one in as_completed(waiting):
+            code, text = one.result()
+            failures = [part for part in _outcomes(text) if not part.startswith("seed ")]
+            for failure in failures:
+                _say(failure)
+            failed += len(failures)
+            done += sum(1 for _ in _outcomes(text))
+            if code not in (0, 1):
+                failed += 1
+                _say(f"a worker ended with {code}:\n{text}")
+    _say(f"{done} seeds, {failed} failed")
+    return 1 if failed else 0
+
+
+def _shares(first: int, seeds: int) -> Iterator[tuple[int, int]]:
+    for start in range(first, first + seeds, SEEDS_A_PROCESS):
+        yield start, min(SEEDS_A_PROCESS, first + seeds - start)
+
+
+def _worker(choices: Choices, first: int, count: int) -> tuple[int, str]:
+    words = [sys.executable, "-m", "ortoo.testing.simulation", *replace(choices, seed=first).arguments()]
+    words += ["--seeds", str(count)]
+    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    return done.returncode, done.stdout
+
+
+def _outcomes(text: str) -> Iterator[str]:
+    """The outcomes in what a worker said: a line each, and indented ones for what was found."""
+    part: list[str] = []
+    for line in text.splitlines():
+        if part and not line.startswith(" "):
+            yield "\n".join(part)
+            part = []
+        part.append(line)
+    if part:
+        yield "\n".join(part)
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)  # noqa: T201  # a command speaks on the terminal

@@ -1,0 +1,213 @@
+"""One run, from beginning to end: start, trouble, rest, comparison, stop."""
+
+import asyncio
+import gc
+import importlib
+import resource
+from collections.abc import Coroutine
+from typing import Any, TextIO
+
+from ortoo.client import Client
+from ortoo.common.process.randomness import Randomness
+from ortoo.testing.simulation.cluster.cluster import Shape, SimulatedCluster
+from ortoo.testing.simulation.kernel.event_loop import Stuck
+from ortoo.testing.simulation.logs import simulated_logs
+from ortoo.testing.simulation.oracle.oracle import Oracle
+from ortoo.testing.simulation.run.injector import Injector
+from ortoo.testing.simulation.run.outcome import Choices, Outcome
+from ortoo.testing.simulation.run.plan import Fault, drawn_plan
+from ortoo.testing.simulation.run.scenarios import SCENARIOS
+from ortoo.testing.simulation.workload.application import Application
+from ortoo.testing.simulation.workload.scenario import Scenario
+from ortoo.testing.simulation.world import World
+
+SETTLE_S = 180.0
+"""Everything comes to rest within so many virtual seconds after the last fault."""
+LIMIT_S = 600.0
+"""A whole run takes so many more than its trouble at most."""
+STOP_S = 30.0
+"""A program that is asked to end has ended within so many."""
+LOOK_S = 0.5
+RATE_PER_S = (0.5, 6.0)
+COLLECT_S = 10.0
+"""Garbage is collected at these intervals of virtual time and at no other moment: a finalizer is a part of the run."""
+
+
+class Run:
+    """One run."""
+
+    def __init__(self, choices: Choices, *, trace_file: TextIO | None = None) -> None:
+        """A run that has not begun."""
+        self.choices = choices
+        self.world = World(choices.seed, trace_file=trace_file)
+        self.oracle = Oracle(self.world)
+        self.faults: list[Fault] = []
+        self._chance: Randomness = self.world.chances.of("run")
+        self.shape = Shape(enodes=1 + self._chance.below(2), snodes=1 + self._chance.below(2))
+        self.cluster = SimulatedCluster(self.world, self.shape)
+        self.scenarios: list[Scenario] = [
+            SCENARIOS[name](self.cluster, self.oracle, rate_per_s=self._chance.uniform(*RATE_PER_S))
+            for name in (choices.scenarios or self._drawn_scenarios())
+        ]
+        self.auditor = Application(self.oracle, "auditor", self.cluster.addresses, self._audit)
+        self._phase = ""
+        self._asked: asyncio.Queue[Coroutine[Any, Any, None] | None] = asyncio.Queue()
+
+    def run(self, *, log_file: TextIO | None = None) -> Outcome:
+        """Run it. What goes wrong is in the outcome; only a defect of the simulation itself is raised."""
+        begun_s = resource.getrusage(resource.RUSAGE_SELF).ru_utime
+        loop = self.world.loop
+        was_collecting = gc.isenabled()
+        gc.disable()
+        try:
+            with simulated_logs(self.world, log_file), self.world.running():
+                asyncio.set_event_loop(loop)
+                try:
+                    loop.run_until_complete(loop.create_task(self._whole(), context=loop.outside.context))
+                except Stuck as stuck:
+                    self.world.findings.add("nothing hangs", str(stuck))
+                virtual_s, digest, lines = loop.time(), self.world.trace.digest, self.world.trace.lines
+                # What the dead say when they are buried concerns nobody.
+                found = tuple(self.world.findings.all)
+        finally:
+            asyncio.set_event_loop(None)
+            if was_collecting:
+                gc.enable()
+        return Outcome(
+            self.choices,
+            found,
+            self.faults,
+            digest,
+            lines,
+            virtual_s,
+            resource.getrusage(resource.RUSAGE_SELF).ru_utime - begun_s,
+            len(self.oracle.sent),
+            self.oracle.received.count,
+        )
+
+    def _drawn_scenarios(self) -> list[str]:
+        names = sorted(SCENARIOS)
+        chosen = [name for name in names if self._chance.uniform(0, 1) < 0.35]
+        return chosen or [names[self._chance.below(len(names))]]
+
+    @property
+    def applications(self) -> list[Application]:
+        """All machines of clients that may be harmed."""
+        return [application for scenario in self.scenarios for application in scenario.applications]
+
+    async def _whole(self) -> None:
+        loop = self.world.loop
+        collecting = loop.create_task(self._collect(), context=loop.outside.context.copy())
+        phases = loop.create_task(self._phases(), context=loop.outside.context.copy())
+        wrong = loop.create_task(self.world.findings.some.wait(), context=loop.outside.context.copy())
+        limit_s = self.choices.seconds + LIMIT_S
+        done, _ = await asyncio.wait({phases, wrong}, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
+        if not done:
+            self.world.findings.add("nothing hangs", f"after {limit_s:.0f} s: {self._phase}")
+        for task in (phases, wrong, collecting):
+            task.cancel()
+        if phases in done:
+            phases.result()
+
+    async def _phases(self) -> None:
+        self._phase = "the cluster starts"
+        await self.cluster.start()
+        self._phase = "topics are made"
+        self.auditor.start()
+        await self._ask(self._prepare)
+        for application in self.applications:
+            application.start()
+        injector = Injector(self.cluster, self.applications, self.oracle)
+        self._phase = "faults happen"
+        await self._trouble(injector)
+        self._phase = "senders end"
+        await self._stop_all([one for scenario in self.scenarios for one in scenario.senders])
+        self._phase = "everything comes to rest"
+        if await self._settled():
+            self._phase = "what is stored is compared"
+            await self._ask(self._check)
+        self._phase = "everything ends"
+        await self._stop_all([*(one for scenario in self.scenarios for one in scenario.consumers), self.auditor])
+        await self._stop_all(self.cluster.snodes)
+        await self._stop_all(self.cluster.enodes)
+        await self._stop_all(self.cluster.name_servers)
+
+    async def _trouble(self, injector: Injector) -> None:
+        seconds = self.choices.seconds
+        if self.choices.faults:
+            planned = drawn_plan(
+                self.world.chances.of("faults"),
+                self.shape,
+                [application.name for application in self.applications],
+                seconds=seconds,
+                kinds=self.choices.kinds or None,
+            )
+            self.faults = [fault for fault in planned if fault.number not in self.choices.without]
+        begun_s = self.world.loop.time()
+        await injector.run(self.faults)
+        await self.world.clock.sleep(max(0.0, begun_s + seconds - self.world.loop.time()))
+        await injector.undo_all()
+
+    async def _settled(self) -> bool:
+        """Wait until everything has come to rest; a finding if it does not."""
+        deadline_s = self.world.loop.time() + SETTLE_S
+        while True:
+            unsettled = next(filter(None, (scenario.unsettled() for scenario in self.scenarios)), "")
+            if not unsettled:
+                return True
+            if self.world.findings:
+                return False
+            if self.world.loop.time() > deadline_s:
+                self.world.findings.add("G2", f"{SETTLE_S:.0f} s after the last fault: {unsettled}")
+                return False
+            await self.world.clock.sleep(LOOK_S)
+
+    async def _stop_all(self, machines: "list[Any]") -> None:
+        """Ask machines to end; a finding for each that does not in time."""
+        loop = self.world.loop
+        tasks = {loop.create_task(one.stop(), context=loop.outside.context.copy()): one for one in machines}
+        if not tasks:
+            return
+        _, late = await asyncio.wait(tasks, timeout=STOP_S)
+        for task in sorted(late, key=lambda one: tasks[one].name):
+            machine = tasks[task]
+            where = [one.get_name() for one in machine.process.tasks()][:8] if machine.process else []
+            self.world.findings.add("a stop ends", f"{machine.name} has not ended after {STOP_S:.0f} s: {where}")
+            machine.kill()
+
+    async def _ask(self, work: Any) -> None:
+        """Let the auditor do something, until it succeeds."""
+        done = asyncio.Event()
+        await self._asked.put((work, done))  # type: ignore[arg-type]
+        await done.wait()
+
+    async def _audit(self, _: Application, client: Client) -> None:
+        while True:
+            work, done = await self._asked.get()  # type: ignore[misc]
+            try:
+                await work(client)
+            except BaseException:
+                self._asked.put_nowait((work, done))  # type: ignore[arg-type]
+                raise
+            done.set()
+
+    async def _prepare(self, client: Client) -> None:
+        for scenario in self.scenarios:
+            await scenario.prepare(client)
+
+    async def _check(self, client: Client) -> None:
+        for scenario in self.scenarios:
+            await scenario.check(client)
+
+    async def _collect(self) -> None:
+        while True:
+            await self.world.clock.sleep(COLLECT_S)
+            gc.collect()
+
+
+def run(choices: Choices, *, trace_file: TextIO | None = None, log_file: TextIO | None = None) -> Outcome:
+    """Run what was chosen."""
+    if choices.plant:
+        module, _, name = choices.plant.partition(":")
+        getattr(importlib.import_module(module), name)()
+    return Run(choices, trace_file=trace_file).run(log_file=log_file)

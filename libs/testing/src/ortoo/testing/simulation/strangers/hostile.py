@@ -1,0 +1,119 @@
+"""Clients that ask for nonsense: each hears no for that call, and nobody else hears anything."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import grpc
+from google.protobuf.descriptor import MethodDescriptor
+from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
+
+from apache.rocketmq.v2 import service_pb2
+from ortoo.client import Client
+from ortoo.common.grpc.channels import Channels
+from ortoo.testing.simulation.strangers.nonsense import Nonsense
+from ortoo.testing.simulation.workload.application import Application
+from ortoo.testing.simulation.workload.scenario import Scenario
+from ortoo.v1 import admin_pb2, consumer_pb2, dead_letter_pb2, enode_pb2, namesrv_pb2, producer_pb2, session_pb2
+
+TIMEOUT_S = 6.0
+STREAM_S = 2.0
+FRONT = (
+    admin_pb2.DESCRIPTOR.services_by_name["AdminService"],
+    consumer_pb2.DESCRIPTOR.services_by_name["ConsumerService"],
+    dead_letter_pb2.DESCRIPTOR.services_by_name["DeadLetterService"],
+    producer_pb2.DESCRIPTOR.services_by_name["ProducerService"],
+    session_pb2.DESCRIPTOR.services_by_name["SessionService"],
+    service_pb2.DESCRIPTOR.services_by_name["MessagingService"],
+)
+BACK = (
+    enode_pb2.DESCRIPTOR.services_by_name["EnodeService"],
+    namesrv_pb2.DESCRIPTOR.services_by_name["NameService"],
+)
+SPARED = frozenset({"UpdateFlowControl", "SetStoredMode"})
+"""What is meant for everybody cannot be tried by one."""
+DEFECTS = (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN)
+ROCKETMQ_DEFECTS = (50000, 50001)
+
+
+class Hostile(Scenario):
+    """Two clients that ask a snode for nonsense, and one that asks an enode and the name server."""
+
+    name = "hostile"
+    topics = ("fuzz-a", "fuzz-b")
+
+    def build(self) -> None:
+        """Three of them."""
+
+        async def front(application: Application, _: Client) -> None:
+            async with Channels() as channels:
+                channel = channels.to(application.addresses[0])
+                await self._ask_for_ever(application, channel, [one for it in FRONT for one in it.methods])
+
+        async def back(application: Application, _: Client) -> None:
+            async with Channels() as channels:
+                service = BACK[application.chance.below(len(BACK))]
+                machines = self.cluster.enodes if service is BACK[0] else self.cluster.name_servers
+                await self._ask_for_ever(application, channels.to(machines[0].address), list(service.methods))
+
+        self.senders = [self.application("f0", front), self.application("f1", front), self.application("b0", back)]
+
+    async def prepare(self, client: Client) -> None:
+        """Two topics that nobody else uses."""
+        for topic in self.topics:
+            await client.admin.ensure_topic(topic, queue_count=2)
+
+    async def _ask_for_ever(
+        self, application: Application, channel: grpc.aio.Channel, methods: Sequence[MethodDescriptor]
+    ) -> None:
+        names = [*self.topics, "fuzz-group", application.life, "enode-0"]
+        nonsense = Nonsense(application.chance, names)
+        while True:
+            method = methods[application.chance.below(len(methods))]
+            if method.name not in SPARED:
+                await self._ask(application, channel, method, nonsense)
+            await application.pause_for(self.rate_per_s)
+
+    async def _ask(
+        self, application: Application, channel: grpc.aio.Channel, method: MethodDescriptor, nonsense: Nonsense
+    ) -> None:
+        path = f"/{method.containing_service.full_name}/{method.name}"
+        asked = [nonsense.request(method.input_type) for _ in range(1 + application.chance.below(4))]
+        metadata = (("x-mq-client-id", application.life), ("x-mq-language", "PYTHON"), ("x-mq-client-version", "5"))
+        write, read = type(asked[0]).SerializeToString, GetMessageClass(method.output_type).FromString
+        try:
+            if not (method.client_streaming or method.server_streaming):
+                call = channel.unary_unary(path, write, read)
+                answer = await call(asked[0], metadata=metadata, timeout=TIMEOUT_S)
+                self._check_answer(path, answer, asked[0])
+                return
+            if method.client_streaming:
+                answers: Any = channel.stream_stream(path, write, read)(_spoken(asked, application), metadata=metadata)
+            else:
+                answers = channel.unary_stream(path, write, read)(asked[0], metadata=metadata)
+            try:
+                async with asyncio.timeout(STREAM_S):
+                    async for answer in answers:
+                        self._check_answer(path, answer, asked[0])
+            except TimeoutError:
+                return
+            finally:
+                answers.cancel()
+        except grpc.aio.AioRpcError as error:
+            if error.code() in DEFECTS:
+                self.oracle.findings.add(
+                    "one bad request harms nobody", f"{path} answers {error.code().name}: {error.details()}"
+                )
+
+    def _check_answer(self, path: str, answer: object, asked: object) -> None:
+        code = getattr(getattr(answer, "status", None), "code", 0)
+        if code in ROCKETMQ_DEFECTS:
+            message = getattr(answer, "status").message  # noqa: B009  # of whatever type answers
+            self.oracle.findings.add("one bad request harms nobody", f"{path} answers {code}: {message}")
+
+
+async def _spoken(asked: Sequence[Message], application: Application) -> AsyncIterator[Message]:
+    for one in asked:
+        yield one
+        await application.clock.sleep(0.05)

@@ -1,0 +1,112 @@
+"""Operators: they make topics, drop them, make them anew, move groups back, give topics more queues, and look."""
+
+from ortoo.client import Client, NotFound
+from ortoo.testing.simulation.oracle.sent import Sent, keys
+from ortoo.testing.simulation.oracle.stored import StoredTopic, compare_stored
+from ortoo.testing.simulation.workload.application import Application
+from ortoo.testing.simulation.workload.pushing import push_member
+from ortoo.testing.simulation.workload.scenario import Scenario
+
+ACTS_PER_S = 0.7
+QUEUES_MAX = 5
+
+
+class Operating(Scenario):
+    """A producer and a group that is moved under way, and an operator who also makes and drops topics of his own."""
+
+    name = "operating"
+    group = "push-operated"
+
+    def build(self) -> None:
+        """One producer, two members, one operator."""
+        self._queues = 2
+        self._made = 0
+
+        async def produce(application: Application, client: Client) -> None:
+            async with client.producer(self.name) as producer:
+                while True:
+                    await application.send_some(producer, self.name)
+                    await application.pause_for(self.rate_per_s / 2)
+
+        async def consume(application: Application, client: Client) -> None:
+            await push_member(application, client, self.group, self.name)
+
+        async def operate(application: Application, client: Client) -> None:
+            acts = (self._look, self._move_back, self._remake, self._widen, self._put_group)
+            while True:
+                await acts[application.chance.below(len(acts))](application, client)
+                await application.pause_for(ACTS_PER_S)
+
+        self.groups = {self.group: self.name}
+        self.senders = [self.application("p0", produce), self.application("operator", operate)]
+        self.consumers = [self.application(f"c{n}", consume) for n in range(2)]
+
+    async def check(self, client: Client) -> None:
+        """What is stored."""
+        await compare_stored(client, self.oracle, self.name)
+
+    async def _look(self, application: Application, client: Client) -> None:
+        """Look at everything; what is there is seen."""
+        topics = [one.name for one in await client.admin.list_topics()]
+        if self.name not in topics:
+            self.oracle.findings.add("operators see what is there", f"{self.name} is not among {topics}")
+        await client.admin.describe_topic(self.name)
+        await client.admin.describe_cluster()
+        await client.admin.list_groups()
+        try:
+            await client.admin.groups.describe(self.group)
+            asked_at_s, moves = self.oracle.now_s(), self.oracle.offsets.moves(self.group)
+            lag = await client.admin.lag(self.group, self.name)
+            if moves == self.oracle.offsets.moves(self.group):
+                for one in lag.queues:
+                    self.oracle.offsets.read(self.group, one.queue, one.committed_offset, asked_at_s)
+        except NotFound:
+            return  # nobody has consumed yet
+
+    async def _move_back(self, application: Application, client: Client) -> None:
+        """Move the group back to the beginning of everything: its members get it again."""
+        self.oracle.offsets.moved(self.group)
+        try:
+            await client.admin.groups.reset_offsets(self.group, self.name, time_ms=0)
+        except NotFound:
+            return  # nobody has consumed yet
+        finally:
+            self.oracle.offsets.moved(self.group)
+
+    async def _remake(self, application: Application, client: Client) -> None:
+        """Make a topic, send to it, drop it and make it again: nothing of before is in it."""
+        self._made += 1
+        topic = f"operated-{self._made % 3}"
+        await _gone(client, topic)
+        await client.admin.ensure_topic(topic, queue_count=1 + application.chance.below(3))
+        before = [await self._send_one(application, client, topic) for _ in range(2)]
+        self.oracle.sent.forget_topic(topic)
+        await _gone(client, topic)
+        await client.admin.ensure_topic(topic)
+        stored = StoredTopic(topic)
+        await stored.read(client, self.oracle)
+        bodies = set(stored.places.values())
+        if risen := [one for one in before if one.body in bodies]:
+            self.oracle.findings.add("a deleted topic is gone", f"{keys(risen)} is in the new {topic}")
+        await _gone(client, topic)
+
+    async def _send_one(self, application: Application, client: Client, topic: str) -> Sent:
+        async with client.producer(topic) as producer:
+            return await application.send(producer, topic)
+
+    async def _widen(self, _: Application, client: Client) -> None:
+        """Give the topic one more queue."""
+        if self._queues < QUEUES_MAX:
+            self._queues += 1
+            await client.admin.update_topic(self.name, read_queue_count=self._queues, write_queue_count=self._queues)
+
+    async def _put_group(self, application: Application, client: Client) -> None:
+        """Change what a group may."""
+        await client.admin.put_group(self.group, slow_consumer_grace_ms=30_000 + application.chance.below(1000))
+
+
+async def _gone(client: Client, topic: str) -> None:
+    try:
+        await client.admin.delete_topic(topic)
+    except NotFound:
+        return

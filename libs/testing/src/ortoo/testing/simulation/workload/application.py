@@ -1,0 +1,99 @@
+"""Machines that applications run on: they connect, do their work, and go on after whatever the cluster answers."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from ortoo.client import Client, Message, OrtooError, Producer, connect
+from ortoo.common.process.randomness import Randomness
+from ortoo.testing.simulation.cluster.machine import Machine
+from ortoo.testing.simulation.oracle.oracle import Oracle
+from ortoo.testing.simulation.oracle.sent import Sent
+
+AGAIN_S = 0.5
+FILLER_SELDOM = 0.03
+FILLER_BYTES = 40_000
+BURSTS = 0.3
+BURST_MAX = 8
+
+Work = Callable[["Application", Client], Awaitable[None]]
+
+
+class Application(Machine):
+    """A program that uses the client library."""
+
+    def __init__(self, oracle: Oracle, name: str, addresses: Sequence[str], work: Work) -> None:
+        """Do `work` over and over: it is begun again when it returns or the cluster refuses it."""
+        super().__init__(oracle.world, name)
+        self.oracle = oracle
+        self.chance: Randomness = oracle.world.chances.of(f"application {name}")
+        self._work = work
+        # Each asks the snodes in an order of its own, as behind a load balancer.
+        start = self.chance.below(len(addresses))
+        self.addresses = [*addresses[start:], *addresses[:start]]
+        self._sent = 0
+
+    def kill(self) -> None:
+        """End the process."""
+        self.oracle.leases.gone(self.life)
+        super().kill()
+
+    async def stop(self) -> None:
+        """Ask the program to end, and wait until it has."""
+        self.oracle.leases.gone(self.life)
+        await super().stop()
+
+    @property
+    def life(self) -> str:
+        """The name of the running process, which is never used again."""
+        return f"{self.name}#{self.lives}"
+
+    async def work(self) -> None:
+        """Connect, and work until the machine is asked to stop."""
+        self.ready.set()
+        working = asyncio.ensure_future(self._again_and_again())  # noqa: TID251  # ends with this method
+        stopping = asyncio.ensure_future(self.stopping())  # noqa: TID251
+        await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        for task in (working, stopping):
+            task.cancel()
+        await asyncio.wait({working, stopping})
+        if not working.cancelled():
+            working.result()
+
+    def next_message(self, topic: str, **named: object) -> tuple[Sent, Message]:
+        """The next message of this application, and its place in the model."""
+        self._sent += 1
+        filler = self.chance.below(FILLER_BYTES) if self.chance.uniform(0, 1) < FILLER_SELDOM else 16
+        sent = self.oracle.sent.begin(topic, f"{topic}/{self.life}/{self._sent}", self.oracle.now_s(), filler=filler)
+        return sent, Message(sent.body, keys=(sent.key,)).replace(**named) if named else Message(sent.body)
+
+    async def send(self, producer: Producer, topic: str, **named: object) -> Sent:
+        """Send one message, and take down what became of it."""
+        sent, message = self.next_message(topic, **named)
+        try:
+            receipt = await producer.send(message)
+        except OrtooError as error:
+            self.oracle.sent.failed(sent, self.oracle.now_s(), error)
+        else:
+            self.oracle.sent.stored(sent, self.oracle.now_s(), receipt.queue, receipt.offset)
+        return sent
+
+    async def send_some(self, producer: Producer, topic: str) -> None:
+        """Send one message, or several at once."""
+        count = 1 + (self.chance.below(BURST_MAX) if self.chance.uniform(0.0, 1.0) < BURSTS else 0)
+        await asyncio.gather(*(self.send(producer, topic) for _ in range(count)))
+
+    async def pause_for(self, rate_per_s: float) -> None:
+        """Wait until the next thing is to be done, of so many a second on average."""
+        await self.clock.sleep(self.chance.uniform(0.2, 1.8) / rate_per_s)
+
+    async def _again_and_again(self) -> None:
+        while True:
+            try:
+                async with connect(
+                    self.addresses, client_id=self.life, clock=self.clock, randomness=self.randomness()
+                ) as client:
+                    await self._work(self, client)
+            except* OrtooError as group:
+                self.oracle.leases.gone(self.life)
+                self.note(f"refused {[str(error)[:80] for error in group.exceptions]}")
+            await self.clock.sleep(AGAIN_S)

@@ -1,0 +1,66 @@
+"""Message groups: the next message of one comes when the one before is acknowledged."""
+
+from ortoo.client import Client, OrtooError, PoppedMessage, PopSettings
+from ortoo.testing.simulation.oracle.sent import Fate
+from ortoo.testing.simulation.oracle.stored import compare_stored
+from ortoo.testing.simulation.workload.application import Application
+from ortoo.testing.simulation.workload.popping import INVISIBLE_MS, WAIT_MS, settle
+from ortoo.testing.simulation.workload.scenario import Scenario
+
+MESSAGE_GROUPS = 3
+
+
+class Ordering(Scenario):
+    """A producer of a few message groups, and workers that pop in order."""
+
+    name = "ordering"
+    group = "pop-in-order"
+
+    def build(self) -> None:
+        """One producer, three workers."""
+
+        async def produce(application: Application, client: Client) -> None:
+            async with client.producer(self.name) as producer:
+                while True:
+                    chosen = f"{application.name}-{application.chance.below(MESSAGE_GROUPS)}"
+                    sent = await application.send(producer, self.name, message_group=chosen)
+                    sent.message_group = chosen
+                    await application.pause_for(self.rate_per_s)
+
+        async def work(application: Application, client: Client) -> None:
+            settings = PopSettings(invisible_ms=INVISIBLE_MS, wait_ms=WAIT_MS, messages_max=4, in_order=True)
+            async with client.pop_consumer(self.group, self.name, "*", settings) as consumer:
+                while True:
+                    for message in await consumer.pop():
+                        self._check_order(message)
+                        try:
+                            await settle(application, message, self.group)
+                        except OrtooError as error:
+                            application.note(f"not settled {type(error).__name__}")
+
+        self.groups = {self.group: self.name}
+        self.senders = [self.application("p0", produce)]
+        self.consumers = [self.application(f"w{n}", work) for n in range(3)]
+
+    def unsettled(self) -> str:
+        """Also what was delivered and not acknowledged."""
+        return super().unsettled() or self.oracle.leases.unsettled(self.group)
+
+    async def check(self, client: Client) -> None:
+        """What is stored, and that the group has nothing left to do."""
+        await compare_stored(client, self.oracle, self.name)
+        await self.check_lag(client, self.group)
+
+    def _check_order(self, message: PoppedMessage) -> None:
+        for before in self.oracle.sent.in_topic(self.name):
+            if (
+                before.fate is Fate.STORED
+                and before.message_group == message.message_group
+                and before.queue == message.queue
+                and before.offset < message.offset
+                and not self.oracle.leases.is_asked(self.group, before.key)
+            ):
+                self.oracle.findings.add(
+                    "G5", f"{message.queue} at {message.offset} came before {before.key} was acknowledged"
+                )
+                return

@@ -1,0 +1,97 @@
+"""Dead letters: what fails too often is parked, once, with the reason."""
+
+from collections import Counter
+
+from ortoo.client import Client, NotFound, OrtooError, PoppedMessage, PopSettings
+from ortoo.testing.simulation.oracle.sent import Fate, key_of, keys
+from ortoo.testing.simulation.oracle.stored import compare_stored
+from ortoo.testing.simulation.workload.application import Application
+from ortoo.testing.simulation.workload.scenario import Scenario
+
+ATTEMPTS_MAX = 3
+POISONED = 0.3
+INVISIBLE_MS = 5_000.0
+LOOK_S = 3.0
+
+
+class Parking(Scenario):
+    """A producer, and workers for whom some messages fail always."""
+
+    name = "parking"
+    group = "pop-and-park"
+
+    def build(self) -> None:
+        """One producer, two workers."""
+        self._poisoned: dict[str, None] = {}
+        self._parked: Counter[str] = Counter()
+
+        async def produce(application: Application, client: Client) -> None:
+            async with client.producer(self.name) as producer:
+                while True:
+                    sent = await application.send(producer, self.name)
+                    if application.chance.uniform(0.0, 1.0) < POISONED:
+                        self._poisoned[sent.key] = None
+                    await application.pause_for(self.rate_per_s)
+
+        async def work(application: Application, client: Client) -> None:
+            settings = PopSettings(
+                invisible_ms=INVISIBLE_MS, wait_ms=3_000.0, messages_max=4, attempts_max=ATTEMPTS_MAX
+            )
+            async with client.pop_consumer(self.group, self.name, "*", settings) as consumer:
+                while True:
+                    for message in await consumer.pop():
+                        try:
+                            await self._handle(application, message)
+                        except OrtooError as error:
+                            application.note(f"not settled {type(error).__name__}")
+
+        async def look(application: Application, client: Client) -> None:
+            while True:
+                await self._look(client)
+                await application.clock.sleep(LOOK_S)
+
+        self.senders = [self.application("p0", produce)]
+        self.consumers = [self.application(f"w{n}", work) for n in range(2)]
+        self.consumers.append(self.application("looks", look))
+
+    def unsettled(self) -> str:
+        """What is neither acknowledged nor parked."""
+        left = [
+            one
+            for one in self.oracle.sent.in_topic(self.name)
+            if one.fate is Fate.STORED
+            and not self.oracle.leases.is_asked(self.group, one.key)
+            and not self._parked[one.key]
+        ]
+        return f"{self.group} has neither finished nor parked {keys(left)}" if left else ""
+
+    async def check(self, client: Client) -> None:
+        """What is stored, and each dead letter once."""
+        await compare_stored(client, self.oracle, self.name)
+        await self._look(client)
+        if twice := [key for key, count in sorted(self._parked.items()) if count > 1]:
+            self.oracle.findings.add("G9", f"parked more than once: {twice[:5]}")
+
+    async def _handle(self, application: Application, message: PoppedMessage) -> None:
+        delivery = self.oracle.received.delivered(
+            self.group, application.life, message.body, message.queue, message.offset, message.attempt
+        )
+        if delivery is None:
+            return
+        self.oracle.leases.delivered(delivery, INVISIBLE_MS)
+        if message.attempt > ATTEMPTS_MAX:
+            self.oracle.findings.add("G9", f"{delivery.sent.key} came for the {message.attempt}th time")
+        if delivery.sent.key in self._poisoned:
+            self.oracle.leases.giving_back(self.group, delivery.sent)
+            await message.give_back(100.0, error="poisoned")
+            return
+        self.oracle.leases.acknowledging(self.group, delivery.sent)
+        await message.ack()
+        self.oracle.leases.acknowledged(self.group, delivery.sent)
+
+    async def _look(self, client: Client) -> None:
+        try:
+            found = [letter async for letter in client.admin.dead_letters(self.group)]
+        except NotFound:
+            return  # nothing was parked yet
+        self._parked = Counter(key_of(letter.message.body) or "?" for letter in found)

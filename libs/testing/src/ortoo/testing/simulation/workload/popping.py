@@ -1,0 +1,68 @@
+"""Pop consumers: workers that take messages one by one, each with a lease."""
+
+from ortoo.client import Client, OrtooError, PoppedMessage, PopSettings
+from ortoo.testing.simulation.oracle.stored import compare_stored
+from ortoo.testing.simulation.workload.application import Application
+from ortoo.testing.simulation.workload.scenario import Scenario
+
+INVISIBLE_MS = 10_000.0
+WAIT_MS = 3_000.0
+
+
+async def settle(application: Application, message: PoppedMessage, group: str) -> None:
+    """Do with a message what handlers do: most is acknowledged at once, some comes again, some takes long."""
+    oracle = application.oracle
+    delivery = oracle.received.delivered(
+        group, application.life, message.body, message.queue, message.offset, message.attempt
+    )
+    if delivery is None:
+        return
+    oracle.leases.delivered(delivery, INVISIBLE_MS)
+    drawn = application.chance.uniform(0.0, 1.0)
+    await application.clock.sleep(application.chance.uniform(0.0, 0.05 if drawn > 0.05 else 1.5 * INVISIBLE_MS / 1000))
+    if drawn > 0.9:
+        oracle.leases.giving_back(group, delivery.sent)
+        await message.give_back(application.chance.uniform(0.0, 2_000.0))
+        return
+    oracle.leases.acknowledging(group, delivery.sent)
+    await message.ack()
+    oracle.leases.acknowledged(group, delivery.sent)
+
+
+class Popping(Scenario):
+    """Two producers, and workers that share what they send."""
+
+    name = "popping"
+    group = "pop"
+
+    def build(self) -> None:
+        """Two producers, three workers."""
+
+        async def produce(application: Application, client: Client) -> None:
+            async with client.producer(self.name) as producer:
+                while True:
+                    await application.send_some(producer, self.name)
+                    await application.pause_for(self.rate_per_s / 4)
+
+        async def work(application: Application, client: Client) -> None:
+            settings = PopSettings(invisible_ms=INVISIBLE_MS, wait_ms=WAIT_MS, messages_max=8)
+            async with client.pop_consumer(self.group, self.name, "*", settings) as consumer:
+                while True:
+                    for message in await consumer.pop():
+                        try:
+                            await settle(application, message, self.group)
+                        except OrtooError as error:
+                            application.note(f"not settled {type(error).__name__}")
+
+        self.groups = {self.group: self.name}
+        self.senders = [self.application(f"p{n}", produce) for n in range(2)]
+        self.consumers = [self.application(f"w{n}", work) for n in range(3)]
+
+    def unsettled(self) -> str:
+        """Also what was delivered and not acknowledged."""
+        return super().unsettled() or self.oracle.leases.unsettled(self.group)
+
+    async def check(self, client: Client) -> None:
+        """What is stored, and that the group has nothing left to do."""
+        await compare_stored(client, self.oracle, self.name)
+        await self.check_lag(client, self.group)

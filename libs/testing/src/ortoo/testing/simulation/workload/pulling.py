@@ -1,0 +1,52 @@
+"""Pull consumers: members of a group that fetch from queues they own by locks."""
+
+from ortoo.client import Client, PullSettings
+from ortoo.testing.simulation.oracle.stored import compare_stored
+from ortoo.testing.simulation.workload.application import Application
+from ortoo.testing.simulation.workload.scenario import Scenario
+
+COMMIT_EVERY = 5
+"""A member commits after so many messages."""
+HANDLED_S = 0.02
+
+
+class Pulling(Scenario):
+    """A producer, and a group of three that pulls."""
+
+    name = "pulling"
+
+    def build(self) -> None:
+        """One producer, three members."""
+        group = "pull"
+        self.groups = {group: self.name}
+
+        async def produce(application: Application, client: Client) -> None:
+            async with client.producer(self.name) as producer:
+                while True:
+                    await application.send_some(producer, self.name)
+                    await application.pause_for(self.rate_per_s / 2)
+
+        async def consume(application: Application, client: Client) -> None:
+            settings = PullSettings(from_first=True, commit_first_ms=2000, commit_interval_ms=2000)
+            async with client.pull_consumer(group, {self.name: "*"}, settings) as consumer:
+                moves, handled = self.oracle.offsets.moves(group), 0
+                async for message in consumer:
+                    self.oracle.received.delivered(
+                        group, application.life, message.body, message.queue, message.offset, message.attempt
+                    )
+                    await application.clock.sleep(application.chance.uniform(0, HANDLED_S))
+                    message.ack()
+                    handled += 1
+                    if handled % COMMIT_EVERY == 0:
+                        await consumer.commit()
+                        committed = await consumer.committed(message.queue)
+                        if committed is not None and moves == self.oracle.offsets.moves(group):
+                            self.oracle.offsets.durable(group, message.queue, committed)
+
+        self.senders = [self.application("p0", produce)]
+        self.consumers = [self.application(f"c{n}", consume) for n in range(3)]
+
+    async def check(self, client: Client) -> None:
+        """What is stored, and the offsets that are committed."""
+        await compare_stored(client, self.oracle, self.name)
+        await self.check_offsets(client)

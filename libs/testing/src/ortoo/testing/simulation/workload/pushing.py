@@ -1,0 +1,89 @@
+"""Push consumers: members of a group that get batches and acknowledge them."""
+
+from ortoo.client import Client, Consumer, ConsumerSettings, Queue
+from ortoo.client.core.wire import queue_of
+from ortoo.common.grpc.bulk_field import Bulky
+from ortoo.testing.simulation.oracle.stored import compare_stored
+from ortoo.testing.simulation.workload.application import Application, Work
+from ortoo.testing.simulation.workload.scenario import Scenario
+
+HANDLED_S = 0.02
+
+
+async def push_member(application: Application, client: Client, group: str, topic: str) -> None:
+    """Consume a topic as a member of a group, for ever."""
+    settings = ConsumerSettings(from_first=True, client_id=application.life)
+    async with client.consumer(group, {topic: "*"}, settings) as consumer:
+        watched = _Watched(application, consumer, group)
+        async for message in consumer:
+            watched.check(message.queue, message.offset)
+            application.oracle.received.delivered(
+                group, application.life, message.body, message.queue, message.offset, message.attempt
+            )
+            await application.clock.sleep(application.chance.uniform(0, HANDLED_S))
+            message.ack()
+
+
+class _Watched:
+    """What a consumer's sessions say of offsets."""
+
+    def __init__(self, application: Application, consumer: Consumer, group: str) -> None:
+        self._oracle = application.oracle
+        self._group = group
+        self._opened_at_s = self._oracle.now_s()
+        self._moves = self._oracle.offsets.moves(group)
+        member = consumer._member
+        forget, hear = member._forget, member._hear
+
+        def forgotten() -> None:
+            forget()
+            self._opened_at_s = self._oracle.now_s()
+            self._moves = self._oracle.offsets.moves(group)
+
+        def heard(bulky: Bulky) -> bool:
+            said, _ = bulky
+            if self._moves == self._oracle.offsets.moves(group):
+                for one in said.acknowledged.offsets:
+                    self._oracle.offsets.durable(group, queue_of(one.queue), one.offset)
+            return hear(bulky)
+
+        # The client's users have no use for these two moments; the model has.
+        member._forget = forgotten  # type: ignore[method-assign]
+        member._hear = heard  # type: ignore[method-assign]
+
+    def check(self, queue: Queue, offset: int) -> None:
+        """A message came from there."""
+        self._oracle.offsets.began(self._group, queue, offset, self._opened_at_s)
+
+
+class Pushing(Scenario):
+    """Producers, and two groups that everything is pushed to."""
+
+    name = "pushing"
+
+    def build(self) -> None:
+        """Two producers, three members of one group and one of another."""
+
+        async def produce(application: Application, client: Client) -> None:
+            async with client.producer(self.name) as producer:
+                while True:
+                    await application.send_some(producer, self.name)
+                    await application.pause_for(self.rate_per_s / 4)
+
+        def member_of(group: str) -> Work:
+            async def consume(application: Application, client: Client) -> None:
+                await push_member(application, client, group, self.name)
+
+            return consume
+
+        self.groups = {"push-many": self.name, "push-one": self.name}
+        self.senders = [self.application(f"p{n}", produce) for n in range(2)]
+        self.consumers = [
+            self.application(name, member_of(group))
+            for name, group in (("c0", "push-many"), ("c1", "push-many"), ("d0", "push-one"))
+        ]
+
+    async def check(self, client: Client) -> None:
+        """What is stored, and the offsets that are committed."""
+        await compare_stored(client, self.oracle, self.name)
+        await self.check_offsets(client)

@@ -1,0 +1,72 @@
+"""A scenario: a topic, those who use it, and what must be true of it when everything has come to rest."""
+
+from collections.abc import Sequence
+
+from ortoo.client import Client
+from ortoo.common.process.randomness import Randomness
+from ortoo.testing.simulation.cluster.cluster import SimulatedCluster
+from ortoo.testing.simulation.oracle.oracle import Oracle
+from ortoo.testing.simulation.oracle.sent import keys
+from ortoo.testing.simulation.workload.application import Application, Work
+
+LAG_S = 60.0
+
+
+class Scenario:
+    """What all scenarios are. A subclass makes its applications in `build`."""
+
+    name = ""
+
+    def __init__(self, cluster: SimulatedCluster, oracle: Oracle, *, rate_per_s: float) -> None:
+        """Send `rate_per_s` messages a second, all senders together."""
+        self.cluster = cluster
+        self.oracle = oracle
+        self.rate_per_s = rate_per_s
+        self.chance: Randomness = oracle.world.chances.of(f"scenario {self.name}")
+        self.senders: list[Application] = []
+        self.consumers: list[Application] = []
+        self.groups: dict[str, str] = {}
+        """Groups that must get everything, and the topic of each."""
+        self.build()
+
+    def build(self) -> None:
+        """Make the applications."""
+        raise NotImplementedError
+
+    async def prepare(self, client: Client) -> None:
+        """Make what must be there before the applications start."""
+        await client.admin.ensure_topic(self.name, queue_count=2)
+
+    def application(self, name: str, work: Work) -> Application:
+        """A machine of this scenario."""
+        return Application(self.oracle, f"{self.name}-{name}", self.cluster.addresses, work)
+
+    @property
+    def applications(self) -> Sequence[Application]:
+        """All machines of it, consumers first."""
+        return [*self.consumers, *self.senders]
+
+    def unsettled(self) -> str:
+        """What is still to come, in words; empty when everything has come to rest."""
+        for group, topic in self.groups.items():
+            if missing := self.oracle.received.missing(group, topic):
+                return f"{group} did not get {keys(missing)} of {topic}"
+        return ""
+
+    async def check(self, client: Client) -> None:
+        """Compare what servers say with the model, when everything has come to rest."""
+
+    async def check_offsets(self, client: Client) -> None:
+        """No group has fallen behind what it had committed."""
+        for group, topic in self.groups.items():
+            asked_at_s = self.oracle.now_s()
+            for one in (await client.admin.lag(group, topic)).queues:
+                self.oracle.offsets.read(group, one.queue, one.committed_offset, asked_at_s)
+
+    async def check_lag(self, client: Client, group: str) -> None:
+        """A group that is done with everything has no lag, as soon as it has what was stored without an answer, too."""
+        deadline_s = self.oracle.now_s() + LAG_S
+        while (lag := (await client.admin.lag(group, self.name)).lag_messages) and self.oracle.now_s() < deadline_s:
+            await self.oracle.world.clock.sleep(1.0)
+        if lag:
+            self.oracle.findings.add("G8", f"{group} has acknowledged everything and {lag} are left")

@@ -1,0 +1,83 @@
+"""Transactions: messages that are seen if and only if they were committed."""
+
+from ortoo.client import Client, Message, OrtooError, TransactionalProducer, TransactionCheck, Verdict
+from ortoo.testing.simulation.oracle.sent import Fate, Sent, key_of
+from ortoo.testing.simulation.oracle.stored import compare_stored
+from ortoo.testing.simulation.workload.application import Application
+from ortoo.testing.simulation.workload.pushing import push_member
+from ortoo.testing.simulation.workload.scenario import Scenario
+
+CHECK_AFTER_MS = 2_000
+
+
+class Transacting(Scenario):
+    """A producer of transactions, some of which it leaves open, and a group that gets what is committed."""
+
+    name = "transacting"
+    group = "push-committed"
+
+    def build(self) -> None:
+        """One producer; one that only answers questions; two members."""
+        self._wanted: dict[str, Verdict] = {}
+
+        async def produce(application: Application, client: Client) -> None:
+            async with client.transactional_producer(self.name, "billing", self._answer) as producer:
+                while True:
+                    await self._transact(application, producer)
+                    await application.pause_for(self.rate_per_s)
+
+        async def answer(application: Application, client: Client) -> None:
+            async with client.transactional_producer(self.name, "billing", self._answer):
+                await application.stopping()
+
+        async def consume(application: Application, client: Client) -> None:
+            await push_member(application, client, self.group, self.name)
+
+        self.groups = {self.group: self.name}
+        self.senders = [self.application("p0", produce)]
+        self.consumers = [self.application("answers", answer)]
+        self.consumers += [self.application(f"c{n}", consume) for n in range(2)]
+
+    async def prepare(self, client: Client) -> None:
+        """A topic for transactions."""
+        await client.admin.create_topic(self.name, queue_count=2, message_type="transaction")
+
+    async def check(self, client: Client) -> None:
+        """What is stored."""
+        await compare_stored(client, self.oracle, self.name)
+
+    async def _transact(self, application: Application, producer: TransactionalProducer) -> None:
+        sent, message = application.next_message(self.name)
+        chance = application.chance.uniform(0.0, 1.0)
+        verdict = Verdict.COMMIT if chance < 0.6 else Verdict.ROLL_BACK
+        self._wanted[sent.key] = Verdict.UNKNOWN
+        sent.hidden = True
+        try:
+            transaction = await producer.begin(Message(message.body), check_after_ms=CHECK_AFTER_MS)
+        except OrtooError as error:
+            self.oracle.sent.failed(sent, self.oracle.now_s(), error)
+            self._decided(sent, Verdict.ROLL_BACK)
+            return
+        self.oracle.sent.stored(sent, self.oracle.now_s(), None, -1)
+        self._decided(sent, verdict)
+        if application.chance.uniform(0.0, 1.0) < 0.25:
+            return  # its verdict is asked for
+        await application.clock.sleep(application.chance.uniform(0.0, 0.2))
+        try:
+            await (transaction.commit() if verdict is Verdict.COMMIT else transaction.roll_back())
+        except OrtooError as error:
+            if not error.retriable:
+                self.oracle.findings.add("G7", f"the verdict on {sent.key} was refused: {error}")
+
+    def _decided(self, sent: Sent, verdict: Verdict) -> None:
+        self._wanted[sent.key] = verdict
+        sent.hidden = verdict is not Verdict.COMMIT
+        if sent.hidden and sent.fate is Fate.STORED:
+            sent.optional = True
+
+    async def _answer(self, check: TransactionCheck) -> Verdict:
+        key = key_of(check.messages[0].body) or ""
+        verdict = self._wanted[key]
+        if verdict is Verdict.UNKNOWN and key.split("/")[1] != self.senders[0].life:
+            return Verdict.ROLL_BACK  # whoever was to decide is dead
+        return verdict

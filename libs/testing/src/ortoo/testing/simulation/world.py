@@ -1,0 +1,63 @@
+"""One run's world: time, chance, the network, the neighbours, and what is found wrong."""
+
+import contextlib
+from collections.abc import Iterator
+from contextvars import copy_context
+from typing import Any, TextIO
+
+from ortoo.common.grpc.transport import using_transport
+from ortoo.common.process.process_name import name_this_process
+from ortoo.testing.simulation.findings import Findings
+from ortoo.testing.simulation.kernel.chances import Chances
+from ortoo.testing.simulation.kernel.clock import RunClock
+from ortoo.testing.simulation.kernel.event_loop import VirtualLoop
+from ortoo.testing.simulation.kernel.process import SimulatedProcess, bury_all
+from ortoo.testing.simulation.kernel.trace import Trace
+from ortoo.testing.simulation.neighbours.database import SimulatedDatabase
+from ortoo.testing.simulation.neighbours.redis import SimulatedRedis, virtual_redis_time
+from ortoo.testing.simulation.network import SimulatedNetwork
+
+
+class World:
+    """Everything that a run has, besides its machines."""
+
+    def __init__(self, seed: int, *, trace_file: TextIO | None = None, name_servers: int = 1) -> None:
+        """A world in which nothing has happened yet."""
+        self.chances = Chances(seed)
+        self.loop = VirtualLoop(self.chances)
+        self.clock = RunClock(self.loop)
+        self.trace = Trace(trace_file)
+        self.findings = Findings(self.loop)
+        self.network = SimulatedNetwork(self.loop, self.chances, self.trace)
+        self.redis = SimulatedRedis(self.loop, self.chances)
+        self.database = SimulatedDatabase(self.chances.of("database"), shared=name_servers > 1)
+        self.processes: list[SimulatedProcess] = []
+        """All that ever were."""
+        self.loop.set_exception_handler(self._uncaught)
+
+    def process(self, name: str) -> SimulatedProcess:
+        """A new process. Its name is never used again in this run."""
+
+        def made() -> SimulatedProcess:
+            name_this_process(name)
+            with using_transport(self.network.transport):
+                return SimulatedProcess(self.loop, name)
+
+        process = copy_context().run(made)  # whatever runs in the process finds name and network in its context
+        self.processes.append(process)
+        return process
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """The time of the run; afterwards everything that it left is closed."""
+        try:
+            with virtual_redis_time(self.loop):
+                yield
+        finally:
+            bury_all(self.loop, self.processes)
+            self.database.close()
+            self.loop.close()
+
+    def _uncaught(self, _: Any, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        self.findings.add("no error is lost", f"{context.get('message')}: {error!r}")

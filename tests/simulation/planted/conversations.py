@@ -1,0 +1,118 @@
+"""Planted: one failure that ends more than its own, absence taken for evidence, parts of what was asked for."""
+
+import asyncio
+from typing import Any
+
+from ortoo.common.errors import Invalid
+from ortoo.enode.cluster import topic_copies
+from ortoo.enode.pops import lines
+from ortoo.enode.rpc.streams import append
+from ortoo.namesrv.directory import watches
+from ortoo.snode.enodes import queue_locks
+from ortoo.snode.push import session as push_session
+from ortoo.snode.send import publisher
+
+
+def an_enode_away_ends_the_snode() -> None:
+    """containment: a snode that cannot attach to an enode gives up altogether."""
+
+    async def stay(self: Any, enode: str) -> None:
+        while True:
+            await self.links.to(enode).attach(self.runtime.settings.name, self.runtime.incarnation, lambda _: None)
+            await self.runtime.clock.sleep(0.1)
+
+    async def look(self: Any) -> None:
+        for entry in self.directory.enodes():
+            if entry.name not in self._attached:
+                self._attached.add(entry.name)
+                self.runtime.background.spawn("attach", stay(self, entry.name))
+
+    queue_locks.Attachments.look = look  # type: ignore[method-assign]
+
+
+def an_empty_directory_is_believed() -> None:
+    """evidence: a name server that starts says at first that there are no topics, and enodes delete theirs."""
+    follow = watches.Watches.follow
+
+    async def hasty(self: Any) -> Any:
+        is_first = True
+        async for change in follow(self):
+            if is_first and change.topics and self.count == 1 and not getattr(self, "hurried", False):
+                self.hurried = True
+                yield type(change)(change.version, snapshot=True)
+            is_first = False
+            yield change
+
+    watches.Watches.follow = hasty  # type: ignore[method-assign]
+    topic_copies.TopicCopies._gone = _gone_without_doubt  # type: ignore[method-assign]
+
+
+def _gone_without_doubt(self: Any, news: Any) -> set[int]:
+    named = {topic.topic_id for topic in news.topics}
+    return {copy.topic_id for copy in self._store.topics() if news.snapshot and copy.topic_id not in named}
+
+
+def refused_and_stored() -> None:
+    """All or nothing: now and then a batch is stored and refused."""
+    stored = append.AppendStream._stored
+
+    async def late_refusal(self: Any, request: Any, batch: Any) -> Any:
+        answer = await stored(self, request, batch)
+        if answer.first_offset % 23 == 7:
+            raise Invalid("the batch is refused", field="batch.records")
+        return answer
+
+    append.AppendStream._stored = late_refusal  # type: ignore[method-assign]
+
+
+def members_of_the_dead_stay() -> None:
+    """groups: a client whose session ends stays a member, and keeps its queues for ever."""
+
+    def nothing(self: Any, member: Any) -> None:
+        """Tell nobody."""
+
+    push_session.PushSession.parting = nothing  # type: ignore[method-assign]
+
+
+def a_change_of_the_routes_is_lost() -> None:
+    """watches: every few changes a follower is not woken, and passes over what was new."""
+    wake = watches.Watches._wake
+    counts = {"published": 0}
+
+    def sleepy(self: Any) -> None:
+        counts["published"] += 1
+        if counts["published"] % 4:
+            wake(self)
+
+    watches.Watches._wake = sleepy  # type: ignore[method-assign]
+
+
+def a_task_is_left_behind() -> None:
+    """tasks: each push session leaves a task that nobody owns."""
+    init = push_session.PushSession.__init__
+
+    def leaking(self: Any, *arguments: Any) -> None:
+        init(self, *arguments)
+        self.left = asyncio.get_running_loop().create_task(asyncio.Event().wait(), name="forgotten")
+
+    push_session.PushSession.__init__ = leaking  # type: ignore[method-assign,assignment]
+
+
+def a_stop_hangs() -> None:
+    """stops: an enode with consumers that pop waits for ever when it is to end."""
+
+    async def close(self: Any) -> None:
+        if self._groups:
+            await asyncio.Event().wait()
+
+    lines.Lines.close = close  # type: ignore[method-assign]
+
+
+def receipts_of_others() -> None:
+    """receipts: with several messages in a request, the second is told the place of the first."""
+    real = publisher.receipt_of
+
+    def mixed(topic: Any, to: Any, message: Any, offset: int, **how: Any) -> Any:
+        return real(topic, to, message, offset - offset % 2, **how)
+
+    publisher.receipt_of = mixed  # type: ignore[assignment]

@@ -1,0 +1,69 @@
+"""Planted: messages that come before they may, or after they were taken back."""
+
+from typing import Any
+
+import numpy as np
+
+from ortoo.common.errors import NotFound
+from ortoo.enode.changes.halves import Verdict
+from ortoo.enode.deferred import delays, transactions
+from ortoo.enode.state.timer_bucket import Hold
+
+
+def delivered_early() -> None:
+    """G6: delayed messages come a second and a half too early."""
+    deliver = delays.Delays._deliver
+
+    def early(self: Any, now_ms: int) -> None:
+        deliver(self, now_ms + 1_500)
+
+    delays.Delays._deliver = early  # type: ignore[method-assign]
+
+
+def recall_forgotten_at_restart() -> None:
+    """G6: a recall is answered and never written."""
+
+    async def recall(self: Any, topic_id: int, timer_id: int, deliver_at_ms: int) -> None:
+        times = np.array([deliver_at_ms], "<i8")
+        ids = np.array([timer_id], "<i8")
+        self._timers.advance(self._clock.now_ms())
+        if int(self._timers.holds(times, ids)[0]) not in (Hold.FREE, Hold.STAGED):
+            raise NotFound("no such message waits")
+        self._timers.hold(times, ids, Hold.RECALLING)
+
+    delays.Delays.recall = recall  # type: ignore[method-assign]
+
+
+def rolled_back_and_delivered() -> None:
+    """G7: every few transactions that are rolled back are committed."""
+    end = transactions.Transactions.end
+
+    async def wrong(self: Any, topic_id: int, number: int, verdict: Any, source: Any) -> None:
+        if verdict == Verdict.ROLLED_BACK and number % 4 == 1:
+            verdict = Verdict.COMMITTED
+        await end(self, topic_id, number, verdict, source)
+
+    transactions.Transactions.end = wrong  # type: ignore[method-assign]
+
+
+def commit_answered_and_dropped() -> None:
+    """G7: a commit is answered at once, and now and then nothing comes of it."""
+    end = transactions.Transactions._end
+
+    async def lost(self: Any, half: Any, ended: Any) -> None:
+        if ended.verdict == Verdict.COMMITTED and half.number % 5 == 2:
+            self._halves.open.pop(half.number, None)
+            self._ending.pop(half.number).set()
+            return
+        await end(self, half, ended)
+
+    transactions.Transactions._end = lost  # type: ignore[method-assign]
+
+
+def checks_never_asked() -> None:
+    """G7: nobody asks about a transaction that its producer left open."""
+
+    async def silent(self: Any, number: int) -> None:
+        """Ask nobody."""
+
+    transactions.Transactions._check = silent  # type: ignore[method-assign]

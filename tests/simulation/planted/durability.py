@@ -1,0 +1,91 @@
+"""Planted: what is acknowledged is not on the disk, or is not believed when it is read again."""
+
+from typing import Any
+
+from ortoo.enode.log import appender, group, segment
+from ortoo.enode.log.group import Group
+from ortoo.enode.recovery import opening
+from ortoo.enode.store import housekeeping
+
+recovery: Any = opening
+"""What is planted there are names that it imported."""
+own_tasks: Any = housekeeping
+
+
+def acknowledge_before_sync() -> None:
+    """G1: a group is written and called durable without a sync."""
+
+    def write(self: Group) -> None:
+        for part in self.parts:
+            part.segment.install()
+            part.segment.file.write(part.position - part.segment.base, part.buffers)
+
+    group.Group.write = write  # type: ignore[method-assign]
+
+
+def acknowledge_when_handed_over() -> None:
+    """G1: senders are answered when their group is given to the disk, not when that is done."""
+    hand_over = appender.Appender._hand_over
+
+    def early(self: Any) -> None:
+        hand_over(self)
+        flushing = self._flushing
+        for waiter, answer in flushing.waiters if flushing is not None else ():
+            if not waiter.done():
+                waiter.set_result(answer)
+
+    appender.Appender._hand_over = early  # type: ignore[method-assign]
+
+
+def fold_beyond_durable() -> None:
+    """G10: a checkpoint says that it covers what is still on its way to the disk."""
+    real = own_tasks.Slice
+
+    def slice_of(checkpoint_id: int, number: int, total: int, fold_from: int, durable: int, changes: Any) -> Any:
+        return real(checkpoint_id, number, total, checkpoint_id + 64 * 64, durable, changes)
+
+    own_tasks.Slice = slice_of
+
+
+def name_without_sync() -> None:
+    """G1: a new segment's name is not made durable."""
+
+    def install(self: segment.Segment) -> None:
+        if self.source is not None:
+            self.disk.rename(self.source, self.path)
+            self.source = None
+
+    segment.Segment.install = install  # type: ignore[method-assign]
+
+
+def cut_one_frame_too_many() -> None:
+    """G1: recovery takes the last whole frame for torn."""
+    find_cut = recovery.find_cut
+
+    def cut(found: Any, read: Any, base: int, limit: int) -> int:
+        end: int = find_cut(found, read, base, limit)
+        return max([rows.positions[-1] for rows in found.rows.values() if rows.positions[-1] < end], default=end)
+
+    recovery.find_cut = cut
+
+
+def believe_torn_frames() -> None:
+    """G12: recovery looks at headers only, and serves a frame whose body never arrived."""
+
+    def cut(found: Any, read: Any, base: int, limit: int) -> int:
+        return int(found.end_position)
+
+    recovery.find_cut = cut
+
+
+def give_offsets_again() -> None:
+    """G3: after a crash a queue goes on at an offset that it has given already."""
+    settle = recovery._settle_ranges
+
+    def settled(recovered: Any) -> None:
+        settle(recovered)
+        if not recovered.was_clean:
+            for queue in recovered.catalog.queues.values():
+                queue.next_offset = queue.end_offset = max(queue.begin_offset, queue.end_offset - 1)
+
+    recovery._settle_ranges = settled

@@ -1,0 +1,43 @@
+"""Planted: committed offsets that are not kept, or that say more than was done."""
+
+from typing import Any
+
+from ortoo.snode.push import acknowledgements, feeder
+
+
+def committed_in_memory_only() -> None:
+    """G10: the snode calls offsets durable that it has told no enode."""
+
+    async def drain(self: Any) -> None:
+        while self._pending:
+            done, self._pending = self._pending, {}
+            await self.clock.sleep(0.001)
+            for queue, (offset, generation, _) in done.items():
+                self.durable(queue, offset, generation)
+        self._next_turn()
+
+    acknowledgements.AckBatcher.drain = drain  # type: ignore[method-assign]
+
+
+def committed_one_too_far() -> None:
+    """G2: each acknowledgement moves the group one message further than the client said."""
+    put = acknowledgements.AckBatcher.put
+
+    def further(self: Any, queue: Any, offset: int, generation: int, fence: int = 0) -> None:
+        put(self, queue, offset + 1, generation, fence)
+
+    acknowledgements.AckBatcher.put = further  # type: ignore[method-assign]
+
+
+def queues_begin_at_their_end() -> None:
+    """G2: a queue that changes hands goes on with what comes from now on."""
+    start = feeder.Feeder._start
+
+    async def at_end(self: Any) -> None:
+        await start(self)
+        if self.cursor.acknowledged:
+            ranges = await self.parts.links.to(self.cursor.queue.enode).describe_queues(self.topic_id)
+            end = next(one.end_offset for one in ranges if one.queue_id == self.cursor.queue.queue_id)
+            self.cursor.start(max(end, self.cursor.next_offset), committed=True)
+
+    feeder.Feeder._start = at_end  # type: ignore[method-assign]

@@ -1,0 +1,109 @@
+"""Planted: leases that nobody keeps, messages passed over, an order that is none."""
+
+import heapq
+from collections.abc import Iterable
+from typing import Any
+
+from ortoo.enode.pops import key_order, parking, settling
+from ortoo.enode.pops import line as pop_line
+from ortoo.enode.state.interval_map import Phase
+
+
+def lease_given_twice() -> None:
+    """G8: a message that a consumer has is offered to the next one too."""
+    take = pop_line.PopLine.take
+
+    def generous(self: Any, now_ms: int, limit: int, end_offset: int, **how: Any) -> Any:
+        taken = take(self, now_ms, limit, end_offset, **how)
+        for first, count, _ in taken.rows:
+            if first % 7 == 3:
+                self._due.append((now_ms + 50, first, first + count))
+                self._due.sort()
+        return taken
+
+    def advance(self: Any, now_ms: int) -> None:
+        due = self._due
+        while due and due[0][0] <= now_ms:
+            _, first, end = due.pop(0)
+            for piece in list(self.intervals.unfinished(first, end)):
+                if piece.hold is not None and piece.hold.phase is Phase.LEASED:
+                    self.leased_count -= piece.end - piece.first
+                    self.intervals.hold(
+                        piece.first, piece.end, piece.hold._replace(phase=Phase.EXPIRED, until_ms=now_ms)
+                    )
+                self._offer(piece.first, piece.end)
+
+    pop_line.PopLine.take = generous  # type: ignore[method-assign]
+    pop_line.PopLine._advance = advance  # type: ignore[method-assign]
+
+
+def leases_never_end() -> None:
+    """G8: what a dead consumer had stays its own for ever."""
+
+    def advance(self: Any, now_ms: int) -> None:
+        due = self._due
+        while due and due[0][0] <= now_ms:
+            until_ms, first, end = heapq.heappop(due)
+            for piece in list(self.intervals.unfinished(first, end)):
+                if piece.hold is not None and piece.hold.phase is Phase.RETURNED and piece.hold.until_ms == until_ms:
+                    self._offer(piece.first, piece.end)
+
+    pop_line.PopLine._advance = advance  # type: ignore[method-assign]
+
+
+def rows_passed_over() -> None:
+    """G2: of every few messages a pop takes one more than it gives."""
+    take = pop_line.PopLine.take
+
+    def skipping(self: Any, now_ms: int, limit: int, end_offset: int, **how: Any) -> Any:
+        taken = take(self, now_ms, limit, end_offset, **how)
+        at = self._cursor
+        if taken.rows and at < end_offset and at % 5 == 0:
+            self.drop([(at, 1)])
+        return taken
+
+    pop_line.PopLine.take = skipping  # type: ignore[method-assign]
+
+
+def order_forgotten() -> None:
+    """G5: the messages of a message group are all free at once."""
+    see = key_order.KeyOrder.see
+
+    def all_free(self: Any, first_offset: int, message_groups: Any, intervals: Any) -> list[int]:
+        return see(self, first_offset, [None] * len(message_groups), intervals)
+
+    key_order.KeyOrder.see = all_free  # type: ignore[method-assign]
+
+
+def acknowledged_in_memory_only() -> None:
+    """G8: an acknowledgement is answered and never written."""
+
+    async def write(self: Any, group: Any, changes: Any) -> None:
+        """Say that it is done."""
+
+    settling.Settling._write = write  # type: ignore[method-assign]
+
+
+def attempts_not_counted() -> None:
+    """G9: a message that fails always is delivered always."""
+    give_back = pop_line.PopLine.give_back
+
+    def uncounted(self: Any, ranges: Iterable[Any], number: int, now_ms: int, delay_ms: int, **_: Any) -> Any:
+        return give_back(self, ranges, number, now_ms, delay_ms, counts=False)
+
+    pop_line.PopLine.give_back = uncounted  # type: ignore[method-assign]
+
+
+def parked_without_an_end() -> None:
+    """G9: a dead letter is written, and the group keeps its message."""
+    park = parking.Parking.park
+
+    async def twice(self: Any, line: Any, letters: Any, rules: Any) -> None:
+        drop, line.drop = line.drop, lambda ranges: None
+        try:
+            await park(self, line, letters[:1], rules)
+        finally:
+            line.drop = drop
+        await park(self, line, letters, rules)
+
+    parking.Parking.park = twice  # type: ignore[method-assign]

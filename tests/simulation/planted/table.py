@@ -1,0 +1,55 @@
+"""Every planted bug, and the search for the first seed that finds it.
+
+python -m tests.simulation.planted.table [NAME...]
+"""
+
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
+
+from tests.simulation.planted import conversations, deferred, durability, idempotence, offsets, pops
+
+SEEDS_MAX = 500
+MODULES: Sequence[ModuleType] = (durability, idempotence, offsets, pops, deferred, conversations)
+
+
+def planted() -> Mapping[str, tuple[str, Callable[[], None]]]:
+    """Name to (where it is, what plants it)."""
+    return {
+        name: (f"{module.__name__}:{name}", function)
+        for module in MODULES
+        for name, function in vars(module).items()
+        if callable(function) and getattr(function, "__module__", "") == module.__name__ and not name.startswith("_")
+    }
+
+
+def seeds_needed(where: str) -> tuple[int, str]:
+    """How many seeds it takes, 0 if too many; and what was found."""
+    for first in range(1, SEEDS_MAX, 10):
+        command = [sys.executable, "-m", "ortoo.testing.simulation", "--plant", where, "--seed", str(first)]
+        done = subprocess.run([*command, "--seeds", "10", "--first"], capture_output=True, text=True, check=False)
+        lines = done.stdout.splitlines()
+        for number, line in enumerate(lines):
+            if line.startswith("FAILED seed "):
+                return int(line.split()[2].rstrip(":")), lines[number + 1].strip()
+        if done.returncode not in (0, 1):
+            return 0, done.stderr[-300:]
+    return 0, "not found"
+
+
+def main(names: Sequence[str]) -> int:
+    """Search for all of them, or for those named; returns how many were not found."""
+    missing = 0
+    for name, (where, function) in planted().items():
+        if names and name not in names:
+            continue
+        seed, found = seeds_needed(where)
+        missing += not seed
+        promise = (function.__doc__ or "").split(":")[0]
+        print(f"| {name.replace('_', ' ')} | {promise} | {seed or 'not found'} | {found[:110]} |", flush=True)  # noqa: T201
+    return missing
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
