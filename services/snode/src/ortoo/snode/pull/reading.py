@@ -125,9 +125,10 @@ class Reading:
 
         asked: list[Held] = []
         """What is drawn for what is being given to the reader, and for what is coming."""
-        coming = begin(at)
+        coming: asyncio.Future[Fetched | Exception] | None = None
         self._ranges += not follow
         try:
+            coming = begin(at)
             while follow or at < to_offset:
                 fetched = await coming
                 if isinstance(fetched, Exception):
@@ -152,7 +153,8 @@ class Reading:
             self._ranges -= not follow
             for held in asked:
                 held.becomes(0)
-            coming.cancel()
+            if coming is not None:
+                coming.cancel()
 
     async def _read(
         self, queue: Queue, topic_id: int, offset: int, bytes_max: int, wait_ms: int
