@@ -3,7 +3,7 @@
 import pytest
 
 from ortoo.snode.enodes.link import FETCH_BYTES_MAX
-from ortoo.snode.pull.reading import RANGE_BYTES_MAX, RANGES_BYTES, range_bytes
+from ortoo.snode.pull.read_sizes import RANGE_BYTES_MAX, RANGES_BYTES, range_bytes
 
 
 def test_few_readers_ask_for_several_batches_at_once() -> None:

@@ -1,8 +1,9 @@
 """Reading queues outside groups: ranges of whole batches, and single messages for an operator: tailed, or searched."""
 
 import asyncio
+import contextlib
 import heapq
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,15 +20,8 @@ from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.enodes.link import FETCH_BYTES_MAX, FETCH_WAIT_MS, EnodeLinks, Fetched, QueueRange
 from ortoo.snode.filters.selection import MessageFilter, Selected, selected
+from ortoo.snode.pull.read_sizes import range_bytes, tail_bytes
 
-TAIL_BYTES = 256 << 10
-"""What a tail reads of one queue at once, if it has few."""
-TAIL_QUEUES_BYTES, TAIL_BYTES_MIN = 8 << 20, 16 << 10
-"""What a tail asks for of all its queues together, and at least of each; a batch comes whole all the same."""
-RANGE_BYTES_MAX = 4 << 20
-"""What a read of a range asks an enode for at once: with only a batch or two a request costs as much as they do."""
-RANGES_BYTES = 64 << 20
-"""What all reads of ranges may ask for together; with many of them each asks for less, and oftener."""
 UNCOUNTED = 1 << 62
 _log = get_logger("reading")
 
@@ -46,16 +40,6 @@ class PlacedMessage:
 def id_of(message: Message, topic_id: int, queue: Queue, offset: int) -> str:
     """The id of a message: its producer's, or the one that says where it lies."""
     return message.message_id or message_id_text(topic_id, queue.enode, queue.queue_id, offset)
-
-
-def range_bytes(ranges: int) -> int:
-    """What one of so many reads of ranges asks for next: each holds an answer while the following one is coming."""
-    return max(FETCH_BYTES_MAX, min(RANGE_BYTES_MAX, RANGES_BYTES // (2 * ranges)))
-
-
-def tail_bytes(queues: int) -> int:
-    """What a tail of so many queues reads of each at once."""
-    return max(TAIL_BYTES_MIN, min(TAIL_BYTES, TAIL_QUEUES_BYTES // max(1, queues)))
 
 
 class Reading:
@@ -125,36 +109,42 @@ class Reading:
 
         asked: list[Held] = []
         """What is drawn for what is being given to the reader, and for what is coming."""
-        coming: asyncio.Future[Fetched | Exception] | None = None
-        self._ranges += not follow
-        try:
+        with self._counted(is_range=not follow):
             coming = begin(at)
-            while follow or at < to_offset:
-                fetched = await coming
-                if isinstance(fetched, Exception):
-                    raise fetched
-                while len(asked) > 1:
-                    asked.pop(0).becomes(0)
-                asked[0].becomes(sum(len(stored.batch.records) for stored in fetched.batches))
-                if fetched.batches and (follow or fetched.next_offset < to_offset):
-                    coming = begin(fetched.next_offset)  # while the reader is given what is here
-                for stored in fetched.batches:
-                    part = selected(stored, at, None if follow else to_offset, wanted)
-                    at = part.next_offset
-                    with memory.written(len(part.batch.records) if part.batch is not None else 0):
-                        yield topic.topic_id, part
-                    if not follow and at >= to_offset:
-                        return
-                if not fetched.batches:
-                    if not follow:
-                        return
-                    coming = begin(at)
-        finally:
-            self._ranges -= not follow
-            for held in asked:
-                held.becomes(0)
-            if coming is not None:
+            try:
+                while follow or at < to_offset:
+                    fetched = await coming
+                    if isinstance(fetched, Exception):
+                        raise fetched
+                    while len(asked) > 1:
+                        asked.pop(0).becomes(0)
+                    asked[0].becomes(sum(len(stored.batch.records) for stored in fetched.batches))
+                    if fetched.batches and (follow or fetched.next_offset < to_offset):
+                        coming = begin(fetched.next_offset)  # while the reader is given what is here
+                    for stored in fetched.batches:
+                        part = selected(stored, at, None if follow else to_offset, wanted)
+                        at = part.next_offset
+                        with memory.written(len(part.batch.records) if part.batch is not None else 0):
+                            yield topic.topic_id, part
+                        if not follow and at >= to_offset:
+                            return
+                    if not fetched.batches:
+                        if not follow:
+                            return
+                        coming = begin(at)
+            finally:
+                for held in asked:
+                    held.becomes(0)
                 coming.cancel()
+
+    @contextlib.contextmanager
+    def _counted(self, *, is_range: bool) -> Iterator[None]:
+        """Count a read among those that share the memory for ranges, from before it asks for its first part."""
+        self._ranges += is_range
+        try:
+            yield
+        finally:
+            self._ranges -= is_range
 
     async def _read(
         self, queue: Queue, topic_id: int, offset: int, bytes_max: int, wait_ms: int
