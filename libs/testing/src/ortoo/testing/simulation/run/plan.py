@@ -43,8 +43,8 @@ KINDS: dict[str, tuple[tuple[str, ...], tuple[float, float], int]] = {
 }
 
 SLEEPING = frozenset({"sync fails"})
-"""Not drawn, because they always meet a defect that is known: what a failed sync left in the system's memory is believed
-by the next process, and a power cut takes it (B-025)."""
+"""Not drawn, because they always meet a defect that is known: what a failed sync left in the system's memory is
+believed by the next process, and a power cut takes it (B-025)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,14 +61,12 @@ class Run:
         gc.disable()
         try:
             with self.world.running(), simulated_logs(self.world, log_file):
-                asyncio.set_event_loop(loop)
                 try:
                     loop.run_until_complete(loop.create_task(self._whole(), context=loop.outside.context))
                 except Stuck as stuck:
                     self.world.findings.add("nothing hangs", str(stuck))
                 virtual_s, digest, lines = loop.time(), self.world.trace.digest, self.world.trace.lines
         finally:
-            asyncio.set_event_loop(None)
             if was_collecting:
                 gc.enable()
         return Outcome(
