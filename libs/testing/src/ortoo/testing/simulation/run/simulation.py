@@ -16,9 +16,9 @@ from ortoo.testing.simulation.oracle.oracle import Oracle
 from ortoo.testing.simulation.run.injector import Injector
 from ortoo.testing.simulation.run.outcome import Choices, Outcome
 from ortoo.testing.simulation.run.plan import Fault, drawn_plan
+from ortoo.testing.simulation.run.scenarios import SCENARIOS, SLEEPING
 from ortoo.testing.simulation.workload.application import Application
 from ortoo.testing.simulation.workload.scenario import Scenario
-from ortoo.testing.simulation.workload.scenarios import SCENARIOS, SLEEPING
 from ortoo.testing.simulation.world import World
 
 SETTLE_S = 180.0
@@ -60,18 +60,20 @@ class Run:
         was_collecting = gc.isenabled()
         gc.disable()
         try:
-            with self.world.running(), simulated_logs(self.world, log_file):
+            with simulated_logs(self.world, log_file), self.world.running():
                 try:
                     loop.run_until_complete(loop.create_task(self._whole(), context=loop.outside.context))
                 except Stuck as stuck:
                     self.world.findings.add("nothing hangs", str(stuck))
+                # What the dead say when they are buried concerns nobody.
+                found = tuple(self.world.findings.all)
                 virtual_s, digest, lines = loop.time(), self.world.trace.digest, self.world.trace.lines
         finally:
             if was_collecting:
                 gc.enable()
         return Outcome(
             self.choices,
-            tuple(self.world.findings.all),
+            found,
             self.faults,
             digest,
             lines,

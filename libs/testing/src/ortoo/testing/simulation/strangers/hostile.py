@@ -12,8 +12,8 @@ from google.protobuf.message_factory import GetMessageClass
 from apache.rocketmq.v2 import service_pb2
 from ortoo.client import Client
 from ortoo.common.grpc_channels import Channels
+from ortoo.testing.simulation.strangers.nonsense import Nonsense
 from ortoo.testing.simulation.workload.application import Application
-from ortoo.testing.simulation.workload.nonsense import Nonsense
 from ortoo.testing.simulation.workload.scenario import Scenario
 from ortoo.v1 import admin_pb2, consumer_pb2, dead_letter_pb2, enode_pb2, namesrv_pb2, producer_pb2, session_pb2
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 
+from ortoo.testing.simulation.strangers.hostile import Hostile
+from ortoo.testing.simulation.strangers.operating import Operating
 from ortoo.testing.simulation.workload.deduplicating import Deduplicating
 from ortoo.testing.simulation.workload.delaying import Delaying
-from ortoo.testing.simulation.workload.hostile import Hostile
-from ortoo.testing.simulation.workload.operating import Operating
 from ortoo.testing.simulation.workload.ordering import Ordering
 from ortoo.testing.simulation.workload.parking import Parking
 from ortoo.testing.simulation.workload.popping import Popping
