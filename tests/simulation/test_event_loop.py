@@ -136,9 +136,10 @@ def test_work_of_an_executor_is_done_on_this_thread_in_order(loop: VirtualLoop) 
     seen: list[tuple[int, int]] = []
 
     async def scenario() -> None:
-        futures = [
-            loop.run_in_executor(None, lambda n=number: seen.append((n, threading.get_ident()))) for number in range(5)
-        ]
+        def work(number: int) -> None:
+            seen.append((number, threading.get_ident()))
+
+        futures = [loop.run_in_executor(None, work, number) for number in range(5)]
         futures[3].cancel()
         await asyncio.gather(*futures, return_exceptions=True)
         assert await asyncio.to_thread(lambda: "answer") == "answer"
