@@ -77,7 +77,8 @@ def _getter(field: FieldDescriptor, hint: Any, default: Any, prefix: str) -> _Co
     if may_be_none:
         hint = next(one for one in typing.get_args(hint) if one is not type(None))
     if _is_map(field):
-        return lambda message: dict(getattr(message, name))
+        # The order of a protobuf map is that of addresses in memory; this one is its own.
+        return lambda message: dict(sorted(getattr(message, name).items()))
     if field.is_repeated:
         item = _item_reader(field, (typing.get_args(hint) or (Any,))[0], prefix)
         if item is None:

@@ -1,12 +1,12 @@
 """The network between machines: how long packets take, who reaches whom, and what breaks."""
 
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from ortoo.testing.memory_grpc import Connection, MemoryTransport, Node, Packet
 from ortoo.testing.simulation.kernel.chances import Chances, happens
 from ortoo.testing.simulation.kernel.event_loop import VirtualLoop
+from ortoo.testing.simulation.kernel.fingerprint import fingerprint
 from ortoo.testing.simulation.kernel.trace import Trace
 
 USUAL_S = (0.000_1, 0.002)
@@ -150,7 +150,7 @@ class SimulatedNetwork:
             self._loop.time(),
             f"{source}>{target}",
             packet.method,
-            "" if message is None else f"{len(message)} {zlib.crc32(message):08x}",
+            "" if message is None else f"{len(message)} {fingerprint(packet.method, message)}",
             "" if packet.status is None else f"status {packet.status.code}",
             "last" if packet.is_last else "",
             "cancelled" if packet.is_cancelled else "",

@@ -138,7 +138,7 @@ def message_of(message: record_pb2.Message) -> Message:
         message.tag or None,
         tuple(message.keys),
         message_group=message.message_group or None,
-        properties=dict(message.properties),
+        properties=dict(sorted(message.properties.items())),  # the order of a protobuf map is that of chance
         message_id=message.message_id or None,
         born_at_ms=message.born_at_ms or None,
         deliver_at_ms=message.deliver_at_ms or None,

@@ -1,7 +1,6 @@
 """An enode behind the wire: one Append stream and one FetchBatches stream, shared by everything the snode does."""
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -20,6 +19,7 @@ from ortoo.common.process.clock import Clock
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.snode.cluster.routes import DeliveryMode
 from ortoo.snode.cluster.wire import batch_of, batch_to, envelope_to
+from ortoo.snode.enodes.attaching import stay_attached
 from ortoo.snode.enodes.link import (
     Appended,
     DelayedEntry,
@@ -47,8 +47,6 @@ from ortoo.v1.enode_pb2_grpc import EnodeServiceStub
 Answer = TypeVar("Answer")
 FIND_TIMEOUT_S = 30.0
 """A search may have to wait for its process to start and for the index to catch up."""
-ATTACH_INTERVAL_S = 5.0
-"""How often an enode hears that this snode is there."""
 
 
 class GrpcLinks:
@@ -215,24 +213,8 @@ class GrpcEnodeLink:
 
     async def attach(self, snode: str, incarnation: str, freed: Callable[[Sequence[LockKey]], None]) -> None:
         """Be there for the enode until the connection breaks."""
-        call = self._stub.Attach()
-
-        async def signs() -> None:
-            while not call.done():
-                with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):  # whoever reads hears why
-                    await call.write(enode_pb2.AttachRequest(snode=snode, incarnation=incarnation))
-                await self._clock.sleep(ATTACH_INTERVAL_S)
-
-        # Given an iterator of requests, grpc.aio would go on with it for a while after the call is over.
-        async with Background("attach") as background:
-            background.spawn("signs", signs())
-            try:
-                with rpc_errors(self._peer):
-                    async for news in call:
-                        if news.freed:
-                            freed([(one.group, one.topic_id, one.queue_id) for one in news.freed])
-            finally:
-                call.cancel()
+        sign = enode_pb2.AttachRequest(snode=snode, incarnation=incarnation)
+        await stay_attached(self._stub.Attach(), self._peer, sign, freed, self._clock)
 
     async def query_offsets(self, topic_id: int, group: str, queue_ids: Iterable[int] = ()) -> dict[int, int]:
         """A group's offsets."""

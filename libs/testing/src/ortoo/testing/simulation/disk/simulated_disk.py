@@ -36,9 +36,7 @@ class SimulatedDisk(FaultyDisk):
 
     def stop(self) -> None:
         """The process ends now: of each lane's first piece of work some part may have happened, or all of it."""
-        if self._work is None:
-            return
-        for lane in self._work.lanes:
+        for lane in self._work.lanes if self._work is not None else ():
             if lane.waiting and happens(self._chance, INTERRUPTED):
                 self.platter.operations_left = CUT_AFTER[self._chance.below(len(CUT_AFTER))]
                 self.platter.torn = lambda length: self._chance.below(length + 1)

@@ -74,6 +74,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Let time pass at once, as for a machine that slept: every timer that comes in it fires late."""
         self._now_s += seconds
 
+    def begin_anew(self) -> None:
+        """Forget how often somebody took a turn: whoever spun is dead."""
+        self._turns = 0
+
     def wake(self, process: SimulatedProcess) -> None:
         """Give a process turns again."""
         if process.ready and not process.paused and process not in self._runnable:

@@ -69,6 +69,10 @@ class SimulatedProcess(Node):
         if not self.is_alive:
             return
         super().kill(silently=silently)
+        self.lay_down()
+
+    def lay_down(self) -> None:
+        """Put all that it is doing aside, to be kept until it is buried."""
         # Dropping the last reference to a coroutine would run its finally blocks.
         self.remains += [task for task in asyncio.all_tasks(self.loop) if self._owns(task)]
         self.remains += self.ready
@@ -96,22 +100,26 @@ class SimulatedProcess(Node):
 
 def bury_all(loop: "VirtualLoop", processes: Sequence[SimulatedProcess]) -> None:
     """Close everything that a run left. The loop turns once more for it, and nothing of what it does has any effect."""
+    dead = (*processes, loop.outside)
 
     async def bury() -> None:
-        for process in processes:
+        for process in dead:
             process.context.copy().run(process.bury)
+        gc.collect()
+        for process in dead:
+            process.context.copy().run(process.bury)  # what came up when the first were closed
 
     for process in processes:
         process.kill()
+    loop.outside.lay_down()  # it stays: the loop itself calls from there
     hook, sys.unraisablehook = sys.unraisablehook, lambda _: None  # what the dead say at their end concerns nobody
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)
+            loop.begin_anew()
             loop.run_until_complete(loop.create_task(bury(), context=loop.outside.context))
-            loop.outside.kill()
-            gc.collect()
-            for process in (*processes, loop.outside):
-                process.bury()  # what came up when the first were closed
+            loop.outside.lay_down()
+            loop.outside.bury()
             gc.collect()
     finally:
         sys.unraisablehook = hook

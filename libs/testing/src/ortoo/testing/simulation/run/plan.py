@@ -42,9 +42,10 @@ KINDS: dict[str, tuple[tuple[str, ...], tuple[float, float], int]] = {
     "database flaky": ((NAMESRV,), (1.0, 15.0), 2),
 }
 
-SLEEPING = frozenset({"sync fails"})
-"""Not drawn, because they always meet a defect that is known: what a failed sync left in the system's memory is
-believed by the next process, and a power cut takes it (B-025)."""
+SLEEPING = frozenset({"redis flush", "sync fails"})
+"""Not drawn, because they meet defects that are known: snodes do not notice that the shared membership was emptied
+(B-080); what a failed sync left in the system's memory is believed by the next process, and a power cut takes it
+(B-025). `--fault` draws them all the same."""
 
 
 @dataclass(frozen=True, slots=True)

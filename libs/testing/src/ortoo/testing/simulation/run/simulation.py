@@ -61,16 +61,14 @@ class Run:
         gc.disable()
         try:
             with simulated_logs(self.world, log_file), self.world.running():
-                asyncio.set_event_loop(loop)
                 try:
                     loop.run_until_complete(loop.create_task(self._whole(), context=loop.outside.context))
                 except Stuck as stuck:
                     self.world.findings.add("nothing hangs", str(stuck))
-                virtual_s, digest, lines = loop.time(), self.world.trace.digest, self.world.trace.lines
                 # What the dead say when they are buried concerns nobody.
                 found = tuple(self.world.findings.all)
+                virtual_s, digest, lines = loop.time(), self.world.trace.digest, self.world.trace.lines
         finally:
-            asyncio.set_event_loop(None)
             if was_collecting:
                 gc.enable()
         return Outcome(

@@ -72,7 +72,7 @@ def sent_of(sent: definition_pb2.Message, at: int, now_ms: int, peer: str) -> Se
         system.tag if system.HasField("tag") else None,
         tuple(system.keys),
         message_group=_message_group(system, kind),
-        properties=dict(sent.user_properties),
+        properties=dict(sorted(sent.user_properties.items())),  # the order of a protobuf map is that of chance
         message_id=system.message_id,
         born_at_ms=in_ms(system.born_timestamp) if system.HasField("born_timestamp") else now_ms,
         deliver_at_ms=deliver_at_ms if kind == MessageType.DELAY else None,

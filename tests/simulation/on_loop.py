@@ -1,0 +1,16 @@
+"""Runs one coroutine on a simulated loop, and leaves nothing behind."""
+
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+from ortoo.testing.simulation.kernel.event_loop import VirtualLoop
+from ortoo.testing.simulation.kernel.process import SimulatedProcess, bury_all
+
+
+def run(loop: VirtualLoop, work: Coroutine[Any, Any, Any], processes: Sequence[SimulatedProcess] = ()) -> Any:
+    """What `work` returns; it belongs to no process. The loop is closed then."""
+    try:
+        return loop.run_until_complete(loop.create_task(work, context=loop.outside.context))
+    finally:
+        bury_all(loop, processes)
+        loop.close()

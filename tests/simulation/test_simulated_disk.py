@@ -1,0 +1,131 @@
+"""The disk of a simulated machine: what a kill and a power cut leave, how work is done, what fails."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ortoo.common.errors import Unavailable
+from ortoo.testing.disks.disk_image import KEEP_NOTHING
+from ortoo.testing.simulation.disk.platter import PowerIsOff
+from ortoo.testing.simulation.disk.simulated_disk import MachineDisk
+from ortoo.testing.simulation.kernel.chances import Chances
+from ortoo.testing.simulation.kernel.event_loop import VirtualLoop
+from tests.simulation.on_loop import run
+
+FOLDER = Path("/store")
+FILE = FOLDER / "a.seg"
+
+
+def machine_disk(seed: int = 1) -> MachineDisk:
+    disk = MachineDisk(Chances(seed).of("disk"))
+    disk.current.make_folder(FOLDER)
+    return disk
+
+
+def test_a_kill_leaves_what_was_written_and_a_power_cut_what_was_synced() -> None:
+    """The system still writes what a killed process wrote; without power it does not."""
+    disk = machine_disk()
+    file = disk.current.open(FILE, create=True)
+    file.write(0, [b"synced"])
+    file.sync_data()
+    disk.current.sync_directory(FOLDER)
+    file.write(6, [b" and not"])
+    disk.killed()
+    after_kill = disk.opened()
+    assert after_kill.open(FILE).read(0, 100) == b"synced and not"
+    disk.power_cut(KEEP_NOTHING)
+    assert disk.opened().open(FILE).read(0, 100) == b"synced"
+
+
+def test_the_dead_write_nothing() -> None:
+    """Whatever holds on to the disk of a process that was killed cannot change it any more."""
+    disk = machine_disk()
+    file = disk.current.open(FILE, create=True)
+    disk.killed()
+    with pytest.raises(PowerIsOff):
+        file.write(0, [b"from the grave"])
+    assert disk.opened().open(FILE).read(0, 100) == b""
+
+
+def test_work_takes_time_keeps_its_order_and_is_finished_by_close() -> None:
+    """A cancelled caller waits for its work; after close nothing is taken."""
+    loop = VirtualLoop(Chances(3))
+    disk = machine_disk(3)
+    done: list[int] = []
+
+    async def scenario() -> None:
+        work = disk.current.work(loop)
+        task = loop.create_task(work.run(done.append, 1))
+        await asyncio.wait([task], timeout=0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert done == [1]
+        assert loop.time() > 0
+        waiting = loop.create_task(work.run(done.append, 2))
+        await asyncio.wait([waiting], timeout=0)
+        work.close()
+        await waiting
+        with pytest.raises(Unavailable):
+            await work.run(done.append, 3)
+
+    run(loop, scenario())
+    assert done == [1, 2]
+
+
+def test_a_stop_meets_work_in_the_middle() -> None:
+    """Over many seeds a write that was under way is there wholly, in part, and not at all."""
+    lengths: set[int] = set()
+    for seed in range(60):
+        loop = VirtualLoop(Chances(seed))
+        disk = machine_disk(seed)
+        file = disk.current.open(FILE, create=True)
+
+        async def scenario(loop: VirtualLoop = loop, disk: MachineDisk = disk, file: Any = file) -> None:
+            work = disk.current.work(loop)
+            loop.create_task(work.run(file.write, 0, [bytes(1000)]))
+            await asyncio.wait([loop.create_task(asyncio.Event().wait())], timeout=0)
+            disk.killed()
+
+        run(loop, scenario())
+        lengths.add(disk.opened().open(FILE).size_bytes())
+    assert {0, 1000} <= lengths
+    assert any(0 < length < 1000 for length in lengths)
+
+
+def test_single_calls_fail_and_a_write_goes_astray() -> None:
+    """EIO comes as often as it was planted; a misdirected write says that all is well."""
+    disk = machine_disk()
+    file = disk.current.open(FILE, create=True)
+    file.allocate(4096)
+    platter = disk.current.platter
+    platter.failing_writes = platter.failing_reads = platter.failing_names = 1
+    for call in (
+        lambda: file.write(0, [b"x"]),
+        lambda: file.read(0, 1),
+        lambda: disk.current.rename(FILE, FOLDER / "b.seg"),
+    ):
+        with pytest.raises(OSError, match="Input/output"):
+            call()
+        call()
+    again = disk.current.open(FOLDER / "b.seg")
+    platter.misdirect_bytes = 512
+    assert again.write(0, [b"astray"]) == 6
+    assert again.read(0, 6) != b"astray"
+    assert again.read(512, 6) == b"astray"
+
+
+def test_a_flipped_bit_is_durable() -> None:
+    """It is read flipped, now and after a power cut."""
+    disk = machine_disk()
+    file = disk.current.open(FILE, create=True)
+    file.write(0, [b"abcdefgh" * 100])
+    file.sync_data()
+    disk.current.sync_directory(FOLDER)
+    assert disk.flip_bit(".seg")
+    assert file.read(0, 800) != b"abcdefgh" * 100
+    disk.power_cut(KEEP_NOTHING)
+    assert disk.opened().open(FILE).read(0, 800) != b"abcdefgh" * 100
+    assert disk.flip_bit(".idx") == ""
