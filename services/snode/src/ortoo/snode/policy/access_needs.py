@@ -172,7 +172,8 @@ NEEDS: Mapping[str, Needs] = {
             *("PutGroup", "UpdateGroup", "DeleteGroup", "ListGroups", "ResetOffsets", "CloneOffsets"),
             *("PutUser", "DeleteUser", "ListUsers", "DescribeCluster", "ListTransactions", "ResumeTransaction"),
             *("ListClients", "DescribeClient", "CallClient", "ListConsumers", "SetDeliveryMode", "ListDeliveryModes"),
-            *("DescribeFlowControl", "UpdateFlowControl"),
+            *("DescribeFlowControl", "UpdateFlowControl", "UndeleteTopic", "ListDeletedTopics"),
+            *("ListOfferedTopics", "AdoptTopics"),
         )
     },
     **{f"ExternalScaler/{name}": _scales for name in ("IsActive", "StreamIsActive", "GetMetricSpec", "GetMetrics")},
