@@ -72,17 +72,14 @@ def test_what_is_written_does_not_depend_on_hashes() -> None:
 
 
 _FIRST_USES = """
-import asyncio
 from types import SimpleNamespace
 from ortoo.enode.changes.lives import Mode
 from ortoo.enode.store.delivery_modes import DeliveryModes
 
-async def note(changes):
-    print(changes)
-
 state = SimpleNamespace(
     modes=SimpleNamespace(of=lambda *_: Mode.UNDECIDED), topics=SimpleNamespace(get=lambda _: SimpleNamespace(name="t"))
 )
-engine = SimpleNamespace(committer=SimpleNamespace(listeners=[]), state=state, note=note)
-asyncio.run(DeliveryModes(engine).refused([(1, f"g{number}") for number in range(20)], Mode.POP))
+engine = SimpleNamespace(committer=SimpleNamespace(listeners=[]), state=state)
+changes, refused = DeliveryModes(engine).decide({(1, f"g{number}") for number in range(20)}, Mode.POP)
+print(changes)
 """

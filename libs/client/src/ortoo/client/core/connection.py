@@ -11,11 +11,11 @@ import grpc
 from google.protobuf import json_format
 
 from ortoo.client.core.signed_channel import Credentials, SignedChannel, credentials_from
+from ortoo.common.cluster.process_name import process_name
 from ortoo.common.errors import Conflict, Invalid, OrtooError, Unavailable
 from ortoo.common.errors.status import rpc_errors
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.process.clock import Clock
-from ortoo.common.process.process_name import process_name
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
 

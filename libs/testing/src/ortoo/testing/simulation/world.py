@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from contextvars import copy_context
 from typing import Any, TextIO
 
+from ortoo.common.cluster.process_name import name_this_process
 from ortoo.common.grpc.transport import using_transport
-from ortoo.common.process.process_name import name_this_process
 from ortoo.testing.simulation.findings import Findings
 from ortoo.testing.simulation.kernel.chances import Chances
 from ortoo.testing.simulation.kernel.clock import RunClock
