@@ -6,14 +6,17 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
+import pytest
+
 
 def simulated(words: Sequence[str], *, hash_seed: str = "random") -> subprocess.CompletedProcess[str]:
     """Run the command of the simulation."""
     command = [sys.executable, "-m", "ortoo.testing.simulation", *words]
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=110)
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=190)
 
 
+@pytest.mark.timeout(400)
 def test_a_cluster_in_trouble_keeps_its_promises() -> None:
     """Six seeds, a quarter of a minute of faults each: nothing is lost, mixed up, hangs or is left behind."""
     done = simulated(["--seed", "1", "--seeds", "6", "--seconds", "15"])
@@ -21,6 +24,7 @@ def test_a_cluster_in_trouble_keeps_its_promises() -> None:
     assert len(re.findall(r"^seed \d+: [1-9]\d* sent, [1-9]\d* delivered", done.stdout, re.MULTILINE)) == 6
 
 
+@pytest.mark.timeout(400)
 def test_a_seed_is_the_same_run_in_every_process() -> None:
     """Every packet, its moment and its order depend on the seed alone; not on hashes, addresses or the machine."""
     words = ["--seed", "101", "--seeds", "2", "--seconds", "12"]
