@@ -30,6 +30,9 @@ ELSEWHERE = {
 }
 """Where else a command of the documents is run, by how it begins."""
 NOT_RUN = {
+    "python -m ortoo.testing.simulation": "tests/simulation run seeds of it",
+    "make simulate": "takes an hour",
+    "python -m tests.simulation": "takes as long as its bugs need seeds",
     "kubectl": "there is no Kubernetes here",
     "pip install": "it is about machines that have a package index",
 }
