@@ -64,7 +64,7 @@ class Scope:
     def __init__(
         self,
         where: str,
-        spawn: "Callable[[str, Coroutine[Any, Any, None]], asyncio.Task[Any]]",
+        spawn: "Callable[[str, Coroutine[Any, Any, object]], asyncio.Task[Any]]",
         failed: Callable[[Exception], object],
     ) -> None:
         self._where = where
@@ -74,7 +74,7 @@ class Scope:
         self._is_over = False
 
     def start(self, name: str, work: "Coroutine[Any, Any, object]") -> asyncio.Task[Any]:
-        """Run `work` until it ends or the scope does; what is started in a scope that is over ends at once."""
+        """Run `work` until it ends or the scope does, for its result; in a scope that is over it ends at once."""
         task = self._spawn(f"{self._where}:{name}", self._run(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -89,9 +89,9 @@ class Scope:
         for task in tuple(self._tasks):
             task.cancel()
 
-    async def _run(self, work: "Coroutine[Any, Any, object]") -> None:
+    async def _run(self, work: "Coroutine[Any, Any, object]") -> object:
         try:
-            await work
+            return await work
         except Exception as error:
             contain(self._where, error)
             if (own := asyncio.current_task()) is not None:
@@ -101,3 +101,4 @@ class Scope:
                 self._failed(error)
             except Exception as second:
                 contain(f"{self._where}: end", second)
+        return None

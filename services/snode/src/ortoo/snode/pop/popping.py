@@ -182,8 +182,9 @@ class Popping:
         """Wait at all sources; what several bring at once is given together."""
         if len(sources) == 1:
             return await self._pop_source(sources[0], call)
-        waiting: set[asyncio.Future[PopAnswer | OrtooError]]
-        tasks = [self._runtime.background.asked("pop", tried(self._pop_source(source, call))) for source in sources]
+        waiting: set[asyncio.Task[PopAnswer | OrtooError]]
+        # Tasks, not futures of theirs: one that is called off must hear it at once, or what it got would be lost.
+        tasks = [self._runtime.background.contained("pop", tried(self._pop_source(source, call))) for source in sources]
         waiting = set(tasks)
         answers: list[PopAnswer] = []
         failure: OrtooError = Unavailable("nothing could be popped")
