@@ -1,10 +1,11 @@
 """What every test gets: properties that never fail for being slow, and a second try for what races with the machine."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 from hypothesis import settings
 
 # The machine may be busy, so time decides nothing; a failing example prints the line that replays it.
@@ -13,6 +14,14 @@ settings.load_profile("ortoo")
 
 SECOND_TRY = frozenset({"integration", "e2e", "official", "deploy"})
 """Folders whose tests look at real processes from outside, while others want the same processors."""
+
+
+@pytest.fixture(autouse=True)
+def _logs_are_left_as_they_were() -> Iterator[None]:
+    """How loud a process is belongs to all of it: a command that is called within a test must not silence the next."""
+    before = structlog.get_config()
+    yield
+    structlog.configure(**before)
 
 
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
