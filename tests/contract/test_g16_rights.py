@@ -67,6 +67,8 @@ LET_THROUGH_S = 4.0
 """A call that should be let through and goes on for so long was."""
 PATIENCE_S = 120.0
 """A call that should be refused is, however late: a slow machine lets nobody through."""
+CLIENTS_OWN = "Internal error from Core"
+"""What grpc.aio's client says of a write after the server ended the call: the server's answer went unread."""
 REFUSED = (d.UNAUTHORIZED, d.FORBIDDEN)
 
 
@@ -147,6 +149,8 @@ async def is_refused(
     except grpc.aio.AioRpcError as error:
         if method.name == "Telemetry" and error.code() is grpc.StatusCode.INVALID_ARGUMENT:
             return True  # it says the code in an answer, then ends
+        if error.details() == CLIENTS_OWN:
+            return await is_refused(cluster, method, requests, headers, timeout_s)
         return error.code() is grpc.StatusCode.PERMISSION_DENIED
     finally:
         ended.set()
