@@ -19,11 +19,11 @@ PAIRS: dict[str, tuple[type, type]] = {
     "Transaction": (client.Transaction, blocking.Transaction),
 }
 ONLY_ASYNC = {
-    "Producer": {"send_soon"},  # whoever blocks waits for the outcome; many at a time go by send_many
+    "Producer": {"send_soon", "room"},  # whoever blocks waits for the outcome; many at a time go by send_many
 }
-ONLY_BLOCKING = {"stop", "ack", "park", "give_back", "known"}
-"""`known` is an event there; `stop` ends `run` from outside, which a cancelled task
-does; messages are settled by methods of the consumer."""
+ONLY_BLOCKING = {"stop", "ack", "park", "give_back", "known", "close", "within"}
+"""`known` is an event there; `stop` ends `run` from outside, which a cancelled task does; messages are settled by
+methods of the consumer; `within` is `asyncio.timeout` there, and `close` the end of a block."""
 
 
 def names(of: type) -> set[str]:

@@ -7,7 +7,7 @@ from unittest import mock
 
 import pytest
 
-from ortoo.client import Conflict, Invalid, Message, Overloaded, Queue, Unavailable, connect
+from ortoo.client import Closed, Conflict, Invalid, Message, Overloaded, Queue, Unavailable, connect
 from ortoo.client.core.connection import Connection
 from ortoo.client.produce.routes import Route
 from ortoo.common.process.clock import SystemClock
@@ -40,7 +40,7 @@ async def test_send_many_waits_while_too_much_is_under_way() -> None:
                 await SystemClock().sleep(0)
             assert taken == at_limit
             assert at_limit * len(BODY) < 8 << 20
-            with pytest.raises(Overloaded, match="flush"):
+            with pytest.raises(Overloaded, match="room"):
                 producer.send_soon(BODY)
             store.is_away.clear()
             call: Any = producer._call  # a SimulatedCall
@@ -79,18 +79,58 @@ async def test_an_unanswered_message_ends_with_an_unknown_outcome() -> None:
     store = SimulatedStore()
     store.is_away.set()
     async with asyncio.timeout(10), producer_to(store, queue_count=1, delivery_timeout_ms=0.0) as producer:
+        producer.send_soon(b"unwatched")
         with pytest.raises(Unavailable, match="outcome is unknown"):
-            await producer.send(b"lost")
-        with pytest.raises(Unavailable):
             await producer.flush()
 
 
+async def test_a_failure_is_told_once() -> None:
+    """B-123: one that `send` raised is not raised again at the end of the block; one nobody awaited is, once."""
+    store = SimulatedStore()
+    store.is_away.set()
+    async with asyncio.timeout(10), producer_to(store, queue_count=1, delivery_timeout_ms=0.0) as producer:
+        with pytest.raises(Unavailable):
+            await producer.send(b"lost")
+        with pytest.raises(Invalid):
+            await producer.send(b"")
+        await producer.flush()
+        producer.send_soon(b"unwatched")
+        with pytest.raises(Unavailable):
+            await producer.flush()
+        await producer.flush()
+
+
+@pytest.mark.parametrize("given", ["text", 7, None])
+async def test_what_is_no_message_is_refused_with_what_to_do(given: Any) -> None:
+    """B-125: by every way of sending, and the producer goes on."""
+    async with asyncio.timeout(10), producer_to(SimulatedStore()) as producer:
+        for send in (producer.send, producer.send_soon, lambda it: producer.send_many([b"before", it])):
+            with pytest.raises(Invalid, match="expected bytes or a Message"):
+                await send(given)
+        with pytest.raises(Invalid, match=r"\.encode\(\)"):
+            await producer.send("text")  # type: ignore[arg-type]
+        assert (await producer.send(b"good")).offset >= 0
+
+
+async def test_whoever_waits_for_room_is_never_refused() -> None:
+    """B-127: with `room` before each, any number of messages is taken, and never much more than may wait."""
+    largest = 0
+    async with asyncio.timeout(30), producer_to(SimulatedStore(), memory_bytes_max=100_000) as producer:
+        for _ in range(2_000):
+            await producer.room()
+            producer.send_soon(BODY)
+            largest = max(largest, producer._bytes)
+    assert 100_000 < largest < 100_000 + (2 << 20)
+
+
 async def test_a_closed_producer_takes_nothing() -> None:
-    """The error says what to do."""
+    """B-122: the error says what to do, by every way of sending."""
     async with producer_to(SimulatedStore()) as producer:
         pass
-    with pytest.raises(Invalid, match="make a new one"):
+    with pytest.raises(Closed, match="make a new one"):
         producer.send_soon(b"late")
+    with pytest.raises(Closed, match="make a new one"):
+        await producer.send_once(b"late", "once")
 
 
 async def test_a_route_that_is_doubted_is_asked_for_again() -> None:

@@ -39,6 +39,7 @@ from ortoo.client.admin.descriptions import (
 )
 from ortoo.client.admin.groups import GroupAdmin
 from ortoo.client.app import Client, connect
+from ortoo.client.core.closed import Closed, Left
 from ortoo.client.core.filters import Filter, Sql
 from ortoo.client.core.handlers import RetryLater
 from ortoo.client.core.place import Queue, Receipt
@@ -84,6 +85,7 @@ __all__ = [
     "ClientDescription",
     "ClientInfo",
     "ClientQueue",
+    "Closed",
     "ClusterInfo",
     "Codec",
     "CommitVerdict",
@@ -107,6 +109,7 @@ __all__ = [
     "Handling",
     "Internal",
     "Invalid",
+    "Left",
     "LostMessages",
     "MemberInfo",
     "Message",

@@ -7,7 +7,8 @@
             for message in consumer:
                 consumer.ack(message)
 
-One thread runs the event loop of each connection; calls may come from any thread. Leaving the block ends the thread.
+One thread runs the event loop of each connection; calls may come from any thread. Without blocks, `close()` does what
+the end of a block does; `mq.within(5.0)`, `producer.within(5.0)` and the like give each call so many seconds.
 """
 
 from ortoo.client.blocking.admin import Admin, GroupAdmin

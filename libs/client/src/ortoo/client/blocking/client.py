@@ -1,13 +1,12 @@
 """The client for programs without an event loop: the same calls, each returning when it is done."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 
 from ortoo.client import app as asynchronous
 from ortoo.client.blocking.admin import Admin
 from ortoo.client.blocking.consumers import Consumer, PopConsumer, PullConsumer
-from ortoo.client.blocking.facade import Facade, blocking, entering, iterating
+from ortoo.client.blocking.facade import Facade, OpenFacade, blocking, entering, iterating, opening
 from ortoo.client.blocking.loop_thread import LoopThread
 from ortoo.client.core.place import Receipt
 from ortoo.client.produce.producer import Producer as AsyncProducer
@@ -17,7 +16,7 @@ from ortoo.client.produce.transactions import TransactionCheck, Verdict
 from ortoo.common.records.message import Message
 
 
-class Producer(Facade[AsyncProducer]):
+class Producer(OpenFacade[AsyncProducer]):
     """Sends messages to one topic; see `ortoo.client.Producer`."""
 
     send = blocking(AsyncProducer.send)
@@ -31,7 +30,7 @@ class Producer(Facade[AsyncProducer]):
         async def send() -> list[Receipt]:
             return await (await self._behind.send_many(taken))
 
-        return self._thread.wait(send())
+        return self._thread.wait(send(), self._limit_s)
 
 
 class Transaction(Facade[AsyncTransaction]):
@@ -46,7 +45,7 @@ class Transaction(Facade[AsyncTransaction]):
     roll_back = blocking(AsyncTransaction.roll_back)
 
 
-class TransactionalProducer(Facade[AsyncTransactionalProducer]):
+class TransactionalProducer(OpenFacade[AsyncTransactionalProducer]):
     """Begins transactions in one topic; see `ortoo.client.TransactionalProducer`."""
 
     transaction = entering(AsyncTransactionalProducer.transaction, Transaction)
@@ -58,11 +57,11 @@ class TransactionalProducer(Facade[AsyncTransactionalProducer]):
 
     def begin(self, *messages: Message, check_after_ms: int = 0) -> Transaction:
         """Store messages that nobody sees before `commit`."""
-        begun = self._thread.wait(self._behind.begin(*messages, check_after_ms=check_after_ms))
+        begun = self._thread.wait(self._behind.begin(*messages, check_after_ms=check_after_ms), self._limit_s)
         return Transaction(self._thread, begun)
 
 
-class Client(Facade[asynchronous.Client]):
+class Client(OpenFacade[asynchronous.Client]):
     """What an application has of a cluster. Made by `connect`."""
 
     def __init__(self, thread: LoopThread, behind: asynchronous.Client) -> None:
@@ -71,27 +70,31 @@ class Client(Facade[asynchronous.Client]):
         self.admin = Admin(thread, behind.admin)
         """What operators do."""
 
-    producer = entering(asynchronous.Client.producer, Producer)
-    consumer = entering(asynchronous.Client.consumer, Consumer)
-    pull_consumer = entering(asynchronous.Client.pull_consumer, PullConsumer)
-    pop_consumer = entering(asynchronous.Client.pop_consumer, PopConsumer)
+    producer = opening(asynchronous.Client.producer, Producer)
+    consumer = opening(asynchronous.Client.consumer, Consumer)
+    pull_consumer = opening(asynchronous.Client.pull_consumer, PullConsumer)
+    pop_consumer = opening(asynchronous.Client.pop_consumer, PopConsumer)
     recall = blocking(asynchronous.Client.recall)
     fetch = iterating(asynchronous.Client.fetch)
 
-    @contextmanager
     def transactional_producer(
         self, topic: str, group: str, checker: Callable[[TransactionCheck], Verdict]
-    ) -> Iterator[TransactionalProducer]:
+    ) -> TransactionalProducer:
         """A producer whose messages wait for a verdict; `checker` runs on a thread of its own."""
 
         async def check(question: TransactionCheck) -> Verdict:
             return await asyncio.to_thread(checker, question)
 
-        with self._thread.inside(self._behind.transactional_producer(topic, group, check)) as producer:
-            yield TransactionalProducer(self._thread, producer)
+        return _open_checked(self, topic, group, check)
+
+    def _end(self, error: BaseException | None) -> bool:
+        self._thread.close()  # and with it everything that was opened by this client and is open still
+        return False
 
 
-@contextmanager
+_open_checked = opening(asynchronous.Client.transactional_producer, TransactionalProducer)
+
+
 def connect(
     addresses: str | Sequence[str] = "localhost:8081",
     *,
@@ -99,14 +102,19 @@ def connect(
     room: str = "",
     access_key: str = "",
     secret_key: str = "",
-) -> Iterator[Client]:
-    """Connect to a cluster through one or more snodes, host:port each; see `ortoo.client.connect`."""
+) -> Client:
+    """Connect to a cluster through one or more snodes, host:port each; see `ortoo.client.connect`.
+
+    Close it, or use it as a `with` block.
+    """
     thread = LoopThread()
     try:
-        connecting = asynchronous.connect(
-            addresses, client_id=client_id, room=room, access_key=access_key, secret_key=secret_key
+        opened = thread.open(
+            asynchronous.connect(
+                addresses, client_id=client_id, room=room, access_key=access_key, secret_key=secret_key
+            )
         )
-        with thread.inside(connecting) as client:
-            yield Client(thread, client)
-    finally:
+    except BaseException:
         thread.close()
+        raise
+    return Client(thread, opened.value)

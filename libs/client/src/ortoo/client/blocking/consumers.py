@@ -3,10 +3,9 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from typing import TypeVar
 
-from ortoo.client.blocking.facade import A, Facade, blocking, iterating, on_loop
+from ortoo.client.blocking.facade import A, OpenFacade, blocking, iterating, on_loop
 from ortoo.client.blocking.loop_thread import LoopThread
 from ortoo.client.core.place import Queue
 from ortoo.client.core.received import ReceivedBatch, ReceivedMessage
@@ -21,19 +20,21 @@ T = TypeVar("T")
 M = TypeVar("M")
 
 
-class HandlerFacade(Facade[A]):
+class HandlerFacade(OpenFacade[A]):
     """A consumer whose handlers run in threads, until somebody stops them; one run at a time."""
 
     def __init__(self, thread: LoopThread, behind: A) -> None:
         """The methods of `Client` are the way in."""
         super().__init__(thread, behind)
         self._running: asyncio.Task[None] | None = None
+        self._is_stopped = False
 
     def stop(self) -> None:
-        """Let `run` return; call it from another thread, or from a handler."""
+        """Let `run` return, or the next one when none runs; call it from another thread, or from a handler."""
         self._thread.soon(self._stop)
 
     def _stop(self) -> None:
+        self._is_stopped = True
         if self._running is not None:
             self._running.cancel()
 
@@ -50,8 +51,14 @@ class HandlerFacade(Facade[A]):
 
         async def until_stopped() -> None:
             self._running = asyncio.current_task()
-            with suppress(asyncio.CancelledError):
-                await run(handle)
+            try:
+                if not self._is_stopped:
+                    await run(handle)
+            except asyncio.CancelledError:
+                if not self._is_stopped:
+                    raise
+            finally:
+                self._running, self._is_stopped = None, False
 
         with ThreadPoolExecutor(concurrency, thread_name_prefix="ortoo-handler") as pool:
             self._thread.wait(until_stopped())
@@ -154,14 +161,14 @@ class PopConsumer(HandlerFacade[AsyncPopConsumer]):
 
     def ack(self, message: PoppedMessage) -> None:
         """A message is processed."""
-        self._thread.wait(message.ack())
+        self._thread.wait(message.ack(), self._limit_s)
 
     def give_back(
         self, message: PoppedMessage, delay_ms: float | None = None, *, counts: bool = True, error: str = ""
     ) -> None:
         """A message shall come again."""
-        self._thread.wait(message.give_back(delay_ms, counts=counts, error=error))
+        self._thread.wait(message.give_back(delay_ms, counts=counts, error=error), self._limit_s)
 
     def park(self, message: PoppedMessage, error: str = "") -> None:
         """Put a message into the dead-letter topic."""
-        self._thread.wait(message.park(error))
+        self._thread.wait(message.park(error), self._limit_s)

@@ -6,16 +6,19 @@
 Each keeps the name, the arguments and the docstring of the asynchronous method, for people and for type checkers alike.
 """
 
+import copy
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
 from functools import wraps
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+from types import TracebackType
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
-from ortoo.client.blocking.loop_thread import LoopThread
+from ortoo.client.blocking.loop_thread import LoopThread, Opened
 
 A = TypeVar("A")
 T = TypeVar("T")
 F = TypeVar("F")
+Open = TypeVar("Open", bound="OpenFacade[Any]")
 P = ParamSpec("P")
 
 
@@ -26,6 +29,37 @@ class Facade(Generic[A]):
         """`connect` is the way in."""
         self._thread = thread
         self._behind = behind
+        self._limit_s: float | None = None
+
+    def within(self, seconds: float) -> Self:
+        """The same, with a limit: each of its calls raises TimeoutError when it takes longer, and is called off.
+
+        What the call asked for may have happened all the same.
+        """
+        limited = copy.copy(self)
+        limited._limit_s = seconds
+        return limited
+
+
+class OpenFacade(Facade[A]):
+    """What is open from the beginning: close it, or use it as a `with` block; closed with its client at the latest."""
+
+    _opened: "Opened[Any]"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        return self._end(error)
+
+    def close(self) -> None:
+        """End it in good order, as the end of a `with` block does; doing it again does nothing."""
+        self._end(None)
+
+    def _end(self, error: BaseException | None) -> bool:
+        return self._opened.close(error)
 
 
 def blocking(
@@ -35,7 +69,7 @@ def blocking(
 
     @wraps(method)
     def call(facade: Facade[A], /, *arguments: P.args, **options: P.kwargs) -> T:
-        return facade._thread.wait(method(facade._behind, *arguments, **options))
+        return facade._thread.wait(method(facade._behind, *arguments, **options), facade._limit_s)
 
     return call
 
@@ -57,7 +91,22 @@ def iterating(
 
     @wraps(method)
     def call(facade: Facade[A], /, *arguments: P.args, **options: P.kwargs) -> Iterator[T]:
-        return facade._thread.iterate(method(facade._behind, *arguments, **options))
+        return facade._thread.iterate(method(facade._behind, *arguments, **options), limit_s=facade._limit_s)
+
+    return call
+
+
+def opening(
+    method: Callable[Concatenate[A, P], AbstractAsyncContextManager[T]], kind: Callable[[LoopThread, T], Open]
+) -> Callable[Concatenate[Facade[A], P], Open]:
+    """A method that gives an async context manager as one that enters it and gives a facade of this `kind`."""
+
+    @wraps(method)
+    def call(facade: Facade[A], /, *arguments: P.args, **options: P.kwargs) -> Open:
+        opened = facade._thread.open(method(facade._behind, *arguments, **options))
+        made = kind(facade._thread, opened.value)
+        made._opened = opened
+        return made
 
     return call
 

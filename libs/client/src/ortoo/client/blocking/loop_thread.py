@@ -7,28 +7,37 @@ import os
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
+from ortoo.client.core.closed import Closed
 from ortoo.common.errors import Conflict
 
 T = TypeVar("T")
 
 
 class LoopThread:
-    """A thread with an event loop, and calls into it."""
+    """A thread with an event loop, calls into it, and what was opened there."""
 
     def __init__(self) -> None:
         """Start the thread."""
+        self._opened: dict[Opened[Any], None] = {}
+        self._is_closed = False
         self._loop = asyncio.new_event_loop()
         self._process_id = os.getpid()
         self._thread = threading.Thread(target=self._run, name="ortoo-client", daemon=True)
         self._thread.start()
 
-    def wait(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run `work` on the loop and wait; an interrupted wait cancels it."""
-        return self._outcome(self._begin(work))
+    def wait(self, work: Coroutine[Any, Any, T], limit_s: float | None = None) -> T:
+        """Run `work` on the loop and wait; an interrupted wait cancels it.
+
+        Errors: those of `work`; TimeoutError after `limit_s`; Closed.
+        """
+        return self._outcome(self._begin(work), limit_s)
 
     def _begin(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        if self._is_closed:
+            work.close()
+            raise Closed("this client is closed; connect again")
         if os.getpid() != self._process_id:
             work.close()
             raise Conflict("this client was connected before a fork; connect in the child instead")
@@ -38,38 +47,45 @@ class LoopThread:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     @staticmethod
-    def _outcome(future: concurrent.futures.Future[T]) -> T:
+    def _outcome(future: concurrent.futures.Future[T], limit_s: float | None) -> T:
         try:
-            return future.result()
-        except BaseException:
-            if not future.done():
-                future.cancel()
-                concurrent.futures.wait([future], timeout=5.0)
+            return future.result(limit_s)
+        except BaseException as error:
+            if future.done():
+                raise
+            future.cancel()
+            concurrent.futures.wait([future], timeout=5.0)
+            if isinstance(error, TimeoutError):
+                raise TimeoutError(f"no outcome within {limit_s:g} s; it is unknown") from None
             raise
+
+    def open(self, manager: AbstractAsyncContextManager[T]) -> "Opened[T]":
+        """Enter an async context manager until it is closed, by itself or with this thread."""
+        opened = Opened(self, manager, self.wait(manager.__aenter__()))
+        self._opened[opened] = None
+        return opened
+
+    def forget(self, opened: "Opened[Any]") -> bool:
+        """It is being closed; whether it was open until now."""
+        return self._opened.pop(opened, self) is None
 
     @contextmanager
     def inside(self, manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
         """Enter an async context manager, and leave it with whatever ends the block."""
-
-        async def enter() -> T:
-            return await manager.__aenter__()
-
-        async def leave(error: BaseException | None) -> bool | None:
-            return await manager.__aexit__(
-                type(error) if error else None, error, error.__traceback__ if error else None
-            )
-
-        value = self.wait(enter())
+        opened = self.open(manager)
         try:
-            yield value
+            yield opened.value
         except BaseException as error:
-            if not self.wait(leave(error)):
+            if not opened.close(error):
                 raise
         else:
-            self.wait(leave(None))
+            opened.close()
 
-    def iterate(self, source: AsyncIterator[T], *, ahead: bool = False) -> Iterator[T]:
-        """The items of an async iterator, one wait each; with `ahead` the next one comes while one is looked at."""
+    def iterate(self, source: AsyncIterator[T], *, ahead: bool = False, limit_s: float | None = None) -> Iterator[T]:
+        """The items of an async iterator, one wait each; with `ahead` the next one comes while one is looked at.
+
+        Errors: those of the iterator; TimeoutError when one takes longer than `limit_s`.
+        """
 
         async def following() -> tuple[T, ...]:
             async for item in source:
@@ -83,7 +99,7 @@ class LoopThread:
 
         coming = self._begin(following())
         try:
-            while item := self._outcome(coming):
+            while item := self._outcome(coming, limit_s):
                 if ahead:
                     coming = self._begin(following())
                 yield item[0]
@@ -93,7 +109,7 @@ class LoopThread:
             if not coming.done():
                 coming.cancel()
                 concurrent.futures.wait([coming], timeout=5.0)
-            with contextlib.suppress(RuntimeError):
+            with contextlib.suppress(RuntimeError, Closed):
                 self.wait(close())
 
     def call(self, call: Callable[[], T]) -> T:
@@ -107,15 +123,43 @@ class LoopThread:
         return self.wait(do())
 
     def soon(self, call: Any, *arguments: Any) -> None:
-        """Run a plain function on the loop."""
+        """Run a plain function on the loop. Errors: Closed."""
+        if self._is_closed:
+            raise Closed("this client is closed; connect again")
         self._loop.call_soon_threadsafe(call, *arguments)
 
     def close(self) -> None:
-        """End the loop and its thread."""
-        if os.getpid() == self._process_id:
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
+        """Close what is still open, the last one first, then end the loop and its thread. Errors: those of closing."""
+        if self._is_closed or os.getpid() != self._process_id:
+            return
+        with contextlib.ExitStack() as stack:
+            stack.callback(self._end)
+            for opened in self._opened:
+                stack.callback(opened.close)
+
+    def _end(self) -> None:
+        self._is_closed = True
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
 
     def _run(self) -> None:
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
             runner.get_loop().run_forever()
+
+
+class Opened(Generic[T]):
+    """Something that was entered on a loop's thread, and is closed once."""
+
+    def __init__(self, thread: LoopThread, manager: AbstractAsyncContextManager[T], value: T) -> None:
+        """`LoopThread.open` is the way in."""
+        self.value = value
+        """What entering it gave."""
+        self._thread = thread
+        self._manager = manager
+
+    def close(self, error: BaseException | None = None) -> bool:
+        """Leave it, with what ended its block; whether that is to be swallowed. Closing it again does nothing."""
+        if not self._thread.forget(self):
+            return False
+        leaving = self._manager.__aexit__(type(error) if error else None, error, error.__traceback__ if error else None)
+        return bool(self._thread.wait(leaving))

@@ -10,6 +10,7 @@ from typing import Any, Self, TypeVar, cast
 import grpc
 from google.protobuf import json_format
 
+from ortoo.client.core.closed import Closed
 from ortoo.client.core.signed_channel import Credentials, SignedChannel, credentials_from
 from ortoo.common.cluster.process_name import process_name
 from ortoo.common.errors import Conflict, Invalid, OrtooError, Unavailable
@@ -59,6 +60,7 @@ class Connection:
         self._channels = Channels()
         self._credentials = credentials or credentials_from("", "")
         self._process_id = os.getpid()
+        self._is_closed = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -66,6 +68,7 @@ class Connection:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self._is_closed = True
         await self._channels.__aexit__(kind, error, traceback)
 
     def new_client_id(self) -> str:
@@ -78,8 +81,8 @@ class Connection:
         return self._addresses[self._at]
 
     def channel(self) -> grpc.aio.Channel:
-        """The channel to that snode. Errors: Conflict in a process that was forked from the one that connected."""
-        self._check_process()
+        """The channel to that snode. Errors: Closed; Conflict in a process forked from the one that connected."""
+        self._check_usable()
         return self._channel_to(self.address)
 
     def _channel_to(self, address: str) -> grpc.aio.Channel:
@@ -88,7 +91,9 @@ class Connection:
             return channel
         return cast("grpc.aio.Channel", SignedChannel(channel, self._credentials, self.clock))
 
-    def _check_process(self) -> None:
+    def _check_usable(self) -> None:
+        if self._is_closed:
+            raise Closed("this client is closed; connect again")
         if os.getpid() != self._process_id:
             raise Conflict(
                 "this client was connected before a fork, and gRPC's threads do not survive one; connect in the child, "
@@ -110,7 +115,7 @@ class Connection:
         timeout_s: float = CALL_TIMEOUT_S,
     ) -> Any:
         """One unary call to the snode at `address`, once. Errors: what it answered; Unavailable when it did not."""
-        self._check_process()
+        self._check_usable()
         if (explain := explained_to.get()) is not None:
             explain(as_grpcurl(address, stub.__name__, method, request))
         with rpc_errors(address):

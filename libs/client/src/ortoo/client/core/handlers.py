@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TypeVar
 
+from ortoo.client.core.received import MessageFields
 from ortoo.common.process.background import Background
 
 M = TypeVar("M")
@@ -22,6 +23,11 @@ class RetryLater(Exception):
         self.delay_level = delay_level
         self.delay_ms = delay_ms
         self.counts = counts
+
+
+def named(group: str, message: MessageFields) -> dict[str, object]:
+    """What a line of the log says about a message of a group, so that people find it."""
+    return {"group": group, "queue": str(message.queue), "offset": message.offset, "message_id": message.message_id}
 
 
 async def run_handlers(messages: AsyncIterator[M], handle: Callable[[M], Awaitable[None]], *, concurrency: int) -> None:

@@ -1,18 +1,20 @@
 """The pop consumer: one of any number of workers that share the messages of a topic, one by one."""
 
+import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
+from ortoo.client.core.closed import Left
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter, expressions
-from ortoo.client.core.handlers import RetryLater, run_handlers
+from ortoo.client.core.handlers import RetryLater, named, run_handlers
 from ortoo.client.pop.pop_calls import PopCalls
 from ortoo.client.pop.popped import PopLease, PoppedMessage, lease_of, share
 from ortoo.client.pop.request_batcher import RequestBatcher
-from ortoo.common.errors import Conflict, Fenced, Invalid, OrtooError, Unavailable
+from ortoo.common.errors import Fenced, Invalid, OrtooError, Unavailable
 from ortoo.common.groups.delay_levels import delay_ms_of_level
 from ortoo.common.grpc.fields import write
 from ortoo.common.process.background import Background
@@ -25,6 +27,8 @@ SHARED_POPS_MAX = 2
 """So many pops that several tasks share are under way at once; what is asked for meanwhile waits for the next."""
 SHARED_MESSAGES_MAX = 1_024
 """So many messages one such pop may bring."""
+UNANSWERED_MAX = 16
+"""Of so many pops that nobody waited for are the messages looked for when the consumer is left."""
 _log = get_logger("consumer")
 
 
@@ -83,7 +87,7 @@ class PopConsumer:
         self._background = Background(f"pop consumer {group}")
         self._calls = PopCalls(connection, self._background, patience_s=settings.invisible_ms / 1000)
         self._unanswered: list[str] = []
-        """Attempt ids of pops that nobody answered: an enode may have leased messages for them all the same."""
+        """Attempt ids of pops that nobody answered, or waited for: an enode may have leased messages for them."""
         self._pops: RequestBatcher[int, list[PopLease]] = RequestBatcher(
             self._ask_together,
             self._background,
@@ -107,19 +111,21 @@ class PopConsumer:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._is_open = False
-        self._pops.close()
-        await self._calls.settle()
-        await self._background.__aexit__(kind, error, traceback)
+        try:
+            self._pops.close()
+            await self._calls.settle()
+        finally:
+            await self._background.__aexit__(kind, error, traceback)
         await self._return(list(self._leases))
+        await self._return_unanswered()
 
     async def pop(self, messages_max: int = 0, wait_ms: float | None = None) -> list[PoppedMessage]:
         """Take up to `messages_max` messages (0 = the setting), waiting for the first; empty when none came in time.
 
         While there is much to do, what several tasks ask this consumer for at the same time is asked for together.
-        Errors: Invalid, NotFound, Conflict (the group may not consume; this consumer is not entered), Unavailable.
+        Errors: Invalid, NotFound, Conflict (the group may not consume), Unavailable; Left outside its block.
         """
-        if not self._is_open:
-            raise Conflict("this consumer is not open; enter it with `async with` first")
+        self._check_open()
         count = messages_max or self._settings.messages_max
         wait_ms = self._settings.wait_ms if wait_ms is None else wait_ms
         leases: list[PopLease] = []
@@ -139,7 +145,7 @@ class PopConsumer:
         request.attempt_id = self._unanswered.pop() if self._unanswered else self._connection.randomness.id_text()
         try:
             answer = await self._calls.pop(request)
-        except Unavailable:
+        except (Unavailable, asyncio.CancelledError):
             self._unanswered.append(request.attempt_id)
             raise
         now_s = self._clock.monotonic_s()
@@ -161,6 +167,20 @@ class PopConsumer:
             except OrtooError as failure:
                 _log.warning("messages come again when their lease ends", reason=str(failure))
 
+    async def _return_unanswered(self) -> None:
+        for _ in self._unanswered[:UNANSWERED_MAX]:
+            try:
+                await self._return(await self._ask(self._settings.messages_max))
+            except OrtooError as failure:
+                _log.warning(
+                    "messages of a pop without an answer come again when their lease ends", reason=str(failure)
+                )
+                return
+
+    def _check_open(self) -> None:
+        if not self._is_open:
+            raise Left("this consumer is not open; enter it with `async with` first")
+
     async def __aiter__(self) -> AsyncIterator[PoppedMessage]:
         """Messages as they come, for ever."""
         while True:
@@ -180,12 +200,13 @@ class PopConsumer:
                     yield message
 
         async def handle(message: PoppedMessage) -> None:
+            where = named(self._request.group, message)
             try:
-                await self._settle(message, await _outcome(handler, message))
+                await self._settle(message, await _outcome(handler, message, where))
             except Fenced as late:
-                _log.warning("a handler took longer than its lease; the message was delivered again", reason=str(late))
+                _log.warning("a handler took longer than its lease", reason=str(late), **where)
             except OrtooError as failure:
-                _log.warning("a message could not be settled; it will come again", reason=str(failure))
+                _log.warning("a message could not be settled", reason=str(failure), **where)
 
         await run_handlers(messages(), handle, concurrency=concurrency)
 
@@ -206,6 +227,7 @@ class PopConsumer:
 
     async def ack(self, lease: PopLease, offsets: Iterable[int]) -> None:
         """Messages of a lease are processed; acknowledgements that meet on their way travel together."""
+        self._check_open()
         chosen = self._settling(lease, offsets)
         self._check(lease, await self._calls.ack(lease.batch.queue.enode, lease.receipt_handle, chosen))
 
@@ -261,12 +283,12 @@ class PopConsumer:
                 _log.warning("leases could not be renewed", reason=str(error))
 
 
-async def _outcome(handler: PopHandler, message: PoppedMessage) -> Exception | None:
+async def _outcome(handler: PopHandler, message: PoppedMessage, where: dict[str, object]) -> Exception | None:
     try:
         await handler(message)
     except RetryLater as later:
         return later
     except Exception as error:
-        _log.exception("a handler failed; the message will come again", offset=message.offset)
+        _log.exception("a handler failed; the message will come again", **where)
         return error
     return None

@@ -7,12 +7,13 @@ from itertools import islice
 from types import TracebackType
 from typing import Self
 
+from ortoo.client.core.closed import Closed
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.place import Queue, Receipt
 from ortoo.client.produce.batcher import Batcher
 from ortoo.client.produce.in_flight import Fate, InFlight
 from ortoo.client.produce.produce_call import ProduceCall
-from ortoo.client.produce.producer_batch import ProducerBatch, Sending, Sendings
+from ortoo.client.produce.producer_batch import ProducerBatch, Sending, Sendings, Unheard
 from ortoo.client.produce.routes import Route, query_route
 from ortoo.common.errors import Invalid, NotFound, OrtooError, Overloaded, Unavailable
 from ortoo.common.grpc.fields import read, write
@@ -21,7 +22,7 @@ from ortoo.common.process.logs import get_logger
 from ortoo.common.records.batch import encode
 from ortoo.common.records.builder import BatchBuilder
 from ortoo.common.records.compression import Codec
-from ortoo.common.records.message import NO_RARE_FIELDS, Message, RareFields
+from ortoo.common.records.message import NO_RARE_FIELDS, Message, RareFields, message_of
 from ortoo.common.records.sealed_batch import RECORDS_BYTES_MAX, SealedBatch
 from ortoo.v1 import producer_pb2, record_pb2
 from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
@@ -74,7 +75,7 @@ class Producer:
         self._route_doubted = asyncio.Event()
         self._room = asyncio.Event()
         self._settled = asyncio.Event()
-        self._failed: OrtooError | None = None
+        self._unheard = Unheard()
         self._closed = False
 
     async def __aenter__(self) -> Self:
@@ -104,8 +105,8 @@ class Producer:
 
         Errors: Invalid and NotFound (nothing stored), Unavailable when nobody answered in time (outcome unknown).
         """
-        await self._wait_for_room()
-        return await self._take(Message(message) if type(message) is bytes else message)  # type: ignore[arg-type]
+        await self.room()
+        return await self._take(message)
 
     async def send_once(self, message: Message | bytes, dedup_id: str) -> Receipt:
         """Send a message that is stored once, however often, and by whomever, one with this id is sent to the topic.
@@ -114,7 +115,8 @@ class Producer:
         stored before says where, with a `stored_at_ms` of 0. Errors: Invalid, NotFound, Unavailable (outcome unknown:
         send it again with the same id).
         """
-        given = message if isinstance(message, Message) else Message(message)
+        self._check_open()
+        given = message_of(message)
         given = given.replace(properties={**given.properties, DEDUP_ID: dedup_id})
         given.check()
         request = producer_pb2.PublishRequest(topic=self._topic, messages=[write(record_pb2.Message, given)])
@@ -124,42 +126,50 @@ class Producer:
     def send_soon(self, message: Message | bytes) -> Sending:
         """Take a message now and send it with others; await the answer for the receipt, or `flush` for all.
 
-        Errors: Overloaded when too much is under way: then `await flush()`, or use `send_many`.
+        Errors: Overloaded when too much is under way: `await room()` before each message, and it never is.
         """
         if self._bytes > self._settings.memory_bytes_max:
-            raise Overloaded(f"{self._bytes} bytes wait for an answer; await flush() or send_many()", retry_after_ms=10)
-        return self._take(Message(message) if type(message) is bytes else message)  # type: ignore[arg-type]
+            raise Overloaded(f"{self._bytes} bytes wait for an answer; await room() first", retry_after_ms=10)
+        return self._take(message)
+
+    async def room(self) -> None:
+        """Wait until `send_soon` has room for a message; it has at once while little is under way."""
+        while self._bytes > self._settings.memory_bytes_max:
+            self._room.clear()
+            await self._room.wait()
 
     async def send_many(self, messages: Iterable[Message | bytes]) -> Sendings:
         """Take many messages, waiting while too much is under way; await the answer, or `flush`, for the outcome."""
         runs: list[tuple[Sending, int]] = []
         source = iter(messages)
         while chunk := list(islice(source, _CHUNK_MESSAGES)):
-            if len(set(map(type, chunk))) > 1:
-                chunk = [Message(message) if type(message) is bytes else message for message in chunk]
+            if not _ONE_KIND.issuperset(kinds := set(map(type, chunk))) or len(kinds) > 1:
+                chunk = list(map(message_of, chunk))
             while chunk:
                 if self._pause:
                     # A batch was sealed: let it leave before the next one is filled.
                     self._pause = False
                     await self._clock.sleep(0)
-                    await self._wait_for_room()
+                    await self.room()
                 chunk = chunk[self._take_some(chunk, runs) :]
         return Sendings(runs)
 
     async def flush(self) -> None:
-        """Wait until every message taken so far has its outcome. Errors: the first failure since the last flush."""
+        """Wait until every message taken so far has its outcome. Errors: the first failure nobody has heard of yet."""
         for batcher in list(self._batchers.values()):  # sealing one may open the next queue's
             self._seal(batcher)
         while not all(batcher.is_settled for batcher in self._batchers.values()):
             self._settled.clear()
             await self._settled.wait()
-        failed, self._failed = self._failed, None
-        if failed is not None:
-            raise failed
+        self._unheard.say()
 
-    def _take(self, message: Message) -> Sending:
+    def _check_open(self) -> None:
         if self._closed:
-            raise Invalid("the producer is closed; make a new one")
+            raise Closed("this producer is closed; make a new one")
+
+    def _take(self, given: Message | bytes) -> Sending:
+        self._check_open()
+        message = given if type(given) is Message else message_of(given)
         rare = message.rare
         if rare is not NO_RARE_FIELDS and DEDUP_ID in rare.properties:
             raise Invalid(
@@ -181,8 +191,7 @@ class Producer:
 
     def _take_some(self, messages: Sequence[Message | bytes], runs: list[tuple[Sending, int]]) -> int:
         """Take messages, all of one type, from the front and note them in `runs`; return how many."""
-        if self._closed:
-            raise Invalid("the producer is closed; make a new one")
+        self._check_open()
         first = messages[0]
         if isinstance(first, Message) and first.rare is not NO_RARE_FIELDS:
             runs.append((self._take(first), 1))
@@ -201,7 +210,7 @@ class Producer:
     def _new_batch(self, batcher: Batcher) -> ProducerBatch:
         loop = asyncio.get_running_loop()
         deadline_s = self._clock.monotonic_s() + self._settings.delivery_timeout_ms / 1000
-        batch = ProducerBatch(batcher.queue, self._route.topic_id, loop.create_future(), deadline_s)
+        batch = ProducerBatch(batcher.queue, self._route.topic_id, loop.create_future(), deadline_s, self._unheard)
         batch.is_bound = self._route.has_levels
         # With little under way there is nothing to wait for: the batch is whatever this turn of the loop brings. With
         # more it waits for company until an answer comes, so batches grow as fast as answers get slower.
@@ -280,8 +289,7 @@ class Producer:
                     encode((message,), now_ms=now_ms)
                     good.append(message)
                 except Invalid as error:
-                    batch.refused[row] = error
-                    self._failed = self._failed or error
+                    batch.refuse(row, error)
         return encode(good, now_ms=now_ms, codec=codec) if good else None
 
     def _pump(self, batcher: Batcher) -> None:
@@ -334,7 +342,6 @@ class Producer:
         if error is None:
             batch.stored(batch.first_offset, batch.stored_at_ms)
         else:
-            self._failed = self._failed or error
             batch.fail(error)
         self._room.set()
         self._settled.set()
@@ -382,16 +389,10 @@ class Producer:
                 _log.warning("the route is not known now", topic=self._topic, reason=str(error))
             await self._clock.sleep(_ROUTE_DOUBT_S)
 
-    async def _wait_for_room(self) -> None:
-        while self._bytes > self._settings.memory_bytes_max:
-            self._room.clear()
-            await self._room.wait()
-
 
 DEDUP_ID = "DEDUP_ID"
 """The property that carries what the application calls the same message."""
-
-
+_ONE_KIND = frozenset({bytes, Message})
 _CHUNK_MESSAGES = 1024
 _PROMPT_BATCHES = 2
 """With fewer batches under way, the next one does not wait for company."""

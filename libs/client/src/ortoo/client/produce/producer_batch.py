@@ -24,6 +24,8 @@ class ProducerBatch:
     """Done when it is stored or has failed."""
     deadline_s: float
     """It fails unless it is answered by then, on the monotonic clock."""
+    unheard: "Unheard" = field(default_factory=lambda: Unheard())
+    """The failures of which nobody has heard yet."""
     is_numbered: bool = False
     is_bound: bool = False
     """Whether it must go to this queue: a message in it belongs there, by its group or its priority."""
@@ -66,11 +68,46 @@ class ProducerBatch:
         if not self.future.done():
             self.future.set_result(None)
 
-    def fail(self, error: BaseException) -> None:
+    def refuse(self, row: int, error: OrtooError) -> None:
+        """Leave out the message at `row`, which broke a limit."""
+        self.refused[row] = error
+        self.unheard.add(self, row, error)
+
+    def fail(self, error: OrtooError) -> None:
         """Tell everybody who waits that it failed."""
         if not self.future.done():
+            self.unheard.add(self, ALL_ROWS, error)
             self.future.set_exception(error)
             self.future.exception()  # nobody may be waiting; `flush` reports it all the same
+
+
+ALL_ROWS = -1
+UNHEARD_MAX = 1_000
+
+
+class Unheard:
+    """Failures that no caller has been told: `flush` tells them, once; so many at most are kept."""
+
+    def __init__(self) -> None:
+        """Nothing has failed."""
+        self._errors: dict[tuple[ProducerBatch, int], OrtooError] = {}
+
+    def add(self, batch: ProducerBatch, row: int, error: OrtooError) -> None:
+        """The message at `row` failed, or ALL_ROWS did."""
+        if len(self._errors) < UNHEARD_MAX:
+            self._errors[batch, row] = error
+
+    def heard(self, batch: ProducerBatch, row: int) -> None:
+        """Somebody is being told what became of the message at `row`."""
+        self._errors.pop((batch, ALL_ROWS), None)
+        self._errors.pop((batch, row), None)
+
+    def say(self) -> None:
+        """Errors: the first failure; the others count as told."""
+        errors = list(self._errors.values())
+        self._errors.clear()
+        if errors:
+            raise errors[0]
 
 
 class Sending:
@@ -90,12 +127,15 @@ class Sending:
         return self._batch.future.done()
 
     def __await__(self) -> Generator[Any, None, Receipt]:
-        yield from asyncio.shield(self._batch.future).__await__()
+        if not self.done:
+            yield from asyncio.wait([self._batch.future]).__await__()
         return self.receipt()
 
     def receipt(self) -> Receipt:
         """The receipt of a message that is done. Errors: whatever the send failed with."""
         batch = self._batch
+        if batch.refused or batch.future.exception() is not None:
+            batch.unheard.heard(batch, self._row)
         batch.future.result()
         if self._row in batch.refused:
             raise batch.refused[self._row]

@@ -1,10 +1,11 @@
 """The pull consumer: a member of a group that fetches by itself, from queues that it owns by locks."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Self
 
+from ortoo.client.core.closed import Left
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter, Topics, wanted_topics
 from ortoo.client.core.place import Queue
@@ -85,15 +86,17 @@ class PullConsumer:
     async def poll(self, timeout_ms: float | None = None) -> ReceivedBatch | None:
         """The next batch, queue by queue in turn; None when there is none for so long. None = wait for ever.
 
-        Errors: what the server refused this member with.
+        Errors: what the server refused this member with; Left before it is entered, and when it was left.
         """
         with self._alone():
             return await self._member.next(ProcessQueue.take_batch, None if timeout_ms is None else timeout_ms / 1000)
 
     async def batches(self) -> AsyncIterator[ReceivedBatch]:
-        """Whole batches, in order within each queue. Errors: what the server refused this member with."""
-        while (batch := await self.poll()) is not None:
-            yield batch
+        """Whole batches, in order within each queue, until it is left. Errors: as `poll`."""
+        self._member.check()
+        with suppress(Left):
+            while (batch := await self.poll()) is not None:
+                yield batch
 
     async def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
         """Messages, in order within each queue."""

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from ortoo.client.core.closed import Left
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter
 from ortoo.client.core.place import Queue
@@ -60,7 +61,7 @@ class GroupMember:
         self.group = group
         self.arrived = asyncio.Event()
         """Set when there may be something to take, or when it is all over."""
-        self.failure: OrtooError | None = None
+        self.failure: OrtooError | None = Left(f"this consumer is not in {group!r} yet; enter it with `async with`")
         """Why this member gets no messages any more."""
         self.in_order = False
         """Whether a queue may go elsewhere only when none of its messages is being processed."""
@@ -91,6 +92,7 @@ class GroupMember:
         self._store = self._new_store()
         self._handover = Handover(self._store, self._locks, self._clock, wait_ms=self.settings.leave_wait_ms)
         await self._background.__aenter__()
+        self.failure = None
         try:
             if self._shares.is_member:
                 await self._session.join(self._shares.registration, self)
@@ -107,19 +109,21 @@ class GroupMember:
 
     async def leave(self) -> None:
         """Stop pulling, let handlers finish for a while, store offsets, give locks back, and leave the group."""
+        self.failure = Left(f"this consumer has left {self.group!r}; make a new one")
         for queue in list(self._owned):
             self._begin_to_drop(queue)
-        await self._background.__aexit__(None, None, None)
         try:
+            await self._background.__aexit__(None, None, None)
             async with asyncio.timeout(LEAVE_TIMEOUT_S):
                 await self._handover.settle(patient=False)
                 if self._locks is not None:
                     await self._locks.give_back(self._locks.held)  # those that were taken and not begun
         except TimeoutError:
             _log.warning("the last offsets may not be stored: nobody answers", group=self.group)
-        if self._shares.is_member:
-            self._session.leave(self.group)
-        self.arrived.set()
+        finally:  # also when the caller has no patience: nobody is to be left behind as a member
+            if self._shares.is_member:
+                self._session.leave(self.group)
+            self.arrived.set()
 
     def _new_store(self) -> OffsetStore:
         if self.settings.broadcast:
@@ -140,6 +144,11 @@ class GroupMember:
         if queue not in self._owned:
             raise NotFound(f"this consumer does not have {queue} now", field="queue")
         return self._owned[queue].queue
+
+    def check(self) -> None:
+        """Errors: why this member gets no messages."""
+        if self.failure is not None:
+            raise self.failure
 
     def may_process(self, queue: ProcessQueue) -> bool:
         """Whether messages of the queue may be given out now: it is ours, not suspended, and its lock is believed."""

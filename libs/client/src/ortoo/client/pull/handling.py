@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from ortoo.client.core.connection import Connection
-from ortoo.client.core.handlers import RetryLater
+from ortoo.client.core.handlers import RetryLater, named
 from ortoo.client.core.received import ReceivedMessage
 from ortoo.client.core.wire import wire_queue
 from ortoo.client.pull.group_member import GroupMember
@@ -96,21 +96,21 @@ class Handlers:
         except RetryLater as later:
             return 0, later.delay_level
         except Exception:
-            _log.exception("a handler failed; the message will come again", offset=messages[0].offset)
+            _log.exception("a handler failed; the message will come again", **named(self._member.group, messages[0]))
             return 0, 0
         return processed_count(done, messages), 0
 
     async def _send_back(self, queue: ProcessQueue, messages: Sequence[ReceivedMessage], level: int) -> bool:
         """Whether they are somebody else's business now."""
         if self._member.settings.broadcast:
-            _log.warning("a failed message of a broadcast is dropped", offset=messages[0].offset)
+            _log.warning("a failed message of a broadcast is dropped", **named(self._member.group, messages[0]))
         else:
             try:
                 await send_back(
                     self._connection, self._member.group, queue, messages, level, self._handling.attempts_max
                 )
             except OrtooError as error:
-                _log.warning("a failed message stays here", offset=messages[0].offset, reason=str(error))
+                _log.warning("a failed message stays here", **named(self._member.group, messages[0]), reason=str(error))
                 return False
             self._member.look_at_retries()
         acknowledge(messages)
@@ -123,7 +123,9 @@ class Handlers:
             began_by_s = self._clock.monotonic_s() - timeout_s
             for key, (queue, messages, began_s) in list(self._running.items()):
                 if began_s < began_by_s and not queue.is_dropped:
-                    _log.warning("a handler does not return; its message is sent back", offset=messages[0].offset)
+                    _log.warning(
+                        "a handler does not return; its message is sent back", **named(self._member.group, messages[0])
+                    )
                     if await self._send_back(queue, messages, STUCK_LEVEL):
                         self._running.pop(key, None)
 

@@ -1,14 +1,16 @@
 """The push consumer: a member of a group that gets whole batches and says what it has processed."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from ortoo.client.core.closed import Left
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter, Topics, wanted_topics
-from ortoo.client.core.handlers import run_handlers
+from ortoo.client.core.handlers import named, run_handlers
 from ortoo.client.core.place import Queue
 from ortoo.client.core.received import ReceivedBatch, ReceivedMessage
 from ortoo.client.core.wire import LANGUAGE, client_version, message_model, start_from, subscription
@@ -70,6 +72,7 @@ class Consumer:
         self, connection: Connection, group: str, topics: Mapping[str, Filter], settings: ConsumerSettings
     ) -> None:
         """`Client.consumer` is the way in."""
+        self._group = group
         self._clock = connection.clock
         self._settings = settings
         self._background = Background(f"consumer {group}")
@@ -101,6 +104,7 @@ class Consumer:
 
     async def __aenter__(self) -> Self:
         await self._background.__aenter__()
+        self._member.enter()
         self._background.spawn("session", self._member.keep())
         self._background.every("acks", self._settings.ack_interval_ms / 1000, self._say_progress, clock=self._clock)
         if self._kept is not None:
@@ -110,10 +114,12 @@ class Consumer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self._member.leave()
-        if self._kept is not None:
-            await self._kept.persist()
-        await self._background.__aexit__(kind, error, traceback)
+        try:
+            await self._member.leave()
+            if self._kept is not None:
+                await self._kept.persist()
+        finally:
+            await self._background.__aexit__(kind, error, traceback)
 
     def subscribe(self, topics: Topics) -> None:
         """Want these topics from now on, with these filters; queues of a topic left out go. Errors: Invalid."""
@@ -134,9 +140,14 @@ class Consumer:
         self._member.resume(queues)
 
     async def batches(self) -> AsyncIterator[ReceivedBatch]:
-        """Whole batches, in order within each queue. Errors: what the server refused the session with."""
-        while (batch := await self._member.next_batch()) is not None:
-            yield batch
+        """Whole batches, in order within each queue, until it is left.
+
+        Errors: what the server refused the session with; Left before it is entered, and when it was left.
+        """
+        self._member.check()
+        with suppress(Left):
+            while True:
+                yield await self._member.next_batch()
 
     async def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
         """Messages, in order within each queue."""
@@ -159,7 +170,7 @@ class Consumer:
                     await handler(message)
                     break
                 except Exception:
-                    _log.exception("a handler failed; the message will be given to it again", offset=message.offset)
+                    _log.exception("a handler failed; it will get the message again", **named(self._group, message))
                     await self._clock.sleep(self._settings.retry_delay_ms / 1000)
             message.ack()
 

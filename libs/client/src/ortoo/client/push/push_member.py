@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Collection, Sequence
 from functools import partial
 
+from ortoo.client.core.closed import Left
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.kept_session import KeptSession
 from ortoo.client.core.place import Queue
@@ -39,8 +40,10 @@ class PushMember(KeptSession[consumer_pb2.PushRequest, Bulky]):
         """Join as `opening` says; at most so many delivered messages and bytes wait to be acknowledged."""
         super().__init__(connection, bulk_calls.push, consumer_pb2.PushRequest)
         self.queues: tuple[Queue, ...] = ()
-        self.failure: OrtooError | None = None
-        """Why there will be no further session."""
+        self.failure: OrtooError | None = Left(
+            f"this consumer is not in {opening.group!r} yet; enter it with `async with`"
+        )
+        """Why there is no session, and will be none."""
         self.losses = losses
         self._opening = opening
         self._broadcast = broadcast
@@ -57,13 +60,19 @@ class PushMember(KeptSession[consumer_pb2.PushRequest, Bulky]):
         self._lent: set[int] = set()
         """Batches (by id) of suspended queues in the buffer, whose credit the others have meanwhile."""
 
-    async def next_batch(self) -> ReceivedBatch | None:
-        """The next batch in the order of arrival; None after the member has left. Errors: why it was refused."""
-        while (batch := self._take()) is None:
-            if self.failure is not None:
-                raise self.failure
-            if self._is_leaving:
-                return None
+    def enter(self) -> None:
+        """There will be a session."""
+        self.failure = None
+
+    def check(self) -> None:
+        """Errors: why there is no session."""
+        if self.failure is not None:
+            raise self.failure
+
+    async def next_batch(self) -> ReceivedBatch:
+        """The next batch in the order of arrival. Errors: why it was refused; Left."""
+        while self._is_leaving or (batch := self._take()) is None:
+            self.check()
             self._arrived.clear()
             await self._arrived.wait()
         return batch
@@ -144,8 +153,11 @@ class PushMember(KeptSession[consumer_pb2.PushRequest, Bulky]):
     async def leave(self) -> None:
         """Acknowledge what is done and leave the group, in good order if the snode answers soon."""
         self.report()
-        await self._leave()
-        self._arrived.set()
+        self.failure = self.failure or Left(f"this consumer has left {self._opening.group!r}; make a new one")
+        try:
+            await self._leave()
+        finally:
+            self._arrived.set()
 
     # the session
 

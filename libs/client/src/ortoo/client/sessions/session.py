@@ -72,7 +72,7 @@ class Session(KeptSession[session_pb2.ConnectRequest, session_pb2.ConnectRespons
         try:
             await joined.answered
         except BaseException:
-            self._groups.pop(registration.group, None)
+            self.leave(registration.group)  # the snode may have taken it all the same
             raise
 
     def change(self, registration: Registration) -> None:

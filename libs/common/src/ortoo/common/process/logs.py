@@ -32,10 +32,26 @@ def configure(*, level: str = "info", json: bool | None = None) -> None:
 
 def get_logger(component: str) -> Logger:
     """A logger whose lines carry the component's name."""
-    logger: Logger = structlog.get_logger(component=component)
+    logger: Logger = structlog.get_logger(f"ortoo.{component}", component=component)
     return logger
 
 
+def use_standard_logging() -> None:
+    """Give all lines to `logging`, by the loggers `ortoo.*`: in an application the application says what is shown."""
+    structlog.configure(
+        processors=[structlog.stdlib.filter_by_level, structlog.contextvars.merge_contextvars, _as_record],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.NOTSET),
+        logger_factory=lambda name="ortoo": logging.getLogger(name),
+        cache_logger_on_first_use=False,
+    )
+
+
+def _as_record(_: Any, __: str, event: structlog.typing.EventDict) -> tuple[tuple[str], dict[str, Any]]:
+    exc_info = event.pop("exc_info", None)
+    text, _ = event.pop("event"), event.pop("component", None)
+    values = " ".join(f"{name}={value!r}" for name, value in event.items())
+    return (f"{text} {values}".rstrip(),), {"exc_info": exc_info, "extra": {"ortoo": dict(event)}}
+
+
 if not structlog.is_configured():
-    # An application that uses the client finds nothing of ours on its standard output, and warnings on standard error.
-    configure(level="warning")
+    use_standard_logging()

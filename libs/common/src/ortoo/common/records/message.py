@@ -7,6 +7,7 @@
 Making one costs little, so it checks nothing: limits are checked where messages are encoded, in bulk.
 """
 
+import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import FrozenInstanceError
 from types import MappingProxyType
@@ -293,3 +294,14 @@ def _check_number(number: object, largest: int, field: str, *, least: int = 0) -
         return
     if not isinstance(number, int) or not least <= number <= largest:
         raise Invalid(f"{number!r} is not a whole number from {least} to {largest}", field=field)
+
+
+def message_of(given: object) -> Message:
+    """What was given to be sent, as a message. Errors: Invalid for what is neither a message nor bytes."""
+    if isinstance(given, Message):
+        return given
+    if isinstance(given, (bytes, bytearray, memoryview)):
+        return Message(bytes(given))
+    hint = "; encode it, as by .encode()" if isinstance(given, str) else ""
+    kind = type(given).__name__
+    raise Invalid(f"expected bytes or a Message, got {kind} {reprlib.repr(given)}{hint}", field="message")
