@@ -1,0 +1,11 @@
+"""What is said to whoever uses something after its end."""
+
+from ortoo.common.errors import Conflict
+
+
+class Closed(Conflict):
+    """A client or producer was used after its end; make a new one."""
+
+
+class Left(Conflict):
+    """A consumer was used outside its group: it was left, or not entered with `async with` yet."""

@@ -1,0 +1,228 @@
+"""What a client does at its edges: called off in the middle, used after its end, interrupted."""
+
+import asyncio
+import logging
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ortoo.client import (
+    Client,
+    Closed,
+    Invalid,
+    Left,
+    PopSettings,
+    PullSettings,
+    Queue,
+    ReceivedMessage,
+    blocking,
+    connect,
+)
+from ortoo.common.process.clock import SystemClock
+from ortoo.testing.servers.cluster import Cluster, open_cluster
+
+CLOCK = SystemClock()
+TURNS = (0, 1, 2, 3, 5, 8, 13, 21, 34)
+"""After so many turns of the event loop a call is called off: before, within and after each of its waits."""
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+    """One of each role, with the topic t of four queues."""
+    async with open_cluster(tmp_path) as opened:
+        await opened.create_topic("t")
+        yield opened
+
+
+async def called_off(work: Any, turns: int) -> Any:
+    """Run `work` for so many turns of the event loop and call it off; what it brought if that was too late, or None."""
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(work)
+        for _ in range(turns):
+            await CLOCK.sleep(0)
+        task.cancel()
+    return None if task.cancelled() else task.result()
+
+
+async def test_a_consumer_whose_entering_is_called_off_is_no_member(cluster: Cluster) -> None:
+    """B-120: whenever it happens, the group has no ghost; the same client joins it again at once."""
+    async with asyncio.timeout(60), connect(cluster.address) as mq:
+        for turns in TURNS:
+            consumer = mq.pull_consumer("g", "t")
+            if await called_off(consumer.__aenter__(), turns) is not None:
+                await consumer.__aexit__(None, None, None)
+        while await mq.admin.consumer_count("g"):
+            await CLOCK.sleep(0.01)
+        async with (
+            mq.pull_consumer("g", "t", PullSettings(from_first=True)) as consumer,
+            mq.producer("t") as producer,
+        ):
+            await producer.send(b"for the living")
+            batch = await consumer.poll()
+            assert batch is not None
+
+
+async def test_a_pop_that_is_called_off_loses_no_message_for_its_lease(cluster: Cluster) -> None:
+    """B-121: the next pop brings what the one before was given, as its first attempt, and leaving gives it back."""
+    settings = PopSettings(invisible_ms=600_000, wait_ms=5_000, messages_max=1)
+    async with asyncio.timeout(60), connect(cluster.address) as mq, mq.producer("t") as producer:
+        for turns in TURNS:
+            await producer.send(b"%d" % turns)
+            async with mq.pop_consumer("g", "t", settings=settings) as consumer:
+                popped = await called_off(consumer.pop(), turns) or await consumer.pop()
+                assert [(it.body, it.attempt) for it in popped] == [(b"%d" % turns, 1)]
+                await popped[0].ack()
+            await producer.send(b"again %d" % turns)
+            async with mq.pop_consumer("g", "t", settings=settings) as consumer:
+                await called_off(consumer.pop(), turns)
+            async with mq.pop_consumer("g", "t", settings=settings) as consumer:
+                popped = await consumer.pop()
+                assert [it.body for it in popped] == [b"again %d" % turns]
+                await popped[0].ack()
+
+
+async def test_what_is_used_after_its_end_says_so(cluster: Cluster) -> None:
+    """B-122: Closed for what was closed, Left for a group that was left or not entered, before anything is done."""
+    async with asyncio.timeout(60), connect(cluster.address) as mq:
+        for consumer in (mq.consumer("g", "t"), mq.pull_consumer("g", "t")):
+            with pytest.raises(Left, match="enter it"):
+                await anext(aiter(consumer))
+            async with asyncio.TaskGroup() as tasks, consumer:
+                waiting = tasks.create_task(_all(consumer))
+                await CLOCK.sleep(0)
+            assert waiting.result() == []  # an iteration that was under way ends with the consumer
+            with pytest.raises(Left, match="make a new one"):
+                await anext(aiter(consumer))
+        popping = mq.pop_consumer("g", "t")
+        with pytest.raises(Left):
+            await popping.pop()
+    later: list[Callable[[Client], Any]] = [
+        lambda it: it.admin.list_topics(),
+        lambda it: it.recall("x"),
+        lambda it: it.producer("t").__aenter__(),
+        lambda it: it.pull_consumer("g", "t").__aenter__(),
+        lambda it: anext(aiter(it.fetch(Queue("t", "enode-0", 0)))),
+    ]
+    for use in later:
+        with pytest.raises(Closed, match="connect again"):
+            async with asyncio.timeout(5):
+                await use(mq)
+
+
+async def _all(consumer: Any) -> list[ReceivedMessage]:
+    return [message async for message in consumer]
+
+
+async def test_the_blocking_client_is_closed_with_and_without_blocks(cluster: Cluster) -> None:
+    """B-124: `close` flushes and leaves like the end of a block, twice does no harm, and what comes after is Closed."""
+
+    def use() -> int:
+        mq = blocking.connect(cluster.address)
+        producer = mq.producer("t")
+        consumer = mq.consumer("g", "t")
+        receipt = producer.send(b"one")
+        with pytest.raises(Invalid):
+            consumer.subscribe({})
+        with pytest.raises(TimeoutError, match=r"0\.05 s"):
+            mq.pop_consumer("other", "t").within(0.05).pop(wait_ms=10_000)
+        producer.close()
+        producer.close()
+        with pytest.raises(Closed):
+            producer.send(b"two")
+        mq.close()
+        mq.close()
+        for late in (mq.admin.list_topics, lambda: consumer.stop(), lambda: next(iter(consumer))):
+            with pytest.raises(Closed):
+                late()
+        return receipt.offset
+
+    async with asyncio.timeout(30):
+        assert await asyncio.to_thread(use) == 0
+    async with connect(cluster.address) as mq:
+        assert await mq.admin.consumer_count("g") == 0
+
+
+async def test_a_stop_before_the_run_ends_it(cluster: Cluster) -> None:
+    """B-124: and the next run runs until it is stopped."""
+
+    def use() -> list[bytes]:
+        seen: list[bytes] = []
+        with blocking.connect(cluster.address) as mq, mq.producer("t") as producer:
+            consumer = mq.pop_consumer("g", "t")
+            consumer.stop()
+            consumer.run(lambda message: seen.append(message.body))
+            producer.send(b"one")
+
+            def handle(message: Any) -> None:
+                seen.append(message.body)
+                consumer.stop()
+
+            consumer.run(handle)
+        return seen
+
+    async with asyncio.timeout(30):
+        assert await asyncio.to_thread(use) == [b"one"]
+
+
+PROGRAM = """
+import sys
+from ortoo.client import blocking
+with blocking.connect(sys.argv[1]) as mq, mq.producer("t") as producer:
+    producer.send(b"one")
+    with mq.{consumer} as consumer:
+        print("ready", flush=True)
+        for message in consumer:
+            pass
+"""
+
+
+@pytest.mark.parametrize("consumer", ['consumer("g", "t")', 'pull_consumer("g", "t")', 'pop_consumer("g", "t")'])
+async def test_an_interrupted_program_ends_as_python_programs_do(cluster: Cluster, consumer: str) -> None:
+    """B-124: Ctrl-C leaves the group, flushes, and prints nothing but KeyboardInterrupt's own traceback."""
+
+    def run() -> tuple[int, str]:
+        program = PROGRAM.format(consumer=consumer)
+        with subprocess.Popen(
+            [sys.executable, "-c", program, cluster.address], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+            process.send_signal(signal.SIGINT)
+            said = process.communicate(timeout=30)[1]
+            return process.returncode, said
+
+    status, said = await asyncio.to_thread(run)
+    assert status in (-signal.SIGINT, 128 + signal.SIGINT)
+    assert said.rstrip().endswith("KeyboardInterrupt")
+    assert said.count("Traceback") == 1
+    assert "Event loop" not in said
+    async with connect(cluster.address) as mq:
+        assert await mq.admin.consumer_count("g") == 0
+
+
+async def test_a_failed_handler_is_told_to_logging_with_all_that_finds_the_message(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """B-128: topic, queue, offset, group and id, by the application's own `logging`."""
+
+    async def handle(_: object) -> None:
+        raise RuntimeError("no way")
+
+    with caplog.at_level(logging.INFO):
+        async with asyncio.timeout(30), connect(cluster.address) as mq, mq.producer("t") as producer:
+            receipt = await producer.send(b"one")
+            async with asyncio.TaskGroup() as tasks, mq.pop_consumer("g", "t") as consumer:
+                running = tasks.create_task(consumer.run(handle))
+                while not (told := [it for it in caplog.records if "a handler failed" in it.getMessage()]):
+                    await CLOCK.sleep(0.01)
+                running.cancel()
+    line = told[0].getMessage()
+    for part in ("group='g'", str(receipt.queue), f"offset={receipt.offset}", receipt.message_id):
+        assert part in line
+    assert told[0].name == "ortoo.consumer"
+    assert told[0].exc_info is not None
