@@ -19,6 +19,8 @@ SLOW_NETWORK = 40.0
 FULL_AFTER_BYTES = 50_000
 PATIENCE_S = 1.5
 """A fault that waits for packets happens anyway after so long."""
+DETAINING = frozenset({"pause", "isolate", "partition", "one way", "slow network"})
+"""These hold answers up."""
 Undo = Callable[[], object]
 
 
@@ -82,6 +84,8 @@ class Injector:
     def _disturb(self, fault: Fault) -> None:
         self.oracle.disturbed(fault.target)
         self.oracle.disturbed(fault.other)
+        if fault.kind in DETAINING:
+            self.oracle.detained()
 
     # processes
 

@@ -28,7 +28,9 @@ LIMIT_S = 600.0
 STOP_S = 30.0
 """A program that is asked to end has ended within so many."""
 LOOK_S = 0.5
-RATE_PER_S = (0.5, 6.0)
+SCENARIO_DRAWN = 0.2
+"""How often a scenario takes part. Many small runs find more than few large ones."""
+RATE_PER_S = (0.5, 4.0)
 COLLECT_S = 10.0
 """Garbage is collected at these intervals of virtual time and at no other moment: a finalizer is a part of the run."""
 
@@ -59,6 +61,7 @@ class Run:
         loop = self.world.loop
         was_collecting = gc.isenabled()
         gc.disable()
+        gc.freeze()  # what was there before is not looked at again and again
         try:
             with simulated_logs(self.world, log_file), self.world.running():
                 try:
@@ -69,6 +72,7 @@ class Run:
                 found = tuple(self.world.findings.all)
                 virtual_s, digest, lines = loop.time(), self.world.trace.digest, self.world.trace.lines
         finally:
+            gc.unfreeze()
             if was_collecting:
                 gc.enable()
         return Outcome(
@@ -85,7 +89,7 @@ class Run:
 
     def _drawn_scenarios(self) -> list[str]:
         names = [name for name in sorted(SCENARIOS) if name not in SLEEPING]
-        chosen = [name for name in names if self._chance.uniform(0, 1) < 0.35]
+        chosen = [name for name in names if self._chance.uniform(0, 1) < SCENARIO_DRAWN]
         return chosen or [names[self._chance.below(len(names))]]
 
     @property
