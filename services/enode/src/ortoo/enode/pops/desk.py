@@ -37,7 +37,7 @@ class PopDesk:
         self._clock = clock
         self._background = background
         self._reading = PopReading(store, clock)
-        self._parking = Parking(store, self._reading, clock)
+        self._parking = Parking(store, self._reading, clock, background)
         self._settling = Settling(store, self._parking, clock)
         self._lines = Lines(store, clock)
         self.popped_messages = 0

@@ -1,8 +1,10 @@
 """Parking: a copy of a message in the dead-letter topic, with everything that a person will ask about it."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ortoo.common.background import Background
 from ortoo.common.clock import Clock
 from ortoo.common.errors import OrtooError, Unavailable
 from ortoo.common.logs import get_logger
@@ -11,6 +13,7 @@ from ortoo.common.message_id import message_id_text
 from ortoo.common.pop import PopRules, merged
 from ortoo.common.record_batch import cut, encode
 from ortoo.common.sealed_batch import SealedBatch
+from ortoo.enode.deferred.kept_work import kept
 from ortoo.enode.pops.lines import GroupLines
 from ortoo.enode.pops.opened import OpenedBatch
 from ortoo.enode.pops.reading import PopReading
@@ -30,6 +33,8 @@ PARK_LEASE_MS = 30_000
 """How long parking may take."""
 RETRY_DELAY_MS = 1_000
 """When to try again to park a message that could not be."""
+Place = tuple[int, str, int, int]
+"""(topic id, group, queue id, offset)."""
 _log = get_logger("pops")
 
 
@@ -94,12 +99,14 @@ def _copy(opened: OpenedBatch, origin: Origin, letter: DeadLetter, now_ms: int) 
 class Parking:
     """Puts messages into the dead-letter topic."""
 
-    def __init__(self, store: Store, reading: PopReading, clock: Clock) -> None:
-        """Copy within `store`."""
+    def __init__(self, store: Store, reading: PopReading, clock: Clock, background: Background) -> None:
+        """Copy within `store`; what was begun goes on in `background` when whoever asked for it goes away."""
         self.parked_messages = 0
         self._store = store
         self._reading = reading
         self._clock = clock
+        self._background = background
+        self._under_way: dict[Place, asyncio.Future[None]] = {}
 
     async def park_or_return(
         self, group: GroupLines, queue_id: int, line: PopLine, number: int, letters: list[DeadLetter], rules: PopRules
@@ -116,9 +123,42 @@ class Parking:
     async def park(
         self, group: GroupLines, queue_id: int, line: PopLine, letters: list[DeadLetter], rules: PopRules
     ) -> None:
-        """Copy messages to the dead-letter topic; in the same frame the group is done with them."""
+        """Copy messages to the dead-letter topic; in the same frame the group is done with them.
+
+        Of a message that is being parked already the end is waited for: it gets one dead letter. Errors: as
+        `Store.append`; Unavailable while there is no dead-letter topic.
+        """
         if not rules.dead_letter_topic_id:
             raise Unavailable("the dead-letter topic is being created", retry_after_ms=RETRY_DELAY_MS)
+        places = {(group.topic_id, group.name, queue_id, one.offset): one for one in letters}
+        others = {self._under_way[place]: None for place in places if place in self._under_way}
+        fresh = {place: one for place, one in places.items() if place not in self._under_way}
+        if fresh:
+            await kept(self._background, "park", self._park(group, queue_id, line, fresh, rules))
+        for other in others:
+            await asyncio.shield(other)
+
+    async def _park(
+        self, group: GroupLines, queue_id: int, line: PopLine, fresh: Mapping[Place, DeadLetter], rules: PopRules
+    ) -> None:
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._under_way.update(dict.fromkeys(fresh, done))
+        try:
+            await self._copied(group, queue_id, line, list(fresh.values()), rules)
+        except BaseException as error:
+            done.set_exception(error if isinstance(error, Exception) else Unavailable("the enode is stopping"))
+            done.exception()  # often nobody else waits
+            raise
+        else:
+            done.set_result(None)
+        finally:
+            for place in fresh:
+                del self._under_way[place]
+        group.room.wake()
+
+    async def _copied(
+        self, group: GroupLines, queue_id: int, line: PopLine, letters: list[DeadLetter], rules: PopRules
+    ) -> None:
         origin = Origin(self._store.enode, group.topic_id, self._store.topic_name(group.topic_id), group.name, queue_id)
         at = 0
         while at < len(letters):
@@ -132,6 +172,5 @@ class Parking:
                 ranges = tuple(merged((offset, 1) for offset in offsets))
                 done = PopFinished(group.topic_id, group.name, queue_id, int(FinishReason.PARKED), ranges)
                 await self._store.append(rules.dead_letter_topic_id, 0, batch, consumes=(done,))
-                line.drop(ranges)
+                group.line(queue_id).drop(ranges)  # it may have been made anew meanwhile
                 self.parked_messages += len(offsets)
-        group.room.wake()
