@@ -22,13 +22,16 @@ NODE_CLIENT := tests/official/node
 NODE_READY := $(NODE_CLIENT)/node_modules/.ready
 SPARK_READY := $(VENV)/.spark-ready
 
-QUICK_TESTS := tests/unit tests/property tests/golden tests/repo
+QUICK_TESTS := tests/unit tests/property tests/golden tests/repo tests/simulation
 SLOW_TESTS := $(wildcard tests/contract tests/integration tests/e2e tests/official tests/deploy)
 
 .PHONY: help setup demo dev check test bench bench-store bench-guard crash protos protos-check docs clean
 .PHONY: demo-spark spark-setup spark-tests spark-long bench-spark
 .PHONY: alerts rolling wheels image-check manifests deploy-tools
-.PHONY: lint types imports quick-tests slow-tests
+.PHONY: lint types imports quick-tests quick-seeds slow-tests simulate planted
+# How many runs of the simulated cluster `make simulate` makes, and from which seed on.
+SEEDS ?= 2000
+FIRST ?= 1000
 
 help:  ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -42,12 +45,18 @@ dev: $(READY)  ## A whole cluster in one process, for development
 	@$(VENV)/bin/ortoo dev
 
 check: $(READY)  ## Lint, types, imports, protos and the quick tests; run before every commit
-	@$(MAKE) -k -j2 --output-sync=target lint types imports protos-check quick-tests
+	@$(MAKE) -k -j2 --output-sync=target lint types imports protos-check quick-seeds quick-tests
 
 test: deploy-tools  ## Everything: check, then the contract, integration and end-to-end and deployment tests, and those of Spark
 	@$(MAKE) check
 	@$(MAKE) slow-tests
 	@$(MAKE) spark-tests
+
+simulate: $(READY)  ## Run the simulated cluster from SEEDS seeds (2000, an hour of two cores) with every fault there is; docs/simulation.md
+	@$(PY) -m ortoo.testing.simulation --seed $(FIRST) --seeds $(SEEDS) --workers 2
+
+planted: $(READY)  ## Search for the first seed that finds each planted bug, half an hour: the table in docs/simulation.md
+	@$(PY) -m tests.simulation.planted.table
 
 bench: $(READY)  ## Measure everything beside its baselines, ten minutes: bench/results, the table in README.md (NAME=produce for one alone)
 	@$(PY) -m bench.suite $(NAME)
@@ -139,6 +148,10 @@ imports: $(READY)
 
 quick-tests: $(READY)
 	@$(PYTEST) $(QUICK_TESTS)
+
+# Fifty runs of the simulated cluster, always the same ones: what they find is repeated by the command that they print.
+quick-seeds: $(READY)
+	@$(PY) -m ortoo.testing.simulation --seed 1 --seeds 50 --workers 2
 
 # Most of the time these wait for processes and for clocks, so that more of them run at once than there are cores.
 slow-tests: $(READY) $(NODE_READY)
