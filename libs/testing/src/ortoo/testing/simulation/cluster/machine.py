@@ -51,7 +51,7 @@ class Machine:
         if self.alive:
             return
         self.lives += 1
-        self._stop, self.ready = asyncio.Event(), asyncio.Event()
+        self._stop, self.ready, self._gone = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.world.network.lit(self.name)
         process = self.process = self.world.process(f"{self.name}#{self.lives}")
         self.note("start")
