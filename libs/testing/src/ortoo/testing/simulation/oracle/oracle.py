@@ -32,7 +32,7 @@ class Oracle:
         self._detained_at_s = float("-inf")
         self.clock_ahead_ms = 0.0
         """How far any wall clock was ahead, at most."""
-        self.damaged: set[str] = set()
+        self.damaged: dict[str, None] = {}
         """Enodes whose disk lied or lost bytes that it had promised: what is named as lost there may be lost."""
 
     def now_s(self) -> float:

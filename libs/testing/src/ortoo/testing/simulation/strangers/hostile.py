@@ -119,7 +119,8 @@ class Hostile(Scenario):
 async def _say(call: Any, asked: Sequence[Message], application: Application) -> None:
     """Write all of it, unless the server has had enough before."""
     for one in asked:
-        with contextlib.suppress(asyncio.InvalidStateError):
+        with contextlib.suppress(asyncio.InvalidStateError, grpc.aio.AioRpcError):  # who reads hears why it ended
             await call.write(one)
         await application.clock.sleep(0.05)
-    await call.done_writing()
+    with contextlib.suppress(asyncio.InvalidStateError, grpc.aio.AioRpcError):
+        await call.done_writing()
