@@ -1,6 +1,6 @@
 """Defects that seeds found, each as the schedule that brings it about: mended, and to stay so."""
 
-from ortoo.client import Client, NotFound, PopSettings
+from ortoo.client import Client, Message, NotFound, PopSettings
 from tests.simulation.stage import Stage, play
 
 
@@ -32,5 +32,20 @@ def test_a_message_whose_parking_is_asked_for_twice_has_one_dead_letter() -> Non
             return [letter.message.body async for letter in client.admin.dead_letters("g")]
         except NotFound:
             return []
+
+    play(script)
+
+
+def test_a_search_whose_read_fails_is_told_to_come_again() -> None:
+    """EIO in the key index is Unavailable, so that the client asks again, and no defect in the enode's log."""
+
+    async def script(stage: Stage) -> None:
+        async with stage.connect("app") as client:
+            await client.admin.ensure_topic("t", queue_count=1)
+            async with client.producer("t") as producer:
+                await producer.send(Message(b"body", keys=["17"]))
+            stage.cluster.enodes[0].disk.current.platter.failing_reads = 1
+            found = await client.admin.find_messages("t", key="17")
+            assert [one.message.body for one in found.messages] == [b"body"]
 
     play(script)

@@ -60,9 +60,12 @@ class LocalKeys:
             await self._work.run(self._search.seal, stretch)
 
     async def find(self, query: Query, stretches: Sequence[Stretch]) -> list[FoundMessage]:
-        """Search."""
+        """Search. Errors: Unavailable, as of a process that cannot read."""
         async with self._lock:
-            return await self._work.run(self._search.find, query, stretches)
+            try:
+                return await self._work.run(self._search.find, query, stretches)
+            except OSError as error:
+                raise Unavailable(f"the key index cannot be read now: {error}") from error
 
     async def close(self) -> None:
         """Close the files."""

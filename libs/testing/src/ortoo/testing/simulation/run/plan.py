@@ -49,9 +49,10 @@ KINDS: dict[str, tuple[tuple[str, ...], tuple[float, float], int]] = {
 
 DAMAGING = frozenset({"bit flip", "misdirected write"})
 """What was acknowledged may be lost by these, if it is named."""
-SLEEPING = frozenset({"sync fails"})
-"""Not drawn, because they always meet a defect that is known: what a failed sync left in the system's memory is
-believed by the next process, and a power cut takes it (B-025)."""
+SLEEPING = frozenset({"sync fails", "redis flush", "redis fail-over"})
+"""Not drawn, because they always meet a defect that is known. What a failed sync left in the system's memory is
+believed by the next process, and a power cut takes it (B-025). Snodes whose Redis forgets everything never hear of one
+another's members again (B-080)."""
 
 
 @dataclass(frozen=True, slots=True)
