@@ -22,8 +22,13 @@ NODE_CLIENT := tests/official/node
 NODE_READY := $(NODE_CLIENT)/node_modules/.ready
 SPARK_READY := $(VENV)/.spark-ready
 
+<<<<<<< HEAD
 QUICK_TESTS := tests/unit tests/property tests/golden tests/repo tests/simulation
 SLOW_TESTS := $(wildcard tests/contract tests/integration tests/e2e tests/official tests/deploy)
+=======
+QUICK_TESTS := tests/unit tests/property tests/golden tests/repo
+SLOW_TESTS := $(wildcard tests/contract tests/conformance tests/integration tests/e2e tests/official tests/deploy)
+>>>>>>> sim
 
 .PHONY: help setup demo dev check test bench bench-store bench-guard crash protos protos-check docs clean
 .PHONY: demo-spark spark-setup spark-tests spark-long bench-spark

@@ -8,7 +8,17 @@ from tests.repo.tree import Tree
 SLEEPERS = frozenset({"time", "asyncio", "anyio", "trio", "gevent"})
 KINDS = frozenset(
     {
-        "unit", "property", "contract", "golden", "integration", "e2e", "official", "repo", "spark", "deploy",
+        "unit",
+        "property",
+        "contract",
+        "conformance",
+        "golden",
+        "integration",
+        "e2e",
+        "official",
+        "repo",
+        "spark",
+        "deploy",
         "simulation",
     }  # fmt: skip
 )

@@ -3,10 +3,13 @@
 import asyncio
 from collections import deque
 from collections.abc import Sequence
+from typing import TypeVar
 
 from ortoo.testing.memory_grpc.connection import Stream
 from ortoo.testing.memory_grpc.node import Endpoint
 from ortoo.testing.memory_grpc.packet import Packet, failed_batch
+
+T = TypeVar("T")
 
 RECEIVE_BYTES_MAX = 4 << 20
 """What grpc takes for the largest message that may come, unless an option says otherwise."""
@@ -52,7 +55,7 @@ class CallEnd:
         self._unread: deque[bytes] = deque()
         self._read_bytes = 0
         self._in_flight_bytes = 0
-        self._reading: asyncio.Future[bool] | None = None
+        self._reading: asyncio.Future[bytes | None] | None = None
         self._writing: asyncio.Future[bool] | None = None
         self._all_came = False
         """The other end sends no more messages."""
@@ -68,19 +71,14 @@ class CallEnd:
         if self._reading is not None:
             return None
         loop = self.endpoint.loop
-        reading = self._reading = loop.create_future()
+        reading: asyncio.Future[bytes | None] = loop.create_future()
         if self._unread or self._all_came:
-            loop.call_soon(_resolve, reading, True)
-        try:
-            await reading
-        except asyncio.CancelledError:
-            if self._unread:
-                self._take()
-            raise
-        return self._take()
+            loop.call_soon(_resolve, reading, self._take())
+        else:
+            self._reading = reading
+        return await reading
 
     def _take(self) -> bytes | None:
-        self._reading = None
         if not self._unread:
             return None
         message = self._unread.popleft()
@@ -125,26 +123,30 @@ class CallEnd:
 
     def _came(self, message: bytes) -> None:
         self._unread.append(message)
-        if self._reading is not None and self._reading.cancelled():
-            self._take()  # the read's task is gone, and the message with it
-        else:
-            _resolve(self._reading, True)
+        self._serve_reader()
+
+    def _serve_reader(self) -> None:
+        """Give the next message to the read that waits, whether its task still does or not."""
+        if self._reading is not None:
+            reading, self._reading = self._reading, None
+            _resolve(reading, self._take())
 
     def _was_read(self, size_bytes: int) -> None:
         self._in_flight_bytes -= size_bytes
-        if self._has_room:
+        if self._has_room and self._writing is not None:
             _resolve(self._writing, True)
 
     def _no_more_comes(self) -> None:
         self._all_came = True
-        _resolve(self._reading, True)
+        self._serve_reader()
 
     def _shut(self, *, lose_unread: bool) -> None:
         """End both directions: who waits is woken."""
         if lose_unread:
             self._unread.clear()
         self._is_shut = True
-        _resolve(self._writing, self._has_room)
+        if self._writing is not None:
+            _resolve(self._writing, self._has_room)
         self._no_more_comes()
 
     def _leave(self) -> None:
@@ -182,6 +184,6 @@ def as_bytes(message: object) -> bytes:
     return message
 
 
-def _resolve(waiting: "asyncio.Future[bool] | None", result: bool) -> None:
-    if waiting is not None and not waiting.done():
+def _resolve(waiting: "asyncio.Future[T]", result: T) -> None:
+    if not waiting.done():
         waiting.set_result(result)

@@ -172,7 +172,8 @@ class CoreCall(CallEnd):
         await self.send(Packet(self.method, message=as_bytes(message)))
 
     async def send_receive_close(self) -> None:
-        """Send no more messages."""
+        """Send no more messages; before there is a connection, as soon as there is one."""
+        await self._until(lambda: self._stream is not None or self._ended is not None)
         self.say(Packet(self.method, is_last=True))
 
     # What the channel and the connection call.
@@ -189,7 +190,8 @@ class CoreCall(CallEnd):
 
     def refuse(self, details: str) -> None:
         """There is no connection to be had."""
-        self._abandon(Status(UNAVAILABLE, details))
+        if self.endpoint.is_alive:
+            self._abandon(Status(UNAVAILABLE, details))
 
     def heard(self, packet: Packet) -> None:
         """The server said this."""
@@ -201,7 +203,7 @@ class CoreCall(CallEnd):
             self._came(packet.message)
         if packet.read_bytes:
             self._was_read(packet.read_bytes)
-        if packet.status is not None:
+        if packet.status is not None and self._ended is None:  # the message may have been too large
             self._end(packet.status, lose_unread=False)
 
     def connection_lost(self, details: str) -> None:

@@ -168,6 +168,11 @@ class Connection:
     def __repr__(self) -> str:
         return f"<Connection {self.number} to {self.address}>"
 
+    @property
+    def open_calls(self) -> int:
+        """How many calls at least one end has not left."""
+        return len(self._streams)
+
     # What a network may do to it.
 
     def reset(self, details: str = RESET_DETAILS) -> None:
@@ -186,17 +191,15 @@ class Connection:
         or their answers.
         """
         self._is_held[to_server] = True
-        for side in (self.client, self.server):
-            if side.hears and side.keepalive_s is not None:
-                endpoint = side.endpoint
-                endpoint.at(endpoint.loop.time() + side.keepalive_s, self._give_up, side, self._heals)
+        self._watch()
 
     def release(self, *, to_server: bool) -> None:
         """Let everything arrive again, what waited first; nothing happens when an end has lost its power."""
         if not (self.client.endpoint.is_alive and self.server.endpoint.is_alive):
             return
         self._is_held[to_server] = False
-        self._heals += not any(self._is_held.values())
+        self._heals += 1
+        self._watch()
         for lane in (*(stream.lane(to_server) for stream in self._streams), self._control[to_server]):
             lane.move()
 
@@ -269,6 +272,14 @@ class Connection:
         for stream in tuple(self._streams):
             stream.lane(to_server).flush()
         self._end(side, packet.status.details)
+
+    def _watch(self) -> None:
+        """While a direction is held, let each end with keepalive give up in time, unless one is released before."""
+        if any(self._is_held.values()):
+            for side in (self.client, self.server):
+                if side.hears and side.keepalive_s is not None:
+                    endpoint = side.endpoint
+                    endpoint.at(endpoint.loop.time() + side.keepalive_s, self._give_up, side, self._heals)
 
     def _give_up(self, side: Side, heals: int) -> None:
         if heals == self._heals and side.hears:

@@ -31,8 +31,9 @@ class Status:
 
     def as_grpc(self) -> Any:
         """What grpc.aio takes for a status."""
-        told = f"{STATUS_BY_NUMBER[self.code].name}:{self.details}"
-        return cygrpc.AioRpcStatus(self.code, self.details, self.trailing_metadata, told)
+        code = STATUS_BY_NUMBER.get(self.code, grpc.StatusCode.UNKNOWN)
+        told = f"{code.name}:{self.details}"
+        return cygrpc.AioRpcStatus(code.value[0], self.details, self.trailing_metadata, told)
 
 
 @dataclass(slots=True)
@@ -67,27 +68,24 @@ def failed_batch(why: str) -> Exception:
     return error
 
 
-def typed_metadata(given: Iterable[Any]) -> Metadata:
-    """Metadata as named pairs. Errors: TypeError, as grpc.aio words it."""
-    found = []
-    for key, value in given:
-        if not isinstance(key, str):
-            raise TypeError(f"Expected str, not {type(key)}")
-        if key.endswith("-bin"):
-            if not isinstance(value, bytes):
-                raise TypeError(f'Binary metadata key="{key}" expected bytes, got {type(value)}')
-        elif not isinstance(value, str | bytes):
-            raise TypeError(f"Expected str, not {type(value)}")
-        found.append(cygrpc._Metadatum(key, value))
-    return tuple(found)
-
-
 def sent_metadata(given: Iterable[Any]) -> Metadata:
     """Metadata as the other end gets it. Errors: TypeError; ExecuteBatchError for signs that HTTP/2 does not carry."""
-    found = []
-    for key, value in typed_metadata(given):
-        text = value.decode("latin-1") if isinstance(value, bytes) and not key.endswith("-bin") else value
-        if not _KEY.fullmatch(key) or (isinstance(text, str) and not _TEXT.fullmatch(text)):
+    return tuple(_sent_pair(key, value) for key, value in given)
+
+
+def _sent_pair(key: Any, value: Any) -> tuple[str, str | bytes]:
+    if not isinstance(key, str):
+        raise TypeError(f"Expected str, not {type(key)}")
+    if key.endswith("-bin"):
+        if not isinstance(value, bytes):
+            raise TypeError(f'Binary metadata key="{key}" expected bytes, got {type(value)}')
+    elif not isinstance(value, str | bytes):
+        raise TypeError(f"Expected str, not {type(value)}")
+    else:
+        value = value.decode("latin-1") if isinstance(value, bytes) else value
+        if not _TEXT.fullmatch(value):
             raise failed_batch(f"metadata {key}={value!r} cannot be sent")
-        found.append(cygrpc._Metadatum(key, text))
-    return tuple(found)
+    if not _KEY.fullmatch(key):
+        raise failed_batch(f"metadata {key}={value!r} cannot be sent")
+    pair: tuple[str, str | bytes] = cygrpc._Metadatum(key, value)
+    return pair

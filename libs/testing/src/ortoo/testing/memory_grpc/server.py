@@ -56,9 +56,9 @@ class CoreServer:
         self._generic: list[grpc.GenericRpcHandler] = []
         self._registered: dict[str, Handler] = {}
         self._connections: dict[Connection, None] = {}
-        self._calls: dict[ServerCall, None] = {}
-        self._stopped: asyncio.Future[None] = self.endpoint.loop.create_future()
+        self._open: dict[ServerCall, None] = {}
         self._counted: dict[ServerCall, None] = {}
+        self._stopped: asyncio.Future[None] = self.endpoint.loop.create_future()
         if self.endpoint.node is not None:
             self.endpoint.node.when_killed(self._killed)
 
@@ -93,7 +93,10 @@ class CoreServer:
         self._phase = _Phase.RUNNING
 
     async def shutdown(self, grace: float | None) -> None:
-        """Take no more connections and calls, wait `grace` seconds for those that are open, and cancel the rest."""
+        """Take no more connections and calls, wait `grace` seconds for those that are open, and cancel the rest.
+
+        As in grpc.aio it does not wait for handlers that were cancelled.
+        """
         if self._phase in (_Phase.READY, _Phase.STOPPED):
             return
         if self._phase is _Phase.RUNNING:
@@ -152,7 +155,7 @@ class CoreServer:
             return
         is_one_too_many = self._calls_max is not None and len(self._counted) >= self._calls_max
         call = ServerCall(self, self.endpoint, self._limits, stream, opening, is_one_too_many=is_one_too_many)
-        self._calls[call] = None
+        self._open[call] = None
         if not is_one_too_many:
             self._counted[call] = None
         connection.server.calls[stream] = call
@@ -166,11 +169,14 @@ class CoreServer:
         found = (generic.service(details) for generic in self._generic)
         return next((handler for handler in found if handler is not None), None)
 
-    def call_is_over(self, call: ServerCall) -> None:
-        """Its handler has ended, and so has the call."""
-        self._calls.pop(call, None)
-        self._counted.pop(call, None)
+    def call_closed(self, call: ServerCall) -> None:
+        """Its status was sent, or its caller has gone; the handler may still run."""
+        self._open.pop(call, None)
         self._see_whether_stopped()
+
+    def call_is_over(self, call: ServerCall) -> None:
+        """It is closed, and its handler has ended."""
+        self._counted.pop(call, None)
 
     def connection_lost(self, connection: Connection, details: str) -> None:
         """A channel has gone."""
@@ -180,12 +186,14 @@ class CoreServer:
         """Only servers retire connections."""
 
     def _break_all(self) -> None:
+        for call in tuple(self._open):
+            call.stop(Status(UNAVAILABLE, STOPPED_DETAILS))
         for connection in tuple(self._connections):
             connection.close(STOPPED_DETAILS, at_server=True)
         self._connections.clear()
 
     def _see_whether_stopped(self) -> None:
-        if self._phase is _Phase.STOPPING and not self._calls and not self._stopped.done():
+        if self._phase is _Phase.STOPPING and not self._open and not self._stopped.done():
             self._stopped.set_result(None)
 
     def _killed(self, silently: bool) -> None:

@@ -14,7 +14,7 @@ from ortoo.testing.memory_grpc.call_end import CallEnd, Limits, as_bytes
 from ortoo.testing.memory_grpc.client_call import DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED
 from ortoo.testing.memory_grpc.connection import Stream
 from ortoo.testing.memory_grpc.node import Endpoint
-from ortoo.testing.memory_grpc.packet import Metadata, Packet, Status, failed_batch, sent_metadata, typed_metadata
+from ortoo.testing.memory_grpc.packet import Metadata, Packet, Status, failed_batch, sent_metadata
 from ortoo.testing.memory_grpc.servicer_context import MemoryContext, Requests
 
 OK = 0
@@ -45,14 +45,19 @@ class Answering(Protocol):
     def handler(self, details: grpc.HandlerCallDetails) -> Handler | None:
         """Who answers the method."""
 
+    def call_closed(self, call: "ServerCall") -> None:
+        """Its status was sent, or its caller has gone; the handler may still run."""
+
     def call_is_over(self, call: "ServerCall") -> None:
-        """Its handler has ended, and so has the call."""
+        """It is closed, and its handler has ended."""
 
 
 class ServerCall(CallEnd):
     """Runs its handler in a task that is cancelled when the caller goes away, as grpc.aio does it.
 
-    A handler that ends without a status, because it raised CancelledError by itself, leaves its caller waiting.
+    A handler that ends without a status, because it raised CancelledError by itself, leaves its caller waiting. One
+    that is a plain function runs at once: there is no thread for it, and of its context it can use what it need not
+    await.
     """
 
     def __init__(
@@ -109,6 +114,11 @@ class ServerCall(CallEnd):
         """The caller cannot be reached."""
         self._caller_gone()
 
+    def stop(self, status: Status) -> None:
+        """End the call whatever its handler does, which sees what it sees when the caller goes away."""
+        self.say(Packet(self.method, metadata=self._initial(), status=status))
+        self._caller_gone()
+
     # What the context calls.
 
     def time_remaining(self) -> float | None:
@@ -138,8 +148,8 @@ class ServerCall(CallEnd):
         self.say(Packet(self.method, metadata=sent))
 
     def set_trailing_metadata(self, metadata: Iterable[Any]) -> None:
-        """Errors: TypeError."""
-        self.trailing_metadata = typed_metadata(metadata)
+        """Errors: TypeError; ExecuteBatchError, here and not with the status, for what cannot be sent."""
+        self.trailing_metadata = sent_metadata(metadata)
 
     def set_code(self, code: Any) -> None:
         """A grpc.StatusCode or its number."""
@@ -159,7 +169,7 @@ class ServerCall(CallEnd):
         assert self.code != OK, "Expecting non-ok status code."
         if was_sent or self._is_shut:
             raise failed_batch("the call has ended")
-        self._say_status(Status(self.code, self.details, sent_metadata(self.trailing_metadata)))
+        self._say_status(self._own_status())
         raise self._abort
 
     # How it goes on.
@@ -178,8 +188,7 @@ class ServerCall(CallEnd):
         except Exception as error:
             _log.error("a handler failed", method=self.method, exc_info=error)
             if not self.is_status_sent and not self._is_shut:
-                details = f"Unexpected {type(error)}: {error}"
-                self._finish(Status(self.code or UNKNOWN, details, sent_metadata(self.trailing_metadata)))
+                self._finish(Status(self.code or UNKNOWN, f"Unexpected {type(error)}: {error}", self.trailing_metadata))
 
     async def _answer(self) -> None:
         handler = await _intercepted(
@@ -204,12 +213,9 @@ class ServerCall(CallEnd):
             await self._answer_one(handler, request, context)
 
     async def _answer_one(self, handler: Handler, request: Any, context: MemoryContext) -> None:
-        call = handler.stream_unary or handler.unary_unary
-        if not inspect.iscoroutinefunction(call):
-            raise TypeError(
-                f"{self.method}: in memory a handler is a coroutine function; there are no threads for others"
-            )
-        answer = await call(request, context)
+        answer = (handler.stream_unary or handler.unary_unary)(request, context)
+        if inspect.isawaitable(answer):
+            answer = await answer
         self.raise_if_over()
         data = b""
         if self.code == OK:
@@ -217,22 +223,21 @@ class ServerCall(CallEnd):
         self._finish(self._own_status(), message=data)
 
     async def _answer_many(self, call: Callable[..., Any], request: Any, context: MemoryContext) -> None:
-        if inspect.iscoroutinefunction(call):
-            await call(request, context)
-        elif inspect.isasyncgenfunction(call):
-            async for answer in call(request, context):
+        answers = call(request, context)
+        if inspect.isawaitable(answers):
+            await answers
+        elif inspect.isasyncgen(answers):
+            async for answer in answers:
                 self.raise_if_over()
                 await context.write(answer)
         else:
-            raise TypeError(
-                f"{self.method}: in memory a handler is a coroutine function or an asynchronous generator; "
-                "there are no threads for others"
-            )
+            for answer in answers:
+                await context.write(answer)
         self.raise_if_over()
         self._finish(self._own_status())
 
     def _own_status(self) -> Status:
-        return Status(self.code, self.details, sent_metadata(self.trailing_metadata))
+        return Status(self.code, self.details, self.trailing_metadata)
 
     def _initial(self) -> Metadata | None:
         return None if self._is_initial_sent else ()
@@ -256,6 +261,7 @@ class ServerCall(CallEnd):
             self._expiry.cancel()
         self._leave()
         self._shut(lose_unread=True)
+        self._server.call_closed(self)
 
     def _caller_gone(self) -> None:
         """Nobody waits for the answer: readers see the end of the requests, and then the handler is cancelled."""
@@ -274,15 +280,10 @@ class ServerCall(CallEnd):
 
     def _expire(self) -> None:
         if self.endpoint.is_alive and not self._is_shut:
-            self._give_up(Status(DEADLINE_EXCEEDED, "Deadline Exceeded"))
+            self.stop(Status(DEADLINE_EXCEEDED, "Deadline Exceeded"))
 
     def _too_large(self, details: str, *, was_sent: bool) -> None:
-        self._give_up(Status(RESOURCE_EXHAUSTED, details))
-
-    def _give_up(self, status: Status) -> None:
-        """End the call whatever its handler does, which sees what it sees when the caller goes away."""
-        self.say(Packet(self.method, metadata=self._initial(), status=status))
-        self._caller_gone()
+        self.stop(Status(RESOURCE_EXHAUSTED, details))
 
     def _ran(self, _: object) -> None:
         for callback in self.callbacks:

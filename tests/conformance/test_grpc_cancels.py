@@ -1,0 +1,323 @@
+"""Calls that are cancelled by either side, run into their deadline, or are left by their iterators."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+import pytest
+
+from ortoo.common.background import Background
+from tests.conformance.wire import (
+    KINDS,
+    Wire,
+    answering,
+    begun,
+    conversing,
+    failure,
+    requesting,
+    result_of,
+    serving,
+    unary,
+    until,
+)
+
+EOF = grpc.aio.EOF
+S = grpc.StatusCode
+DEADLINE_S = 0.15
+
+
+class Waiting:
+    """Handlers of all four kinds that wait for ever, and note how they end."""
+
+    def __init__(self) -> None:
+        self.called = asyncio.Event()
+        self.ended: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
+        self.context: Any = None
+        self.told: list[tuple[bool, bool]] = []
+
+    async def one(self, request: Any, context: Any) -> bytes:
+        self.context = context
+        context.add_done_callback(lambda got: self.told.append((got.done(), got.cancelled())))
+        self.called.set()
+        try:
+            await asyncio.get_running_loop().create_future()
+        except BaseException as error:
+            self.ended.set_result(error)
+            raise
+        return b"never"
+
+    async def many(self, request: Any, context: Any) -> AsyncIterator[bytes]:
+        yield await self.one(request, context)
+
+    def handlers(self) -> dict[str, Any]:
+        """By the names of the four ways to call."""
+        return {
+            "call": unary(self.one),
+            "answers": answering(self.many),
+            "requests": requesting(self.one),
+            "both": conversing(self.many),
+        }
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_cancelled_by_the_caller(wire: Wire, kind: str) -> None:
+    """Its end is over at once, with CANCELLED and a CancelledError; the handler is cancelled.
+
+    `context.cancelled()` stays false at the server, and no code is set: only the CancelledError tells.
+    """
+    waiting = Waiting()
+    async with serving(wire, **waiting.handlers()) as served:
+        call = begun(served, kind)
+        told: list[bool] = []
+        call.add_done_callback(lambda got: told.append(got.cancelled()))
+        await waiting.called.wait()
+        assert (call.cancel(), call.cancel()) == (True, False)
+        assert (call.done(), call.cancelled(), told) == (True, True, [True])
+        assert (await call.code(), await call.details()) == (S.CANCELLED, "Locally cancelled by application!")
+        assert len(await call.trailing_metadata()) == 0
+        with pytest.raises(asyncio.CancelledError):
+            await result_of(call, kind)
+        if kind in ("requests", "both"):
+            with pytest.raises(asyncio.InvalidStateError):
+                await call.write(b"")
+            await call.done_writing()
+        assert isinstance(await waiting.ended, asyncio.CancelledError)
+        await until(lambda: bool(waiting.told))
+        assert waiting.told == [(False, False)]
+        assert waiting.context.code() is None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_cancelled_with_the_task_that_waits(wire: Wire, kind: str) -> None:
+    """Cancelling the task that waits for an answer cancels the call."""
+    waiting = Waiting()
+    async with serving(wire, **waiting.handlers()) as served, Background("test") as background:
+        call = begun(served, kind)
+        task = background.spawn("wait", result_of(call, kind))
+        await waiting.called.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await call.code() is S.CANCELLED
+        assert isinstance(await waiting.ended, asyncio.CancelledError)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_the_deadline(wire: Wire, kind: str) -> None:
+    """Both ends have it: the caller gets DEADLINE_EXCEEDED, and the handler is cancelled."""
+    waiting = Waiting()
+    async with serving(wire, **waiting.handlers()) as served:
+        call = begun(served, kind, timeout=DEADLINE_S)
+        error = await failure(result_of(call, kind))
+        assert (error.code(), call.cancelled(), call.time_remaining()) == (S.DEADLINE_EXCEEDED, False, 0)
+        assert "Deadline Exceeded" in (error.details() or "")
+        assert isinstance(await waiting.ended, asyncio.CancelledError)
+        if kind in ("requests", "both"):
+            with pytest.raises(asyncio.InvalidStateError):
+                await call.write(b"")
+
+
+async def test_unread_answers_do_not_stop_the_deadline(wire: Wire) -> None:
+    """What the server has ended in time fails at the deadline all the same, if its answers are not read by then."""
+
+    async def two(request: bytes, context: Any) -> AsyncIterator[bytes]:
+        yield b"1"
+        yield b"2"
+
+    async with serving(wire, Two=answering(two)) as served:
+        call = served.answers("Two", timeout=DEADLINE_S)
+        assert await call.read() == b"1"
+        assert await call.code() is S.DEADLINE_EXCEEDED
+        assert (await failure(call.read())).code() is S.DEADLINE_EXCEEDED
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_handler_that_cancels_itself_says_nothing(wire: Wire, kind: str) -> None:
+    """Its caller waits until the deadline: grpc.aio takes CancelledError for its own doing and sends no status.
+
+    The product suffers from it wherever it cancels tasks of handlers, and turns the error into a status there.
+    """
+
+    async def one(request: Any, context: Any) -> bytes:
+        raise asyncio.CancelledError
+
+    async def many(request: Any, context: Any) -> AsyncIterator[bytes]:
+        yield await one(request, context)
+
+    handlers = {"call": unary(one), "answers": answering(many), "requests": requesting(one), "both": conversing(many)}
+    async with serving(wire, **handlers) as served:
+        call = begun(served, kind, timeout=DEADLINE_S)
+        assert (await failure(result_of(call, kind))).code() is S.DEADLINE_EXCEEDED
+
+
+async def test_readers_of_a_cancelled_call_see_its_requests_end(wire: Wire) -> None:
+    """A handler that reads hears EOF first and its cancellation after that.
+
+    So a cancelled stream and a half-closed one look alike to the reader, until it awaits something else.
+    """
+    seen: list[object] = []
+    reading, ended = asyncio.Event(), asyncio.Event()
+
+    async def reads(requests: Any, context: Any) -> bytes:
+        seen.append(await context.read())
+        reading.set()
+        try:
+            seen.append(await context.read())
+            await asyncio.get_running_loop().create_future()
+        except asyncio.CancelledError:
+            seen.append("cancelled")
+            raise
+        finally:
+            ended.set()
+        return b""
+
+    async with serving(wire, Reads=requesting(reads)) as served:
+        call = served.requests("Reads")
+        await call.write(b"1")
+        await reading.wait()
+        call.cancel()
+        await ended.wait()
+        assert seen == [b"1", EOF, "cancelled"]
+
+
+async def test_unread_requests_of_a_cancelled_call_are_lost(wire: Wire) -> None:
+    """A handler that ignores its cancellation reads EOF at once, and can neither write nor abort."""
+    arrived, ended = asyncio.Event(), asyncio.Event()
+    seen: list[object] = []
+
+    async def stubborn(requests: Any, context: Any) -> None:
+        try:
+            arrived.set()
+            await asyncio.get_running_loop().create_future()
+        except asyncio.CancelledError:
+            seen.extend([await context.read(), await context.read()])
+            with pytest.raises(grpc.aio.InternalError):
+                await context.write(b"")
+            with pytest.raises(grpc.aio.InternalError):
+                await context.abort(S.ABORTED, "")
+            ended.set()
+
+    async with serving(wire, Stubborn=conversing(stubborn)) as served:
+        call = served.both("Stubborn")
+        await call.write(b"1")
+        await call.write(b"2")
+        await arrived.wait()
+        call.cancel()
+        await ended.wait()
+        assert seen == [EOF, EOF]
+
+
+async def test_a_request_iterator_that_raises_cancels_the_call(wire: Wire) -> None:
+    """Nobody hears of the error but grpc's log: the caller gets CancelledError, the handler is cancelled."""
+    waiting = Waiting()
+
+    async def broken() -> AsyncIterator[bytes]:
+        yield b"1"
+        await waiting.called.wait()
+        raise ValueError("mine")
+
+    async with serving(wire, **waiting.handlers()) as served:
+        call = served.requests("requests", broken())
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        assert await call.code() is S.CANCELLED
+        assert isinstance(await waiting.ended, asyncio.CancelledError)
+
+
+async def test_a_request_iterator_is_left_when_the_call_ends(wire: Wire) -> None:
+    """A server that answers early ends the iteration of requests, wherever it is."""
+
+    async def early(requests: Any, context: Any) -> Any:
+        return await context.read()
+
+    left = asyncio.Event()
+
+    async def endless() -> AsyncIterator[bytes]:
+        try:
+            while True:
+                yield b"x" * 1_000
+        finally:
+            left.set()
+
+    async with serving(wire, Early=requesting(early)) as served:
+        assert await served.requests("Early", endless()) == b"x" * 1_000
+        await left.wait()
+
+
+async def test_a_generator_of_answers_closed_early(wire: Wire) -> None:
+    """Closing the iterator of answers does not end the call; cancelling it does, and the server's generator with it."""
+    ended = asyncio.Event()
+
+    async def endless(request: bytes, context: Any) -> AsyncIterator[bytes]:
+        try:
+            while True:
+                yield b"x"
+        finally:
+            ended.set()
+
+    async with serving(wire, Endless=answering(endless)) as served:
+        call = served.answers("Endless")
+        answers = aiter(call)
+        assert await anext(answers) == b"x"
+        await answers.aclose()
+        assert not call.done()
+        assert call.cancel()
+        await ended.wait()
+
+
+async def test_a_cancellation_is_lost_while_a_stream_fails(wire: Wire) -> None:
+    """A task cancelled in its first read, at the moment its call fails, gets the failure and not CancelledError.
+
+    grpc.aio swallows the cancellation while it prepares the call. `ortoo.common.status.rpc_errors` asks the task
+    whether it was cancelled, for loops that try again after failures would never end.
+    """
+
+    async def refuses(requests: Any, context: Any) -> AsyncIterator[bytes]:
+        await context.abort(S.UNAVAILABLE, "no")
+        yield b""
+
+    async with serving(wire, Refuses=conversing(refuses)) as served, Background("test") as background:
+        call = served.both("Refuses")
+        told: list[bool] = []
+
+        async def read() -> str:
+            try:
+                await call.read()
+            except grpc.aio.AioRpcError as error:
+                task = asyncio.current_task()
+                assert task is not None
+                told.append(task.cancelling() > 0)
+                return error.code().name
+            return "nothing"
+
+        task = background.spawn("read", read())
+        # The status is known, and the task that prepares the call has not run since: now is the moment.
+        call.add_done_callback(lambda _: task.cancel())
+        assert await task == "UNAVAILABLE"
+        assert told == [True]
+
+
+async def test_a_cancelled_read_of_the_server_takes_a_message_along(wire: Wire) -> None:
+    """A handler that gives up reading reads EOF from then on, though the caller goes on.
+
+    So a server must not read with a timeout: it must leave the read to a task and wait for that.
+    """
+    seen: list[object] = []
+    written = asyncio.Event()
+
+    async def impatient(requests: Any, context: Any) -> AsyncIterator[bytes]:
+        await context.send_initial_metadata(())
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(context.read(), 0.05)
+        seen.append(await context.read())
+        yield b"now"
+        await written.wait()
+
+    async with serving(wire, Impatient=conversing(impatient)) as served:
+        call = served.both("Impatient")
+        assert await call.read() == b"now"
+        await call.write(b"1")
+        written.set()
+        assert seen == [EOF]
+        assert await call.read() is EOF
