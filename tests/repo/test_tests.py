@@ -20,7 +20,7 @@ KINDS = frozenset(
         "spark",
         "deploy",
         "simulation",
-    }  # fmt: skip
+    }
 )
 
 
