@@ -111,7 +111,13 @@ class Consumer:
     async def __aenter__(self) -> Self:
         await self._background.__aenter__()
         self._background.spawn("session", self._member.keep_session())
-        self._background.every("acks", self._settings.ack_interval_ms / 1000, self._say_progress, clock=self._clock)
+        self._background.after(
+            "acks",
+            self._member.has_news,
+            self._settings.ack_interval_ms / 1000,
+            self._say_progress,
+            clock=self._clock,
+        )
         if self._kept is not None:
             self._background.every("offsets", _KEEP_INTERVAL_S, self._kept.persist, clock=self._clock)
         return self

@@ -40,6 +40,8 @@ class PushMember:
         """Why there will be no further session."""
         self.leaving = False
         self.losses = losses
+        self.has_news = asyncio.Event()
+        """Set when there is something that `report` would say."""
         self._connection = connection
         self._opening = opening
         self._broadcast = broadcast
@@ -233,6 +235,7 @@ class PushMember:
                 reason = delivery.failure.message
                 self.losses.add(LostMessages(queue, delivery.first_offset, delivery.next_offset, reason))
             progress.deliver(BatchProgress([], delivery.next_offset))
+            self.has_news.set()
             return
         finished = partial(self._finished, self._session_number)
         batch = received_batch(delivery, records, queue, generation=delivery.generation, finished=finished)
@@ -254,6 +257,7 @@ class PushMember:
     def _free(self, messages: int, size_bytes: int) -> None:
         self._freed_messages += messages
         self._freed_bytes += size_bytes
+        self.has_news.set()
         if self._freed_messages * 4 >= self._messages_max or self._freed_bytes * 4 >= self._bytes_max:
             self.report()
 
