@@ -73,6 +73,9 @@ class Housekeeping:
         self._keys = keys
         self._tide_mark = TideMark(disk, appender.active.folder)
         self._keys_advanced = 0
+        self._keys_due = asyncio.Event()
+        self._keys_due.set()
+        """Set when the log has grown or a segment was sealed."""
         with_keys = set(bases(disk.list(catalog.active.folder), KEYS_SUFFIX)) if catalog.segments else set()
         self._keys_to_seal = deque(
             Stretch(one.base, one.end, is_sealed=True) for one in catalog.contents.values() if one.base not in with_keys
@@ -106,7 +109,9 @@ class Housekeeping:
         self._spawn("checkpoint", self._checkpoint_when_due())
         self._spawn("retention", self._every(settings.retention_interval_ms, self.retain))
         self._spawn("producers", self._every(FORGET_INTERVAL_MS, self.forget_producers))
-        self._spawn("keys", self._every(KEYS_INTERVAL_MS, self.index_keys))
+        if settings.key_index:
+            self._appender.advanced[self._keys_due] = None
+            self._spawn("keys", self._follow_with_keys())
         self._spawn("disk", self._every(settings.disk_check_interval_ms, self._look_at_disk))
 
     async def stop(self) -> None:
@@ -197,6 +202,7 @@ class Housekeeping:
                 else:
                     self._catalog.indexed(sealed, contents)
                     self._keys_to_seal.append(Stretch(contents.base, contents.end, is_sealed=True))
+                    self._keys_due.set()
             self._sealed.popleft()
 
     async def leave_marker(self, folder: Path) -> None:
@@ -211,12 +217,11 @@ class Housekeeping:
 
     async def index_keys(self) -> None:
         """Let the key index follow the log, so that a search has little to catch up with."""
-        if not self._settings.key_index:
-            return
         while self._keys_to_seal:
-            stretch = self._keys_to_seal.popleft()
+            stretch = self._keys_to_seal[0]
             if stretch.base in self._catalog.contents:
                 await self._keys.seal(stretch)
+            self._keys_to_seal.popleft()
         position = self._appender.durable_position
         if position - self._keys_advanced >= KEYS_STEP_BYTES:
             self._keys_advanced = position
@@ -261,13 +266,24 @@ class Housekeeping:
             await self._clock.sleep(period_ms / 1000)
             await self._try(step)
 
-    async def _try(self, step: Callable[[], Awaitable[None]]) -> None:
+    async def _follow_with_keys(self) -> None:
+        while True:
+            await self._keys_due.wait()
+            await self._clock.sleep(KEYS_INTERVAL_MS / 1000)
+            self._keys_due.clear()
+            if not await self._try(self.index_keys):
+                self._keys_due.set()
+
+    async def _try(self, step: Callable[[], Awaitable[None]]) -> bool:
         try:
             await step()
         except (OrtooError, OSError) as error:
             _log.warning("housekeeping postponed", step=step.__name__, reason=str(error))
         except Exception:
             _log.exception("housekeeping failed", step=step.__name__)
+        else:
+            return True
+        return False
 
     async def _look_at_disk(self) -> None:
         if self._sealed:
