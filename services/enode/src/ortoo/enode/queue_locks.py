@@ -23,6 +23,8 @@ class QueueLocks:
         self._clock = clock
         self._table = LockTable(engine.state.locks.all(), clock.monotonic_s())
         self._storing: dict[Key, asyncio.Future[None]] = {}
+        self.wanted = asyncio.Event()
+        """Set while somebody waits for a lock to become free, which may happen by time alone."""
 
     async def take(self, wishes: Sequence[Wish]) -> list[Granted | Refused]:
         """Decide each wish, in order; returns when what was granted is durable. Errors: Overloaded, Unavailable."""
@@ -35,6 +37,8 @@ class QueueLocks:
             answers.append(answer)
             if isinstance(answer, Granted) and answer.is_news:
                 before[wish.key] = (before.get(wish.key, (was, None))[0], self._table.get(wish.key))
+        if self._table.is_wanted:
+            self.wanted.set()
         await self._store(before)
         # A lock that somebody else has just raised is told only when all that goes with it is durable.
         for wish in wishes:
@@ -92,7 +96,10 @@ class QueueLocks:
 
     def freed(self) -> dict[str, list[Key]]:
         """Locks that were refused and have become free, by the incarnation to tell."""
-        return self._table.freed(self._clock.monotonic_s())
+        freed = self._table.freed(self._clock.monotonic_s())
+        if self._table.is_wanted:
+            self.wanted.set()
+        return freed
 
     def forget_topics(self, topic_ids: Sequence[int]) -> None:
         """Topics were deleted."""

@@ -40,7 +40,7 @@ class AttachedSnodes:
             self._store.locks.detached(incarnation)
 
     async def look(self) -> None:
-        """Look for locks that have ended by themselves; to be called a few times a second."""
+        """Look for locks that have ended by themselves; to be called a few times a second while any is wanted."""
         self.tell_freed()
 
     def tell_freed(self) -> None:

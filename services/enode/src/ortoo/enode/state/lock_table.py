@@ -62,7 +62,7 @@ class LockTable:
         self._heard_s: dict[str, float] = {}
         self._ends_s: dict[str, float] = {}
         self._started_s = now_s
-        self._waiting: dict[Key, set[str]] = {}
+        self._waiting: dict[Key, dict[str, None]] = {}
 
     def take(self, wish: Wish, now_s: float, *, generation_above: int) -> Granted | Refused:
         """Give the lock to who asks, if nobody else lives on it; its own one is renewed.
@@ -74,7 +74,7 @@ class LockTable:
             remaining_s = self.remaining_s(wish.key, lock, now_s)
             if remaining_s > 0:
                 if wish.incarnation:
-                    self._waiting.setdefault(wish.key, set()).add(wish.incarnation)
+                    self._waiting.setdefault(wish.key, {})[wish.incarnation] = None
                 return Refused(lock.owner, remaining_s)
         self._renewed_s[wish.key] = now_s
         wanted = (wish.owner, wish.session_id, wish.incarnation)
@@ -161,6 +161,11 @@ class LockTable:
             return ended_s - now_s
         # Never seen since this enode started: it comes soon, or it is gone. A snode may ask before it attaches.
         return max(self._started_s, renewed_s) + RESTART_S - now_s
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether anybody was refused a lock that has not become free since."""
+        return bool(self._waiting)
 
     def freed(self, now_s: float) -> dict[str, list[Key]]:
         """Locks that were refused and have become free, by the incarnation to tell; each is told once."""
