@@ -37,15 +37,12 @@ from ortoo.snode.telemetry import register, register_access, register_clients, r
 
 PRESENCE_SWEEP_S = 10.0
 LEASES_INTERVAL_S = 5.0
-ATTACH_INTERVAL_S = 0.5
 FILES_INTERVAL_S = 1.0
 """How often the files of limits and of access are looked at."""
 TRACE_INTERVAL_S = 0.2
 """How long records of the trace topic wait for company."""
 LAST_RECORDS_S = 2.0
 """How long a stop waits for them."""
-CHECKS_INTERVAL_S = 0.5
-"""How often enodes are looked for that nobody listens to for transactions."""
 
 
 @contextlib.asynccontextmanager
@@ -111,16 +108,16 @@ async def open_snode(
         announcing: asyncio.Task[None] = ground.background.spawn("registration", registration.run())
         stack.callback(announcing.cancel)  # else it would take back a lease that was just left
         for name, interval_s, step in (
-            ("checks", CHECKS_INTERVAL_S, parts.transactions.look),
-            ("attachments", ATTACH_INTERVAL_S, parts.attachments.look),
-            ("limits", FILES_INTERVAL_S, parts.flow_file.look),
-            ("locks", ASK_AGAIN_S, parts.locks.ask_again),
             ("sweep", settings.sweep_interval_s, parts.sessions.sweep),
             ("sweep sessions", settings.sweep_interval_s, parts.clients.sweep),
             ("sweep clients", PRESENCE_SWEEP_S, services.gateway.presence.sweep),
             ("renew leases", LEASES_INTERVAL_S, services.gateway.leases.renew),
         ):
             ground.background.every(name, interval_s, step, clock=clock)
+        ground.background.spawn("enodes", _follow_enodes(ground, parts))
+        ground.background.after("locks", parts.locks.wanted, ASK_AGAIN_S, parts.locks.ask_again, clock=clock)
+        if settings.flow_control_file:
+            ground.background.every("limits", FILES_INTERVAL_S, parts.flow_file.look, clock=clock)
         if tracing is not None:
             ground.background.every("trace topic", TRACE_INTERVAL_S, tracing, clock=clock)
         if access is not None:
@@ -131,6 +128,15 @@ async def open_snode(
             reload=lambda new: listed_again(ground.name_servers, new.namesrv_address),
             tls_address=server.tls_address,
         )
+
+
+async def _follow_enodes(ground: Ground, parts: Parts) -> None:
+    """Stay in touch with every enode that the directory comes to know."""
+    while True:
+        changed = ground.watch.changed
+        await parts.attachments.look()
+        await parts.transactions.look()
+        await changed.wait()
 
 
 async def _drained(server: GrpcServer, services: Services) -> None:

@@ -41,7 +41,7 @@ class Attachments:
         self._attached: set[str] = set()
 
     async def look(self) -> None:
-        """Attach to enodes that are new; to be called about once a second."""
+        """Attach to enodes that are new; to be called whenever the directory has changed."""
         for entry in self._directory.enodes():
             if entry.name not in self._attached:
                 self._attached.add(entry.name)

@@ -40,7 +40,9 @@ class QueueLocks:
         self._clock = clock
         self._randomness = randomness
         self._lanes: dict[str, _Lane] = {}
-        self._waiting: dict[tuple[str, LockKey], set[asyncio.Event]] = {}
+        self._waiting: dict[tuple[str, LockKey], dict[asyncio.Event, None]] = {}
+        self.wanted = asyncio.Event()
+        """Set while somebody waits for a lock that was refused, or may be."""
 
     async def hold(self, enode: str, wish: LockWish) -> int:
         """Take a lock, as long as it takes; returns its generation.
@@ -50,7 +52,8 @@ class QueueLocks:
         key = (enode, (wish.group, wish.topic_id, wish.queue_id))
         while True:
             news = asyncio.Event()
-            self._waiting.setdefault(key, set()).add(news)
+            self._waiting.setdefault(key, {})[news] = None
+            self.wanted.set()
             try:
                 answer = await self._take(enode, wish)
                 if answer.generation:
@@ -62,7 +65,7 @@ class QueueLocks:
                 await news.wait()
             finally:
                 events = self._waiting[key]
-                events.discard(news)
+                events.pop(news, None)
                 if not events:
                     del self._waiting[key]
 
@@ -79,7 +82,9 @@ class QueueLocks:
                 event.set()
 
     async def ask_again(self) -> None:
-        """Let all who wait ask; to be called every `ASK_AGAIN_S`."""
+        """Let all who wait ask; to be called every `ASK_AGAIN_S` while a lock is wanted."""
+        if self._waiting:
+            self.wanted.set()
         for events in self._waiting.values():
             for event in events:
                 event.set()
