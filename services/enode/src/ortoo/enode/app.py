@@ -44,8 +44,6 @@ from ortoo.v1 import topic_pb2
 SWITCH_INTERVAL_S = 0.0001
 IDLE_INTERVAL_S = 60.0
 """How often groups that pop nothing are put out of memory."""
-LOCKS_INTERVAL_S = 0.2
-"""How often locks are looked for that have ended by themselves, while others want them."""
 _log = get_logger("enode")
 
 
@@ -147,7 +145,7 @@ async def open_enode(
         background.every("old ids", IDLE_INTERVAL_S, identified.forget_old, clock=clock)
         checking = background.spawn("transactions", transactions.run())
         parts.callback(checking.cancel)
-        background.after("locks", store.locks.wanted, LOCKS_INTERVAL_S, handlers.attached.look, clock=clock)
+        background.spawn("locks", handlers.attached.follow_locks(clock))
         health = Health(store, server)
         background.every("health", settings.health_interval_s, health.look, clock=clock)
         yield RunningEnode(

@@ -101,6 +101,10 @@ class QueueLocks:
             self.wanted.set()
         return freed
 
+    def first_end_s(self) -> float:
+        """In how many seconds the first lock ends that somebody else wants, if nothing happens."""
+        return self._table.first_end_s(self._clock.monotonic_s())
+
     def forget_topics(self, topic_ids: Sequence[int]) -> None:
         """Topics were deleted."""
         for topic_id in topic_ids:

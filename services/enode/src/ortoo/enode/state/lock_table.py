@@ -167,6 +167,11 @@ class LockTable:
         """Whether anybody was refused a lock that has not become free since."""
         return bool(self._waiting)
 
+    def first_end_s(self, now_s: float) -> float:
+        """In how many seconds the first lock ends that somebody else wants, if nothing happens; at least 0."""
+        ends = [self.remaining_s(key, lock, now_s) for key in self._waiting if (lock := self._locks.get(key))]
+        return max(0.0, min(ends, default=0.0))
+
     def freed(self, now_s: float) -> dict[str, list[Key]]:
         """Locks that were refused and have become free, by the incarnation to tell; each is told once."""
         for incarnation in [one for one, ended_s in self._ends_s.items() if ended_s + LIFETIME_S < now_s]:
