@@ -15,8 +15,6 @@ from ortoo.common.process.logs import get_logger
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
 
-LIST_INTERVAL_S = 0.5
-"""How often the list of name servers is compared with those that are announced to."""
 _log = get_logger("registration")
 
 
@@ -69,7 +67,7 @@ class Announcing:
         tasks: dict[str, asyncio.Task[object]] = {}
         async with Background("registration") as background:
             while True:
-                wanted = self._name_servers.addresses
+                changed, wanted = self._name_servers.changed, self._name_servers.addresses
                 for address in tasks.keys() - set(wanted):
                     tasks.pop(address).cancel()
                     self._due.pop(address, None)
@@ -77,7 +75,7 @@ class Announcing:
                     if address not in tasks:
                         self._due[address] = asyncio.Event()
                         tasks[address] = background.spawn(address, self._keep(address, self._due[address]))
-                await self._clock.sleep(LIST_INTERVAL_S)
+                await changed.wait()
 
     async def leave(self) -> None:
         """Give all leases back; a name server that is away is passed over."""

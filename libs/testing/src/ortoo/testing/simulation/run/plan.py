@@ -27,6 +27,9 @@ KINDS: dict[str, tuple[tuple[str, ...], tuple[float, float], int]] = {
     "one way": ((ENODE, SNODE), (0.5, 12.0), 4),
     "slow network": ((ENODE, SNODE), (1.0, 10.0), 3),
     "reset": ((NAMESRV, ENODE, SNODE), (0.0, 0.0), 5),
+    "break often": ((NAMESRV, ENODE, SNODE, CLIENT), (0.5, 5.0), 4),
+    "slow reader": ((CLIENT,), (1.0, 10.0), 2),
+    "move": ((ENODE,), (0.2, 4.0), 3),
     "clock jump": ((NAMESRV, ENODE, SNODE, CLIENT), (1.0, 20.0), 3),
     "drift": ((NAMESRV, ENODE, SNODE), (5.0, 30.0), 2),
     "slow disk": ((ENODE,), (1.0, 8.0), 4),
@@ -35,6 +38,8 @@ KINDS: dict[str, tuple[tuple[str, ...], tuple[float, float], int]] = {
     "reads fail": ((ENODE,), (0.5, 5.0), 3),
     "names fail": ((ENODE,), (0.5, 5.0), 2),
     "full disk": ((ENODE,), (1.0, 8.0), 3),
+    "bit flip": ((ENODE,), (0.0, 0.0), 1),
+    "misdirected write": ((ENODE,), (0.0, 0.0), 1),
     "redis flush": ((SNODE,), (0.0, 0.0), 2),
     "redis silent": ((SNODE,), (0.5, 10.0), 2),
     "redis fail-over": ((SNODE,), (0.0, 0.0), 1),
@@ -42,10 +47,12 @@ KINDS: dict[str, tuple[tuple[str, ...], tuple[float, float], int]] = {
     "database flaky": ((NAMESRV,), (1.0, 15.0), 2),
 }
 
-SLEEPING = frozenset({"redis flush", "sync fails"})
-"""Not drawn, because they meet defects that are known: snodes do not notice that the shared membership was emptied
-(B-080); what a failed sync left in the system's memory is believed by the next process, and a power cut takes it
-(B-025). `--fault` draws them all the same."""
+DAMAGING = frozenset({"bit flip", "misdirected write"})
+"""What was acknowledged may be lost by these, if it is named."""
+SLEEPING = frozenset({"sync fails", "redis flush", "redis fail-over"})
+"""Not drawn, because they always meet a defect that is known. What a failed sync left in the system's memory is
+believed by the next process, and a power cut takes it (B-025). Snodes whose Redis forgets everything never hear of one
+another's members again (B-080)."""
 
 
 @dataclass(frozen=True, slots=True)
