@@ -51,6 +51,21 @@ def test_a_search_whose_read_fails_is_told_to_come_again() -> None:
     play(script)
 
 
+def test_a_topic_that_was_stored_without_an_answer_is_there() -> None:
+    """The database of a name server that is alone fails after its commit: asked again, the topic can be used."""
+
+    async def script(stage: Stage) -> None:
+        database = stage.world.database
+        async with stage.connect("app") as client:
+            database.lost_after = 1.0
+            stage.later(2, lambda: setattr(database, "lost_after", 0.0))
+            await client.admin.ensure_topic("t", queue_count=1)
+            async with client.producer("t") as producer:
+                await producer.send(b"body")
+
+    play(script)
+
+
 def test_an_enode_ends_in_good_order_though_its_disk_takes_no_names() -> None:
     """EIO while spare files are removed costs the clean stop at most; what is stored is there again."""
 
