@@ -166,7 +166,10 @@ async def open_snode(
 
 
 async def _follow_enodes(cluster: Cluster, enodes: Enodes, sending: Sending) -> None:
-    """Stay in touch with every enode that the directory comes to know."""
+    """Stay in touch with every enode that the directory comes to know.
+
+    Both steps only start what is contained; a process that knew of no new enodes would be worse than one that ends.
+    """
     while True:
         changed = cluster.watch.changed
         await enodes.attachments.look()

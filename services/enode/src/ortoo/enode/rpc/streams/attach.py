@@ -44,7 +44,10 @@ class AttachedSnodes:
             self._store.locks.detached(incarnation)
 
     async def follow_locks(self, clock: Clock) -> None:
-        """Look for locks that have ended by themselves while anybody wants one, for ever."""
+        """Look for locks that have ended by themselves while anybody wants one, for ever.
+
+        A process that does not tell of them lets queues stand still: a defect in here ends it.
+        """
         locks = self._store.locks
         while True:
             await locks.wanted.wait()
