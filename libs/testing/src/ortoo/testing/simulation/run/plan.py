@@ -49,10 +49,6 @@ KINDS: dict[str, tuple[tuple[str, ...], tuple[float, float], int]] = {
 
 DAMAGING = frozenset({"bit flip", "misdirected write"})
 """What was acknowledged may be lost by these, if it is named."""
-SLEEPING = frozenset({"sync fails", "redis flush", "redis fail-over"})
-"""Not drawn, because they always meet a defect that is known. What a failed sync left in the system's memory is
-believed by the next process, and a power cut takes it (B-025). Snodes whose Redis forgets everything never hear of one
-another's members again (B-080)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +77,7 @@ def drawn_plan(
     chance: Randomness, shape: Shape, clients: Sequence[str], *, seconds: float, kinds: Collection[str] | None = None
 ) -> list[Fault]:
     """The faults of a run: of these kinds, or of a few that are drawn, too, so that runs differ in character."""
-    names = sorted(KINDS.keys() - SLEEPING) if kinds is None else [kind for kind in sorted(KINDS) if kind in kinds]
+    names = [kind for kind in sorted(KINDS) if kinds is None or kind in kinds]
     if kinds is None:
         names = [kind for kind in names if chance.uniform(0, 1) < 0.5] or names
     machines = {
