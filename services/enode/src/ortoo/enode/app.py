@@ -50,8 +50,6 @@ from ortoo.v1 import topic_pb2
 SWITCH_INTERVAL_S = 0.0001
 IDLE_INTERVAL_S = 60.0
 """How often groups that pop nothing are put out of memory."""
-LOCKS_INTERVAL_S = 0.2
-"""How often locks are looked for that have ended by themselves while others want them."""
 _log = get_logger("enode")
 _replica_log = get_logger("replica")
 
@@ -153,7 +151,7 @@ async def open_enode(
             parts.callback(background.spawn(name, work).cancel)
         background.every("idle groups", IDLE_INTERVAL_S, pops.forget_idle, clock=clock)
         background.every("old ids", IDLE_INTERVAL_S, identified.forget_old, clock=clock)
-        background.every("locks", LOCKS_INTERVAL_S, handlers.attached.look, clock=clock)
+        background.spawn("locks", handlers.attached.follow_locks(clock))
         background.every("health", settings.health_interval_s, Health(store, server).look, clock=clock)
         yield RunningEnode(
             settings.name,

@@ -25,7 +25,7 @@ from ortoo.snode.clients import make_clients
 from ortoo.snode.cluster import Cluster, open_cluster
 from ortoo.snode.cluster.name_server import NameServer
 from ortoo.snode.cluster.runtime import Runtime
-from ortoo.snode.enodes import open_enodes
+from ortoo.snode.enodes import Enodes, open_enodes
 from ortoo.snode.enodes.grpc_link import GrpcLinks
 from ortoo.snode.enodes.link import LinkFactory
 from ortoo.snode.enodes.queue_locks import ASK_AGAIN_S
@@ -43,7 +43,7 @@ from ortoo.snode.rocketmq.rpc.gateway import open_gateway
 from ortoo.snode.rpc.around.access import AccessInterception
 from ortoo.snode.rpc.around.interception import Interception, TlsOnly
 from ortoo.snode.rpc.services import make_services
-from ortoo.snode.send import make_sending
+from ortoo.snode.send import Sending, make_sending
 from ortoo.snode.send.publisher import Publisher
 from ortoo.snode.settings import Settings
 from ortoo.snode.topics import make_topics
@@ -51,15 +51,12 @@ from ortoo.snode.topics.arrival import SendableTopics, TopicArrival
 
 PRESENCE_SWEEP_S = 10.0
 LEASES_INTERVAL_S = 5.0
-ATTACH_INTERVAL_S = 0.5
 FILES_INTERVAL_S = 1.0
 """How often the files of limits and of access are looked at."""
 TRACE_INTERVAL_S = 0.2
 """How long records of the trace topic wait for company."""
 LAST_RECORDS_S = 2.0
 """How long a stop waits for them."""
-CHECKS_INTERVAL_S = 0.5
-"""How often enodes are looked for that nobody listens to for transactions."""
 
 
 @contextlib.asynccontextmanager
@@ -134,15 +131,13 @@ async def open_snode(
         await cluster.watch.ready.wait()
         await enodes.attachments.look()
         steps: list[tuple[str, float, Callable[[], Awaitable[object]]]] = [
-            ("checks", CHECKS_INTERVAL_S, sending.transactions.look),
-            ("attachments", ATTACH_INTERVAL_S, enodes.attachments.look),
-            ("limits", FILES_INTERVAL_S, policy.flow_file.look),
-            ("locks", ASK_AGAIN_S, enodes.locks.ask_again),
             ("sweep", settings.sweep_interval_s, pushes.sweep),
             ("sweep sessions", settings.sweep_interval_s, clients.sessions.sweep),
             ("sweep clients", PRESENCE_SWEEP_S, gateway.presence.sweep),
             ("renew leases", LEASES_INTERVAL_S, gateway.leases.renew),
         ]
+        if settings.flow_control_file:
+            steps.append(("limits", FILES_INTERVAL_S, policy.flow_file.look))
         if policy.access is not None:
             steps.append(("access", FILES_INTERVAL_S, policy.access.file.look))
             steps.append(("users", LOOK_INTERVAL_S, policy.access.look_at_streams))
@@ -160,12 +155,26 @@ async def open_snode(
         stack.callback(announcing.cancel)  # else it would take back a lease that was just left
         for name, interval_s, step in steps:
             background.every(name, interval_s, step, clock=clock)
+        background.after("locks", enodes.locks.wanted, ASK_AGAIN_S, enodes.locks.ask_again, clock=clock)
+        background.spawn("enodes", _follow_enodes(cluster, enodes, sending))
         yield Running(
             settings.name,
             server.address,
             reload=lambda new: listed_again(cluster.name_server.servers, new.namesrv_address),
             tls_address=server.tls_address,
         )
+
+
+async def _follow_enodes(cluster: Cluster, enodes: Enodes, sending: Sending) -> None:
+    """Stay in touch with every enode that the directory comes to know.
+
+    Both steps only start what is contained; a process that knew of no new enodes would be worse than one that ends.
+    """
+    while True:
+        changed = cluster.watch.changed
+        await enodes.attachments.look()
+        await sending.transactions.look()
+        await changed.wait()
 
 
 def _trace_flush(

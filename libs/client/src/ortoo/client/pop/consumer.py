@@ -96,7 +96,7 @@ class PopConsumer:
             under_way_max=SHARED_POPS_MAX,
             unclaimed=self._return,
         )
-        self._leases: set[PopLease] = set()
+        self._leases: dict[PopLease, None] = {}
         self._is_open = self._is_busy = False
         """Busy: the last pop brought all that was asked for, so there is more."""
 
@@ -134,7 +134,7 @@ class PopConsumer:
         if not leases and (wait_ms or not was_busy):
             leases = await self._ask(count, int(wait_ms))
         self._is_busy = sum(map(len, leases)) >= count
-        self._leases.update(leases)
+        self._leases.update(dict.fromkeys(leases))
         return [message for lease in leases for message in lease.messages(self)]
 
     async def _ask(self, count: int, wait_ms: int = 0) -> list[PopLease]:
@@ -261,7 +261,7 @@ class PopConsumer:
         chosen = list(offsets)
         lease.open_offsets.difference_update(chosen)
         if not lease.open_offsets:
-            self._leases.discard(lease)
+            self._leases.pop(lease, None)
         return chosen
 
     def _check(self, lease: PopLease, stale: Sequence[int]) -> None:

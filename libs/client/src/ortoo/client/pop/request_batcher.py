@@ -50,7 +50,7 @@ class RequestBatcher(Generic[Item, Answer]):
         self._under_way_max = under_way_max
         self._unclaimed = unclaimed
         self._waiting: deque[_Request[Item, Answer]] = deque()
-        self._open: set[_Request[Item, Answer]] = set()
+        self._open: dict[_Request[Item, Answer], None] = {}
         self._senders = 0
         self._idle = asyncio.Event()
         self._idle.set()
@@ -62,7 +62,7 @@ class RequestBatcher(Generic[Item, Answer]):
         if self._is_closed:
             raise _left()
         self._waiting.append(request)
-        self._open.add(request)
+        self._open[request] = None
         if self._senders < self._under_way_max:
             self._senders += 1
             self._idle.clear()
@@ -74,7 +74,7 @@ class RequestBatcher(Generic[Item, Answer]):
                 self._give_to_nobody(request.answer.result())
             raise
         finally:
-            self._open.discard(request)
+            self._open.pop(request, None)
 
     async def settled(self) -> None:
         """Wait until nothing is under way."""

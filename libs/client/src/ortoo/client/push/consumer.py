@@ -106,7 +106,8 @@ class Consumer:
         await self._background.__aenter__()
         self._member.enter()
         self._background.spawn("session", self._member.keep())
-        self._background.every("acks", self._settings.ack_interval_ms / 1000, self._say_progress, clock=self._clock)
+        ack_interval_s = self._settings.ack_interval_ms / 1000
+        self._background.after("acks", self._member.has_news, ack_interval_s, self._say_progress, clock=self._clock)
         if self._kept is not None:
             self._background.every("offsets", _KEEP_INTERVAL_S, self._kept.persist, clock=self._clock)
         return self

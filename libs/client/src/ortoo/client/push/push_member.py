@@ -45,6 +45,8 @@ class PushMember(KeptSession[consumer_pb2.PushRequest, Bulky]):
         )
         """Why there is no session, and will be none."""
         self.losses = losses
+        self.has_news = asyncio.Event()
+        """Set when there is something that `report` would say."""
         self._opening = opening
         self._broadcast = broadcast
         self._messages_max = messages_max
@@ -243,6 +245,7 @@ class PushMember(KeptSession[consumer_pb2.PushRequest, Bulky]):
                 reason = delivery.failure.message
                 self.losses.add(LostMessages(queue, delivery.first_offset, delivery.next_offset, reason))
             progress.deliver(BatchProgress([], delivery.next_offset))
+            self.has_news.set()
             return
         finished = partial(self._finished, self._session_number)
         batch = received_batch(delivery, queue, records, generation=delivery.generation, finished=finished)
@@ -261,5 +264,6 @@ class PushMember(KeptSession[consumer_pb2.PushRequest, Bulky]):
     def _free(self, messages: int, size_bytes: int) -> None:
         self._freed_messages += messages
         self._freed_bytes += size_bytes
+        self.has_news.set()
         if self._freed_messages * 4 >= self._messages_max or self._freed_bytes * 4 >= self._bytes_max:
             self.report()

@@ -15,8 +15,6 @@ from ortoo.common.process.logs import get_logger
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
 
-LIST_INTERVAL_S = 0.5
-"""How often the list of name servers is compared with those that are announced to."""
 _log = get_logger("registration")
 
 
@@ -41,7 +39,7 @@ class Announcing:
         self._clock = clock
         self._randomness = randomness
         self._due: dict[str, asyncio.Event] = {}
-        self._registered: set[str] = set()
+        self._registered: dict[str, None] = {}
 
     async def begin(self) -> None:
         """Announce to one name server, as long as it takes. Errors: those that will not go away by waiting."""
@@ -50,7 +48,7 @@ class Announcing:
             address = self._name_servers.current
             try:
                 await self._announce(address)
-                self._registered.add(address)
+                self._registered[address] = None
                 return
             except OrtooError as error:
                 if not error.retriable:
@@ -69,15 +67,15 @@ class Announcing:
         tasks: dict[str, asyncio.Task[object]] = {}
         async with Background("registration") as background:
             while True:
-                wanted = self._name_servers.addresses
-                for address in tasks.keys() - set(wanted):
+                changed, wanted = self._name_servers.changed, self._name_servers.addresses
+                for address in [one for one in tasks if one not in wanted]:
                     tasks.pop(address).cancel()
                     self._due.pop(address, None)
                 for address in wanted:
                     if address not in tasks:
                         self._due[address] = asyncio.Event()
                         tasks[address] = background.spawn(address, self._keep(address, self._due[address]))
-                await self._clock.sleep(LIST_INTERVAL_S)
+                await changed.wait()
 
     async def leave(self) -> None:
         """Give all leases back; a name server that is away is passed over."""
@@ -97,13 +95,13 @@ class Announcing:
             except OrtooError as error:
                 if attempt == 0:
                     _log.error("not registered; trying on", name_server=address, reason=str(error))
-                self._registered.discard(address)
+                self._registered.pop(address, None)
                 wait_s = backoff.delay_s(attempt, self._randomness)
                 attempt += 1
             else:
                 if address not in self._registered or attempt:
                     _log.info("registered", name_server=address)
-                self._registered.add(address)
+                self._registered[address] = None
                 attempt, wait_s = 0, min(self._interval_s, lease_s / 3)
             await self._pause(wait_s, due)
 

@@ -1,5 +1,7 @@
 """The name servers that a process may use, and which of them it uses now."""
 
+import asyncio
+
 from ortoo.common.cluster.addresses import is_address
 from ortoo.common.errors import Invalid
 
@@ -11,6 +13,8 @@ class NameServers:
         """Take `host:port`, several separated by `;`. Errors: Invalid."""
         self._addresses = addresses_of(addresses)
         self._current = self._addresses[0]
+        self.changed = asyncio.Event()
+        """Set when the list differs from what it is now; a new event then stands for the next change."""
 
     @property
     def addresses(self) -> tuple[str, ...]:
@@ -38,6 +42,9 @@ class NameServers:
         self._addresses = found
         if self._current not in found:
             self._current = found[0]
+        if changed:
+            before, self.changed = self.changed, asyncio.Event()
+            before.set()
         return changed
 
 

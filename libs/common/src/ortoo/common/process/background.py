@@ -117,11 +117,35 @@ class Background:
             while True:
                 await clock.sleep(wait_s)
                 wait_s = seconds
-                try:
-                    await step()
-                except OrtooError as error:
-                    _log.warning("periodic step failed", owner=self._name, step=name, reason=str(error))
-                except Exception as error:
-                    contain(f"{self._name} {name}", error)
+                await self._try(name, step)
 
         return self.spawn(name, loop())
+
+    def after(
+        self, name: str, event: asyncio.Event, seconds: float, step: Callable[[], Awaitable[object]], *, clock: Clock
+    ) -> asyncio.Task[Any]:
+        """Run `step` so many seconds after `event` was set, as often as it is; in between nothing is done.
+
+        The event is cleared before the step. A step that raises is logged and tried again after as long.
+        """
+
+        async def loop() -> None:
+            while True:
+                await event.wait()
+                await clock.sleep(seconds)
+                event.clear()
+                if not await self._try(name, step):
+                    event.set()
+
+        return self.spawn(name, loop())
+
+    async def _try(self, name: str, step: Callable[[], Awaitable[object]]) -> bool:
+        try:
+            await step()
+        except OrtooError as error:
+            _log.warning("periodic step failed", owner=self._name, step=name, reason=str(error))
+        except Exception as error:
+            contain(f"{self._name} {name}", error)
+        else:
+            return True
+        return False

@@ -52,6 +52,8 @@ UNDER_WAY_MAX = 16_384
 """How many messages may be on their way to their queues."""
 TICK_S = 0.01
 """Due messages are gathered for so long, so that they share frames."""
+IDLE_S = 60.0
+"""How long nothing is looked at while nothing is delayed; the first message wakes whoever sleeps."""
 LOOK_S = 0.1
 """How often the wall clock is looked at while a message is due soon."""
 TROUBLE_S = 0.2
@@ -129,10 +131,11 @@ class Delays:
             return (set_timers, *(consumes_at(first_place, stored_at_ms) if consumes_at is not None else ()))
 
         deferral = Deferral(DELAYED_TOPIC_ID, changes, first_ms, last_ms)
+        was_idle = not self._timers.live
         appended = await self._store.append(topic_id, queue_id, batch, flush_mode=flush_mode, deferral=deferral)
-        if first_ms < self._clock.now_ms() + NEW_MS:
+        if was_idle or first_ms < self._clock.now_ms() + NEW_MS:
             self._look_again_s = 0.0
-            self._wake(first_ms - NEW_MS)
+            self._wake(0 if was_idle else first_ms - NEW_MS)
         return appended
 
     async def recall(self, topic_id: int, timer_id: int, deliver_at_ms: int) -> None:
@@ -188,7 +191,7 @@ class Delays:
             await self._clock.sleep(TROUBLE_S)
             return
         now_ms = self._clock.now_ms()
-        limit_s = LOOK_S if self._timers.live else 1.0
+        limit_s = LOOK_S if self._timers.live else IDLE_S
         next_ms = self._staging.next_ms
         next_s = (next_ms - now_ms) / 1000 if next_ms is not None else limit_s
         wait_s = min(max(next_s, TICK_S), limit_s)

@@ -27,6 +27,8 @@ from ortoo.enode.store.store import Store
 OPEN_MAX = 200_000
 """How many transactions may be open on an enode."""
 CHECK_AFTER_MAX_MS = 7 * 86_400_000
+IDLE_S = 60.0
+"""How long nothing is looked at while no transaction is open; the first one wakes whoever sleeps."""
 LOOK_S = 1.0
 """How often the wall clock is looked at."""
 CHECKS_AT_ONCE = 64
@@ -170,7 +172,7 @@ class Transactions:
                         contain("transaction checks", failure)
                         heapq.heappush(self._due, (now_ms + int(LOOK_S * 1000), number))
                 continue
-            wait_s = min((self._due[0][0] - now_ms) / 1000, LOOK_S) if self._due else LOOK_S
+            wait_s = min((self._due[0][0] - now_ms) / 1000, LOOK_S) if self._due else IDLE_S
             self._nap = self._background.contained("nap", self._clock.sleep(wait_s))
             await asyncio.wait([self._nap])
             self._nap = None

@@ -69,7 +69,10 @@ class LocalKeys(Keys):
         self._search.close()
 
     async def _do(self, method: str, *arguments: Any) -> Any:
-        return await self._work.run(getattr(self._search, method), *arguments)
+        try:
+            return await self._work.run(getattr(self._search, method), *arguments)
+        except OSError as error:
+            raise Unavailable(f"the key index cannot be read now: {error}") from error
 
 
 class KeyProcess(Keys):

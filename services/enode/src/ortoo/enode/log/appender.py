@@ -80,8 +80,8 @@ class Appender:
         self._idle.set()
         self.flush_due = asyncio.Event()
         """Set while frames wait that nobody asked to be flushed at once."""
-        self.advanced: set[asyncio.Event] = set()
-        """Set whenever the durable position grows, for those who send the log elsewhere."""
+        self.advanced: dict[asyncio.Event, None] = {}
+        """Set whenever the durable position grows, for those who go along behind it."""
         self.flushed = asyncio.Event()
         """Set by each flush; cleared by whoever watches for idleness."""
 

@@ -1,5 +1,6 @@
 """Spare segments: space is reserved before anything is accepted that needs it, so a full disk is met early."""
 
+import contextlib
 import errno
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -67,10 +68,11 @@ class Spares:
         return spare
 
     def close(self) -> None:
-        """Remove the spares that were not needed."""
+        """Remove the spares that were not needed; what cannot be removed is, by the next start."""
         for spare in self._unused.values():
             spare.file.close()
-            self.disk.remove(spare.path)
+            with contextlib.suppress(OSError):
+                self.disk.remove(spare.path)
         self._unused.clear()
 
     async def _make_now(self, frame_bytes: int, *, is_state: bool) -> Spare:

@@ -39,7 +39,7 @@ class Leasing:
         self.opened = OpenedBatches(store)
         """The batches that were read lately, for others who read them message by message too."""
         self._reading = PopReading(store, self.opened, clock)
-        self._parking = Parking(store, self._reading, clock)
+        self._parking = Parking(store, self._reading, clock, background)
         self._settling = Settling(store, self._parking, clock)
         self._lines = Lines(store, clock)
         self.popped_messages = 0

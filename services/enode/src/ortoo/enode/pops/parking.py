@@ -1,10 +1,12 @@
 """Parking: a copy of a message in the dead-letter topic, with everything that a person will ask about it."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ortoo.common.errors import OrtooError, Unavailable
 from ortoo.common.groups.pop import PopRules, merged
+from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
 from ortoo.common.records.batch import cut, encode
@@ -28,6 +30,8 @@ PARK_LEASE_MS = 30_000
 """How long parking may take."""
 RETRY_DELAY_MS = 1_000
 """When to try again to park a message that could not be."""
+Place = tuple[PopKey, int]
+"""Where a group pops, and an offset there."""
 _log = get_logger("pops")
 
 
@@ -81,12 +85,14 @@ def _copy(opened: OpenedBatch, store: Store, place: PopKey, letter: DeadLetter, 
 class Parking:
     """Puts messages into the dead-letter topic."""
 
-    def __init__(self, store: Store, reading: PopReading, clock: Clock) -> None:
-        """Copy within `store`."""
+    def __init__(self, store: Store, reading: PopReading, clock: Clock, background: Background) -> None:
+        """Copy within `store`; what was begun goes on in `background` when whoever asked for it goes away."""
         self.parked_messages = 0
         self._store = store
         self._reading = reading
         self._clock = clock
+        self._background = background
+        self._under_way: dict[Place, asyncio.Future[None]] = {}
 
     async def park_or_return(self, line: GroupLine, number: int, letters: list[DeadLetter], rules: PopRules) -> None:
         """A dead-letter topic that is away never stops the others: the message stays and is tried again."""
@@ -99,9 +105,38 @@ class Parking:
             line.group.plan()
 
     async def park(self, line: GroupLine, letters: list[DeadLetter], rules: PopRules) -> None:
-        """Copy messages to the dead-letter topic; in the same frame the group is done with them."""
+        """Copy messages to the dead-letter topic; in the same frame the group is done with them.
+
+        Of a message that is being parked already the end is waited for: it gets one dead letter. Errors: as
+        `Store.append`; Unavailable while there is no dead-letter topic.
+        """
         if not rules.dead_letter_topic_id:
             raise Unavailable("the dead-letter topic is being created", retry_after_ms=RETRY_DELAY_MS)
+        places = {(line.place, one.offset): one for one in letters}
+        others = {self._under_way[place]: None for place in places if place in self._under_way}
+        fresh = {place: one for place, one in places.items() if place not in self._under_way}
+        if fresh:
+            await self._background.kept("park", self._park(line, fresh, rules))
+        for other in others:
+            await asyncio.shield(other)
+
+    async def _park(self, line: GroupLine, fresh: Mapping[Place, DeadLetter], rules: PopRules) -> None:
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._under_way.update(dict.fromkeys(fresh, done))
+        try:
+            await self._copied(line, list(fresh.values()), rules)
+        except BaseException as error:
+            done.set_exception(error if isinstance(error, Exception) else Unavailable("the enode is stopping"))
+            done.exception()  # often nobody else waits
+            raise
+        else:
+            done.set_result(None)
+        finally:
+            for place in fresh:
+                del self._under_way[place]
+        line.group.wake()
+
+    async def _copied(self, line: GroupLine, letters: list[DeadLetter], rules: PopRules) -> None:
         at = 0
         while at < len(letters):
             opened = await self._reading.holding(line, letters[at].offset)
@@ -114,6 +149,5 @@ class Parking:
                 ranges = tuple(merged((offset, 1) for offset in offsets))
                 done = PopFinished(*line.place, FinishReason.PARKED, ranges)
                 await self._store.append(rules.dead_letter_topic_id, 0, batch, consumes=(done,))
-                line.drop(ranges)
+                line.group.line(line.queue_id).drop(ranges)  # it may have been made anew meanwhile
                 self.parked_messages += len(offsets)
-        line.group.wake()

@@ -54,7 +54,7 @@ class Followers:
         if older is not None:
             self.leave(older)
         self._followers[follower.replica_id] = follower
-        self._appender.advanced.add(follower.wake)
+        self._appender.advanced[follower.wake] = None
         _log.info("a replica follows", replica_id=follower.replica_id, position=follower.durable_position)
         self._settle()
         self.on_change()
@@ -71,7 +71,7 @@ class Followers:
             return
         follower.is_over = True
         follower.wake.set()
-        self._appender.advanced.discard(follower.wake)
+        self._appender.advanced.pop(follower.wake, None)
         if self._followers.get(follower.replica_id) is follower:
             del self._followers[follower.replica_id]
             _log.warning("a replica has gone", replica_id=follower.replica_id, position=follower.durable_position)

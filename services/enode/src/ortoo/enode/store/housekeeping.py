@@ -62,6 +62,9 @@ class Housekeeping:
         """Nothing is done before `start`."""
         self._tide_mark = TideMark(self.disk, self.appender.active.folder)
         self._keys_advanced = 0
+        self._keys_due = asyncio.Event()
+        self._keys_due.set()
+        """Set when the log has grown or a segment was sealed."""
         catalog = self.catalog
         with_keys = set(bases(self.disk.list(catalog.active.folder), KEYS_SUFFIX)) if catalog.segments else set()
         self._keys_to_seal = deque(
@@ -92,6 +95,8 @@ class Housekeeping:
     def start(self) -> None:
         """Start all tasks: the store's own loops. A step that fails is tried again, and ends no process."""
         settings, appender = self.settings, self.appender
+        if settings.key_index:
+            appender.advanced[self._keys_due] = None
         for name, work in {
             "mark": self._whenever(appender.flushed, self._mark_when_idle),
             "flush": self._whenever(appender.flush_due, self._flush_later),
@@ -99,8 +104,8 @@ class Housekeeping:
             "checkpoint": self._whenever(self.checkpoint_due, self.checkpoint),
             "retention": self._every(settings.retention_interval_ms, self.retain),
             "producers": self._every(FORGET_INTERVAL_MS, self.forget_producers),
-            "keys": self._every(KEYS_INTERVAL_MS, self.index_keys),
             "disk": self._every(settings.disk_check_interval_ms, self._look_at_disk),
+            **({"keys": self._follow_with_keys()} if settings.key_index else {}),
         }.items():
             self._tasks.append(asyncio.get_running_loop().create_task(work, name=f"store:{name}"))
 
@@ -200,6 +205,7 @@ class Housekeeping:
                 else:
                     self.catalog.indexed(sealed, contents)
                     self._keys_to_seal.append(Stretch(contents.base, contents.end, is_sealed=True))
+                    self._keys_due.set()
             self._sealed.popleft()
 
     async def leave_marker(self, folder: Path) -> None:
@@ -212,12 +218,11 @@ class Housekeeping:
 
     async def index_keys(self) -> None:
         """Let the key index follow the log, so that a search has little to catch up with."""
-        if not self.settings.key_index:
-            return
         while self._keys_to_seal:
-            stretch = self._keys_to_seal.popleft()
+            stretch = self._keys_to_seal[0]
             if stretch.base in self.catalog.contents:
                 await self.keys.seal(stretch)
+            self._keys_to_seal.popleft()
         position = self.appender.durable_position
         if position - self._keys_advanced >= KEYS_STEP_BYTES:
             self._keys_advanced = position
@@ -249,13 +254,24 @@ class Housekeeping:
             await self.clock.sleep(period_ms / 1000)
             await self._try(step)
 
-    async def _try(self, step: Callable[[], Awaitable[None]]) -> None:
+    async def _follow_with_keys(self) -> None:
+        while True:
+            await self._keys_due.wait()
+            await self.clock.sleep(KEYS_INTERVAL_MS / 1000)
+            self._keys_due.clear()
+            if not await self._try(self.index_keys):
+                self._keys_due.set()
+
+    async def _try(self, step: Callable[[], Awaitable[None]]) -> bool:
         try:
             await step()
         except (OrtooError, OSError) as error:
             _log.warning("housekeeping postponed", step=step.__name__, reason=str(error))
         except Exception:
             _log.exception("housekeeping failed", step=step.__name__)
+        else:
+            return True
+        return False
 
     async def _look_at_disk(self) -> None:
         if self._sealed:

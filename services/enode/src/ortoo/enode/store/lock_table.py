@@ -62,7 +62,7 @@ class LockTable:
         self._heard_s: dict[str, float] = {}
         self._ends_s: dict[str, float] = {}
         self._started_s = now_s
-        self._waiting: dict[Key, set[str]] = {}
+        self._waiting: dict[Key, dict[str, None]] = {}
 
     def take(self, request: LockRequest, now_s: float, *, generation_above: int) -> Granted | Refused:
         """Give the lock to who asks, if nobody else lives on it; its own one is renewed.
@@ -74,7 +74,7 @@ class LockTable:
             remaining_s = self.remaining_s(request.key, lock, now_s)
             if remaining_s > 0:
                 if request.incarnation:
-                    self._waiting.setdefault(request.key, set()).add(request.incarnation)
+                    self._waiting.setdefault(request.key, {})[request.incarnation] = None
                 return Refused(lock.owner, remaining_s)
         self._renewed_s[request.key] = now_s
         wanted = (request.owner, request.session_id, request.incarnation)
@@ -162,6 +162,16 @@ class LockTable:
             return ended_s - now_s
         # Never seen since this enode started: it comes soon, or it is gone. A snode may ask before it attaches.
         return max(self._started_s, renewed_s) + RESTART_S - now_s
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether anybody was refused a lock that has not become free since."""
+        return bool(self._waiting)
+
+    def first_end_s(self, now_s: float) -> float:
+        """In how many seconds the first lock ends that somebody else wants, if nothing happens; at least 0."""
+        ends = [self.remaining_s(key, lock, now_s) for key in self._waiting if (lock := self._locks.get(key))]
+        return max(0.0, min(ends, default=0.0))
 
     def freed(self, now_s: float) -> dict[str, list[Key]]:
         """Locks that were refused and have become free, by the incarnation to tell; each is told once."""

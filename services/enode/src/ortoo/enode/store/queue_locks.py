@@ -23,6 +23,8 @@ class QueueLocks:
         self._clock = clock
         self._table = LockTable(engine.state.locks.all(), clock.monotonic_s())
         self._storing: dict[Key, asyncio.Future[None]] = {}
+        self.wanted = asyncio.Event()
+        """Set while somebody waits for a lock to become free, which may happen by time alone."""
 
     async def take(self, requests: Sequence[LockRequest], more: Sequence[Change] = ()) -> list[Granted | Refused]:
         """Decide each request, in order; returns when what was granted is durable, and `more` changes with it.
@@ -38,6 +40,8 @@ class QueueLocks:
             answers.append(answer)
             if isinstance(answer, Granted) and answer.is_news:
                 before[request.key] = (before.get(request.key, (was, None))[0], self._table.get(request.key))
+        if self._table.is_wanted:
+            self.wanted.set()
         await self._store(before, more)
         # A lock that somebody else has just raised is told only when all that goes with it is durable.
         for request in requests:
@@ -95,7 +99,14 @@ class QueueLocks:
 
     def freed(self) -> dict[str, list[Key]]:
         """Locks that were refused and have become free, by the incarnation to tell."""
-        return self._table.freed(self._clock.monotonic_s())
+        freed = self._table.freed(self._clock.monotonic_s())
+        if self._table.is_wanted:
+            self.wanted.set()
+        return freed
+
+    def first_end_s(self) -> float:
+        """In how many seconds the first lock ends that somebody else wants, if nothing happens."""
+        return self._table.first_end_s(self._clock.monotonic_s())
 
     def forget_topics(self, topic_ids: Sequence[int]) -> None:
         """Topics were deleted."""

@@ -251,14 +251,14 @@ class Directory:
         self._tell(snode=self._leases.end_snode(name))
 
     async def follow_others(self, interval_s: float) -> None:
-        """Take over for ever what other name servers store; returns at once when there can be none.
+        """Take over for ever what other name servers store, and what was stored though the database said it failed.
 
-        A process that cannot follow the others gives wrong answers to everybody: better that it ends.
+        A process that cannot follow what is stored gives wrong answers to everybody: better that it ends.
         """
         failing = False
-        while self._catalog.shared:
+        while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(interval_s):
+                async with asyncio.timeout(interval_s if self._catalog.shared else None):
                     await self._behind.wait()
             self._behind.clear()
             try:
@@ -271,6 +271,7 @@ class Directory:
                 if not failing:
                     _log.error("the database cannot be read; serving what is known", reason=str(error))
                 failing = True
+                self._behind.set()
                 await self._clock.sleep(interval_s)
 
     def _take_over(self, stored: Contents) -> None:
@@ -332,7 +333,11 @@ class Directory:
             return (answer, change), change is not None
 
         def take_over(done: "asyncio.Future[tuple[T, RouteChange | None]]") -> None:
-            if not done.cancelled() and done.exception() is None and (change := done.result()[1]) is not None:
+            if done.cancelled():
+                return
+            if isinstance(done.exception(), Unavailable | DataLoss):
+                self._behind.set()  # it may be stored all the same
+            elif done.exception() is None and (change := done.result()[1]) is not None:
                 if change.version == self._synced + 1:
                     self._synced = change.version
                     self._watches.publish(change)

@@ -117,7 +117,7 @@ class ClientSession:
     user: str = ""
     """Who opened it."""
     outbox: SessionOutbox = field(default_factory=SessionOutbox)
-    producers: set[str] = field(default_factory=set)
+    producers: dict[str, None] = field(default_factory=dict)
     """Groups in which it is a producer."""
     consumers: dict[str, Member] = field(default_factory=dict)
     """Groups in which it is a consumer, and as what."""

@@ -96,7 +96,7 @@ class ClientSessions:
         if hello == session.hello:
             return
         members = dict(session.consumers)
-        producers = set(session.producers)
+        producers = list(session.producers)
         for group in (*members, *(PRODUCERS + one for one in producers)):
             check_owner(self._membership.members(group), hello.client_id)
         if hello.client_id != session.hello.client_id:
@@ -158,7 +158,7 @@ class ClientSessions:
     def unregister_producer(self, session: ClientSession, group: str) -> None:
         """Leave a group of producers; not being in it is fine."""
         if group in session.producers:
-            session.producers.discard(group)
+            session.producers.pop(group, None)
             self._membership.leave(PRODUCERS + group, session.client_id, session.session_id)
 
     def unregister_consumer(self, session: ClientSession, group: str) -> None:
@@ -258,7 +258,7 @@ class ClientSessions:
             raise Overloaded(f"a session may be in {GROUPS_MAX} groups; open another one", field="group")
 
     def _join_producer(self, session: ClientSession, group: str) -> None:
-        session.producers.add(group)
+        session.producers[group] = None
         self._membership.join(PRODUCERS + group, self.member(session))
 
     def _leave_producers(self, session: ClientSession) -> None:

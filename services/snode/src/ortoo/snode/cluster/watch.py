@@ -40,6 +40,11 @@ class DirectoryWatch:
         """Call `listener` with the names of topics whenever some have changed."""
         self._listeners.append(listener)
 
+    @property
+    def changed(self) -> asyncio.Event:
+        """Set at the next change, of whatever the directory holds."""
+        return self._changed
+
     async def run(self) -> None:
         """Follow, and begin again when the name server was away.
 

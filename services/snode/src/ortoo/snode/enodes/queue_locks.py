@@ -109,7 +109,9 @@ class QueueLocks:
         self._clock = clock
         self._randomness = randomness
         self._batchers: dict[str, _LockBatcher] = {}
-        self._waiting: dict[tuple[str, LockKey], set[asyncio.Event]] = {}
+        self._waiting: dict[tuple[str, LockKey], dict[asyncio.Event, None]] = {}
+        self.wanted = asyncio.Event()
+        """Set while somebody waits for a lock that was refused, or may be."""
 
     async def hold(self, enode: str, request: LockRequest) -> int:
         """Take a lock, as long as it takes; returns its generation.
@@ -119,7 +121,8 @@ class QueueLocks:
         key = (enode, (request.group, request.topic_id, request.queue_id))
         while True:
             news = asyncio.Event()
-            self._waiting.setdefault(key, set()).add(news)
+            self._waiting.setdefault(key, {})[news] = None
+            self.wanted.set()
             try:
                 answer = await self._take(enode, request)
                 if answer.generation:
@@ -131,7 +134,7 @@ class QueueLocks:
                 await news.wait()
             finally:
                 events = self._waiting[key]
-                events.discard(news)
+                events.pop(news, None)
                 if not events:
                     del self._waiting[key]
 
@@ -148,7 +151,9 @@ class QueueLocks:
                 event.set()
 
     async def ask_again(self) -> None:
-        """Let all who wait ask; to be called every `ASK_AGAIN_S`."""
+        """Let all who wait ask; to be called every `ASK_AGAIN_S` while a lock is wanted."""
+        if self._waiting:
+            self.wanted.set()
         for events in self._waiting.values():
             for event in events:
                 event.set()
@@ -179,7 +184,7 @@ class Attachments:
     _attached: set[str] = field(default_factory=set, init=False)
 
     async def look(self) -> None:
-        """Attach to enodes that are new; to be called about once a second."""
+        """Attach to enodes that are new; to be called whenever the directory has changed."""
         for entry in self.directory.enodes():
             if entry.name not in self._attached:
                 self._attached.add(entry.name)

@@ -126,7 +126,7 @@ class ConsumerGroups:
         given: dict[str, list[Queue]] = {}
         if sessions:
             queues: dict[str, list[Queue]] = {}
-            for name in {name for member in members.values() for name in member.topics}:
+            for name in dict.fromkeys(name for member in members.values() for name in member.topics):
                 topic = self._directory.find_topic(name)
                 queues[name] = topic.read_queues() if topic is not None and topic.readable else []
             given = assign(members, queues)

@@ -91,7 +91,7 @@ class Access:
         self.authentication = authentication
         self.directory = directory
         self.file = WatchedFile(path, "rules of access", self._take)
-        self._streams: set[AccessOfCall] = set()
+        self._streams: dict[AccessOfCall, None] = {}
 
     def register(self, metrics: Metrics) -> None:
         """Name what is read."""
@@ -102,7 +102,7 @@ class Access:
     def streaming(self, call: "AccessOfCall") -> Iterator[None]:
         """Count the current task among the streams that end with the right to them. Errors: Forbidden."""
         call.task = asyncio.current_task()
-        self._streams.add(call)
+        self._streams[call] = None
         try:
             yield
         except asyncio.CancelledError:
@@ -111,7 +111,7 @@ class Access:
             call.task.uncancel()
             raise call.revoked from None
         finally:
-            self._streams.discard(call)
+            self._streams.pop(call, None)
 
     async def look_at_streams(self) -> None:
         """End the streams whose users may not have them any more, also those on which nothing moves."""

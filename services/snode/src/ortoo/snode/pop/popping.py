@@ -147,7 +147,7 @@ class Popping:
 
     async def ensure_dead_letters(self, handles: Iterable[ReceiptHandle]) -> None:
         """The dead-letter topics for these messages exist, where they lie. Errors: Unavailable."""
-        for group, enode in {(handle.group, handle.enode) for handle in handles}:
+        for group, enode in dict.fromkeys((handle.group, handle.enode) for handle in handles):
             await self._topics.of_groups.ensure(dead_letter_topic(group), enode)
 
     async def _pop_once(self, sources: Sequence[Source], call: PopCall) -> PopAnswer:

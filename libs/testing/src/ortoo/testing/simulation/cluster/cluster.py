@@ -27,7 +27,9 @@ class SimulatedCluster:
         self.shape = shape
         addresses = [f"10.0.1.{number + 1}:{PORT}" for number in range(shape.name_servers)]
         known = ";".join(addresses)
-        self.name_servers = [NamesrvMachine(world, f"namesrv-{n}", address) for n, address in enumerate(addresses)]
+        self.name_servers = [
+            NamesrvMachine(world, f"namesrv-{n}", address, known) for n, address in enumerate(addresses)
+        ]
         self.enodes = [EnodeMachine(world, f"enode-{n}", f"10.0.2.{n + 1}:{PORT}", known) for n in range(shape.enodes)]
         self.snodes = [
             SnodeMachine(world, f"snode-{n}", f"10.0.3.{n + 1}:{PORT}", known, shares_membership=shape.snodes > 1)

@@ -33,7 +33,8 @@ class Machine:
         self.wanted = False
         """Whether somebody wants it to run: a supervisor starts it again if it ends."""
         self._stop = asyncio.Event()
-        self._main: asyncio.Task[None] | None = None
+        self._gone = asyncio.Event()
+        """Set when the process has ended, in whatever way."""
 
     def randomness(self) -> Randomness:
         """Chance for the life that begins."""
@@ -50,22 +51,21 @@ class Machine:
         if self.alive:
             return
         self.lives += 1
-        self._stop, self.ready = asyncio.Event(), asyncio.Event()
+        self._stop, self.ready, self._gone = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.world.network.lit(self.name)
         process = self.process = self.world.process(f"{self.name}#{self.lives}")
         self.note("start")
-        self._main = process.spawn("main", self.work())
-        self._main.add_done_callback(self._ended, context=self.world.loop.outside.context)
+        main = process.spawn("main", self.work())
+        main.add_done_callback(self._ended, context=self.world.loop.outside.context)
 
     async def stop(self) -> None:
         """Ask the program to end, as SIGTERM does, and wait until it has."""
         self.wanted = False
-        main = self._main
-        if not self.alive or main is None:
+        if not self.alive:
             return
         self.note("stop")
         self._stop.set()
-        await asyncio.wait([main])
+        await self._gone.wait()
 
     def kill(self) -> None:
         """End the process as SIGKILL does: its peers see their connections break."""
@@ -114,12 +114,14 @@ class Machine:
         process.kill(silently=silently)
         self.world.redis.gone(process)
         self.ready.clear()
+        self._gone.set()
 
     def _ended(self, main: "asyncio.Task[None]") -> None:
         """The program returned or raised: by itself, unless it was asked to."""
         process, self.process = self.process, None
         was_ready = self.ready.is_set()
         self.ready.clear()
+        self._gone.set()
         error = None if main.cancelled() else main.exception()
         self.note(f"ended {error!r}")
         if process is not None:

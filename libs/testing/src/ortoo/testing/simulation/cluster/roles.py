@@ -36,6 +36,12 @@ class RoleMachine(Machine):
         world.network.settle(name, address)
         self.running: Running | None = None
 
+    def move(self) -> None:
+        """Have another address from the next start on, as in a cluster that hands them out anew."""
+        host, _, port = self.address.rpartition(":")
+        self.address = f"{host}:{int(port) + 1}"
+        self.world.network.settle(self.name, self.address)
+
     def opening(self) -> AbstractAsyncContextManager[Running]:
         """The role, about to be opened."""
         raise NotImplementedError
@@ -51,9 +57,19 @@ class RoleMachine(Machine):
 class NamesrvMachine(RoleMachine):
     """A name server; its database is another machine's."""
 
+    def __init__(self, world: World, name: str, address: str, all_addresses: str) -> None:
+        """One of those at `all_addresses`, separated by `;`."""
+        super().__init__(world, name, address)
+        self._all_addresses = all_addresses
+
     def opening(self) -> AbstractAsyncContextManager[Running]:
         """The name server."""
-        chosen = namesrv_settings.Settings(name=self.name, listen_address=self.address, stop_grace_s=STOP_GRACE_S)
+        chosen = namesrv_settings.Settings(
+            name=self.name,
+            listen_address=self.address,
+            namesrv_address=self._all_addresses,
+            stop_grace_s=STOP_GRACE_S,
+        )
         return namesrv_app.open_namesrv(
             chosen, clock=self.clock, randomness=self.randomness(), open_catalog=self.world.database.open
         )

@@ -22,11 +22,18 @@ class _Lease:
 class Leases:
     """Leases and acknowledgements of groups, message by message."""
 
-    def __init__(self, findings: Findings, now_s: Callable[[], float], is_quiet: Callable[[str, float], bool]) -> None:
-        """`is_quiet` says whether nothing happened to an enode since a time."""
+    def __init__(
+        self,
+        findings: Findings,
+        now_s: Callable[[], float],
+        is_quiet: Callable[[str, float], bool],
+        is_prompt: Callable[[], bool],
+    ) -> None:
+        """`is_quiet` says whether nothing happened to an enode since a time, `is_prompt` whether answers are new."""
         self._findings = findings
         self._now_s = now_s
         self._is_quiet = is_quiet
+        self._is_prompt = is_prompt
         self._asked: dict[tuple[str, str], float] = {}
         self._acknowledged: dict[tuple[str, str], float] = {}
         self._open: dict[str, dict[str, Sent]] = {}
@@ -35,11 +42,16 @@ class Leases:
     def delivered(self, delivery: Delivery, invisible_ms: float) -> None:
         """A member has it now, for so long at least."""
         group, key = delivery.group, delivery.sent.key
-        if (group, key) in self._acknowledged:
+        if (group, key) in self._acknowledged and self._is_prompt():
             after_s = delivery.at_s - self._acknowledged[group, key]
             self._findings.add("G8", f"{key} came to {group} again, {after_s:.3f} s after its acknowledgement")
         held = self._held.get((group, key))
-        if held is not None and delivery.at_s < held.until_s and self._is_quiet(held.enode, held.since_s):
+        if (
+            held is not None
+            and delivery.at_s < held.until_s
+            and self._is_prompt()
+            and self._is_quiet(held.enode, held.since_s)
+        ):
             self._findings.add(
                 "G8",
                 f"{key} is {held.member}'s from {held.since_s:.3f} to {held.until_s:.3f} s, and came to "

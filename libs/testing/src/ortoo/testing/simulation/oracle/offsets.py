@@ -40,7 +40,7 @@ class CommittedOffsets:
     def read(self, group: str, queue: Queue, offset: int, asked_at_s: float) -> None:
         """A server answers what is committed, to a question that was asked then; -1 = nothing."""
         known = self.at(group, queue, asked_at_s)
-        if offset < known:
+        if max(offset, 0) < known:
             self._findings.add("G10", f"{group} had committed {known} in {queue}, and {offset} is left of it")
 
     def began(self, group: str, queue: Queue, offset: int, opened_at_s: float) -> None:

@@ -9,6 +9,8 @@ from ortoo.testing.simulation.world import World
 
 CALM_S = 40.0
 """So long after the last fault nothing excuses anything: leases, sessions and routes have found their way back."""
+DETAINED_S = 30.0
+"""So long after a pause or a partition an answer may arrive that was given before."""
 QUIET_S = 15.0
 """So long after something happened to a machine nothing of it is left there."""
 
@@ -22,14 +24,15 @@ class Oracle:
         self.findings = world.findings
         self.sent = SentMessages()
         self.received = Received(self.sent, world.findings, world.trace, self.now_s, self._fastest_wall_ms)
-        self.leases = Leases(world.findings, self.now_s, self.is_quiet)
+        self.leases = Leases(world.findings, self.now_s, self.is_quiet, self.is_prompt)
         self.offsets = CommittedOffsets(world.findings, self.now_s)
         self.trouble_until_s = float("-inf")
         """When the last fault was over, or is going to be."""
         self._disturbed_at_s: dict[str, float] = {}
+        self._detained_at_s = float("-inf")
         self.clock_ahead_ms = 0.0
         """How far any wall clock was ahead, at most."""
-        self.damaged: set[str] = set()
+        self.damaged: dict[str, None] = {}
         """Enodes whose disk lied or lost bytes that it had promised: what is named as lost there may be lost."""
 
     def now_s(self) -> float:
@@ -39,6 +42,14 @@ class Oracle:
     def trouble(self, until_s: float) -> None:
         """A fault lasts until then."""
         self.trouble_until_s = max(self.trouble_until_s, until_s)
+
+    def detained(self) -> None:
+        """Something that holds answers up begins or ends now: what was popped before may arrive long after."""
+        self._detained_at_s = self.now_s()
+
+    def is_prompt(self) -> bool:
+        """Whether nothing that is received now can be an old answer."""
+        return self.now_s() - self._detained_at_s > DETAINED_S
 
     def disturbed(self, machine: str) -> None:
         """Something happens to a machine now, or ends."""

@@ -51,9 +51,10 @@ class Received:
     ) -> Delivery | None:
         """A member got this body from there. None when it is no message of this run."""
         now_s = self._now_s()
-        self._trace.add(now_s, "delivery", group, member, queue.topic, queue.enode, queue.queue_id, offset, attempt)
-        self.count += 1
         key = key_of(body)
+        place = f"{queue.topic}/{queue.enode}/{queue.queue_id}/{offset}"
+        self._trace.add(now_s, "delivery", group, member, key, place, "attempt", attempt)
+        self.count += 1
         sent = self._sent.of(key) if key is not None else None
         if sent is None or body != sent.body:
             self._findings.add("G3", f"{group} got bytes that nobody sent: {body[:60]!r} from {queue} at {offset}")

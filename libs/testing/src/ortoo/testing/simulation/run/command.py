@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ortoo.testing.simulation.run.outcome import Choices
 from ortoo.testing.simulation.run.seeds import run_beside
+from ortoo.testing.simulation.run.shrink import shrunk
 from ortoo.testing.simulation.run.simulation import run
 
 
@@ -18,6 +19,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seeds", type=int, default=0, help="run so many seeds, from --seed on")
     parser.add_argument("--workers", type=int, default=0, help="share them among so many processes")
     parser.add_argument("--first", action="store_true", help="stop at the first seed that fails")
+    parser.add_argument("--shrink", action="store_true", help="leave out the faults that are not needed")
     parser.add_argument("--seconds", type=float, default=30.0, help="virtual seconds of trouble")
     parser.add_argument("--trace", type=Path, help="write every delivery to this file")
     parser.add_argument("--log", type=Path, help="write the logs of all processes to this file")
@@ -36,6 +38,8 @@ def main(arguments: Sequence[str]) -> int:
         tuple(given.fault),
         given.plant,
     )
+    if given.shrink:
+        return _shrink(choices)
     if given.workers:
         return run_beside(choices, given.seeds, workers=given.workers)
     failed = 0
@@ -51,6 +55,17 @@ def main(arguments: Sequence[str]) -> int:
         if failed and given.first:
             break
     return 1 if failed else 0
+
+
+def _shrink(choices: Choices) -> int:
+    smallest = shrunk(choices, run, _say)
+    if smallest is None:
+        _say(f"seed {choices.seed} does not fail")
+        return 0
+    _say(smallest.told())
+    for fault in smallest.faults:
+        _say(f"  needed: {fault}")
+    return 1
 
 
 def _say(text: str) -> None:

@@ -19,6 +19,8 @@ SLOW_NETWORK = 40.0
 FULL_AFTER_BYTES = 50_000
 PATIENCE_S = 1.5
 """A fault that waits for packets happens anyway after so long."""
+DETAINING = frozenset({"pause", "isolate", "partition", "one way", "slow network"})
+"""These hold answers up."""
 Undo = Callable[[], object]
 
 
@@ -82,6 +84,8 @@ class Injector:
     def _disturb(self, fault: Fault) -> None:
         self.oracle.disturbed(fault.target)
         self.oracle.disturbed(fault.other)
+        if fault.kind in DETAINING:
+            self.oracle.detained()
 
     # processes
 
@@ -95,6 +99,13 @@ class Injector:
     def _power_cut(self, fault: Fault) -> Undo:
         machine = self._enode(fault)
         machine.cut_power(Fate(torn_pages=fault.amount < 0.7, names_in_order=fault.amount < 0.9))
+        return machine.start
+
+    def _move(self, fault: Fault) -> Undo:
+        """The machine comes back at another address."""
+        machine = self._enode(fault)
+        machine.kill()
+        machine.move()
         return machine.start
 
     def _stop(self, fault: Fault) -> Undo:
@@ -134,6 +145,12 @@ class Injector:
 
     def _reset(self, fault: Fault) -> None:
         self.world.network.reset(fault.target)
+
+    def _break_often(self, fault: Fault) -> Undo:
+        return self.world.network.break_often(fault.target, 0.01 + fault.amount * 0.1)
+
+    def _slow_reader(self, fault: Fault) -> Undo:
+        return self.world.network.read_slowly(fault.target, 0.1 + fault.amount * 3)
 
     # clocks
 
@@ -202,6 +219,16 @@ class Injector:
         machine = self._enode(fault)
         machine.disk.current.full_after(int(fault.amount * FULL_AFTER_BYTES))
         return lambda: machine.disk.current.heal()
+
+    def _bit_flip(self, fault: Fault) -> None:
+        machine = self._enode(fault)
+        if machine.disk.flip_bit(".seg"):
+            self.oracle.damaged[machine.name] = None
+
+    def _misdirected_write(self, fault: Fault) -> None:
+        machine = self._enode(fault)
+        machine.disk.current.platter.misdirect_bytes = 64 + int(fault.amount * 20_000)
+        self.oracle.damaged[machine.name] = None
 
     def _failing(self, fault: Fault, fail: Callable[[EnodeMachine], None]) -> Undo:
         """A disk that failed is not trusted again by the process that saw it; somebody restarts that."""

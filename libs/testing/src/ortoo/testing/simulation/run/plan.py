@@ -27,6 +27,9 @@ KINDS: dict[str, tuple[tuple[str, ...], tuple[float, float], int]] = {
     "one way": ((ENODE, SNODE), (0.5, 12.0), 4),
     "slow network": ((ENODE, SNODE), (1.0, 10.0), 3),
     "reset": ((NAMESRV, ENODE, SNODE), (0.0, 0.0), 5),
+    "break often": ((NAMESRV, ENODE, SNODE, CLIENT), (0.5, 5.0), 4),
+    "slow reader": ((CLIENT,), (1.0, 10.0), 2),
+    "move": ((ENODE,), (0.2, 4.0), 3),
     "clock jump": ((NAMESRV, ENODE, SNODE, CLIENT), (1.0, 20.0), 3),
     "drift": ((NAMESRV, ENODE, SNODE), (5.0, 30.0), 2),
     "slow disk": ((ENODE,), (1.0, 8.0), 4),
@@ -35,6 +38,8 @@ KINDS: dict[str, tuple[tuple[str, ...], tuple[float, float], int]] = {
     "reads fail": ((ENODE,), (0.5, 5.0), 3),
     "names fail": ((ENODE,), (0.5, 5.0), 2),
     "full disk": ((ENODE,), (1.0, 8.0), 3),
+    "bit flip": ((ENODE,), (0.0, 0.0), 1),
+    "misdirected write": ((ENODE,), (0.0, 0.0), 1),
     "redis flush": ((SNODE,), (0.0, 0.0), 2),
     "redis silent": ((SNODE,), (0.5, 10.0), 2),
     "redis fail-over": ((SNODE,), (0.0, 0.0), 1),
@@ -42,10 +47,8 @@ KINDS: dict[str, tuple[tuple[str, ...], tuple[float, float], int]] = {
     "database flaky": ((NAMESRV,), (1.0, 15.0), 2),
 }
 
-SLEEPING = frozenset({"redis flush", "sync fails"})
-"""Not drawn, because they meet defects that are known: snodes do not notice that the shared membership was emptied
-(B-080); what a failed sync left in the system's memory is believed by the next process, and a power cut takes it
-(B-025). `--fault` draws them all the same."""
+DAMAGING = frozenset({"bit flip", "misdirected write"})
+"""What was acknowledged may be lost by these, if it is named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +77,7 @@ def drawn_plan(
     chance: Randomness, shape: Shape, clients: Sequence[str], *, seconds: float, kinds: Collection[str] | None = None
 ) -> list[Fault]:
     """The faults of a run: of these kinds, or of a few that are drawn, too, so that runs differ in character."""
-    names = sorted(KINDS.keys() - SLEEPING) if kinds is None else [kind for kind in sorted(KINDS) if kind in kinds]
+    names = [kind for kind in sorted(KINDS) if kinds is None or kind in kinds]
     if kinds is None:
         names = [kind for kind in names if chance.uniform(0, 1) < 0.5] or names
     machines = {

@@ -1,6 +1,7 @@
 """One run, from beginning to end: start, trouble, rest, comparison, stop."""
 
 import asyncio
+import contextlib
 import gc
 import importlib
 import resource
@@ -10,6 +11,7 @@ from typing import Any, TextIO
 from ortoo.client import Client
 from ortoo.common.process.randomness import Randomness
 from ortoo.testing.simulation.cluster.cluster import Shape, SimulatedCluster
+from ortoo.testing.simulation.kernel.chances import Chances
 from ortoo.testing.simulation.kernel.event_loop import Stuck
 from ortoo.testing.simulation.logs import simulated_logs
 from ortoo.testing.simulation.oracle.oracle import Oracle
@@ -23,12 +25,18 @@ from ortoo.testing.simulation.world import World
 
 SETTLE_S = 180.0
 """Everything comes to rest within so many virtual seconds after the last fault."""
+DAMAGED_S = 60.0
+"""How long a cluster is waited for that has lost bytes."""
+LAST_CUT = 0.3
+"""How often the power fails everywhere at last."""
 LIMIT_S = 600.0
 """A whole run takes so many more than its trouble at most."""
 STOP_S = 30.0
 """A program that is asked to end has ended within so many."""
 LOOK_S = 0.5
-RATE_PER_S = (0.5, 6.0)
+SCENARIO_DRAWN = 0.2
+"""How often a scenario takes part. Many small runs find more than few large ones."""
+RATE_PER_S = (0.5, 4.0)
 COLLECT_S = 10.0
 """Garbage is collected at these intervals of virtual time and at no other moment: a finalizer is a part of the run."""
 
@@ -39,11 +47,15 @@ class Run:
     def __init__(self, choices: Choices, *, trace_file: TextIO | None = None) -> None:
         """A run that has not begun."""
         self.choices = choices
-        self.world = World(choices.seed, trace_file=trace_file)
+        self._chance: Randomness = Chances(choices.seed).of("run")
+        self.shape = Shape(
+            name_servers=1 + (self._chance.below(4) == 0),
+            enodes=1 + self._chance.below(2),
+            snodes=1 + self._chance.below(2),
+        )
+        self.world = World(choices.seed, trace_file=trace_file, name_servers=self.shape.name_servers)
         self.oracle = Oracle(self.world)
         self.faults: list[Fault] = []
-        self._chance: Randomness = self.world.chances.of("run")
-        self.shape = Shape(enodes=1 + self._chance.below(2), snodes=1 + self._chance.below(2))
         self.cluster = SimulatedCluster(self.world, self.shape)
         self.scenarios: list[Scenario] = [
             SCENARIOS[name](self.cluster, self.oracle, rate_per_s=self._chance.uniform(*RATE_PER_S))
@@ -59,6 +71,7 @@ class Run:
         loop = self.world.loop
         was_collecting = gc.isenabled()
         gc.disable()
+        gc.freeze()  # what was there before is not looked at again and again
         try:
             with simulated_logs(self.world, log_file), self.world.running():
                 try:
@@ -69,6 +82,7 @@ class Run:
                 found = tuple(self.world.findings.all)
                 virtual_s, digest, lines = loop.time(), self.world.trace.digest, self.world.trace.lines
         finally:
+            gc.unfreeze()
             if was_collecting:
                 gc.enable()
         return Outcome(
@@ -85,7 +99,7 @@ class Run:
 
     def _drawn_scenarios(self) -> list[str]:
         names = sorted(SCENARIOS)
-        chosen = [name for name in names if self._chance.uniform(0, 1) < 0.35]
+        chosen = [name for name in names if self._chance.uniform(0, 1) < SCENARIO_DRAWN]
         return chosen or [names[self._chance.below(len(names))]]
 
     @property
@@ -123,7 +137,7 @@ class Run:
         self._phase = "everything comes to rest"
         if await self._settled():
             self._phase = "what is stored is compared"
-            await self._ask(self._check)
+            await self._compare()
         self._phase = "everything ends"
         await self._stop_all([*(one for scenario in self.scenarios for one in scenario.consumers), self.auditor])
         await self._stop_all(self.cluster.snodes)
@@ -146,15 +160,34 @@ class Run:
         await self.world.clock.sleep(max(0.0, begun_s + seconds - self.world.loop.time()))
         await injector.undo_all()
 
+    async def _compare(self) -> None:
+        """Hold what is stored against the model, in many runs once more after the power failed everywhere."""
+        if self.oracle.damaged:
+            with contextlib.suppress(TimeoutError):  # an enode may refuse to start on what is left
+                async with asyncio.timeout(DAMAGED_S):
+                    await self._ask(self._check)
+            return
+        await self._ask(self._check)
+        if self._chance.uniform(0, 1) < LAST_CUT:
+            self._phase = "the power comes back everywhere"
+            for enode in self.cluster.enodes:
+                enode.cut_power()
+                self.oracle.disturbed(enode.name)
+            for enode in self.cluster.enodes:
+                enode.start()
+            await self._ask(self._check)
+
     async def _settled(self) -> bool:
         """Wait until everything has come to rest; a finding if it does not."""
-        deadline_s = self.world.loop.time() + SETTLE_S
+        deadline_s = self.world.loop.time() + (DAMAGED_S if self.oracle.damaged else SETTLE_S)
         while True:
             unsettled = next(filter(None, (scenario.unsettled() for scenario in self.scenarios)), "")
             if not unsettled:
                 return True
             if self.world.findings:
                 return False
+            if self.world.loop.time() > deadline_s and self.oracle.damaged:
+                return True  # what is lost with a disk is not waited for; whether it is named is looked at next
             if self.world.loop.time() > deadline_s:
                 self.world.findings.add("G2", f"{SETTLE_S:.0f} s after the last fault: {unsettled}")
                 return False

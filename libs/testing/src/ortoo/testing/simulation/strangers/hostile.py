@@ -1,7 +1,8 @@
 """Clients that ask for nonsense: each hears no for that call, and nobody else hears anything."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+import contextlib
+from collections.abc import Sequence
 from typing import Any
 
 import grpc
@@ -88,8 +89,10 @@ class Hostile(Scenario):
                 answer = await call(asked[0], metadata=metadata, timeout=TIMEOUT_S)
                 self._check_answer(path, answer, asked[0])
                 return
+            answers: Any
             if method.client_streaming:
-                answers: Any = channel.stream_stream(path, write, read)(_spoken(asked, application), metadata=metadata)
+                answers = channel.stream_stream(path, write, read)(metadata=metadata)
+                await _say(answers, asked, application)
             else:
                 answers = channel.unary_stream(path, write, read)(asked[0], metadata=metadata)
             try:
@@ -113,7 +116,11 @@ class Hostile(Scenario):
             self.oracle.findings.add("one bad request harms nobody", f"{path} answers {code}: {message}")
 
 
-async def _spoken(asked: Sequence[Message], application: Application) -> AsyncIterator[Message]:
+async def _say(call: Any, asked: Sequence[Message], application: Application) -> None:
+    """Write all of it, unless the server has had enough before."""
     for one in asked:
-        yield one
+        with contextlib.suppress(asyncio.InvalidStateError, grpc.aio.AioRpcError):  # who reads hears why it ended
+            await call.write(one)
         await application.clock.sleep(0.05)
+    with contextlib.suppress(asyncio.InvalidStateError, grpc.aio.AioRpcError):
+        await call.done_writing()

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-from ortoo.client import Client, Message, OrtooError, Producer, connect
+from ortoo.client import Client, Message, OrtooError, Producer, Queue, connect
 from ortoo.common.process.randomness import Randomness
 from ortoo.testing.simulation.cluster.machine import Machine
 from ortoo.testing.simulation.oracle.oracle import Oracle
@@ -26,6 +26,8 @@ class Application(Machine):
         super().__init__(oracle.world, name)
         self.oracle = oracle
         self.chance: Randomness = oracle.world.chances.of(f"application {name}")
+        self.queues: Callable[[], Sequence[Queue]] = tuple
+        """The queues that its consumer has now, if it is a member of a group."""
         self._work = work
         # Each asks the snodes in an order of its own, as behind a load balancer.
         start = self.chance.below(len(addresses))

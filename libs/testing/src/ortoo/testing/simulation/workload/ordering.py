@@ -4,7 +4,7 @@ from ortoo.client import Client, OrtooError, PoppedMessage, PopSettings
 from ortoo.testing.simulation.oracle.sent import Fate
 from ortoo.testing.simulation.oracle.stored import compare_stored
 from ortoo.testing.simulation.workload.application import Application
-from ortoo.testing.simulation.workload.popping import INVISIBLE_MS, WAIT_MS, settle
+from ortoo.testing.simulation.workload.popping import INVISIBLE_MS, WAIT_MS, received, settle
 from ortoo.testing.simulation.workload.scenario import Scenario
 
 MESSAGE_GROUPS = 3
@@ -31,10 +31,12 @@ class Ordering(Scenario):
             settings = PopSettings(invisible_ms=INVISIBLE_MS, wait_ms=WAIT_MS, messages_max=4, in_order=True)
             async with client.pop_consumer(self.group, self.name, "*", settings) as consumer:
                 while True:
-                    for message in await consumer.pop():
+                    popped = await consumer.pop()
+                    for message in popped:
                         self._check_order(message)
+                    for message, sent in received(application, popped, self.group):
                         try:
-                            await settle(application, message, self.group)
+                            await settle(application, message, sent, self.group)
                         except OrtooError as error:
                             application.note(f"not settled {type(error).__name__}")
 

@@ -3,9 +3,10 @@
 from collections import Counter
 
 from ortoo.client import Client, NotFound, OrtooError, PoppedMessage, PopSettings
-from ortoo.testing.simulation.oracle.sent import Fate, key_of, keys
+from ortoo.testing.simulation.oracle.sent import Fate, Sent, key_of, keys
 from ortoo.testing.simulation.oracle.stored import compare_stored
 from ortoo.testing.simulation.workload.application import Application
+from ortoo.testing.simulation.workload.popping import received
 from ortoo.testing.simulation.workload.scenario import Scenario
 
 ATTEMPTS_MAX = 3
@@ -39,9 +40,10 @@ class Parking(Scenario):
             )
             async with client.pop_consumer(self.group, self.name, "*", settings) as consumer:
                 while True:
-                    for message in await consumer.pop():
+                    popped = await consumer.pop()
+                    for message, sent in received(application, popped, self.group, INVISIBLE_MS):
                         try:
-                            await self._handle(application, message)
+                            await self._handle(message, sent)
                         except OrtooError as error:
                             application.note(f"not settled {type(error).__name__}")
 
@@ -72,22 +74,17 @@ class Parking(Scenario):
         if twice := [key for key, count in sorted(self._parked.items()) if count > 1]:
             self.oracle.findings.add("G9", f"parked more than once: {twice[:5]}")
 
-    async def _handle(self, application: Application, message: PoppedMessage) -> None:
-        delivery = self.oracle.received.delivered(
-            self.group, application.life, message.body, message.queue, message.offset, message.attempt
-        )
-        if delivery is None:
-            return
-        self.oracle.leases.delivered(delivery, INVISIBLE_MS)
+    async def _handle(self, message: PoppedMessage, sent: Sent) -> None:
+        leases = self.oracle.leases
         if message.attempt > ATTEMPTS_MAX:
-            self.oracle.findings.add("G9", f"{delivery.sent.key} came for the {message.attempt}th time")
-        if delivery.sent.key in self._poisoned:
-            self.oracle.leases.giving_back(self.group, delivery.sent)
+            self.oracle.findings.add("G9", f"{sent.key} came for the {message.attempt}th time")
+        if sent.key in self._poisoned:
+            leases.giving_back(self.group, sent)
             await message.give_back(100.0, error="poisoned")
             return
-        self.oracle.leases.acknowledging(self.group, delivery.sent)
+        leases.acknowledging(self.group, sent)
         await message.ack()
-        self.oracle.leases.acknowledged(self.group, delivery.sent)
+        leases.acknowledged(self.group, sent)
 
     async def _look(self, client: Client) -> None:
         try:

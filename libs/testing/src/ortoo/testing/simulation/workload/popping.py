@@ -1,6 +1,9 @@
 """Pop consumers: workers that take messages one by one, each with a lease."""
 
+from collections.abc import Sequence
+
 from ortoo.client import Client, OrtooError, PoppedMessage, PopSettings
+from ortoo.testing.simulation.oracle.sent import Sent
 from ortoo.testing.simulation.oracle.stored import compare_stored
 from ortoo.testing.simulation.workload.application import Application
 from ortoo.testing.simulation.workload.scenario import Scenario
@@ -9,24 +12,33 @@ INVISIBLE_MS = 10_000.0
 WAIT_MS = 3_000.0
 
 
-async def settle(application: Application, message: PoppedMessage, group: str) -> None:
+def received(
+    application: Application, messages: Sequence[PoppedMessage], group: str, invisible_ms: float = INVISIBLE_MS
+) -> list[tuple[PoppedMessage, Sent]]:
+    """Take down that these messages are the application's now, whenever it comes to look at each."""
+    oracle, taken = application.oracle, []
+    for message in messages:
+        delivery = oracle.received.delivered(
+            group, application.life, message.body, message.queue, message.offset, message.attempt
+        )
+        if delivery is not None:
+            oracle.leases.delivered(delivery, invisible_ms)
+            taken.append((message, delivery.sent))
+    return taken
+
+
+async def settle(application: Application, message: PoppedMessage, sent: Sent, group: str) -> None:
     """Do with a message what handlers do: most is acknowledged at once, some comes again, some takes long."""
-    oracle = application.oracle
-    delivery = oracle.received.delivered(
-        group, application.life, message.body, message.queue, message.offset, message.attempt
-    )
-    if delivery is None:
-        return
-    oracle.leases.delivered(delivery, INVISIBLE_MS)
+    leases = application.oracle.leases
     drawn = application.chance.uniform(0.0, 1.0)
     await application.clock.sleep(application.chance.uniform(0.0, 0.05 if drawn > 0.05 else 1.5 * INVISIBLE_MS / 1000))
     if drawn > 0.9:
-        oracle.leases.giving_back(group, delivery.sent)
+        leases.giving_back(group, sent)
         await message.give_back(application.chance.uniform(0.0, 2_000.0))
         return
-    oracle.leases.acknowledging(group, delivery.sent)
+    leases.acknowledging(group, sent)
     await message.ack()
-    oracle.leases.acknowledged(group, delivery.sent)
+    leases.acknowledged(group, sent)
 
 
 class Popping(Scenario):
@@ -48,9 +60,9 @@ class Popping(Scenario):
             settings = PopSettings(invisible_ms=INVISIBLE_MS, wait_ms=WAIT_MS, messages_max=8)
             async with client.pop_consumer(self.group, self.name, "*", settings) as consumer:
                 while True:
-                    for message in await consumer.pop():
+                    for message, sent in received(application, await consumer.pop(), self.group):
                         try:
-                            await settle(application, message, self.group)
+                            await settle(application, message, sent, self.group)
                         except OrtooError as error:
                             application.note(f"not settled {type(error).__name__}")
 

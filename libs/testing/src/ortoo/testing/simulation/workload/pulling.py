@@ -29,6 +29,7 @@ class Pulling(Scenario):
         async def consume(application: Application, client: Client) -> None:
             settings = PullSettings(from_first=True, commit_first_ms=2000, commit_interval_ms=2000)
             async with client.pull_consumer(group, {self.name: "*"}, settings) as consumer:
+                application.queues = lambda: consumer.queues
                 moves, handled = self.oracle.offsets.moves(group), 0
                 async for message in consumer:
                     self.oracle.received.delivered(
@@ -50,3 +51,4 @@ class Pulling(Scenario):
         """What is stored, and the offsets that are committed."""
         await compare_stored(client, self.oracle, self.name)
         await self.check_offsets(client)
+        await self.check_balance(client, self.consumers)

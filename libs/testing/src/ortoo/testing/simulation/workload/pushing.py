@@ -15,6 +15,7 @@ async def push_member(application: Application, client: Client, group: str, topi
     settings = ConsumerSettings(from_first=True, client_id=application.life)
     async with client.consumer(group, {topic: "*"}, settings) as consumer:
         watched = _Watched(application, consumer, group)
+        application.queues = lambda: consumer.queues
         async for message in consumer:
             watched.check(message.queue, message.offset)
             application.oracle.received.delivered(
@@ -87,3 +88,5 @@ class Pushing(Scenario):
         """What is stored, and the offsets that are committed."""
         await compare_stored(client, self.oracle, self.name)
         await self.check_offsets(client)
+        await self.check_balance(client, self.consumers[:2])
+        await self.check_balance(client, self.consumers[2:])

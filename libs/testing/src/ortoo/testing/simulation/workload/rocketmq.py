@@ -122,27 +122,31 @@ class RocketClient:
             invisible_duration=Duration(seconds=INVISIBLE_S),
             long_polling_timeout=Duration(seconds=POLL_S),
         )
-        messages: list[words.Message] = []
+        taken: list[tuple[words.Message, Sent]] = []
         async for part in stub.ReceiveMessage(request, metadata=self._metadata, timeout=POLL_S + TIMEOUT_S):
             if part.HasField("message"):
-                messages.append(part.message)
+                taken += self._received(part.message)
             elif part.HasField("status") and part.status.code not in (words.OK, words.MESSAGE_NOT_FOUND):
                 await self._application.clock.sleep(0.5)
-        for message in messages:
-            await self._settle(stub, message)
+        for message, sent in taken:
+            await self._settle(stub, message, sent)
 
-    async def _settle(self, stub: MessagingServiceStub, message: words.Message) -> None:
-        system, group, chance = message.system_properties, self._group.name, self._application.chance
+    def _received(self, message: words.Message) -> list[tuple[words.Message, Sent]]:
+        system = message.system_properties
         queue = Queue(self._topic.name, NOWHERE, system.queue_id)
         delivery = self._oracle.received.delivered(
-            group, self._application.life, message.body, queue, system.queue_offset, system.delivery_attempt
+            self._group.name, self._application.life, message.body, queue, system.queue_offset, system.delivery_attempt
         )
         if delivery is None:
-            return
+            return []
         self._oracle.leases.delivered(delivery, INVISIBLE_S * 1000)
+        return [(message, delivery.sent)]
+
+    async def _settle(self, stub: MessagingServiceStub, message: words.Message, sent: Sent) -> None:
+        system, group, chance = message.system_properties, self._group.name, self._application.chance
         await self._application.clock.sleep(chance.uniform(0.0, 0.05))
         if chance.uniform(0.0, 1.0) < 0.08:
-            self._oracle.leases.giving_back(group, delivery.sent)
+            self._oracle.leases.giving_back(group, sent)
             change = calls.ChangeInvisibleDurationRequest(
                 group=self._group, topic=self._topic, receipt_handle=system.receipt_handle,
                 invisible_duration=Duration(seconds=10), message_id=system.message_id,
@@ -151,10 +155,10 @@ class RocketClient:
             return
         entry = calls.AckMessageEntry(message_id=system.message_id, receipt_handle=system.receipt_handle)
         request = calls.AckMessageRequest(group=self._group, topic=self._topic, entries=[entry])
-        self._oracle.leases.acknowledging(group, delivery.sent)
+        self._oracle.leases.acknowledging(group, sent)
         answer = await stub.AckMessage(request, metadata=self._metadata, timeout=TIMEOUT_S)
         if answer.entries and answer.entries[0].status.code == words.OK:
-            self._oracle.leases.acknowledged(group, delivery.sent)
+            self._oracle.leases.acknowledged(group, sent)
 
     def _settings(self) -> words.Settings:
         wanted = words.SubscriptionEntry(

@@ -10,6 +10,7 @@ from ortoo.testing.simulation.oracle.sent import keys
 from ortoo.testing.simulation.workload.application import Application, Work
 
 LAG_S = 60.0
+BALANCE_S = 60.0
 
 
 class Scenario:
@@ -62,6 +63,22 @@ class Scenario:
             asked_at_s = self.oracle.now_s()
             for one in (await client.admin.lag(group, topic)).queues:
                 self.oracle.offsets.read(group, one.queue, one.committed_offset, asked_at_s)
+
+    async def check_balance(self, client: Client, members: Sequence[Application]) -> None:
+        """The members of a group have all queues, each one of them, and none has two more than another."""
+        described = await client.admin.describe_topic(self.name)
+        everything = sorted(item.queue for item in described.queues)
+        deadline_s = self.oracle.now_s() + BALANCE_S
+        while True:
+            counts = [len(member.queues()) for member in members]
+            shared = sorted(queue for member in members for queue in member.queues())
+            if shared == everything and max(counts) - min(counts) <= 1:
+                return
+            if self.oracle.now_s() > deadline_s:
+                break
+            await self.oracle.world.clock.sleep(1.0)
+        names = ", ".join(f"{member.name} has {len(member.queues())}" for member in members)
+        self.oracle.findings.add("groups are balanced", f"of {len(everything)} queues of {self.name} {names}")
 
     async def check_lag(self, client: Client, group: str) -> None:
         """A group that is done with everything has no lag, as soon as it has what was stored without an answer, too."""

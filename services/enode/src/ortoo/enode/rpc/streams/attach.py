@@ -3,12 +3,16 @@
 from collections.abc import AsyncIterator, Sequence
 
 from ortoo.common.errors import Invalid
+from ortoo.common.process.clock import Clock
 from ortoo.common.process.containment import Scope
 from ortoo.enode.rpc.streams.outbox import Outbox
 from ortoo.enode.store.lock_table import Key
 from ortoo.enode.store.store import Store
 from ortoo.v1 import enode_pb2 as pb
 
+LOOK_MIN_S = 0.2
+LOOK_MAX_S = 1.0
+"""How often locks are looked for that have ended by themselves."""
 ANSWERS_MAX = 1_000
 """A snode that takes so few answers hears of no further ones; it asks again by itself."""
 
@@ -39,9 +43,18 @@ class AttachedSnodes:
         if not streams and self._streams.pop(incarnation, None) is not None:
             self._store.locks.detached(incarnation)
 
-    async def look(self) -> None:
-        """Look for locks that have ended by themselves; to be called a few times a second."""
-        self.tell_freed()
+    async def follow_locks(self, clock: Clock) -> None:
+        """Look for locks that have ended by themselves while anybody wants one, for ever.
+
+        A process that does not tell of them lets queues stand still: a defect in here ends it.
+        """
+        locks = self._store.locks
+        while True:
+            await locks.wanted.wait()
+            # Until it ends a lock may be renewed, and another one that ends earlier be wanted.
+            await clock.sleep(min(max(locks.first_end_s(), LOOK_MIN_S), LOOK_MAX_S))
+            locks.wanted.clear()
+            self.tell_freed()
 
     def tell_freed(self) -> None:
         """Tell each snode which locks it wanted are free now."""

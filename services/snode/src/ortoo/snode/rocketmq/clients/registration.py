@@ -31,16 +31,16 @@ class Registration:
         if not client.session_id:
             client.session_id, client.member_since_ms = self.randomness.id_text(), self.clock.now_ms()
         wanted = {PRODUCERS + topic for topic in client.publishes} | ({client.group} if client.group else set())
-        for group in client.member_of - wanted:
+        for group in sorted(client.member_of - wanted):
             self.membership.leave(group, client.client_id, client.session_id)
-        for group in wanted:
+        for group in sorted(wanted):
             if not self._is_elsewhere(group, client):
                 self.membership.join(group, self._member(client, consumes=group == client.group))
         client.member_of = wanted
 
     def leave(self, client: Client) -> None:
         """A client is gone."""
-        for group in client.member_of:
+        for group in sorted(client.member_of):
             self.membership.leave(group, client.client_id, client.session_id)
 
     def _is_elsewhere(self, group: str, client: Client) -> bool:

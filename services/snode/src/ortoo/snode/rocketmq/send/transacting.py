@@ -53,9 +53,9 @@ class Transacting:
     def producers_changed(self) -> None:
         """Listen for the checks of just those topics for which a producer can be asked here."""
         wanted = self._clients.listening_topics()
-        for topic in self._watched.keys() - wanted:
+        for topic in sorted(self._watched.keys() - wanted):
             self._watched.pop(topic)()
-        for topic in wanted - self._watched.keys():
+        for topic in sorted(wanted - self._watched.keys()):
             self._watched[topic] = self._transactions.watch(topic, self._ask)
 
     def _ask(self, check: Check) -> None:

@@ -1,0 +1,52 @@
+"""The smallest run that still fails: faults that are not needed are left out, and time that is not needed either."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from ortoo.testing.simulation.run.outcome import Choices, Outcome
+
+Run = Callable[[Choices], Outcome]
+SHORTEST_S = 2.0
+MARGIN_S = 1.0
+
+
+def shrunk(choices: Choices, run: Run, tell: Callable[[str], None]) -> Outcome | None:
+    """Run again and again with fewer faults; the outcome of the smallest run that breaks the same promise.
+
+    None if the run does not fail at all. Faults are left out in halves, quarters and so on, then one by one, as long as
+    what is left still fails.
+    """
+    outcome = run(choices)
+    if not outcome.findings:
+        return None
+    promises = {finding.promise for finding in outcome.findings}
+    tell(f"{len(outcome.faults)} faults: {outcome.findings[0]}")
+
+    def still_fails(changed: Choices) -> Outcome | None:
+        again = run(changed)
+        return again if promises & {finding.promise for finding in again.findings} else None
+
+    chunk = max(1, len(outcome.faults) // 2)
+    while True:
+        at = 0
+        while at < len(outcome.faults):
+            left_out = [fault.number for fault in outcome.faults[at : at + chunk]]
+            fewer = replace(outcome.choices, without=tuple(sorted({*outcome.choices.without, *left_out})))
+            if (smaller := still_fails(fewer)) is not None:
+                outcome = smaller
+                tell(f"{len(outcome.faults)} faults: {outcome.findings[0]}")
+            else:
+                at += chunk
+        if chunk == 1:
+            break
+        chunk //= 2
+    return _shortened(outcome, still_fails)
+
+
+def _shortened(outcome: Outcome, still_fails: Callable[[Choices], Outcome | None]) -> Outcome:
+    """Let the trouble end soon after the last fault that is needed, if it still fails then."""
+    last_s = max((fault.at_s + fault.lasts_s for fault in outcome.faults), default=SHORTEST_S)
+    seconds = round(max(SHORTEST_S, last_s + MARGIN_S), 1)
+    if seconds < outcome.choices.seconds and (shorter := still_fails(replace(outcome.choices, seconds=seconds))):
+        return shorter
+    return outcome

@@ -1,0 +1,53 @@
+"""A small simulated cluster for one script: what a seed once found, written down as what happens one after another."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+from ortoo.client import Client, connect
+from ortoo.testing.simulation.cluster.cluster import Shape, SimulatedCluster
+from ortoo.testing.simulation.kernel.clock import MachineClock
+from ortoo.testing.simulation.logs import simulated_logs
+from ortoo.testing.simulation.world import World
+
+LIMIT_S = 900.0
+"""No script takes longer; one that does waits for something that never comes."""
+
+
+class Stage:
+    """The cluster, and the machine that the script runs on."""
+
+    def __init__(self, seed: int, shape: Shape) -> None:
+        self.world = World(seed)
+        self.cluster = SimulatedCluster(self.world, shape)
+        self.clock = MachineClock(self.world.loop, self.world.chances.of("script"))
+
+    def later(self, seconds: float, happen: Callable[[], object]) -> None:
+        """Let something happen in so many virtual seconds, whatever the script is doing then."""
+        self.world.loop.call_later(seconds, happen, context=self.world.loop.outside.context)
+
+    @asynccontextmanager
+    async def connect(self, client_id: str) -> AsyncIterator[Client]:
+        """A client of the cluster."""
+        randomness = self.world.chances.of(client_id)
+        async with connect(
+            self.cluster.addresses, client_id=client_id, clock=self.clock, randomness=randomness
+        ) as client:
+            yield client
+
+
+def play(script: Callable[[Stage], Awaitable[None]], *, seed: int = 1, shape: Shape | None = None) -> None:
+    """Run a script from the cluster's start to its stop; nothing may be found wrong on the way."""
+    stage = Stage(seed, shape or Shape(enodes=1, snodes=1))
+
+    async def whole() -> None:
+        async with asyncio.timeout(LIMIT_S):
+            await stage.cluster.start()
+            await script(stage)
+            await stage.cluster.stop()
+
+    with simulated_logs(stage.world), stage.world.running():
+        process = stage.world.process("script")
+        stage.world.loop.run_until_complete(process.spawn("script", whole()))
+        found = list(stage.world.findings.all)
+    assert found == []

@@ -1,0 +1,85 @@
+"""Whole runs: the same seed is the same run, a run finds what is wrong, and says how to see it again."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ortoo.testing.simulation.run.outcome import Choices
+from ortoo.testing.simulation.run.simulation import run
+
+SEEDS = 20
+TROUBLE = ["--seconds", "4", "--fault", "kill", "--fault", "power cut", "--fault", "kill client", "--fault", "reset"]
+
+
+def outcomes(*, hash_seed: int, gc_threshold: int, arguments: list[str]) -> list[str]:
+    """What a process of its own says of its runs, without how long they took."""
+    program = f"import gc, sys; gc.set_threshold({gc_threshold}); from ortoo.testing.simulation.run.command import main"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{program}; sys.exit(main({arguments!r}))"],
+        env={**os.environ, "PYTHONHASHSEED": str(hash_seed)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return [line.split(" trace ")[1] for line in done.stdout.splitlines()]
+
+
+def test_a_seed_is_one_run_in_every_process() -> None:
+    """Twenty seeds with kills: equal traces, whatever hash seed, collector and process id there are."""
+    arguments = ["--seed", "1", "--seeds", str(SEEDS), *TROUBLE]
+    first = outcomes(hash_seed=0, gc_threshold=700, arguments=arguments)
+    second = outcomes(hash_seed=4242, gc_threshold=1, arguments=arguments)
+    assert len(first) == SEEDS
+    assert len(set(first)) == SEEDS
+    assert first == second
+
+
+def test_a_trace_names_every_delivery(tmp_path: Path) -> None:
+    """Each with its time, from whom to whom, which method, how long it is and its CRC."""
+    with (tmp_path / "trace").open("w") as trace:
+        outcome = run(Choices(3, 2.0, faults=False, scenarios=("pushing",)), trace_file=trace)
+    lines = (tmp_path / "trace").read_text().splitlines()
+    assert len(lines) == outcome.lines
+    published = [line.split() for line in lines if "/ortoo.v1.ProducerService/Produce " in line]
+    time_s, way, _, length, crc = next(words for words in published if len(words) == 5)
+    assert 0.0 < float(time_s) < 2.5
+    assert ">" in way
+    assert int(length) > 0
+    assert len(crc) == 8
+
+
+def test_a_run_can_be_seen_again() -> None:
+    """The command that is printed names all that a run depends on."""
+    choices = Choices(7, 10.0, (2, 5), scenarios=("popping",), kinds=("power cut",), plant="a.b:c")
+    assert choices.command() == (
+        "python -m ortoo.testing.simulation --seed 7 --seconds 10 --without 2,5 --scenario popping "
+        "--fault 'power cut' --plant a.b:c"
+    )
+
+
+@pytest.mark.parametrize(
+    ("plant", "promise", "arguments"),
+    [
+        ("durability:give_offsets_again", "[G3]", ["--scenario", "pushing", "--fault", "power cut"]),
+        ("offsets:committed_in_memory_only", "[G10]", ["--scenario", "pushing", "--fault", "kill"]),
+        ("pops:order_forgotten", "[G5]", ["--scenario", "ordering", "--no-faults"]),
+        ("pops:acknowledged_in_memory_only", "[G8]", ["--scenario", "popping", "--fault", "kill"]),
+        ("deferred:delivered_early", "[G6]", ["--scenario", "delaying", "--no-faults"]),
+        ("conversations:refused_and_stored", "[G11]", ["--scenario", "pushing", "--no-faults"]),
+        ("conversations:an_empty_directory_is_believed", "[G", ["--scenario", "pushing", "--fault", "kill"]),
+        ("conversations:a_task_is_left_behind", "[no task is left", ["--scenario", "pushing", "--no-faults"]),
+    ],
+)
+def test_a_planted_bug_is_found(plant: str, promise: str, arguments: list[str]) -> None:
+    """One for each kind of promise, within a few seeds; the others are searched for by `make planted`."""
+    command = [sys.executable, "-m", "ortoo.testing.simulation", "--seeds", "8", "--first", *arguments]
+    done = subprocess.run(
+        [*command, "--plant", f"tests.simulation.planted.{plant}"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert promise in done.stdout
+    assert "repeat: python -m ortoo.testing.simulation --seed" in done.stdout

@@ -1,0 +1,87 @@
+"""Defects that seeds found, each as the schedule that brings it about: mended, and to stay so."""
+
+from ortoo.client import Client, Message, NotFound, PopSettings
+from tests.simulation.stage import Stage, play
+
+
+def test_a_message_whose_parking_is_asked_for_twice_has_one_dead_letter() -> None:
+    """A full disk holds the dead letter up, the caller goes away in between, and asks again at another time (G9)."""
+
+    async def script(stage: Stage) -> None:
+        disk = stage.cluster.enodes[0].disk
+        async with stage.connect("app") as client:
+            await client.admin.ensure_topic("t", queue_count=1)
+            settings = PopSettings(invisible_ms=60_000, attempts_max=1, messages_max=1)
+            async with client.producer("t") as producer, client.pop_consumer("g", "t", "*", settings) as consumer:
+                await producer.send(b"first")  # its parking makes the dead-letter topic
+                [first] = await consumer.pop()
+                await first.give_back(0, error="it fails")
+                while not await letters(client):
+                    assert await consumer.pop(wait_ms=1_000) == []
+                await producer.send(b"second")
+                [second] = await consumer.pop()
+                disk.current.full_after(0)
+                stage.later(4.5, disk.current.heal)
+                await second.give_back(0, error="it fails too")  # the snode gives up after 3 s, the client does not
+                await stage.clock.sleep(10)
+                assert await consumer.pop(wait_ms=5_000) == []
+            assert await letters(client) == [b"first", b"second"]
+
+    async def letters(client: Client) -> list[bytes]:
+        try:
+            return [letter.message.body async for letter in client.admin.dead_letters("g")]
+        except NotFound:
+            return []
+
+    play(script)
+
+
+def test_a_search_whose_read_fails_is_told_to_come_again() -> None:
+    """EIO in the key index is Unavailable, so that the client asks again, and no defect in the enode's log."""
+
+    async def script(stage: Stage) -> None:
+        async with stage.connect("app") as client:
+            await client.admin.ensure_topic("t", queue_count=1)
+            async with client.producer("t") as producer:
+                await producer.send(Message(b"body", keys=["17"]))
+            stage.cluster.enodes[0].disk.current.platter.failing_reads = 1
+            found = await client.admin.find_messages("t", key="17")
+            assert [one.message.body for one in found.messages] == [b"body"]
+
+    play(script)
+
+
+def test_a_topic_that_was_stored_without_an_answer_is_there() -> None:
+    """The database of a name server that is alone fails after its commit: asked again, the topic can be used."""
+
+    async def script(stage: Stage) -> None:
+        database = stage.world.database
+        async with stage.connect("app") as client:
+            database.lost_after = 1.0
+            stage.later(2, lambda: setattr(database, "lost_after", 0.0))
+            await client.admin.ensure_topic("t", queue_count=1)
+            async with client.producer("t") as producer:
+                await producer.send(b"body")
+
+    play(script)
+
+
+def test_an_enode_ends_in_good_order_though_its_disk_takes_no_names() -> None:
+    """EIO while spare files are removed costs the clean stop at most; what is stored is there again."""
+
+    async def script(stage: Stage) -> None:
+        enode = stage.cluster.enodes[0]
+        async with stage.connect("app") as client:
+            await client.admin.ensure_topic("t", queue_count=1)
+            async with client.producer("t") as producer:
+                receipt = await producer.send(b"body")
+                await stage.clock.sleep(3)  # a spare file is made meanwhile
+                enode.disk.current.platter.failing_names = 50
+                await enode.stop()
+                enode.start()
+                await enode.ready.wait()
+                await producer.send(b"another")
+            batches = [batch async for batch in client.fetch(receipt.queue)]
+            assert [body for batch in batches for body in batch.bodies()] == [b"body", b"another"]
+
+    play(script)

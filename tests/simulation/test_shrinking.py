@@ -1,0 +1,38 @@
+"""Leaving out what is not needed, on runs that are made up."""
+
+from dataclasses import replace
+
+from ortoo.testing.simulation.findings import Finding
+from ortoo.testing.simulation.run.outcome import Choices, Outcome
+from ortoo.testing.simulation.run.plan import Fault
+from ortoo.testing.simulation.run.shrink import shrunk
+
+FAULTS = [Fault(number, number * 2.0, "kill", "enode-0", "", 1.0, 0.5) for number in range(10)]
+
+
+def outcome(choices: Choices, needed: frozenset[int]) -> Outcome:
+    """A run that fails if and only if the needed faults happen in it."""
+    faults = [one for one in FAULTS if one.number not in choices.without and one.at_s < choices.seconds]
+    fails = needed <= {one.number for one in faults}
+    findings = (Finding("G1", "lost", 1.0),) if fails else ()
+    return Outcome(choices, findings, faults, "", 0, 0.0, 0.0, 0, 0)
+
+
+def test_only_the_faults_that_are_needed_are_left() -> None:
+    """Two of ten, and no more time than they take."""
+    smallest = shrunk(Choices(1, 30.0), lambda choices: outcome(choices, frozenset({3, 6})), lambda _: None)
+    assert smallest is not None
+    assert [fault.number for fault in smallest.faults] == [3, 6]
+    assert smallest.choices == replace(Choices(1, 14.0), without=(0, 1, 2, 4, 5, 7, 8, 9))
+
+
+def test_a_run_that_fails_without_any_fault_keeps_none() -> None:
+    """Then nothing of the plan is to blame."""
+    smallest = shrunk(Choices(1, 30.0), lambda choices: outcome(choices, frozenset()), lambda _: None)
+    assert smallest is not None
+    assert list(smallest.faults) == []
+
+
+def test_a_run_that_does_not_fail_is_not_shrunk() -> None:
+    """There is nothing to find."""
+    assert shrunk(Choices(1, 1.0), lambda choices: outcome(choices, frozenset({99})), lambda _: None) is None
