@@ -125,11 +125,11 @@ async def test_the_blocking_client_is_closed_with_and_without_blocks(cluster: Cl
         mq = blocking.connect(cluster.address)
         producer = mq.producer("t")
         consumer = mq.consumer("g", "t")
-        receipt = producer.send(b"one")
         with pytest.raises(Invalid):
             consumer.subscribe({})
         with pytest.raises(TimeoutError, match=r"0\.05 s"):
             mq.pop_consumer("other", "t").within(0.05).pop(wait_ms=10_000)
+        receipt = producer.send(b"one")
         producer.close()
         producer.close()
         with pytest.raises(Closed):

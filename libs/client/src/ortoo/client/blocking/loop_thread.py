@@ -161,5 +161,16 @@ class Opened(Generic[T]):
         """Leave it, with what ended its block; whether that is to be swallowed. Closing it again does nothing."""
         if not self._thread.forget(self):
             return False
-        leaving = self._manager.__aexit__(type(error) if error else None, error, error.__traceback__ if error else None)
-        return bool(self._thread.wait(leaving))
+        if error is not None and not isinstance(error, Exception):
+            # The interrupt is this thread's; raised on the loop it would end the loop, and nothing could be closed.
+            error = asyncio.CancelledError()
+
+        async def leave() -> bool:
+            try:
+                return bool(await self._manager.__aexit__(type(error) if error else None, error, None))
+            except asyncio.CancelledError:
+                if isinstance(error, asyncio.CancelledError):
+                    return False
+                raise
+
+        return self._thread.wait(leave())

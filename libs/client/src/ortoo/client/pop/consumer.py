@@ -27,8 +27,6 @@ SHARED_POPS_MAX = 2
 """So many pops that several tasks share are under way at once; what is asked for meanwhile waits for the next."""
 SHARED_MESSAGES_MAX = 1_024
 """So many messages one such pop may bring."""
-UNANSWERED_MAX = 16
-"""Of so many pops that nobody waited for are the messages looked for when the consumer is left."""
 _log = get_logger("consumer")
 
 
@@ -87,7 +85,9 @@ class PopConsumer:
         self._background = Background(f"pop consumer {group}")
         self._calls = PopCalls(connection, self._background, patience_s=settings.invisible_ms / 1000)
         self._unanswered: list[str] = []
-        """Attempt ids of pops that nobody answered, or waited for: an enode may have leased messages for them."""
+        """Attempt ids of pops that nobody answered: an enode may have leased messages for them all the same."""
+        self._called_off: list[str] = []
+        """Attempt ids of pops whose callers have gone; the same."""
         self._pops: RequestBatcher[int, list[PopLease]] = RequestBatcher(
             self._ask_together,
             self._background,
@@ -117,7 +117,8 @@ class PopConsumer:
         finally:
             await self._background.__aexit__(kind, error, traceback)
         await self._return(list(self._leases))
-        await self._return_unanswered()
+        self._called_off += self._unanswered
+        await self._return_called_off()
 
     async def pop(self, messages_max: int = 0, wait_ms: float | None = None) -> list[PoppedMessage]:
         """Take up to `messages_max` messages (0 = the setting), waiting for the first; empty when none came in time.
@@ -138,16 +139,23 @@ class PopConsumer:
         return [message for lease in leases for message in lease.messages(self)]
 
     async def _ask(self, count: int, wait_ms: int = 0) -> list[PopLease]:
+        attempt_id = self._unanswered.pop() if self._unanswered else self._connection.randomness.id_text()
+        try:
+            return await self._ask_as(attempt_id, count, wait_ms)
+        except Unavailable:
+            self._unanswered.append(attempt_id)
+            raise
+        except asyncio.CancelledError:
+            # The next pop must not have this id: the snode gives back what it finds under it, and so does this one.
+            self._called_off.append(attempt_id)
+            self._background.spawn("call off", self._return_called_off())
+            raise
+
+    async def _ask_as(self, attempt_id: str, count: int, wait_ms: int = 0) -> list[PopLease]:
         request = pop_pb2.PopRequest()
         request.CopyFrom(self._request)
-        request.messages_max = count
-        request.wait_ms = wait_ms
-        request.attempt_id = self._unanswered.pop() if self._unanswered else self._connection.randomness.id_text()
-        try:
-            answer = await self._calls.pop(request)
-        except (Unavailable, asyncio.CancelledError):
-            self._unanswered.append(request.attempt_id)
-            raise
+        request.messages_max, request.wait_ms, request.attempt_id = count, wait_ms, attempt_id
+        answer = await self._calls.pop(request)
         now_s = self._clock.monotonic_s()
         return [lease_of(popped, now_s) for popped in answer.batches]
 
@@ -167,15 +175,18 @@ class PopConsumer:
             except OrtooError as failure:
                 _log.warning("messages come again when their lease ends", reason=str(failure))
 
-    async def _return_unanswered(self) -> None:
-        for _ in self._unanswered[:UNANSWERED_MAX]:
+    async def _return_called_off(self) -> None:
+        """Give back what pops got whose answers nobody will see."""
+        while self._called_off:
+            attempt_id = self._called_off.pop()
             try:
-                await self._return(await self._ask(self._settings.messages_max))
+                await self._return(await self._ask_as(attempt_id, self._settings.messages_max))
             except OrtooError as failure:
-                _log.warning(
-                    "messages of a pop without an answer come again when their lease ends", reason=str(failure)
-                )
+                _log.warning("what a pop got comes again when its lease ends", reason=str(failure))
                 return
+            except asyncio.CancelledError:
+                self._called_off.append(attempt_id)
+                raise
 
     def _check_open(self) -> None:
         if not self._is_open:

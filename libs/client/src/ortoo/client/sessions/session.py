@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
+from ortoo.client.core.closed import Closed
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.kept_session import KeptSession
 from ortoo.client.core.wire import LANGUAGE, client_version, message_model, start_from, subscription
@@ -60,8 +61,10 @@ class Session(KeptSession[session_pb2.ConnectRequest, session_pb2.ConnectRespons
     async def join(self, registration: Registration, member: GroupMembership) -> None:
         """Become a member of a group and stay it until `leave`; returns when a snode took the registration.
 
-        Errors: Conflict when this client is in the group already; what the server refuses it with.
+        Errors: Conflict when this client is in the group already; what the server refuses it with; Closed.
         """
+        if self._is_leaving:
+            raise Closed("this client is closed; connect again")
         if registration.group in self._groups:
             raise Conflict(
                 f"this client is a member of {registration.group!r} already; connect another client", field="group"
