@@ -87,9 +87,8 @@ class Client(OpenFacade[asynchronous.Client]):
 
         return _open_checked(self, topic, group, check)
 
-    def _end(self, error: BaseException | None) -> bool:
+    def _end(self, error: BaseException | None) -> None:
         self._thread.close()  # and with it everything that was opened by this client and is open still
-        return False
 
 
 _open_checked = opening(asynchronous.Client.transactional_producer, TransactionalProducer)

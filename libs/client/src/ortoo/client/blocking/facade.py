@@ -51,15 +51,15 @@ class OpenFacade(Facade[A]):
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> bool:
-        return self._end(error)
+    ) -> None:
+        self._end(error)
 
     def close(self) -> None:
         """End it in good order, as the end of a `with` block does; doing it again does nothing."""
         self._end(None)
 
-    def _end(self, error: BaseException | None) -> bool:
-        return self._opened.close(error)
+    def _end(self, error: BaseException | None) -> None:
+        self._opened.close(error)
 
 
 def blocking(
