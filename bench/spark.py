@@ -141,10 +141,10 @@ def _first(address: str, rows: int) -> str:
     """Ends of the queues so that about so many rows are read, as an option."""
     import json
 
-    from ortoo.spark.core.link import link_to
+    from ortoo.spark.core.link import Cluster, link_to
     from ortoo.spark.reading.limits import limited
 
-    link = link_to((address,))
+    link = link_to(Cluster((address,)))
     described = link.run(link.admin.describe_topic(TOPIC)).queues
     ends = limited({i.queue: 0 for i in described}, {i.queue: i.end_offset for i in described}, rows)
     tree: dict[str, dict[str, dict[str, int]]] = {TOPIC: {}}

@@ -16,9 +16,8 @@ from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, St
 from ortoo.client import Message, Receipt
 from ortoo.common.process.clock import SystemClock
 from ortoo.spark.arrow.batch import BatchDecoder
-from ortoo.spark.arrow.body_format import BodyFormat
 from ortoo.spark.core.group_offsets import commit_group, ensure_group
-from ortoo.spark.core.link import link_to
+from ortoo.spark.core.link import Cluster, link_to
 from ortoo.spark.core.read_options import parse
 from ortoo.spark.reading.batch_read import arrow_schema
 from tests.spark.sending import numbered, send, varied
@@ -128,7 +127,7 @@ def test_a_read_can_begin_where_a_group_is(read: Read, broker: Broker, topic: st
     send(broker, topic, numbered(2_000))
     ends = {queue: end for queue, (_, end) in broker.queues(topic).items()}
     one = max(ends, key=lambda queue: ends[queue])
-    link = link_to([broker.address])
+    link = link_to(Cluster((broker.address,)))
     ensure_group(link, f"g-{topic}"[:100])
     commit_group(link, f"g-{topic}"[:100], {one: 5})
     start = {"startingOffsets": f"group:{f'g-{topic}'[:100]}"}
@@ -172,11 +171,11 @@ def test_what_is_not_asked_for_does_not_leave_the_broker(broker: Broker, topic: 
     wide = StructType([*narrow, StructField("body", BinaryType()), StructField("queue_id", IntegerType())])
     found = {}
     for name, kinds in {"narrow": narrow, "wide": wide}.items():
-        decoder = BatchDecoder(arrow_schema(kinds, options), BodyFormat())
+        decoder = BatchDecoder(arrow_schema(kinds))
         received = [
             each
             for queue, (begin, end) in broker.queues(topic).items()
-            for each in link_to([broker.address]).fetch(queue, begin, end, decoder.fields)
+            for each in link_to(Cluster((broker.address,))).fetch(queue, begin, end, decoder.fields)
         ]
         rows = [decoder.decode(each).select(["offset", "born_at"]) for each in received]
         found[name] = sum(each.size_bytes for each in received), rows

@@ -88,7 +88,7 @@ def _run(name: str, settings: PipelineSettings, say: Say, once: bool) -> int:
 
         job(settings, say)
         while not once:
-            link_to((settings.address,)).sleep(settings.lag.interval_s)
+            link_to(settings.cluster).sleep(settings.lag.interval_s)
             job(settings, say)
     elif name == "compact":
         job(settings, say)

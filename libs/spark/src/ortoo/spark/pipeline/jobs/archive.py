@@ -75,7 +75,7 @@ def _show_group(settings: PipelineSettings, end: Any, say: Say) -> None:
     group = settings.archive.consumer_group
     if group:
         try:
-            link = link_to((settings.address,))
+            link = link_to(settings.cluster)
             ensure_group(link, group)
             commit_group(link, group, end.queues)
         except OrtooError as error:

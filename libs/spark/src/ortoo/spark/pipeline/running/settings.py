@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ortoo.common.errors import Invalid
+from ortoo.spark.core.link import Cluster
 from ortoo.spark.lake.table import Lake
 
 
@@ -106,6 +107,11 @@ class PipelineSettings:
     trace: TraceSettings = field(default_factory=TraceSettings)
     lag: LagSettings = field(default_factory=LagSettings)
     spark: SparkSettings = field(default_factory=SparkSettings)
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster that jobs ask."""
+        return Cluster((self.address,))
 
     @property
     def checkpoint(self) -> Path:
