@@ -49,7 +49,7 @@ def topic(broker: Broker) -> str:
         ({"fetchTimeoutMs": "soon"}, "expected milliseconds"),
         ({"bodyFormat": "json"}, "Spark decodes bodies: write .*ortoo.spark.bodies"),
         ({"valueSchema": "a int"}, "ortoo.spark.bodies.json"),
-        ({"failOnDataLoss": "true", "onDataLoss": "earliest"}, "contradicts"),
+        ({"failOnDataLoss": "true", "onDataLoss": "earliest"}, "it contradicts"),
         ({"startingOffsets": "latest", "startingTimestamp": "1"}, "startingTimestamp and startingOffsets are given"),
         ({"startingOffsetsByTimestampStrategy": "latest"}, "changes nothing here"),
         ({"startingOffsetsDefault": "latest"}, "changes nothing here"),

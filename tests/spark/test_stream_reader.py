@@ -143,7 +143,7 @@ def test_the_same_batch_has_the_same_tasks(broker: Broker, topic: str) -> None:
 
 
 def test_new_topics_of_a_pattern_are_read_from_their_first_message(broker: Broker, topic: str) -> None:
-    """Check 11 and B-164: a topic that appears while a query runs is read from its beginning; one that goes is a loss."""
+    """Check 11 and B-164: a topic that appears while a query runs is read whole; one that goes is a loss."""
     reader = reader_of(broker, "", subscribePattern=f"{topic}.*", subscribe="")
     start = begun(reader)
     broker.client.admin.create_topic(f"{topic}-new")

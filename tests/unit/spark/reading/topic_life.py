@@ -1,7 +1,7 @@
 """A cluster whose topics live and die, and Spark as a streaming query sees it: calls in Spark's order, a checkpoint."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -239,8 +239,11 @@ class Spark:
             ids.update(stop.topic_ids)
             return checked(wanted, stop)
 
-        reader._next, reader._checked = following, checking  # type: ignore[method-assign]
-        reader._tell = lambda losses: [self._report(ids[loss.queue.topic], loss) for loss in losses]  # type: ignore[method-assign, assign, misc]
+        def telling(losses: Sequence[Loss]) -> None:
+            for loss in losses:
+                self._report(ids[loss.queue.topic], loss)
+
+        reader._next, reader._checked, reader._tell = following, checking, telling  # type: ignore[method-assign]
 
     def _report(self, topic_id: int, loss: Loss) -> None:
         ever = self.world.ever.get((topic_id, loss.queue), {})

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from ortoo.client import ReceivedBatch
 from ortoo.common.errors import Invalid
 from ortoo.common.records.columns import NUMBERS
+from ortoo.common.records.compression import Codec
 from ortoo.common.records.message import BODY_BYTES_MAX, BODY_GZIP
 from ortoo.common.records.reader import Fields, buffer
 from ortoo.common.records.view import body_block, read_head
@@ -99,7 +100,7 @@ def _message_ids(received: ReceivedBatch, fields: Fields, rows: Any, count: int)
     return pc.coalesce(_cut(arrow.texts(data, count, f"{_PATH}.message_id"), rows), made)
 
 
-def _bodies(fields: Fields, codec: int, inflated_bytes: int, rows: Any, count: int) -> Any:
+def _bodies(fields: Fields, codec: Codec, inflated_bytes: int, rows: Any, count: int) -> Any:
     block = body_block(fields, codec, inflated_bytes)
     places = buffer(fields, NUMBERS["body_offsets"], f"{_PATH}.body_offsets")
     return _ungzipped(_cut(arrow.binary(places, block, count, f"{_PATH}.body"), rows), fields, rows, count)

@@ -93,9 +93,7 @@ def parse(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     fail = take.flag("failOnDataLoss", True)
     policy = take.choice("onDataLoss", "fail" if fail else "earliest", "fail", "earliest", "latest")
     if take.given("failOnDataLoss") and (policy == "fail") != fail:
-        raise Invalid(
-            f"failOnDataLoss={str(fail).lower()} contradicts onDataLoss={policy}; give one", field="onDataLoss"
-        )
+        raise Invalid(f"it contradicts failOnDataLoss={str(fail).lower()}; give one of them", field="onDataLoss")
     take.at_most_one("tags", "sql")
     start = _bound(take, "starting", "latest" if streaming else "earliest")
     take.only_with("startingOffsetsDefault", not start.word and start.time_ms is None, "offsets as JSON, or a group's")
@@ -171,7 +169,7 @@ def _ending(take: OptionReader, streaming: bool) -> Bound:
 
 
 def _bound(take: OptionReader, side: str, default: str) -> Bound:
-    """One of the three ways to say where. Errors: Invalid for two at once, for Kafka lets one of them win in silence."""
+    """One of the three ways to say where. Errors: Invalid for two at once."""
     take.at_most_one(f"{side}Timestamp", f"{side}OffsetsByTimestamp", f"{side}Offsets")
     time = take.text(f"{side}Timestamp")
     if time:

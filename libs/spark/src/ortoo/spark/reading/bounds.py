@@ -11,7 +11,7 @@ from ortoo.spark.reading.topic_state import Range, TopicState, offset_at
 
 
 def start_offsets(link: Link, options: ReadOptions, state: TopicState) -> dict[Queue, int]:
-    """Where each queue starts. Errors: Invalid for a queue that does not exist, an offset beyond its end, a late time."""
+    """Where each queue starts. Errors: Invalid for an unknown queue, or an offset or a time beyond its end."""
     word = options.start_default if options.start.offsets is not None or options.start.group else options.start.word
     found = _resolved(link, options.start, state, "startingOffsets", word or options.start_default)
     for queue, offset in found.items():

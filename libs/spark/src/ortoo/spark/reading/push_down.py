@@ -29,7 +29,8 @@ class OffsetFilter:
     def take(self, condition: Any) -> bool:
         """Use one of Spark's conditions; whether that is exact, so that Spark need not look at it again."""
         kind, path = type(condition).__name__, tuple(getattr(condition, "attribute", ()))
-        name, value = path[0] if len(path) == 1 else "", getattr(condition, "value", None)
+        name = path[0] if len(path) == 1 else ""
+        value: Any = getattr(condition, "value", None)
         if kind in ("EqualTo", "In") and (name in _PLACES or name == "tag"):
             values = {value} if kind == "EqualTo" else set(value) - {None}
             if name == "tag" and not all(_IS_PLAIN(each) for each in values):
@@ -45,10 +46,7 @@ class OffsetFilter:
         return False
 
     def wanted(self, given: Filter) -> Filter:
-        """What the broker shall send: the tags of the conditions, or both these and an SQL condition of the options.
-
-        Tags of the options are a filter already, and the broker takes one: what is left is for `takes` of no queue.
-        """
+        """What the broker shall send: the tags of the conditions, and what the options say. No tag left = no queue."""
         tags = self.allowed.get("tag")
         if tags is None:
             return given
@@ -61,9 +59,8 @@ class OffsetFilter:
 
     def takes(self, queue: Queue) -> bool:
         """Whether messages of this queue can match."""
-        nothing = any(not values for values in self.allowed.values())
-        return not nothing and all(
-            getattr(queue, name) in self.allowed.get(name, (getattr(queue, name),)) for name in _PLACES
+        return all(
+            getattr(queue, name) in values if name in _PLACES else bool(values) for name, values in self.allowed.items()
         )
 
     def cut(self, link: Link, queue: Queue, held: Range) -> Range:

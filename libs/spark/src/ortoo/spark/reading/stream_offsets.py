@@ -104,9 +104,7 @@ class StreamOffsets:
                 if (queue, at.topic_ids.get(queue.topic, 0)) not in self._told:
                     losses.append(Loss(queue, offset, None, f"{what} {reason}"))
             elif found is not None and offset > found.end:
-                losses.append(
-                    Loss(queue, found.end, offset, f"the queue holds {found.begin} to {found.end}; it was cut")
-                )
+                losses.append(Loss(queue, found.end, offset, f"the queue holds {found}; it was cut"))
                 queues[queue] = found.end
             elif found is not None and offset < found.begin:
                 # The batch that goes from here to there is planned like any other, and tells what is lost.
