@@ -25,6 +25,7 @@ RATIOS = (
     ("read_slim", "tuples_slim"),
     ("read_full", "tuples_full"),
     ("read_body", "read_full"),
+    ("read_tagged", "read_slim"),
 )
 """Which path is compared with which."""
 
@@ -53,7 +54,13 @@ async def _fill(address: str, rows: int, body_bytes: int) -> None:
         async with mq.producer(TOPIC, ProducerSettings()) as producer:
             await (
                 await producer.send_many(
-                    Message(body, "tag", (f"key-{n}",), properties={"region": "west", "n": str(n)}) for n in range(rows)
+                    Message(
+                        body,
+                        "rare" if n % 100 == 0 else "tag",
+                        (f"key-{n}",),
+                        properties={"region": "west", "n": str(n)},
+                    )
+                    for n in range(rows)
                 )
             )
 
@@ -93,6 +100,7 @@ def _timed(spark: Any, cluster: processes.Cluster, arguments: argparse.Namespace
         "generator_full": (lambda: noop(generated("")), rows),
         "read_full": (lambda: noop(ours("")), rows),
         "read_body": (lambda: noop(ours("body")), rows),
+        "read_tagged": (lambda: noop(ours(SLIM, tags="rare")), rows),
         "tuples_slim": (lambda: noop(some(SLIM)), tuple_rows),
         "tuples_full": (lambda: noop(some("")), tuple_rows),
         "write": (written, rows),

@@ -6,6 +6,7 @@ object store. A plain folder does so by the names of its files, `q<query>-b<batc
 of a batch while it is being added.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,8 +93,8 @@ class Lake:
         elif paths := self.file_paths():
             import pyarrow.parquet as pq
 
-            known = {field.name: str(field.type) for path in paths for field in pq.read_schema(path)}
-            _added({DATE: "string"} | known, {field.name: str(field.type) for field in schema}, changes)
+            known = {name: kind for path in paths for name, kind in _kinds(pq.read_schema(path)).items()}
+            _added({DATE: "string"} | known, _kinds(schema), changes)
 
     def new_file(self, date: str, name: str) -> str:
         """Where a task writes a file: in its place for Delta, whose log decides, beside the lake otherwise."""
@@ -171,6 +172,11 @@ class Lake:
             (self.folder / file.path).rename(target)
         self.keep_note(f"q{query_id}", str(batch_id))
         return True
+
+
+def _kinds(schema: Any) -> dict[str, str]:
+    """Names and types of a pyarrow schema; a map's entries have a name in files, which is none of its type."""
+    return {field.name: re.sub(r" \('.*?'\)", "", str(field.type)) for field in schema}
 
 
 def _added(known: dict[str, str], wanted: dict[str, str], changes: str) -> set[str]:
