@@ -25,6 +25,7 @@ RATIOS = (
     ("read_slim", "tuples_slim"),
     ("read_full", "tuples_full"),
     ("read_body", "read_full"),
+    ("read_tagged", "read_slim"),
 )
 """Which path is compared with which."""
 
@@ -53,7 +54,13 @@ async def _fill(address: str, rows: int, body_bytes: int) -> None:
         async with mq.producer(TOPIC, ProducerSettings()) as producer:
             await (
                 await producer.send_many(
-                    Message(body, "tag", (f"key-{n}",), properties={"region": "west", "n": str(n)}) for n in range(rows)
+                    Message(
+                        body,
+                        "rare" if n % 100 == 0 else "tag",
+                        (f"key-{n}",),
+                        properties={"region": "west", "n": str(n)},
+                    )
+                    for n in range(rows)
                 )
             )
 
@@ -93,6 +100,7 @@ def _timed(spark: Any, cluster: processes.Cluster, arguments: argparse.Namespace
         "generator_full": (lambda: noop(generated("")), rows),
         "read_full": (lambda: noop(ours("")), rows),
         "read_body": (lambda: noop(ours("body")), rows),
+        "read_tagged": (lambda: noop(ours(SLIM, tags="rare")), rows),
         "tuples_slim": (lambda: noop(some(SLIM)), tuple_rows),
         "tuples_full": (lambda: noop(some("")), tuple_rows),
         "write": (written, rows),
@@ -141,10 +149,10 @@ def _first(address: str, rows: int) -> str:
     """Ends of the queues so that about so many rows are read, as an option."""
     import json
 
-    from ortoo.spark.core.link import link_to
+    from ortoo.spark.core.link import Cluster, link_to
     from ortoo.spark.reading.limits import limited
 
-    link = link_to((address,))
+    link = link_to(Cluster((address,)))
     described = link.run(link.admin.describe_topic(TOPIC)).queues
     ends = limited({i.queue: 0 for i in described}, {i.queue: i.end_offset for i in described}, rows)
     tree: dict[str, dict[str, dict[str, int]]] = {TOPIC: {}}

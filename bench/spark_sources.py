@@ -24,8 +24,8 @@ class Generator(DataSource):
 
     def schema(self) -> str:
         """The same columns as a topic's."""
-        names = columns.chosen_names(tuple(filter(None, self.options.get("columns", "").split(","))), with_value=False)
-        return columns.ddl(names, body_as_text=False, value_ddl=None)
+        names = columns.chosen_names(tuple(filter(None, self.options.get("columns", "").split(","))))
+        return columns.ddl(names)
 
     def reader(self, schema: Any) -> Any:
         """The plan."""
@@ -64,7 +64,7 @@ class RowByRow(DataSource):
     def schema(self) -> str:
         """The columns of a read."""
         options = parse(self.options, streaming=False)
-        return columns.ddl(options.columns, body_as_text=False, value_ddl=None)
+        return columns.ddl(options.columns)
 
     def reader(self, schema: Any) -> Any:
         """The plan: ours, with other batches."""

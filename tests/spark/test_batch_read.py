@@ -10,16 +10,19 @@ from typing import Any
 import pytest
 
 pytest.importorskip("pyspark", reason="pyspark is not installed: make spark-setup")
+pytest.importorskip("msgpack", reason="msgpack is not installed: make spark-setup")
 
+
+import msgpack
+from pyspark.sql import functions as sf
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType, TimestampType
 
-from ortoo.client import Message, Receipt
+from ortoo.client import Message, OrtooError, Receipt
 from ortoo.common.process.clock import SystemClock
+from ortoo.spark import bodies
 from ortoo.spark.arrow.batch import BatchDecoder
-from ortoo.spark.arrow.body_format import BodyFormat
 from ortoo.spark.core.group_offsets import commit_group, ensure_group
-from ortoo.spark.core.link import link_to
-from ortoo.spark.core.read_options import parse
+from ortoo.spark.core.link import Cluster, link_to
 from ortoo.spark.reading.batch_read import arrow_schema
 from tests.spark.sending import numbered, send, varied
 from tests.spark.session import Broker
@@ -128,7 +131,7 @@ def test_a_read_can_begin_where_a_group_is(read: Read, broker: Broker, topic: st
     send(broker, topic, numbered(2_000))
     ends = {queue: end for queue, (_, end) in broker.queues(topic).items()}
     one = max(ends, key=lambda queue: ends[queue])
-    link = link_to([broker.address])
+    link = link_to(Cluster((broker.address,)))
     ensure_group(link, f"g-{topic}"[:100])
     commit_group(link, f"g-{topic}"[:100], {one: 5})
     start = {"startingOffsets": f"group:{f'g-{topic}'[:100]}"}
@@ -167,16 +170,15 @@ def test_a_projection_reads_only_its_columns(read: Read, spark: Any, broker: Bro
 def test_what_is_not_asked_for_does_not_leave_the_broker(broker: Broker, topic: str) -> None:
     """Check 13: a read of two small columns fetches under a tenth of the bytes, for the same rows."""
     send(broker, topic, [Message(b"x" * 500, properties={"n": str(n)}) for n in range(4_000)])
-    options = parse({"address": broker.address, "subscribe": topic}, streaming=False)
     narrow = StructType([StructField("offset", LongType()), StructField("born_at", TimestampType())])
     wide = StructType([*narrow, StructField("body", BinaryType()), StructField("queue_id", IntegerType())])
     found = {}
     for name, kinds in {"narrow": narrow, "wide": wide}.items():
-        decoder = BatchDecoder(arrow_schema(kinds, options), BodyFormat())
+        decoder = BatchDecoder(arrow_schema(kinds))
         received = [
             each
             for queue, (begin, end) in broker.queues(topic).items()
-            for each in link_to([broker.address]).fetch(queue, begin, end, decoder.fields)
+            for each in link_to(Cluster((broker.address,))).fetch(queue, begin, end, decoder.fields)
         ]
         rows = [decoder.decode(each).select(["offset", "born_at"]) for each in received]
         found[name] = sum(each.size_bytes for each in received), rows
@@ -205,9 +207,11 @@ def test_bodies_alone_are_read_faster_than_all_columns(read: Read, broker: Broke
     assert ratio >= 1.5
 
 
-def test_pushed_filters_give_what_spark_gives_without_them(read: Read, spark: Any, broker: Broker, topic: str) -> None:
-    """Check 13: the same rows with push-down on and off, and a default session never complains."""
-    receipts = send(broker, topic, numbered(4_000))
+def test_pushed_filters_give_what_spark_gives_without_them(
+    read: Read, spark: Any, broker: Broker, topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Check 13 and B-170: the same rows with push-down on and off; the plan shows what the broker and the plan do."""
+    receipts = send(broker, topic, [Message(b"%d" % n, f"tag-{n % 3}" if n % 4 else None) for n in range(4_000)])
     border = receipts[2_000].stored_at_ms
     moment = datetime.datetime.fromtimestamp(border / 1000, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
     conditions = [
@@ -216,32 +220,97 @@ def test_pushed_filters_give_what_spark_gives_without_them(read: Read, spark: An
         "queue_id in (1, 2) and offset < 50",
         f"stored_at >= timestamp'{moment}'",
         "offset > 10 and offset <= 5",
+        "tag = 'tag-1' and offset > 20",
+        "tag in ('tag-0', 'tag-2') and queue_id = 1",
+        "tag = 'none has it'",
+        "tag = 'tag-1' and tag = 'tag-2'",
+        "tag is null and offset < 90",
     ]
-    expected = [sorted((r.enode, r.queue_id, r.offset) for r in read().where(c).collect()) for c in conditions]
+
+    def found(frame: Any) -> list[tuple[str, int, int]]:
+        return sorted((row.enode, row.queue_id, row.offset) for row in frame.collect())
+
+    expected = [found(read().where(condition)) for condition in conditions]
+    both = found(read().where("tag = 'tag-1'"))
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     try:
         pushed = read(filterPushdown="true")
         for condition, rows in zip(conditions, expected, strict=True):
-            assert sorted((r.enode, r.queue_id, r.offset) for r in pushed.where(condition).collect()) == rows
+            assert found(pushed.where(condition)) == rows
+        capsys.readouterr()
+        pushed.where("tag = 'tag-1' and offset < 50 and body is not null").explain(mode="formatted")
+        plan = capsys.readouterr().out
+        assert "PushedFilters: [" in plan
+        shown = plan.split("PushedFilters: [")[1].split("]")[0]
+        assert "EqualTo(tag,tag-1)" in shown
+        assert "LessThan(offset,50)" in shown
+        assert "body" not in shown
+        assert found(read(filterPushdown="true", tags="tag-1 || tag-2").where("tag <> 'tag-2'")) == both
+        assert found(read(filterPushdown="true", tags="tag-1 || tag-2").where("tag = 'tag-1'")) == both
+        assert found(read(filterPushdown="true", sql="TAGS <> 'tag-0'").where("tag = 'tag-1'")) == both
+        assert found(read(filterPushdown="true", tags="tag-2").where("tag = 'tag-1'")) == []
     finally:
         spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 
 
-def test_bodies_are_read_as_text_or_as_fields(read: Read, broker: Broker, topic: str) -> None:
-    """utf8 and json, and what becomes of bodies that are neither."""
+def test_the_broker_sends_what_a_tag_or_a_condition_wants(read: Read, broker: Broker, topic: str) -> None:
+    """B-170: one message in a hundred, by tag and by properties; all offsets are passed, little of it travels."""
+    send(broker, topic, [Message(b"x" * 300, "rare" if n % 100 == 0 else "often", properties={"n": str(n)})
+                         for n in range(4_000)])  # fmt: skip
+    assert read(tags="rare").count() == 40
+    assert read(tags="rare || often", columns="offset").count() == 4_000
+    rows = read(sql="n >= 100 AND n < 300 AND TAGS = 'rare'").collect()
+    assert sorted(int(row.properties["n"]) for row in rows) == [100, 200]
+    assert read(tags="nobody").count() == 0
+    with pytest.raises(Exception, match="sql_expression"):
+        read(sql="n >=").count()
+    fetched = {}
+    for wanted in ("rare", "*"):
+        fetched[wanted] = sum(
+            each.size_bytes
+            for queue, (begin, end) in broker.queues(topic).items()
+            for each in link_to(Cluster((broker.address,))).fetch(queue, begin, end, wanted=wanted)
+        )
+    assert fetched["rare"] < fetched["*"] / 20
+
+
+def test_bodies_are_decoded_by_spark(read: Read, broker: Broker, topic: str) -> None:
+    """B-160 and B-162: a body touches its own row alone, whatever is in it; `null` ends no worker."""
     good = [json.dumps({"id": n, "name": f"n {n}", "more": [1]}, indent=n % 2 or None).encode() for n in range(50)]
-    send(broker, topic, [Message(body) for body in good])
-    assert {row.body for row in read(bodyFormat="utf8", columns="body").collect()} == {body.decode() for body in good}
-    fields = {"bodyFormat": "json", "valueSchema": "id bigint, name string"}
-    rows = read(**fields, columns="value").selectExpr("value.id", "value.name").collect()
-    assert {(row.id, row.name) for row in rows} == {(n, f"n {n}") for n in range(50)}
-    send(broker, topic, [Message(b"\xff\xfe{")])
-    for options in ({"bodyFormat": "utf8"}, fields):
-        with pytest.raises(Exception, match="onInvalid=null"):
-            read(**options).collect()
-    assert sum(row.body is None for row in read(bodyFormat="utf8", onInvalid="null").collect()) == 1
-    assert sum("\ufffd" in row.body for row in read(bodyFormat="utf8", onInvalid="replace").collect()) == 1
-    assert sum(row.value is None for row in read(**fields, onInvalid="null").collect()) == 1
+    bad = [b"null", b'}\n{"id":99', b'{"id":7,"name":"x"', b"\xff\xfe{"]
+    send(broker, topic, [Message(body) for body in [*good, *bad]])
+    frame = read(columns="body")
+    value = frame.select("body", bodies.json("id bigint, name string", on_invalid="null").alias("value"))
+    rows = {bytes(row.body): row.value for row in value.collect()}
+    assert [rows[body] for body in bad] == [None] * 4
+    assert [(rows[body].id, rows[body].name) for body in good] == [(n, f"n {n}") for n in range(50)]
+    sampled = frame.select(bodies.json(sample=good[0], on_invalid="null").alias("value"))
+    assert sampled.where("value.more[0] = 1").count() == 50
+    for body in bad:
+        with pytest.raises(Exception, match=r"MALFORMED_RECORD|INVALID_UTF8"):
+            frame.where(sf.col("body") == sf.lit(body)).select(bodies.json("id bigint, name string")).collect()
+    texts = {how: frame.select(bodies.text(on_invalid=how).alias("t")).collect() for how in ("null", "replace")}
+    assert sum(row.t is None for row in texts["null"]) == 1
+    assert sum("\ufffd" in row.t for row in texts["replace"]) == 1
+    with pytest.raises(Exception, match="Spark decodes bodies"):
+        read(bodyFormat="json", valueSchema="id bigint")
+
+
+def test_bodies_of_other_formats_are_decoded_by_spark(spark: Any) -> None:
+    """MessagePack by a function over Arrow; Avro and protobuf by Spark's own, which say which package they need."""
+    packed = [msgpack.packb({"id": 1, "tags": ["a"]}), msgpack.packb({"more": 1}), msgpack.packb({"id": "x"}), b"\xc1"]
+    frame = spark.createDataFrame([(n, body) for n, body in enumerate(packed)], "n int, body binary")
+    value = bodies.msgpack("id bigint, tags array<string>", on_invalid="null").alias("value")
+    rows = {row.n: row.value for row in frame.select("n", value).collect()}
+    assert (rows[0].id, rows[0].tags, rows[1].id, rows[2], rows[3]) == (1, ["a"], None, None, None)
+    with pytest.raises(Exception, match="no MessagePack"):
+        frame.select(bodies.msgpack("id bigint")).collect()
+    with pytest.raises(Exception, match="spark-avro"):
+        frame.select(bodies.avro('"long"')).collect()
+    with pytest.raises(FileNotFoundError):
+        bodies.protobuf("Order", "/no/such/file")
+    with pytest.raises(OrtooError, match="expected fail or null"):
+        bodies.json("a int", on_invalid="replace")
 
 
 def test_topics_are_found_by_pattern_and_queues_by_assignment(

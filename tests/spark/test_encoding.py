@@ -18,7 +18,6 @@ from ortoo.common.records.batch import encode, open_batch
 from ortoo.common.records.compression import Codec
 from ortoo.common.records.sealed_batch import RECORDS_BYTES_MAX, SealedBatch, crc32c
 from ortoo.spark.arrow.batch import BatchDecoder
-from ortoo.spark.arrow.body_format import BodyFormat
 from ortoo.spark.writing.record_encoder import BatchCutter, sealed_batch
 
 UTC = datetime.UTC
@@ -81,7 +80,7 @@ def test_rows_survive_the_way_there_and_back(rows: list[dict[str, Any]], cut: in
     received = ReceivedBatch(
         Queue("t", "e", 1), sealed, topic_id=7, first_offset=10, next_offset=10 + len(wanted), stored_at_ms=99
     )
-    batch = BatchDecoder(READ, BodyFormat()).decode(received)
+    batch = BatchDecoder(READ).decode(received)
     batch.validate(full=True)
     for name in ("body", "tag", "keys", "message_group", "trace_context", "born_host"):
         assert batch.column(name).to_pylist() == [row[name] for row in wanted]
@@ -139,4 +138,4 @@ def test_damaged_columns_are_named_and_never_believed(data: st.DataObject) -> No
     damaged = SealedBatch(bytes(records), crc32c(bytes(records)), sealed.count, sealed.body_inflated_bytes)
     received = ReceivedBatch(Queue("t", "e", 1), damaged, topic_id=7, first_offset=0, next_offset=5, stored_at_ms=99)
     with contextlib.suppress(OrtooError):
-        BatchDecoder(READ, BodyFormat()).decode(received).validate(full=True)
+        BatchDecoder(READ).decode(received).validate(full=True)

@@ -24,10 +24,10 @@ def test_workers_hold_the_producers_own_bytes(
         from hashlib import sha256
 
         from ortoo.client import Queue
-        from ortoo.spark.core.link import link_to
+        from ortoo.spark.core.link import Cluster, link_to
 
         for place in places:
-            for received in link_to([address]).fetch(Queue(*place), 0, 0):
+            for received in link_to(Cluster((address,))).fetch(Queue(*place), 0, 0):
                 yield sha256(received.sealed.records).hexdigest()
 
     places = [(queue.topic, queue.enode, queue.queue_id) for queue in broker.queues(topic)]

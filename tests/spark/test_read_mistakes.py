@@ -40,16 +40,28 @@ def topic(broker: Broker) -> str:
         ({"assign": '{"mistakes": [77]}', "subscribe": ""}, "has no queue 77"),
         ({"assign": '{"mistakes": 7}', "subscribe": ""}, "expected a list"),
         ({"subscribe": ""}, "give exactly one of"),
-        ({"subscribePattern": "t.*"}, "give exactly one of"),
+        ({"subscribePattern": "t.*"}, "subscribe and subscribePattern are given"),
         ({"subscribePattern": "(", "subscribe": ""}, "no regular expression"),
         ({"columns": "topic,bodi"}, "did you mean body"),
         ({"columns": "topic,topic"}, "is there twice"),
         ({"maxOffsetPerTrigger": "1"}, "did you mean maxOffsetsPerTrigger"),
         ({"minPartitions": "many"}, "expected a whole number"),
         ({"fetchTimeoutMs": "soon"}, "expected milliseconds"),
-        ({"bodyFormat": "xml"}, "expected binary or utf8 or json"),
-        ({"bodyFormat": "json"}, "valueSchema"),
-        ({"valueSchema": "a int"}, "bodyFormat=json alone"),
+        ({"bodyFormat": "json"}, "Spark decodes bodies: write .*ortoo.spark.bodies"),
+        ({"valueSchema": "a int"}, "ortoo.spark.bodies.json"),
+        ({"failOnDataLoss": "true", "onDataLoss": "earliest"}, "it contradicts"),
+        ({"startingOffsets": "latest", "startingTimestamp": "1"}, "startingTimestamp and startingOffsets are given"),
+        ({"startingOffsetsByTimestampStrategy": "latest"}, "changes nothing here"),
+        ({"startingOffsetsDefault": "latest"}, "changes nothing here"),
+        ({"maxTriggerDelay": "1h"}, "changes nothing here"),
+        ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "3"}, "more than maxOffsetsPerTrigger"),
+        ({"tags": "a", "sql": "b = 1"}, "tags and sql are given"),
+        ({"groups": "g"}, "it is for views"),
+        ({"maxBytesPerTrigger": "1 gallon"}, "such as 64k"),
+        ({"accessKey": "a"}, "both accessKey and secretKey"),
+        ({"tls": "false", "tlsCaFile": "x"}, "it is for tls=true"),
+        ({"tlsCaFile": "/no/such/file"}, "cannot be read here"),
+        ({"subscribe": "no topic"}, "only letters, digits"),
         ({"failOnDataLoss": "maybe"}, "expected true or false"),
         ({"address": "localhost"}, "is not host:port"),
         ({"address": ""}, "where is the cluster"),
@@ -58,7 +70,7 @@ def topic(broker: Broker) -> str:
 def test_a_wrong_option_is_named_with_what_was_expected(
     broker: Broker, topic: str, options: dict[str, str], said: str
 ) -> None:
-    """Check 3: each mistake is an error of the plan, not of a task."""
+    """Check 3 and B-171: each mistake, and each option that would change nothing, is an error of the plan."""
     given = {"address": broker.address, "subscribe": topic} | options
     with pytest.raises(OrtooError, match=said):
         BatchReader(read_options.parse(given, streaming=False), SCHEMA).partitions()

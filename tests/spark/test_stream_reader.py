@@ -7,12 +7,12 @@ import pytest
 
 pytest.importorskip("pyspark", reason="pyspark is not installed: make spark-setup")
 
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from pyspark.sql.streaming.datasource import ReadMaxRows
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
 from ortoo.client import DataLoss, Message, Queue
 from ortoo.spark.core import read_options
-from ortoo.spark.core.link import link_to
+from ortoo.spark.core.link import Cluster, link_to
 from ortoo.spark.core.offsets import Offsets
 from ortoo.spark.reading.stream_read import StreamReader
 from tests.spark.sending import numbered, send
@@ -27,7 +27,8 @@ SCHEMA = StructType(
         StructField("body", BinaryType()),
     ]
 )
-EVERYTHING = ReadAllAvailable()
+EVERYTHING = ReadMaxRows(1 << 62)
+"""What Spark passes on where no option limits a batch."""
 
 
 def reader_of(broker: Broker, topic: str, **options: str) -> StreamReader:
@@ -102,13 +103,10 @@ def test_limits_are_kept_exactly_and_everything_is_read_once(broker: Broker, top
 
 
 def test_bytes_are_a_limit_too(broker: Broker, topic: str) -> None:
-    """The option maxBytesPerTrigger takes about so many bytes, by the size of the messages that come next."""
+    """B-161: maxBytesPerTrigger alone takes about so many bytes, by the size of the messages that come next."""
     send(broker, topic, [Message(b"x" * 1_000) for _ in range(4_000)])
     reader = reader_of(broker, topic, startingOffsets="earliest", maxBytesPerTrigger="500000")
-    start = begun(reader)
-    assert 300 < total(reader.latestOffset(start, EVERYTHING)) <= 4_000
-    limited = reader.latestOffset(start, ReadMaxRows(10**9))
-    assert 300 < total(limited) < 700
+    assert 300 < total(reader.latestOffset(begun(reader), reader.getDefaultReadLimit())) < 700
 
 
 def test_available_now_ends_where_the_topic_ended_at_its_start(broker: Broker, topic: str) -> None:
@@ -145,19 +143,26 @@ def test_the_same_batch_has_the_same_tasks(broker: Broker, topic: str) -> None:
 
 
 def test_new_topics_of_a_pattern_are_read_from_their_first_message(broker: Broker, topic: str) -> None:
-    """Check 11: a topic that appears while the query runs is read from the beginning, without a restart."""
+    """Check 11 and B-164: a topic that appears while a query runs is read whole; one that goes is a loss."""
     reader = reader_of(broker, "", subscribePattern=f"{topic}.*", subscribe="")
     start = begun(reader)
     broker.client.admin.create_topic(f"{topic}-new")
     send(broker, f"{topic}-new", numbered(25))
-    end = reader.latestOffset(start, EVERYTHING)
-    assert sorted(map(int, rows(reader, start, end))) == list(range(25))
+    entered = reader.latestOffset(start, EVERYTHING)
+    assert rows(reader, start, entered) == []
+    end = reader.latestOffset(entered, EVERYTHING)
+    assert sorted(map(int, rows(reader, entered, end))) == list(range(25))
+    broker.client.admin.delete_topic(f"{topic}-new")
+    with pytest.raises(DataLoss, match="the topic was deleted"):
+        reader.latestOffset(end, EVERYTHING)
+    lenient = reader_of(broker, "", subscribePattern=f"{topic}.*", subscribe="", failOnDataLoss="false")
+    assert lenient.latestOffset(end, EVERYTHING) == end
 
 
 def test_new_queues_on_old_and_new_enodes_are_read_from_their_first_message(broker: Broker, topic: str) -> None:
     """Check 11: a topic that grows while the query runs, on its enode and onto another one, is read as a whole."""
     name = f"{topic[:80]}-grows"
-    link = link_to([broker.address])
+    link = link_to(Cluster((broker.address,)))
     link.run(link.admin.create_topic(name, queue_count=1, enodes=["enode-0"]))
     send(broker, name, numbered(30))
     reader = reader_of(broker, name, startingOffsets="earliest")
@@ -166,11 +171,13 @@ def test_new_queues_on_old_and_new_enodes_are_read_from_their_first_message(brok
     broker.client.admin.update_topic(name, read_queue_count=2, write_queue_count=2, add_enodes=["enode-1"])
     with broker.client.producer(name) as producer:  # a new one, which knows the new queues
         producer.send_many(Message(b"new", message_group=f"group {number}") for number in range(100))
-    grown = reader.latestOffset(end, EVERYTHING)
+    entered = reader.latestOffset(end, EVERYTHING)
+    assert sum(offset == 0 for offset in Offsets.of_json(entered).queues.values()) == 3
+    grown = reader.latestOffset(entered, EVERYTHING)
     ends = Offsets.of_json(grown).queues
     assert len(ends) == 4
     assert min(ends.values()) > 0
-    assert rows(reader, end, grown) == [b"new"] * 100
+    assert rows(reader, entered, grown) == [b"new"] * 100
 
 
 def test_a_recreated_topic_is_a_loss_and_not_a_mixture(broker: Broker, topic: str) -> None:

@@ -39,10 +39,14 @@ class Connection:
         client_id: str = "",
         room: str = "",
         credentials: Credentials | None = None,
+        tls: grpc.ChannelCredentials | None = None,
+        call_timeout_s: float = CALL_TIMEOUT_S,
+        tries_max: int = TRIES_MAX,
     ) -> None:
         """`addresses` are host:port of one or more snodes, tried in this order; without `client_id` one is made.
 
-        Without `credentials` those of the environment count, if there are any.
+        Without `credentials` those of the environment count, if there are any. `tls` says whom to trust; without it
+        channels are in the clear. `call` waits for an answer for `call_timeout_s` and asks at most `tries_max` times.
         """
         if not addresses:
             raise Invalid("no address; give host:port of a snode, such as localhost:8081", field="addresses")
@@ -57,7 +61,9 @@ class Connection:
         self.client_id = client_id or self.new_client_id()
         self._addresses = list(addresses)
         self._at = 0
-        self._channels = Channels()
+        self._channels = Channels(tls)
+        self._call_timeout_s = call_timeout_s
+        self._tries_max = tries_max
         self._credentials = credentials or credentials_from("", "")
         self._process_id = os.getpid()
         self._is_closed = False
@@ -162,24 +168,25 @@ class Connection:
         method: str,
         request: Any,
         *,
-        timeout_s: float = CALL_TIMEOUT_S,
+        timeout_s: float = 0,
     ) -> Any:
         """One unary call that may be repeated without harm; tried at several snodes while it is Unavailable.
 
         Errors: what the server answered; Unavailable when nobody did, naming the addresses.
+        Each try waits for `timeout_s`; 0 = as the connection was made.
         """
         attempt = 0
         while True:
             address = self.address
             try:
-                return await self.call_at(address, stub, method, request, timeout_s=timeout_s)
+                return await self.call_at(address, stub, method, request, timeout_s=timeout_s or self._call_timeout_s)
             except OrtooError as failure:
                 error = failure
             attempt += 1
             if not error.retriable:
                 raise error
             self.failed(address)
-            if attempt >= TRIES_MAX:
+            if attempt >= self._tries_max:
                 asked = " or ".join(self._addresses)
                 raise Unavailable(f"no answer from {asked}: {error}; is a snode running there?") from error
             await self.clock.sleep(max(error.retry_after_ms / 1000, self.backoff.delay_s(attempt, self.randomness)))

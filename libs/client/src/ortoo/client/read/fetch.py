@@ -1,6 +1,6 @@
 """Reading a queue outside groups: takes no lock, moves no offset."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter, expressions
@@ -26,11 +26,13 @@ async def fetch(
     follow: bool = False,
     wanted: Filter = "*",
     columns: Sequence[str] = (),
+    passed: Callable[[int, int], object] | None = None,
 ) -> AsyncIterator[ReceivedBatch]:
     """Whole batches from `from_offset` to `to_offset`, exclusive; 0 = to the end the queue has now.
 
     With `follow` it goes on for ever; `wanted` leaves messages out, `columns` names the fields of a record
-    batch that are looked at: others may be missing. A read that breaks goes on where it was, through the next snode.
+    batch that are looked at: others may be missing. `passed` hears after each answer, also where nothing is wanted, the
+    next offset and the topic's id. A read that breaks goes on where it was, through the next snode.
     Errors: NotFound, OutOfRange, Invalid; DataLoss, whose `end_offset` says where another fetch can go on; Unavailable
     after several breaks in a row.
     """
@@ -50,6 +52,8 @@ async def fetch(
             request.from_offset, request.to_offset = at, to_offset
             async for answer, (records,) in _batches(connection, request):
                 breaks, at = 0, answer.next_offset
+                if passed is not None:
+                    passed(at, answer.topic_id)
                 if answer.HasField("batch"):
                     yield received_batch(answer, queue, records)
             if not follow:

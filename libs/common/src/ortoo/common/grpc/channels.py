@@ -30,8 +30,9 @@ OPTIONS: tuple[tuple[str, int], ...] = (
 class Channels:
     """A pool of channels; leave the block to close them."""
 
-    def __init__(self) -> None:
-        """Start empty."""
+    def __init__(self, tls: grpc.ChannelCredentials | None = None) -> None:
+        """Start empty; with `tls` channels are encrypted, and it says whom to trust."""
+        self._tls = tls
         self._channels: dict[str, grpc.aio.Channel] = {}
 
     async def __aenter__(self) -> Self:
@@ -48,7 +49,12 @@ class Channels:
         """The channel to host:port; it connects by itself when it is used."""
         channel = self._channels.get(address)
         if channel is None:
-            channel = self._channels[address] = current_transport().channel(address, OPTIONS)
+            channel = (
+                current_transport().channel(address, OPTIONS)
+                if self._tls is None
+                else grpc.aio.secure_channel(address, self._tls, options=list(OPTIONS))
+            )
+            self._channels[address] = channel
         return channel
 
     async def drop(self, address: str) -> None:

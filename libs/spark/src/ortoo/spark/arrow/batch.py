@@ -13,13 +13,12 @@ import pyarrow.compute as pc
 from ortoo.client import ReceivedBatch
 from ortoo.common.errors import Invalid
 from ortoo.common.records.columns import NUMBERS
+from ortoo.common.records.compression import Codec
 from ortoo.common.records.message import BODY_BYTES_MAX, BODY_GZIP
 from ortoo.common.records.reader import Fields, buffer
 from ortoo.common.records.view import body_block, read_head
 from ortoo.common.records.wire import read_fields
 from ortoo.spark.arrow import buffers as arrow
-from ortoo.spark.arrow.body_format import BodyFormat
-from ortoo.spark.core.columns import VALUE
 
 _PATH = "batch.records"
 _INFLATED_BYTES_MAX = 16 * BODY_BYTES_MAX
@@ -29,14 +28,12 @@ _INFLATED_BYTES_MAX = 16 * BODY_BYTES_MAX
 class BatchDecoder:
     """Makes Arrow batches of one schema out of received ones."""
 
-    def __init__(self, schema: Any, body_format: BodyFormat) -> None:
-        """`schema` is the pyarrow schema that Spark expects; `body_format` says what becomes of bodies."""
+    def __init__(self, schema: Any) -> None:
+        """`schema` is the pyarrow schema that Spark expects."""
         self.schema = schema
         self._names: Sequence[str] = schema.names
-        self._body_format = body_format
-        self._wants_body = "body" in self._names or VALUE in self._names
-        looked_at = {_FIELDS[name] for name in self._names if name in _FIELDS}
-        self.fields: tuple[str, ...] = ("count", *sorted(looked_at | ({"body"} if self._wants_body else set())))
+        looked_at = {_FIELDS.get(name, name) for name in self._names if name in _FIELDS or name == "body"}
+        self.fields: tuple[str, ...] = ("count", *sorted(looked_at))
         """The fields of a record batch that are looked at, for whoever fetches."""
 
     def decode(self, received: ReceivedBatch) -> Any:
@@ -49,15 +46,10 @@ class BatchDecoder:
             raise Invalid(f"the batch holds {count} messages, its envelope says {sealed.count}", field="batch.count")
         offsets = received.offsets
         rows = self._rows(offsets, received.first_offset, count)
-        known: dict[str, Any] = {}
-        if self._wants_body:
-            block = body_block(fields, codec, inflated_bytes)
-            places = buffer(fields, NUMBERS["body_offsets"], f"{_PATH}.body_offsets")
-            body = _cut(arrow.binary(places, block, count, f"{_PATH}.body"), rows)
-            body = _ungzipped(body, fields, rows, count)
-            known = self._body_format.columns(body, self.schema)
         columns = [
-            known[name] if name in known else self._column(name, kind, received, fields, rows, count)
+            _bodies(fields, codec, inflated_bytes, rows, count)
+            if name == "body"
+            else self._column(name, kind, received, fields, rows, count)
             for name, kind in zip(self._names, self.schema.types, strict=True)
         ]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
@@ -106,6 +98,12 @@ def _message_ids(received: ReceivedBatch, fields: Fields, rows: Any, count: int)
     if not len(data):
         return made
     return pc.coalesce(_cut(arrow.texts(data, count, f"{_PATH}.message_id"), rows), made)
+
+
+def _bodies(fields: Fields, codec: Codec, inflated_bytes: int, rows: Any, count: int) -> Any:
+    block = body_block(fields, codec, inflated_bytes)
+    places = buffer(fields, NUMBERS["body_offsets"], f"{_PATH}.body_offsets")
+    return _ungzipped(_cut(arrow.binary(places, block, count, f"{_PATH}.body"), rows), fields, rows, count)
 
 
 def _ungzipped(body: Any, fields: Fields, rows: Any, count: int) -> Any:

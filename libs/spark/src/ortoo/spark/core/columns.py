@@ -27,7 +27,7 @@ COLUMNS: Final = (
     Column("message_id", "string", "the producer's id for it, or the one made of topic id, queue and offset"),
     Column("tag", "string", "for filters; null if it has none"),
     Column("keys", "array<string>", "for search; empty if it has none"),
-    Column("body", "binary", "the content; text with `bodyFormat=utf8`"),
+    Column("body", "binary", "the content"),
     Column("stored_at", "timestamp", "when it was stored, to the millisecond"),
     Column("born_at", "timestamp", "when its producer made it, to the millisecond"),
     Column("born_host", "string", "who made it; null if that was not said"),
@@ -39,30 +39,20 @@ COLUMNS: Final = (
 )
 """Every column of a message, in the order in which they are shown."""
 BY_NAME: Final = {column.name: column for column in COLUMNS}
-VALUE: Final = "value"
-"""The column that `bodyFormat=json` adds: the body, parsed."""
 
 
-def chosen_names(columns: Sequence[str], *, with_value: bool) -> tuple[str, ...]:
+def chosen_names(columns: Sequence[str]) -> tuple[str, ...]:
     """The columns asked for, or the usual ones. Errors: Invalid for an unknown or a doubled name."""
     if not columns:
-        usual = tuple(column.name for column in COLUMNS if column.usual)
-        return (*usual, VALUE) if with_value else usual
+        return tuple(column.name for column in COLUMNS if column.usual)
     for at, name in enumerate(columns):
         if name in columns[:at]:
             raise Invalid(f"{name} is there twice; name each column once", field="columns")
-        if name not in BY_NAME and not (name == VALUE and with_value):
-            known = [*BY_NAME, VALUE] if with_value else list(BY_NAME)
-            raise Invalid(f"there is no column {name!r}{did_you_mean(name, known)}", field="columns")
+        if name not in BY_NAME:
+            raise Invalid(f"there is no column {name!r}{did_you_mean(name, BY_NAME)}", field="columns")
     return tuple(columns)
 
 
-def ddl(names: Sequence[str], *, body_as_text: bool, value_ddl: str | None) -> str:
+def ddl(names: Sequence[str]) -> str:
     """The schema of these columns in Spark's DDL."""
-    return ", ".join(f"`{name}` {_type(name, body_as_text, value_ddl)}" for name in names)
-
-
-def _type(name: str, body_as_text: bool, value_ddl: str | None) -> str:
-    if name == VALUE:
-        return f"struct<{value_ddl}>"
-    return "string" if name == "body" and body_as_text else BY_NAME[name].ddl
+    return ", ".join(f"`{name}` {BY_NAME[name].ddl}" for name in names)

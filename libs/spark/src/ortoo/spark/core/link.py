@@ -1,4 +1,4 @@
-"""A Python worker's way to the cluster: one connection for each list of snodes, kept as long as the process lives.
+"""A Python worker's way to the cluster: one connection for each cluster and user, kept as long as the process lives.
 
 Spark reuses its workers, so the next task finds the connection open. A worker forked from one that was connected
 opens its own: gRPC's threads do not survive a fork.
@@ -7,42 +7,107 @@ opens its own: gRPC's threads do not survive a fork.
 import os
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, TypeVar
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, TypeVar
 
-from ortoo.client import Queue, ReceivedBatch
+import grpc
+
+from ortoo.client import Filter, Queue, ReceivedBatch
 from ortoo.client.admin.admin import Admin
 from ortoo.client.blocking.loop_thread import LoopThread
 from ortoo.client.core.connection import Connection
+from ortoo.client.core.signed_channel import credentials_from
 from ortoo.client.read.fetch import fetch
+from ortoo.common.errors import Invalid
 from ortoo.common.process.allocator import keep_freed_buffers
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.randomness import Randomness
+from ortoo.spark.core.options import OptionReader
 
 T = TypeVar("T")
 
-_links: dict[tuple[int, tuple[str, ...]], "Link"] = {}
+CLUSTER_OPTIONS: Final = ("address", "accessKey", "secretKey", "tls", "tlsCaFile", "callTimeoutMs", "callAttempts")
+"""The options that say how the cluster is reached, for reads and writes alike."""
 
 
-def link_to(addresses: Sequence[str]) -> "Link":
-    """The link of this process to the snodes at `addresses`, host:port each; opened at the first call."""
-    key = (os.getpid(), tuple(addresses))
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Where a cluster is, and as whom and how it is asked. Queries with different ones have different connections."""
+
+    addresses: tuple[str, ...]
+    access_key: str = ""
+    secret_key: str = field(default="", repr=False)
+    tls: bool = False
+    tls_ca_file: str = ""
+    """Certificates to trust, PEM, on every executor; empty = those of the system."""
+    call_timeout_ms: int = 10_000
+    call_attempts: int = 5
+
+    @classmethod
+    def of(cls, take: OptionReader) -> "Cluster":
+        """Read the options. Errors: Invalid when no address is given or one is no host:port, or for half a user."""
+        addresses = take.names("address") or tuple(os.environ.get("ORTOO_ADDRESS", "").replace(",", " ").split())
+        if not addresses:
+            raise Invalid(
+                'where is the cluster? Give .option("address", "host:8081"), or set ORTOO_ADDRESS', field="address"
+            )
+        for address in addresses:
+            host, _, port = address.rpartition(":")
+            if not (host and port.isdigit() and int(port) < 65536):
+                raise Invalid(f"{address!r} is not host:port, such as localhost:8081", field="address")
+        if len(half := take.given("accessKey", "secretKey")) == 1:
+            raise Invalid("give both accessKey and secretKey, or neither", field=half[0])
+        ca_file = take.text("tlsCaFile")
+        tls = take.flag("tls", bool(ca_file))
+        take.only_with("tlsCaFile", tls, "tls=true")
+        return cls(
+            addresses, take.text("accessKey"), take.text("secretKey"), tls, ca_file,
+            take.duration_ms("callTimeoutMs", 10_000), take.number("callAttempts", 5, low=1),
+        )  # fmt: skip
+
+    def trust(self) -> grpc.ChannelCredentials | None:
+        """What TLS trusts; None without TLS. Errors: Invalid when the file cannot be read."""
+        if not self.tls:
+            return None
+        try:
+            certificates = Path(self.tls_ca_file).read_bytes() if self.tls_ca_file else None
+        except OSError as error:
+            raise Invalid(f"it cannot be read here: {error}", field="tlsCaFile") from None
+        return grpc.ssl_channel_credentials(certificates)
+
+
+_links: dict[tuple[int, Cluster], "Link"] = {}
+
+
+def link_to(cluster: Cluster) -> "Link":
+    """The link of this process to a cluster; opened at the first call."""
+    key = (os.getpid(), cluster)
     link = _links.get(key)
     if link is None:
         for other in [other for other in _links if other[0] != key[0]]:
             del _links[other]
         keep_freed_buffers()
-        link = _links[key] = Link(addresses)
+        link = _links[key] = Link(cluster)
     return link
 
 
 class Link:
     """A connection on a thread of its own. Calls wait; they may come from any thread but that one."""
 
-    def __init__(self, addresses: Sequence[str]) -> None:
-        """Connect to whichever of `addresses` answers, when something is asked."""
+    def __init__(self, cluster: Cluster) -> None:
+        """Connect to whichever snode answers, when something is asked."""
         self.clock: Clock = SystemClock()
         self._thread = LoopThread()
-        self.connection = Connection(addresses, clock=self.clock, randomness=Randomness())
+        self.connection = Connection(
+            cluster.addresses,
+            clock=self.clock,
+            randomness=Randomness(),
+            credentials=credentials_from(cluster.access_key, cluster.secret_key),
+            tls=cluster.trust(),
+            call_timeout_s=cluster.call_timeout_ms / 1000,
+            tries_max=cluster.call_attempts,
+        )
         self.admin = Admin(self.connection)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -58,10 +123,17 @@ class Link:
         return self.run(self.connection.call(stub, method, request))
 
     def fetch(
-        self, queue: Queue, from_offset: int, to_offset: int, columns: Sequence[str] = ()
+        self,
+        queue: Queue,
+        from_offset: int,
+        to_offset: int,
+        columns: Sequence[str] = (),
+        wanted: Filter = "*",
+        passed: Callable[[int, int], object] | None = None,
     ) -> Iterator[ReceivedBatch]:
-        """Batches of one queue, with at least these columns. Errors: as `ortoo.client.read.fetch`."""
-        return self._thread.iterate(fetch(self.connection, queue, from_offset, to_offset, columns=columns), ahead=True)
+        """Batches of one queue, with at least these columns. Errors and `passed`: as `ortoo.client.read.fetch`."""
+        source = fetch(self.connection, queue, from_offset, to_offset, columns=columns, wanted=wanted, passed=passed)
+        return self._thread.iterate(source, ahead=True)
 
     def sleep(self, seconds: float) -> None:
         """Wait for so many seconds."""

@@ -41,8 +41,10 @@ class Offsets:
         queues = parsed_tree(value.get("q", {}), "the checkpoint's offsets")
         return cls(queues, {topic: int(text, 16) for topic, text in value.get("e", {}).items()})
 
-    def __len__(self) -> int:
-        return len(self.queues)
+    @classmethod
+    def is_json(cls, value: Any) -> bool:
+        """Whether this is what `to_json` wrote, and not a tree of topics, one of which may be named `v` or `q`."""
+        return isinstance(value, Mapping) and type(value.get("v")) is int
 
 
 def parsed_tree(value: Any, field_name: str) -> dict[Queue, int]:

@@ -14,6 +14,17 @@ from ortoo.common.errors import Invalid
 
 SPARKS_OWN: Final = frozenset({"path", "checkpointlocation", "queryname", "outputmode", "numrows", "truncate"})
 """Options that Spark itself puts among ours."""
+_TIME_UNITS_MS: Final = {"": 1} | {
+    word: factor
+    for words, factor in (
+        ("ms millisecond milliseconds", 1), ("s sec second seconds", 1_000), ("m min minute minutes", 60_000),
+        ("h hour hours", 3_600_000), ("d day days", 86_400_000),
+    )
+    for word in words.split()
+}  # fmt: skip
+_SIZE_UNITS: Final = {"": 1, "b": 1} | {
+    unit + rest: 1 << 10 * (power + 1) for power, unit in enumerate("kmgtp") for rest in ("", "b", "ib")
+}
 
 
 class OptionReader:
@@ -26,6 +37,20 @@ class OptionReader:
         for name in self._values:
             if name not in self._known and name not in SPARKS_OWN:
                 raise Invalid(f"unknown option{did_you_mean(name, self._known.values())}", field=name)
+
+    def given(self, *names: str) -> list[str]:
+        """Those of `names` that were given, and not empty."""
+        return [name for name in names if self.text(name)]
+
+    def at_most_one(self, *names: str) -> None:
+        """Errors: Invalid when two of `names` are given: one of them would be ignored."""
+        if len(given := self.given(*names)) > 1:
+            raise Invalid(f"{' and '.join(given)} are given; give one of them", field=given[0])
+
+    def only_with(self, name: str, allowed: bool, what: str) -> None:
+        """Errors: Invalid when `name` is given where it would change nothing; `what` says with what it does."""
+        if not allowed and self.given(name):
+            raise Invalid(f"it changes nothing here: it is for {what}; leave it out", field=name)
 
     def text(self, name: str, default: str = "") -> str:
         """A text; `default` when it is absent or empty."""
@@ -51,12 +76,19 @@ class OptionReader:
         return int(value)
 
     def duration_ms(self, name: str, default_ms: int) -> int:
-        """Milliseconds, or a number with a unit: 500ms, 30s, 15m, 2h."""
-        value = self.text(name, str(default_ms))
-        match = re.fullmatch(r"(\d+)\s*(ms|s|m|h|)", value)
-        if match is None:
-            raise Invalid(f"{value!r}; expected milliseconds, or a time such as 30s or 15m", field=name)
-        return int(match[1]) * {"": 1, "ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}[match[2]]
+        """Milliseconds, or a number with one of Spark's units: 500ms, 30s, 15min, 2h, 1 day."""
+        return self._in_units(name, default_ms, _TIME_UNITS_MS, "milliseconds, or a time such as 30s, 15min or 2h")
+
+    def size_bytes(self, name: str, default: int = 0) -> int:
+        """Bytes, or a number with one of Spark's units, powers of 1,024: 64k, 512mb, 1g."""
+        return self._in_units(name, default, _SIZE_UNITS, "bytes, or a size such as 64k, 512m or 1g")
+
+    def _in_units(self, name: str, default: int, units: Mapping[str, int], expected: str) -> int:
+        value = self.text(name, str(default))
+        match = re.fullmatch(r"(\d+)\s*([a-z]*)", value.lower())
+        if match is None or match[2] not in units:
+            raise Invalid(f"{value!r}; expected {expected}", field=name)
+        return int(match[1]) * units[match[2]]
 
     def names(self, name: str) -> tuple[str, ...]:
         """Names separated by commas."""
@@ -71,19 +103,6 @@ class OptionReader:
             return json.loads(value)
         except ValueError as error:
             raise Invalid(f"this is no JSON: {error}: {value[:120]!r}", field=name) from None
-
-    def addresses(self) -> tuple[str, ...]:
-        """Where the cluster is. Errors: Invalid when that is not said or is no host:port."""
-        addresses = self.names("address")
-        if not addresses:
-            raise Invalid(
-                'where is the cluster? Give .option("address", "host:8081"), or set ORTOO_ADDRESS', field="address"
-            )
-        for address in addresses:
-            host, _, port = address.rpartition(":")
-            if not (host and port.isdigit() and int(port) < 65536):
-                raise Invalid(f"{address!r} is not host:port, such as localhost:8081", field="address")
-        return addresses
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -6,21 +6,30 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from ortoo.client import Filter, Sql
+from ortoo.common.cluster.names import check_topic_name
 from ortoo.common.errors import Invalid
 from ortoo.spark.core.columns import chosen_names
-from ortoo.spark.core.offsets import LATEST, parsed_tree
+from ortoo.spark.core.link import CLUSTER_OPTIONS, Cluster
+from ortoo.spark.core.offsets import LATEST, Offsets, parsed_tree
 from ortoo.spark.core.options import OptionReader
 
 KNOWN: Final = (
-    "address", "subscribe", "subscribePattern", "assign", "view", "groups",
+    *CLUSTER_OPTIONS, "subscribe", "subscribePattern", "assign", "view", "groups", "tags", "sql",
     "startingOffsets", "startingOffsetsDefault", "endingOffsets", "startingTimestamp", "endingTimestamp",
     "startingOffsetsByTimestamp", "endingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy",
     "failOnDataLoss", "onDataLoss", "maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger",
     "maxTriggerDelay", "minPartitions", "maxRecordsPerPartition", "maxQueuesPerTask",
-    "columns", "bodyFormat", "valueSchema", "onInvalid", "consumerGroup", "filterPushdown",
+    "columns", "consumerGroup", "filterPushdown",
     "fetchTimeoutMs", "metadataMaxAgeMs", "latestOffsetWaitMs",
 )  # fmt: skip
 """Every option of a read, as documents write it."""
+_SPARK_DOES: Final = {
+    "bodyFormat": "ortoo.spark.bodies.text() or .json(...)",
+    "valueSchema": 'ortoo.spark.bodies.json("id bigint, name string")',
+    "onInvalid": "the argument on_invalid of ortoo.spark.bodies.json or .text",
+}
+"""Options of earlier versions, and what is written now: bodies are decoded by Spark."""
 
 Tree = Mapping[Any, int]
 
@@ -45,12 +54,14 @@ class Bound:
 class ReadOptions:
     """What a read was asked for, checked."""
 
-    addresses: tuple[str, ...]
+    cluster: Cluster
     topics: tuple[str, ...]
     pattern: str
     assigned: Mapping[str, Any]
     view: str
     groups: tuple[str, ...]
+    wanted: Filter
+    """Which messages the broker sends: a tag expression, or an SQL condition."""
     start: Bound
     start_default: str
     end: Bound
@@ -64,9 +75,6 @@ class ReadOptions:
     max_records: int
     max_queues_per_task: int
     columns: tuple[str, ...]
-    body_format: str
-    value_ddl: str | None
-    on_invalid: str
     consumer_group: str
     filter_pushdown: bool
     fetch_timeout_ms: int
@@ -76,42 +84,47 @@ class ReadOptions:
 
 def parse(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     """Read and check the options. Errors: Invalid, naming the option and what was expected."""
-    take = OptionReader(options, KNOWN)
+    for name, instead in _SPARK_DOES.items():
+        if (value := options.get(name, options.get(name.lower()))) and value != "binary":
+            raise Invalid(f'Spark decodes bodies: write frame.withColumn("value", {instead})', field=name)
+    take = OptionReader(options, (*KNOWN, "bodyFormat"))
     view = take.choice("view", "messages", "messages", "groups", "deliveries")
     topics, pattern, assigned = _topics(take, required=view == "messages")
-    body_format = take.choice("bodyFormat", "binary", "binary", "utf8", "json")
-    value_ddl = take.text("valueSchema") or None
-    if body_format == "json" and value_ddl is None:
-        raise Invalid(
-            'bodyFormat=json needs the fields, such as valueSchema="id bigint, name string"', field="valueSchema"
-        )
-    if body_format != "json" and value_ddl is not None:
-        raise Invalid("it is for bodyFormat=json alone", field="valueSchema")
     fail = take.flag("failOnDataLoss", True)
-    start_default = take.choice("startingOffsetsDefault", "earliest", "earliest", "latest")
+    policy = take.choice("onDataLoss", "fail" if fail else "earliest", "fail", "earliest", "latest")
+    if take.given("failOnDataLoss") and (policy == "fail") != fail:
+        raise Invalid(f"it contradicts failOnDataLoss={str(fail).lower()}; give one of them", field="onDataLoss")
+    take.at_most_one("tags", "sql")
+    start = _bound(take, "starting", "latest" if streaming else "earliest")
+    take.only_with("startingOffsetsDefault", not start.word and start.time_ms is None, "offsets as JSON, or a group's")
+    timed = start.time_ms is not None or start.times is not None
+    take.only_with("startingOffsetsByTimestampStrategy", timed, "startingTimestamp and startingOffsetsByTimestamp")
+    take.only_with("maxTriggerDelay", bool(take.given("minOffsetsPerTrigger")), "minOffsetsPerTrigger")
+    take.only_with("groups", view != "messages", "views")
+    max_offsets, min_offsets = take.number("maxOffsetsPerTrigger"), take.number("minOffsetsPerTrigger")
+    if max_offsets and min_offsets > max_offsets:
+        raise Invalid(f"it is more than maxOffsetsPerTrigger, {max_offsets}", field="minOffsetsPerTrigger")
     return ReadOptions(
-        addresses=take.addresses(),
+        cluster=Cluster.of(take),
         topics=topics,
         pattern=pattern,
         assigned=assigned,
         view=view,
         groups=take.names("groups"),
-        start=_bound(take, "starting", "latest" if streaming else "earliest"),
-        start_default=start_default,
+        wanted=Sql(take.text("sql")) if take.given("sql") else take.text("tags", "*"),
+        start=start,
+        start_default=take.choice("startingOffsetsDefault", "earliest", "earliest", "latest"),
         end=_ending(take, streaming),
         time_strategy=take.choice("startingOffsetsByTimestampStrategy", "error", "error", "latest"),
-        on_data_loss=take.choice("onDataLoss", "fail" if fail else "earliest", "fail", "earliest", "latest"),
-        max_offsets=take.number("maxOffsetsPerTrigger"),
-        max_bytes=take.number("maxBytesPerTrigger"),
-        min_offsets=take.number("minOffsetsPerTrigger"),
+        on_data_loss=policy,
+        max_offsets=max_offsets,
+        max_bytes=take.size_bytes("maxBytesPerTrigger"),
+        min_offsets=min_offsets,
         max_delay_ms=take.duration_ms("maxTriggerDelay", 15 * 60_000),
         min_partitions=take.number("minPartitions"),
         max_records=take.number("maxRecordsPerPartition"),
         max_queues_per_task=take.number("maxQueuesPerTask", 16, low=1),
-        columns=chosen_names(take.names("columns"), with_value=body_format == "json"),
-        body_format=body_format,
-        value_ddl=value_ddl,
-        on_invalid=take.choice("onInvalid", "fail", "fail", "null", "replace"),
+        columns=chosen_names(take.names("columns")),
         consumer_group=take.text("consumerGroup"),
         filter_pushdown=take.flag("filterPushdown", False),
         fetch_timeout_ms=take.duration_ms("fetchTimeoutMs", 120_000),
@@ -121,17 +134,11 @@ def parse(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
 
 
 def _topics(take: OptionReader, *, required: bool) -> tuple[tuple[str, ...], str, Mapping[str, Any]]:
-    topics, pattern, assigned = take.names("subscribe"), take.text("subscribePattern"), take.json("assign")
-    if not topics and take.text("path"):
-        topics = take.names("path")
-    given = [
-        name for name, value in (("subscribe", topics), ("subscribePattern", pattern), ("assign", assigned)) if value
-    ]
-    if len(given) > 1 or (required and not given):
-        raise Invalid(
-            f"{' and '.join(given) or 'nothing'} given; give exactly one of subscribe, subscribePattern and assign",
-            field=given[0] if given else "subscribe",
-        )
+    ways = "subscribe", "subscribePattern", "assign", "path"
+    take.at_most_one(*ways)
+    if required and not take.given(*ways):
+        raise Invalid("nothing is given; give exactly one of subscribe, subscribePattern and assign", field="subscribe")
+    topics, pattern, assigned = take.names("subscribe") or take.names("path"), take.text(ways[1]), take.json("assign")
     if pattern:
         try:
             re.compile(pattern)
@@ -145,6 +152,8 @@ def _topics(take: OptionReader, *, required: bool) -> tuple[tuple[str, ...], str
                 if not isinstance(ids, list) or not ids or not all(type(each) is int and each >= 0 for each in ids):
                     raise Invalid(f"the queues of {topic} are {ids!r}; expected a list such as [0, 1]", field="assign")
         topics = tuple(sorted(assigned))
+    for topic in topics:
+        check_topic_name(topic, "subscribe")
     return topics, pattern, assigned or {}
 
 
@@ -160,7 +169,8 @@ def _ending(take: OptionReader, streaming: bool) -> Bound:
 
 
 def _bound(take: OptionReader, side: str, default: str) -> Bound:
-    """One of the three ways to say where; the time beats the times of queues, and these the offsets, as in Kafka."""
+    """One of the three ways to say where. Errors: Invalid for two at once."""
+    take.at_most_one(f"{side}Timestamp", f"{side}OffsetsByTimestamp", f"{side}Offsets")
     time = take.text(f"{side}Timestamp")
     if time:
         return Bound(time_ms=_time_ms(time, f"{side}Timestamp"))
@@ -181,7 +191,7 @@ def _bound(take: OptionReader, side: str, default: str) -> Bound:
             f'{text!r}; expected earliest, latest, group:NAME, or {{"topic": {{"enode": {{"0": 17}}}}}}', field=name
         )
     tree = take.json(name)
-    return Bound(offsets=parsed_tree(tree.get("q", tree), name))
+    return Bound(offsets=parsed_tree(tree["q"] if Offsets.is_json(tree) else tree, name))
 
 
 def _time_ms(text: str, field: str) -> int:

@@ -1,7 +1,5 @@
 """The data source `ortoo`: what Spark asks first. Everything is checked here, before any task runs."""
 
-import os
-from collections.abc import Mapping
 from typing import Any
 
 from pyspark.sql.datasource import DataSource
@@ -25,7 +23,7 @@ class OrtooDataSource(DataSource):
             from ortoo.spark.format import views
 
             return views.ddl(options.view)
-        return columns.ddl(options.columns, body_as_text=options.body_format == "utf8", value_ddl=options.value_ddl)
+        return columns.ddl(options.columns)
 
     def reader(self, schema: Any) -> Any:
         """The plan of a batch read."""
@@ -63,8 +61,4 @@ class OrtooDataSource(DataSource):
         return parse(options, streaming=streaming)
 
     def _options(self) -> dict[str, str]:
-        given: Mapping[str, str] = self.options
-        options = {name.lower(): value for name, value in given.items()}
-        if not options.get("address") and os.environ.get("ORTOO_ADDRESS"):
-            options["address"] = os.environ["ORTOO_ADDRESS"]
-        return options
+        return {name.lower(): value for name, value in self.options.items()}

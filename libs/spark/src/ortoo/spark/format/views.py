@@ -57,7 +57,7 @@ class ViewReader(DataSourceReader):
     def read(self, partition: Any) -> Iterator[Any]:
         """Ask now."""
         del partition
-        link = link_to(self._options.addresses)
+        link = link_to(self._options.cluster)
         rows = group_rows(link, self._options) if self._options.view == "groups" else delivery_rows(link, self._options)
         now_us = link.clock.now_ms() * 1000
         columns = [

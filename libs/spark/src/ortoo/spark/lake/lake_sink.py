@@ -1,5 +1,7 @@
 """A streaming sink that writes a lake's files on executors and adds them on the driver, each batch once."""
 
+import datetime
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,7 +29,9 @@ class LakeDataSource(DataSource):
     def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: N802 - Spark's name
         """The sink of a streaming query."""
         del overwrite
-        return LakeWriter(Lake(self.options["path"], self.options.get("lakeformat", "delta")), schema)
+        given = {name.lower(): value for name, value in self.options.items()}
+        storage = tuple(json.loads(given.get("storageoptions", "{}")).items())
+        return LakeWriter(Lake(given["path"], given.get("lakeformat", "delta"), storage), schema)
 
 
 @dataclass
@@ -50,24 +54,26 @@ class LakeWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[Any]) -> LakeWritten:
         """Write the rows of one task: one file a date, under a name that nobody has again."""
-        open_files: dict[str, tuple[str, Any, int]] = {}
-        name = Randomness().id_text()
+        writers: dict[str, tuple[str, Any, list[Any]]] = {}
+        name, folder = Randomness().id_text(), self._lake.files()
         for batch in iterator:
             dates = pc.strftime(batch.column("stored_at"), "%Y-%m-%d")
             distinct = pc.unique(dates).to_pylist()
             for date in distinct:
                 rows = batch if len(distinct) == 1 else batch.filter(pc.equal(dates, date))
-                if date not in open_files:
+                if date not in writers:
                     path = self._lake.new_file(date, name)
-                    writer = pq.ParquetWriter(self._lake.folder / path, batch.schema, compression="zstd")
-                    open_files[date] = (path, writer, 0)
-                path, writer, count = open_files[date]
-                writer.write_batch(rows)
-                open_files[date] = (path, writer, count + len(rows))
+                    metadata: list[Any] = []
+                    target = folder.open_output_stream(path, buffer_size=1 << 20)
+                    options = {"compression": "zstd", "metadata_collector": metadata}
+                    writers[date] = (path, (target, pq.ParquetWriter(target, batch.schema, **options)), metadata)
+                writers[date][1][1].write_batch(rows)
         files = []
-        for date, (path, writer, count) in open_files.items():
+        for date, (path, (target, writer), metadata) in writers.items():
             writer.close()
-            files.append(NewFile(path, date, count, (self._lake.folder / path).stat().st_size))
+            target.close()
+            size_bytes = folder.get_file_info(path).size
+            files.append(NewFile(path, date, size_bytes, statistics(metadata[0])))
         task = TaskContext.get()
         return LakeWritten(str(task.getLocalProperty("sql.streaming.queryId")) if task else "", files)
 
@@ -80,6 +86,35 @@ class LakeWriter(DataSourceStreamArrowWriter):
 
     def abort(self, messages: Sequence[LakeWritten | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Files that were written stay outside the lake until it is cleaned."""
+
+
+def statistics(metadata: Any) -> str:
+    """What Delta keeps of a Parquet file: rows, and of plain columns the smallest, the largest and the nulls."""
+    found: dict[str, Any] = {"numRecords": metadata.num_rows, "minValues": {}, "maxValues": {}, "nullCount": {}}
+    for at in range(metadata.num_columns):
+        chunks = [metadata.row_group(group).column(at) for group in range(metadata.num_row_groups)]
+        name, parts = chunks[0].path_in_schema, [chunk.statistics for chunk in chunks]
+        if "." in name or not all(part is not None and part.has_null_count for part in parts):
+            continue
+        found["nullCount"][name] = sum(part.null_count for part in parts)
+        parts = [part for part in parts if part.has_min_max]
+        if parts and (shown := _shown(min(part.min for part in parts), max(part.max for part in parts))):
+            found["minValues"][name], found["maxValues"][name] = shown
+    return json.dumps(found)
+
+
+def _shown(smallest: Any, largest: Any) -> tuple[Any, Any] | None:
+    """Bounds as Delta writes them; None for what it has none of. Times are to the millisecond, rounded outwards."""
+    if isinstance(smallest, datetime.datetime):
+        up = largest + datetime.timedelta(microseconds=999)
+        first, last = (f"{moment.strftime(_TIME)}.{moment.microsecond // 1000:03}Z" for moment in (smallest, up))
+        return first, last
+    is_short = isinstance(smallest, str) and len(largest) <= _TEXT_MAX
+    return (smallest, largest) if is_short or isinstance(smallest, int) else None
+
+
+_TIME = "%Y-%m-%dT%H:%M:%S"
+_TEXT_MAX = 100
 
 
 def lake_schema(rows: Any) -> Any:

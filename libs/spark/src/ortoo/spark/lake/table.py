@@ -1,12 +1,12 @@
 """One lake: where it is, how files are added to it, and how Spark reads it.
 
 Both kinds have one folder a day (`dt=2026-01-31`) and remember which batches of which query they hold, so that a batch
-that comes again adds nothing. A Delta table does so in its log, atomically. A plain folder does so by the names of its
-files: `q<query>-b<batch>-<n>.parquet`; a reader may see half of a batch while it is being added.
+that comes again adds nothing. A Delta table does so in its log, atomically, wherever delta-rs reaches: a folder or an
+object store. A plain folder does so by the names of its files, `q<query>-b<batch>-<n>.parquet`; a reader may see half
+of a batch while it is being added.
 """
 
-import json
-import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,45 +27,96 @@ class NewFile:
     path: str
     """Relative to the lake's folder."""
     date: str
-    rows: int
     size_bytes: int
+    statistics: str
+    """Of its columns, as Delta keeps them: JSON."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lake:
-    """A lake in a local or mounted folder."""
+    """A lake in a folder, or in an object store if it is a Delta table."""
 
     path: str
     format: str
     """delta or parquet."""
+    storage: tuple[tuple[str, str], ...] = ()
+    """Credentials and the like for an object store, by delta-rs's names; what is not here comes of the environment."""
 
     def __post_init__(self) -> None:
         if self.format not in ("delta", "parquet"):
             raise Invalid(f"{self.format!r}; expected delta or parquet", field="lake.format")
+        if self.is_remote and self.format != "delta":
+            raise Invalid("in an object store a lake is a Delta table; set format = delta", field="lake.format")
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether it is named by a URL."""
+        return "://" in self.path
 
     @property
     def folder(self) -> Path:
-        """Where it is."""
+        """Where a lake in a folder is."""
         return Path(self.path)
 
-    @property
-    def exists(self) -> bool:
-        """Whether it was created."""
-        return (self.folder / ("_delta_log" if self.format == "delta" else NOTES)).exists()
+    def table(self) -> Any:
+        """The Delta table as it is now."""
+        from deltalake import DeltaTable
 
-    def create(self, schema: Any) -> None:
-        """Create it for rows of a pyarrow schema (with the date) unless it is there."""
-        (self.folder / NOTES).mkdir(parents=True, exist_ok=True)
+        return DeltaTable(self.path, storage_options=dict(self.storage))
+
+    def files(self) -> Any:
+        """The lake's folder as a pyarrow file system."""
+        from pyarrow import fs
+
+        if self.format == "parquet":
+            return fs.SubTreeFileSystem(str(self.folder.absolute()), fs.LocalFileSystem())
+        from deltalake.fs import DeltaStorageHandler
+
+        return fs.PyFileSystem(DeltaStorageHandler(self.path, dict(self.storage)))
+
+    def create(self, schema: Any, changes: str = "refuse") -> None:
+        """Create it for rows of a pyarrow schema (with the date) unless it is there.
+
+        Columns that an older lake has not are added to it with the `changes` merge. Errors: Invalid when they are
+        refused, or for a column that has another type there.
+        """
+        if not self.is_remote:
+            (self.folder / NOTES).mkdir(parents=True, exist_ok=True)
         if self.format == "delta":
-            from deltalake import DeltaTable
+            from deltalake import DeltaTable, Schema
 
-            DeltaTable.create(self.path, schema, mode="ignore", partition_by=[DATE])
+            DeltaTable.create(self.path, schema, mode="ignore", partition_by=[DATE], storage_options=dict(self.storage))
+            known = {field.name: str(field.type) for field in self.table().schema().fields}
+            fields = Schema.from_arrow(schema).fields
+            if added := _added(known, {field.name: str(field.type) for field in fields}, changes):
+                self.table().alter.add_columns([field for field in fields if field.name in added])
+        elif paths := self.file_paths():
+            import pyarrow.parquet as pq
+
+            known = {name: kind for path in paths for name, kind in _kinds(pq.read_schema(path)).items()}
+            _added({DATE: "string"} | known, _kinds(schema), changes)
 
     def new_file(self, date: str, name: str) -> str:
         """Where a task writes a file: in its place for Delta, whose log decides, beside the lake otherwise."""
-        path = f"{DATE}={date}/{name}.parquet" if self.format == "delta" else f"{STAGING}/{date}/{name}.parquet"
-        (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
-        return path
+        if self.format == "delta":
+            return f"{DATE}={date}/{name}.parquet"
+        (self.folder / STAGING / date).mkdir(parents=True, exist_ok=True)
+        return f"{STAGING}/{date}/{name}.parquet"
+
+    def note(self, name: str) -> str | None:
+        """A text that is kept in the lake; None if it is not there."""
+        try:
+            with self.files().open_input_stream(f"{NOTES}/{name}") as source:
+                return bytes(source.read()).decode()
+        except FileNotFoundError:
+            return None
+
+    def keep_note(self, name: str, text: str) -> None:
+        """Keep a text in the lake, all of it or nothing."""
+        files, place = self.files(), f"{NOTES}/{name}"
+        with files.open_output_stream(f"{place}.new", buffer_size=1 << 16) as target:
+            target.write(text.encode())
+        files.move(f"{place}.new", place)
 
     def add(self, query_id: str, batch_id: int, files: Sequence[NewFile], schema: Any) -> bool:
         """Make files part of the lake, all or none; False if this batch is in it already."""
@@ -74,9 +125,7 @@ class Lake:
     def file_paths(self) -> list[str]:
         """All files of the lake now."""
         if self.format == "delta":
-            from deltalake import DeltaTable
-
-            return sorted(DeltaTable(self.path).file_uris())
+            return sorted(self.table().file_uris())
         return sorted(str(file) for file in self.folder.glob(f"{DATE}=*/*.parquet"))
 
     def read(self, spark: Any) -> Any:
@@ -84,22 +133,19 @@ class Lake:
         paths = self.file_paths()
         if not paths:
             raise Invalid(f"the lake {self.path} is empty; run `ortoo-pipeline archive` first", field="lake.path")
-        return spark.read.option("basePath", self.path).parquet(*paths)
+        return spark.read.option("basePath", self.path).option("mergeSchema", "true").parquet(*paths)
 
     def _add_delta(self, query_id: str, batch_id: int, files: Sequence[NewFile], schema: Any) -> bool:
-        from deltalake import CommitProperties, DeltaTable, Transaction
+        from deltalake import CommitProperties, Transaction
         from deltalake.transaction import AddAction
 
-        table = DeltaTable(self.path)
+        table = self.table()
         done = table.transaction_version(query_id)
         if done is not None and done >= batch_id:
             return False
         now_ms = SystemClock().now_ms()
         actions = [
-            AddAction(
-                file.path, file.size_bytes, {DATE: file.date}, now_ms, True, json.dumps({"numRecords": file.rows})
-            )
-            for file in files
+            AddAction(file.path, file.size_bytes, {DATE: file.date}, now_ms, True, file.statistics) for file in files
         ]
         table.create_write_transaction(
             actions,
@@ -112,8 +158,8 @@ class Lake:
 
     def _add_plain(self, query_id: str, batch_id: int, files: Sequence[NewFile], schema: Any) -> bool:
         del schema
-        mark = self.folder / NOTES / f"q{query_id}"
-        if mark.exists() and int(mark.read_text()) >= batch_id:
+        done = self.note(f"q{query_id}")
+        if done is not None and int(done) >= batch_id:
             for file in files:
                 (self.folder / file.path).unlink(missing_ok=True)
             return False
@@ -124,11 +170,26 @@ class Lake:
             target = self.folder / f"{DATE}={file.date}" / f"{prefix}{number}.parquet"
             target.parent.mkdir(exist_ok=True)
             (self.folder / file.path).rename(target)
-        waiting = mark.with_suffix(".new")
-        waiting.write_text(str(batch_id))
-        waiting.replace(mark)
+        self.keep_note(f"q{query_id}", str(batch_id))
         return True
 
-    def size_bytes(self) -> int:
-        """How large all files are."""
-        return sum(os.path.getsize(path.removeprefix("file://")) for path in self.file_paths())
+
+def _kinds(schema: Any) -> dict[str, str]:
+    """Names and types of a pyarrow schema; a map's entries have a name in files, which is none of its type."""
+    return {field.name: re.sub(r" \('.*?'\)", "", str(field.type)) for field in schema}
+
+
+def _added(known: dict[str, str], wanted: dict[str, str], changes: str) -> set[str]:
+    """The columns that a lake has not. Errors: Invalid as `Lake.create` says."""
+    for name in wanted.keys() & known.keys():
+        if wanted[name] != known[name]:
+            raise Invalid(
+                f"{name} is {known[name]} in the lake, not {wanted[name]}; take another lake", field="lake.path"
+            )
+    added = wanted.keys() - known.keys()
+    if added and changes != "merge":
+        raise Invalid(
+            f"the lake has no column {', '.join(sorted(added))}; schema_changes = merge adds it, null in older rows",
+            field="lake.schema_changes",
+        )
+    return added

@@ -18,6 +18,7 @@ from ortoo.common.process.logs import configure
 from ortoo.common.process.settings import load
 from ortoo.spark.pipeline.running.progress import Say
 from ortoo.spark.pipeline.running.settings import PipelineSettings
+from ortoo.spark.pipeline.running.settings import pairs as named_values
 
 DONE, FAILED, USAGE, DIFFERENT = 0, 1, 2, 3
 
@@ -58,12 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _settings(file: Path, pairs: Sequence[str]) -> PipelineSettings:
-    overrides: dict[str, Any] = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals:
-            raise Invalid(f"{pair!r}; expected NAME=VALUE", field="--set")
-        overrides[name.strip()] = value.strip()
+    overrides: dict[str, Any] = dict(named_values(pairs, "--set"))
     return load(
         PipelineSettings, environ_prefix="ORTOO_PIPELINE_", environ=os.environ, file=file, overrides=overrides
     ).settings
@@ -88,7 +84,7 @@ def _run(name: str, settings: PipelineSettings, say: Say, once: bool) -> int:
 
         job(settings, say)
         while not once:
-            link_to((settings.address,)).sleep(settings.lag.interval_s)
+            link_to(settings.cluster).sleep(settings.lag.interval_s)
             job(settings, say)
     elif name == "compact":
         job(settings, say)

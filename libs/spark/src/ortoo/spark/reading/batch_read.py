@@ -1,18 +1,17 @@
 """A batch read: bounds are fixed once, when the DataFrame is made, and stay the same for its life."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from ortoo.client import Queue
 from ortoo.common.errors import Invalid
 from ortoo.spark.arrow.batch import BatchDecoder
-from ortoo.spark.arrow.body_format import BodyFormat
 from ortoo.spark.arrow.buffers import MAP
-from ortoo.spark.core.columns import BY_NAME, VALUE, chosen_names
+from ortoo.spark.core.columns import BY_NAME, chosen_names
 from ortoo.spark.core.link import Link, link_to
 from ortoo.spark.core.read_options import ReadOptions
 from ortoo.spark.reading.bounds import end_offsets, start_offsets
@@ -45,20 +44,33 @@ class TaskReader:
 
     def __init__(self, options: ReadOptions, schema: Any) -> None:
         """Check that `schema` has columns of ours alone, with their types. Errors: Invalid."""
-        chosen_names(tuple(schema.names), with_value=options.body_format == "json")
-        self.options = replace(options, columns=tuple(schema.names))
-        self.schema = arrow_schema(schema, self.options)
+        chosen_names(tuple(schema.names))
+        self.options = options
+        self.wanted = options.wanted
+        self.schema = arrow_schema(schema)
+
+    def plan(self, wanted: Mapping[Queue, Range], topic_ids: Mapping[str, int]) -> list[MessageTask]:
+        """The tasks that read these ranges: the same ones every time."""
+        options = self.options
+        tasks = plan(
+            wanted,
+            topic_ids,
+            min_partitions=options.min_partitions,
+            max_records=options.max_records,
+            max_queues_per_task=options.max_queues_per_task,
+        )
+        return [MessageTask(slices) for slices in tasks]
 
     def batches(self, task: Any) -> Iterator[Any]:
         """The Arrow batches of a task. An empty read is one task without slices."""
         if not isinstance(task, MessageTask) or not task.slices:
             return iter(())
         options = self.options
-        decoder = BatchDecoder(self.schema, BodyFormat(options.body_format, options.on_invalid))
         return read_arrow(
-            link_to(options.addresses),
+            link_to(options.cluster),
             task.slices,
-            decoder,
+            BatchDecoder(self.schema),
+            wanted=self.wanted,
             on_data_loss=options.on_data_loss,
             timeout_ms=options.fetch_timeout_ms,
         )
@@ -76,19 +88,12 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> Sequence[Any]:
         """The tasks. Errors: Invalid, NotFound and DataLoss, all before a task runs."""
         options = self._options
-        link = link_to(options.addresses)
+        link = link_to(options.cluster)
         wanted, topic_ids = self._wanted(link)
         wanted = {
             queue: self._filter.cut(link, queue, held) for queue, held in wanted.items() if self._filter.takes(queue)
         }
-        tasks = plan(
-            wanted,
-            topic_ids,
-            min_partitions=options.min_partitions,
-            max_records=options.max_records,
-            max_queues_per_task=options.max_queues_per_task,
-        )
-        return [MessageTask(slices) for slices in tasks]
+        return self._tasks.plan(wanted, topic_ids)
 
     def read(self, partition: Any) -> Iterator[Any]:
         """The Arrow batches of one task."""
@@ -106,12 +111,6 @@ class BatchReader(DataSourceReader):
         wanted: dict[Any, Range] = {}
         for queue, begin in starts.items():
             held = state.ranges[queue]
-            if begin > held.end:
-                raise Invalid(
-                    f"queue {queue.queue_id} of {queue.topic} on {queue.enode} holds {held.begin} to {held.end}; "
-                    f"reading cannot start at {begin}",
-                    field="startingOffsets",
-                )
             part = readable(queue, Range(begin, ends[queue]), held, options.on_data_loss)
             wanted[queue] = Range(part.begin, part.end)
         return wanted, dict(state.topic_ids)
@@ -121,20 +120,18 @@ class FilteringBatchReader(BatchReader):
     """The same for sessions with `spark.sql.python.filterPushdown.enabled`: ranges of offsets and times are cut."""
 
     def pushFilters(self, filters: list[Any]) -> list[Any]:  # noqa: N802 - Spark's name
-        """Remember what can be used, and let Spark apply all of them again."""
-        self._filter = OffsetFilter.of(filters)
-        return filters
+        """Take what the broker and the plan do exactly, which Spark shows as PushedFilters; give the others back."""
+        self._filter = OffsetFilter()
+        rest = [each for each in filters if not self._filter.take(each)]
+        self._tasks.wanted = self._filter.wanted(self._options.wanted)
+        return rest
 
 
-def arrow_schema(schema: Any, options: ReadOptions) -> Any:
+def arrow_schema(schema: Any) -> Any:
     """The Arrow schema for a pyspark StructType. Errors: Invalid for a column with another type than ours."""
     made = to_arrow_schema(schema, timezone="UTC")
     for field in made:
-        if field.name == VALUE:
-            if not pa.types.is_struct(field.type):
-                raise Invalid(f"value is {field.type}; with bodyFormat=json it is a struct", field="schema")
-            continue
-        ddl = "string" if field.name == "body" and options.body_format == "utf8" else BY_NAME[field.name].ddl
+        ddl = BY_NAME[field.name].ddl
         if field.type != _TYPES[ddl]:
             raise Invalid(f"the column {field.name} is {ddl}, not {field.type}; cast it after reading", field="schema")
         if not field.nullable:

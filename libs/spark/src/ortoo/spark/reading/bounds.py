@@ -11,9 +11,16 @@ from ortoo.spark.reading.topic_state import Range, TopicState, offset_at
 
 
 def start_offsets(link: Link, options: ReadOptions, state: TopicState) -> dict[Queue, int]:
-    """Where each queue starts. Errors: Invalid for a queue that does not exist, or a time after the last message."""
+    """Where each queue starts. Errors: Invalid for an unknown queue, or an offset or a time beyond its end."""
     word = options.start_default if options.start.offsets is not None or options.start.group else options.start.word
     found = _resolved(link, options.start, state, "startingOffsets", word or options.start_default)
+    for queue, offset in found.items():
+        if offset > (held := state.ranges[queue]).end:
+            raise Invalid(
+                f"queue {queue.queue_id} of {queue.topic} on {queue.enode} holds {held}; reading cannot start at "
+                f"{offset}",
+                field="startingOffsets",
+            )
     if options.time_strategy == "error" and (options.start.time_ms is not None or options.start.times):
         for queue, offset in found.items():
             held = state.ranges[queue]

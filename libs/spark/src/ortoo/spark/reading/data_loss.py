@@ -12,15 +12,25 @@ class Loss:
 
     queue: Queue
     begin: int
-    end: int
+    end: int | None
+    """None = nobody knows how many there were."""
     reason: str
 
+    @property
+    def messages(self) -> int:
+        """How many are lost, as far as that is known."""
+        return 0 if self.end is None else self.end - self.begin
+
     def __str__(self) -> str:
-        queue = self.queue
-        return (
-            f"queue {queue.queue_id} of {queue.topic} on {queue.enode}: offsets {self.begin} to {self.end} "
-            f"({self.end - self.begin} messages) are lost: {self.reason}"
-        )
+        queue = f"queue {self.queue.queue_id} of {self.queue.topic} on {self.queue.enode}"
+        if self.end is None:
+            return f"{queue} was read up to {self.begin}, but {self.reason}"
+        return f"{queue}: offsets {self.begin} to {self.end} ({self.messages} messages) are lost: {self.reason}"
+
+
+def refused(loss: Loss) -> DataLoss:
+    """The error under the policy `fail`."""
+    return DataLoss(f"{loss}. To go on with what there is set failOnDataLoss=false", field="failOnDataLoss")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,5 +70,5 @@ def readable(queue: Queue, wanted: Range, held: Range | None, policy: str, *, re
             )
             end = max(begin, held.end)
     if losses and policy == "fail":
-        raise DataLoss(f"{losses[0]}. To go on without them set failOnDataLoss=false", field="failOnDataLoss")
+        raise refused(losses[0])
     return Readable(begin, end, tuple(losses))

@@ -1,9 +1,10 @@
 """How much of what is new one streaming batch takes: a limit divided over queues, one in bytes by a guess of sizes."""
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ortoo.client import Queue
+from ortoo.client import OrtooError, Queue
 from ortoo.spark.core.link import Link
 
 SAMPLES_MAX = 4
@@ -49,14 +50,21 @@ class MessageSize:
 
     def messages(self, bytes_max: int) -> int:
         """How many messages fit."""
-        return int(bytes_max / (self.size_bytes / self.count if self.count else _UNKNOWN_BYTES))
+        return int(bytes_max / self.mean_bytes)
+
+    @property
+    def mean_bytes(self) -> float:
+        """The mean size of a message."""
+        return self.size_bytes / self.count if self.count else _UNKNOWN_BYTES
 
     def sampled(self, link: Link, starts: Mapping[Queue, int], ends: Mapping[Queue, int]) -> "MessageSize":
         """The size of the messages at the beginning of the longest ranges; this one when nothing is waiting."""
         waiting = sorted((queue for queue in ends if ends[queue] > starts[queue]), key=lambda q: starts[q] - ends[q])
         count = size_bytes = 0
         for queue in waiting[:SAMPLES_MAX]:
-            for received in link.fetch(queue, starts[queue], starts[queue] + 1):
-                count += received.sealed.count
-                size_bytes += received.size_bytes
+            # It is a guess: where nothing can be read any more, the read itself says so.
+            with contextlib.suppress(OrtooError):
+                for received in link.fetch(queue, starts[queue], starts[queue] + 1):
+                    count += received.sealed.count
+                    size_bytes += received.size_bytes
         return MessageSize(count, size_bytes) if count else self

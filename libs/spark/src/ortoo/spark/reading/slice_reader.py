@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ortoo.client import Queue, ReceivedBatch
+from ortoo.client import Filter, Queue, ReceivedBatch
 from ortoo.common.errors import DataLoss, NotFound, OrtooError, OutOfRange, Unavailable
 from ortoo.common.process.logs import get_logger
 from ortoo.spark.arrow.batch import BatchDecoder
@@ -25,15 +25,20 @@ _log = get_logger("spark")
 
 
 def read_arrow(
-    link: Link, slices: Sequence[Slice], decoder: BatchDecoder, *, on_data_loss: str, timeout_ms: int
+    link: Link,
+    slices: Sequence[Slice],
+    decoder: BatchDecoder,
+    *,
+    wanted: Filter = "*",
+    on_data_loss: str,
+    timeout_ms: int,
 ) -> Iterator[Any]:
-    """The messages of `slices` as Arrow batches. Errors: DataLoss, Unavailable after `timeout_ms`, Invalid."""
+    """The `wanted` messages of `slices` as Arrow batches. Errors: DataLoss, Unavailable after `timeout_ms`, Invalid."""
     waiting: list[Any] = []
     rows = size_bytes = 0
     for part in slices:
-        for received in read_slice(
-            link, part, columns=decoder.fields, on_data_loss=on_data_loss, timeout_ms=timeout_ms
-        ):
+        rest = _Rest(link, part, on_data_loss)
+        for received in read_slice(link, rest, columns=decoder.fields, wanted=wanted, timeout_ms=timeout_ms):
             batch = decoder.decode(received)
             if rows and (rows + len(batch) > ROWS_MAX or size_bytes + received.size_bytes > BYTES_MAX):
                 yield _joined(waiting)
@@ -46,28 +51,30 @@ def read_arrow(
 
 
 def read_slice(
-    link: Link, part: Slice, *, columns: Sequence[str], on_data_loss: str, timeout_ms: int
+    link: Link, rest: "_Rest", *, columns: Sequence[str], wanted: Filter, timeout_ms: int
 ) -> Iterator[ReceivedBatch]:
     """The batches of one slice, all of it: a read that breaks goes on where it was until the time is over."""
-    rest = _Rest(link, part, on_data_loss)
+    queue = rest.part.queue
     deadline_s = link.clock.monotonic_s() + timeout_ms / 1000
     while rest.begin < rest.end:
         problem: OrtooError = OutOfRange(f"reading stopped before {rest.end}")
+        rest.passed.clear()
         try:
-            for received in link.fetch(part.queue, rest.begin, rest.end, columns):
-                if part.topic_id not in (0, received.topic_id):
-                    rest.recreated = True
+            for received in link.fetch(queue, rest.begin, rest.end, columns, wanted, rest.hear):
+                if rest.is_another(received.topic_id):
                     break
                 rest.begin = received.next_offset
                 deadline_s = link.clock.monotonic_s() + timeout_ms / 1000
                 yield received
         except OrtooError as error:
             problem = error
+        if rest.catch_up():
+            deadline_s = link.clock.monotonic_s() + timeout_ms / 1000
         if rest.begin >= rest.end or rest.go_on_after(problem):
             continue
         if link.clock.monotonic_s() > deadline_s:
             raise Unavailable(
-                f"queue {part.queue.queue_id} of {part.queue.topic} on {part.queue.enode} could not be read at offset "
+                f"queue {queue.queue_id} of {queue.topic} on {queue.enode} could not be read at offset "
                 f"{rest.begin} for {timeout_ms / 1000:.0f} s: {problem}; the option fetchTimeoutMs says how long to try"
             )
         link.sleep(_RETRY_S)
@@ -77,11 +84,31 @@ class _Rest:
     """What is left of a slice."""
 
     def __init__(self, link: Link, part: Slice, policy: str) -> None:
+        self.part = part
         self.begin, self.end = part.begin, part.end
         self.recreated = False
+        self.passed: list[tuple[int, int]] = []
+        """The last answer, also one without messages that are wanted: the next offset and the topic's id."""
         self._link = link
         self._queue = part.queue
         self._policy = policy
+
+    def hear(self, next_offset: int, topic_id: int) -> None:
+        """An answer came. Called by another thread."""
+        self.passed = [(next_offset, topic_id)]
+
+    def is_another(self, topic_id: int) -> bool:
+        """Whether an answer came from a topic that was created later under the name."""
+        self.recreated = self.recreated or self.part.topic_id not in (0, topic_id)
+        return self.recreated
+
+    def catch_up(self) -> bool:
+        """All that came is taken: go on behind the last answer. Whether that is further than the last batch."""
+        for next_offset, topic_id in self.passed:
+            if not self.is_another(topic_id) and next_offset > self.begin:
+                self.begin = next_offset
+                return True
+        return False
 
     def go_on_after(self, problem: OrtooError) -> bool:
         """Move behind what is lost; False if nothing is lost and trying again is all that can be done.

@@ -19,6 +19,9 @@ class Range:
     begin: int
     end: int
 
+    def __str__(self) -> str:
+        return f"{self.begin} to {self.end}"
+
 
 @dataclass(frozen=True, slots=True)
 class TopicState:

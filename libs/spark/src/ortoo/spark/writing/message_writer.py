@@ -41,13 +41,13 @@ class MessageWriter:
     def check_target(self) -> None:
         """Errors: NotFound when the topic of the options does not exist or takes no messages."""
         if self.options.topic:
-            link = link_to(self.options.addresses)
+            link = link_to(self.options.cluster)
             link.run(query_route(link.connection, self.options.topic))
 
     def write(self, batches: Iterator[Any]) -> TaskWritten:
         """Write rows, given as Arrow batches. Errors: Invalid for a row nobody may send; Unavailable; Conflict."""
         options = self.options
-        link = link_to(options.addresses)
+        link = link_to(options.cluster)
         query_id, batch_id, partition_id = self._place()
         if options.semantics == "exactly-once" and self._account(query_id).is_committed(link, batch_id):
             for _ in batches:
@@ -63,7 +63,7 @@ class MessageWriter:
     def commit(self, written: Sequence[TaskWritten | None], query_id: str, batch_id: int) -> None:
         """All tasks of a batch are done: remember it, where that is asked for. Repeating this changes nothing."""
         if self.options.semantics == "exactly-once" and not any(done is not None and done.skipped for done in written):
-            self._account(query_id).commit(link_to(self.options.addresses), batch_id)
+            self._account(query_id).commit(link_to(self.options.cluster), batch_id)
 
     def _account(self, query_id: str) -> SinkAccount:
         return SinkAccount(self.options.sink_id or query_id, query_id, self.options.topic)

@@ -7,10 +7,11 @@ from typing import Any, Final
 from ortoo.client import Codec
 from ortoo.common.cluster.names import check_topic_name
 from ortoo.common.errors import Invalid
+from ortoo.spark.core.link import CLUSTER_OPTIONS, Cluster
 from ortoo.spark.core.options import OptionReader, did_you_mean
 
 KNOWN: Final = (
-    "address", "topic", "tag", "messageGroup", "deliverySemantics", "sinkId", "jobId", "extraColumns", "codec",
+    *CLUSTER_OPTIONS, "topic", "tag", "messageGroup", "deliverySemantics", "sinkId", "jobId", "extraColumns", "codec",
     "deliveryTimeoutMs", "inFlightBytes", "maxRatePerSecond",
 )  # fmt: skip
 """Every option of a write, as documents write it."""
@@ -40,7 +41,7 @@ COLUMNS: Final[Mapping[str, Sequence[str]]] = {
 class WriteOptions:
     """What a write was asked for, checked."""
 
-    addresses: tuple[str, ...]
+    cluster: Cluster
     topic: str
     tag: str
     message_group: str
@@ -67,12 +68,15 @@ def parse(options: Mapping[str, str], schema: Any) -> WriteOptions:
     columns = {field.name: field.dataType.simpleString() for field in schema.fields}
     extra = take.choice("extraColumns", "refuse", "refuse", "properties") == "properties"
     _check_columns(columns, extra)
+    take.at_most_one("topic", "path")
     topic = take.text("topic") or take.text("path")
     if topic:
         check_topic_name(topic)
     elif "topic" not in columns:
         raise Invalid('which topic? Give .option("topic", "orders") or a column `topic`', field="topic")
     semantics = take.choice("deliverySemantics", "at-least-once", "at-least-once", "idempotent", "exactly-once")
+    take.only_with("jobId", semantics != "at-least-once", "deliverySemantics=idempotent or exactly-once")
+    take.only_with("sinkId", semantics != "at-least-once", "deliverySemantics=idempotent or exactly-once")
     if semantics == "exactly-once" and not topic:
         raise Invalid(
             "exactly-once keeps its account with one topic: give the option `topic` instead of a column", field="topic"
@@ -84,7 +88,7 @@ def parse(options: Mapping[str, str], schema: Any) -> WriteOptions:
             field="born_at",
         )
     return WriteOptions(
-        addresses=take.addresses(),
+        cluster=Cluster.of(take),
         topic=topic,
         tag=take.text("tag"),
         message_group=take.text("messageGroup"),
@@ -94,7 +98,7 @@ def parse(options: Mapping[str, str], schema: Any) -> WriteOptions:
         extra_as_properties=extra,
         codec=Codec[take.choice("codec", "none", "none", "zstd", "lz4").upper()],
         delivery_timeout_ms=take.duration_ms("deliveryTimeoutMs", 120_000),
-        in_flight_bytes=take.number("inFlightBytes", 16 << 20, low=1),
+        in_flight_bytes=take.size_bytes("inFlightBytes", 16 << 20),
         rate_max=take.number("maxRatePerSecond"),
         columns=tuple(columns),
     )

@@ -4,15 +4,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ortoo.client import OrtooError
 from ortoo.common.errors import Invalid
 from ortoo.spark import register
 from ortoo.spark.core.columns import BY_NAME, COLUMNS
-from ortoo.spark.core.group_offsets import commit_group, ensure_group
-from ortoo.spark.core.link import link_to
 from ortoo.spark.core.offsets import Offsets
 from ortoo.spark.lake.lake_sink import LakeDataSource, lake_schema
-from ortoo.spark.lake.table import NOTES, Lake
+from ortoo.spark.lake.table import Lake
 from ortoo.spark.pipeline.jobs.reconciliation import Reconciliation, counts, reconcile
 from ortoo.spark.pipeline.running.progress import ProgressLines, Say
 from ortoo.spark.pipeline.running.settings import PipelineSettings
@@ -31,13 +28,14 @@ def archive(spark: Any, settings: PipelineSettings, say: Say, *, once: bool) -> 
     frame = _messages(spark, settings)
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    lake.create(lake_schema(to_arrow_schema(frame.schema, timezone="UTC")))
+    lake.create(lake_schema(to_arrow_schema(frame.schema, timezone="UTC")), settings.lake.schema_changes)
     spark.dataSource.register(LakeDataSource)
     writer = (
         frame.writeStream.format("ortoo-lake")
         .queryName("archive")
         .option("path", lake.path)
         .option("lakeFormat", lake.format)
+        .option("storageOptions", json.dumps(dict(lake.storage)))
         .option("checkpointLocation", str(settings.checkpoint))
     )
     trigger = {"availableNow": True} if once else {"processingTime": f"{job.interval_s} seconds"}
@@ -61,25 +59,12 @@ def check(spark: Any, settings: PipelineSettings, say: Say) -> Reconciliation | 
     if start is None or end is None:
         say("nothing has been archived yet")
         return None
-    _show_group(settings, end, say)
     held = counts(lake.read(spark)) if lake.file_paths() else {}
     outcome = reconcile(start, end, held)
     outcome.write(settings.output("reports", "") / "reconciliation.json")
     for text in outcome.lines():
         say(text)
     return outcome
-
-
-def _show_group(settings: PipelineSettings, end: Any, say: Say) -> None:
-    """Move the group that shows progress: Spark tells the source of no batch that is the last one."""
-    group = settings.archive.consumer_group
-    if group:
-        try:
-            link = link_to((settings.address,))
-            ensure_group(link, group)
-            commit_group(link, group, end.queues)
-        except OrtooError as error:
-            say(f"the group {group} does not show the archive's progress: {error}")
 
 
 def _messages(spark: Any, settings: PipelineSettings) -> Any:
@@ -115,16 +100,13 @@ def committed_offsets(checkpoint: Path) -> Offsets | None:
 
 def remember_start(lake: Lake, checkpoint: Path) -> Offsets | None:
     """Where the query started, noted in the lake at the first call, because Spark forgets old batches."""
-    note = lake.folder / NOTES / "start.json"
-    if note.exists():
-        return Offsets.of_json(json.loads(note.read_text()))
+    if (note := lake.note("start.json")) is not None:
+        return Offsets.of_json(json.loads(note))
     planned = _numbers(checkpoint / "offsets")
     if 0 not in planned:
         return None
     start = _offsets(checkpoint, 0)
-    waiting = note.with_suffix(".new")
-    waiting.write_text(json.dumps(start.to_json()))
-    waiting.replace(note)
+    lake.keep_note("start.json", json.dumps(start.to_json()))
     return start
 
 

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from ortoo.common.process.clock import SystemClock
@@ -27,25 +26,15 @@ def compact(settings: PipelineSettings, say: Say) -> tuple[int, int]:
     closed = [date for date in dates if date <= newest]
     for date in closed:
         if lake.format == "delta":
-            _compact_delta(lake, date, job.target_bytes)
+            lake.table().optimize.compact(partition_filters=[(DATE, "=", date)], target_size=job.target_bytes)
         else:
             _compact_plain(lake, date)
     if lake.format == "delta" and job.vacuum_hours:
-        from deltalake import DeltaTable
-
-        gone = DeltaTable(lake.path).vacuum(
-            job.vacuum_hours, dry_run=False, enforce_retention_duration=False, full=True
-        )
+        gone = lake.table().vacuum(job.vacuum_hours, dry_run=False, enforce_retention_duration=False, full=True)
         say(f"vacuumed: {len(gone):,} files that no version of the last {job.vacuum_hours} hours needs")
     after = lake.file_paths()
     say(f"compacted {len(closed)} of {len(dates)} dates: {len(before):,} files became {len(after):,}")
     return len(before), len(after)
-
-
-def _compact_delta(lake: Lake, date: str, target_bytes: int) -> None:
-    from deltalake import DeltaTable
-
-    DeltaTable(lake.path).optimize.compact(partition_filters=[(DATE, "=", date)], target_size=target_bytes)
 
 
 def _compact_plain(lake: Lake, date: str) -> None:
@@ -54,7 +43,7 @@ def _compact_plain(lake: Lake, date: str) -> None:
     old = sorted(folder.glob("*.parquet"))
     if len(old) < 2:
         return
-    table = ds.dataset([str(file) for file in old], format="parquet").to_table()
+    table = pa.concat_tables([pq.read_table(file, partitioning=None) for file in old], promote_options="default")
     table = _without_repetitions(table)
     name = f"compacted-{Randomness().id_text()}"
     waiting = folder / f"_{name}.new"

@@ -33,7 +33,7 @@ class Moment:
 def lag(settings: PipelineSettings, say: Say) -> list[Moment]:
     """Take a moment, add it to lag.csv, and write lag.html and lag.png; returns the moment's rows."""
     folder = settings.output("reports", settings.lag.output_path)
-    link = link_to((settings.address,))
+    link = link_to(settings.cluster)
     now = _taken(link, settings)
     file = folder / "lag.csv"
     history = [*_read(file), *now]

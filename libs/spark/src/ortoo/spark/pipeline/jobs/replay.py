@@ -31,7 +31,7 @@ def replay(spark: Any, settings: PipelineSettings, say: Say) -> int:
         return count
     _ensure_topic(settings)
     account = SinkAccount(f"replay-{job_id}", job_id, job.topic)
-    if account.is_committed(link_to((settings.address,)), 0):
+    if account.is_committed(link_to(settings.cluster), 0):
         say(f"job {job_id} was done before, so nothing was added to {job.topic}; another job_id replays again")
         return count
     ordered = frame.repartition(job.tasks, "topic", "enode", "queue_id").sortWithinPartitions(
@@ -78,7 +78,7 @@ def _job_id(settings: PipelineSettings) -> str:
 
 def _ensure_topic(settings: PipelineSettings) -> None:
     job = settings.replay
-    link = link_to((settings.address,))
+    link = link_to(settings.cluster)
     try:
         link.run(link.admin.describe_topic(job.topic))
     except NotFound:

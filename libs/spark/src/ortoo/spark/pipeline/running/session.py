@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ortoo.common.errors import Invalid, Unsupported
-from ortoo.spark.pipeline.running.settings import SparkSettings
+from ortoo.common.errors import Unsupported
+from ortoo.spark.pipeline.running.settings import SparkSettings, pairs
 
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 
@@ -40,11 +40,7 @@ def session(settings: SparkSettings) -> Iterator[Any]:
         # checkpoint from then on. Each job has a checkpoint of its own, so there is no other query to guard it from.
         "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
     }
-    for pair in settings.conf:
-        name, equals, value = pair.partition("=")
-        if not equals:
-            raise Invalid(f"{pair!r}; expected name=value", field="spark.conf")
-        defaults[name.strip()] = value.strip()
+    defaults |= dict(pairs(settings.conf, "spark.conf"))
     if settings.master:
         builder = builder.master(settings.master)
     for name, value in defaults.items():

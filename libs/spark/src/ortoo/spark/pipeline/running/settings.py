@@ -1,9 +1,11 @@
 """The settings of the jobs: one TOML file, one table a job, unknown names are errors."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ortoo.common.errors import Invalid
+from ortoo.spark.core.link import Cluster
 from ortoo.spark.lake.table import Lake
 
 
@@ -14,6 +16,10 @@ class LakeSettings:
     path: str = ""
     format: str = "delta"
     """delta or parquet."""
+    schema_changes: str = "refuse"
+    """Of columns that the lake has not: refuse, or merge."""
+    storage_options: tuple[str, ...] = ()
+    """For an object store, such as "AWS_REGION=eu-central-1"; keys are better left to the environment."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +114,11 @@ class PipelineSettings:
     spark: SparkSettings = field(default_factory=SparkSettings)
 
     @property
+    def cluster(self) -> Cluster:
+        """The cluster that jobs ask."""
+        return Cluster((self.address,))
+
+    @property
     def checkpoint(self) -> Path:
         """Where the archive's query keeps its place."""
         return Path(self.archive.checkpoint_path or f"{self.lake.path.rstrip('/')}_checkpoint")
@@ -116,10 +127,25 @@ class PipelineSettings:
         """The lake. Errors: Invalid when the settings do not say where it is, or name no format."""
         if not self.lake.path:
             raise Invalid("where is the lake? Set `path` in the table [lake]", field="lake.path")
-        return Lake(self.lake.path.rstrip("/"), self.lake.format)
+        if self.lake.schema_changes not in ("refuse", "merge"):
+            raise Invalid(f"{self.lake.schema_changes!r}; expected refuse or merge", field="lake.schema_changes")
+        lake = Lake(
+            self.lake.path.rstrip("/"), self.lake.format, pairs(self.lake.storage_options, "lake.storage_options")
+        )
+        if lake.is_remote and not self.archive.checkpoint_path:
+            raise Invalid("a lake in an object store needs a folder for checkpoints", field="archive.checkpoint_path")
+        return lake
 
     def output(self, job: str, given: str) -> Path:
         """Where a job puts its reports: where it is told to, or beside the lake."""
-        folder = Path(given or f"{self.the_lake().path}_{job}")
+        beside = self.checkpoint.parent / f"{Path(self.lake.path).name}" if "://" in self.lake.path else self.lake.path
+        folder = Path(given or f"{str(beside).rstrip('/')}_{job}")
         folder.mkdir(parents=True, exist_ok=True)
         return folder
+
+
+def pairs(given: Sequence[str], field: str) -> tuple[tuple[str, str], ...]:
+    """Texts such as "name=value". Errors: Invalid for one that is no pair."""
+    if wrong := [pair for pair in given if "=" not in pair]:
+        raise Invalid(f"{wrong[0]!r}; expected name=value", field=field)
+    return tuple((name.strip(), value.strip()) for name, _, value in (pair.partition("=") for pair in given))

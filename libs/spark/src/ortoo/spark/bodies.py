@@ -1,0 +1,103 @@
+"""Columns that hold what lies in the bodies of messages, decoded by Spark.
+
+    from ortoo.spark import bodies
+    frame.withColumn("order", bodies.json("id bigint, name string"))
+
+Each takes a body alone, so one that is not what it should be touches no other row. `on_invalid` says what becomes of
+it: `fail` ends the query, `null` gives null; for text `replace` puts U+FFFD in the place of what is no UTF-8.
+"""
+
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, SparkSession
+from pyspark.sql import functions as sf
+
+from ortoo.common.errors import Invalid, Unsupported
+
+_CORRUPT = "_corrupt_record"
+
+
+def text(body: str = "body", *, on_invalid: str = "fail") -> Column:
+    """The body as text. Errors: Invalid for another `on_invalid` than fail, null and replace."""
+    as_text = sf.col(body).cast("string")
+    checks = {"fail": sf.validate_utf8, "null": sf.try_validate_utf8, "replace": sf.make_valid_utf8}
+    return checks[_choice(on_invalid, *checks)](as_text)
+
+
+def json(schema: str = "", *, sample: str | bytes = "", body: str = "body", on_invalid: str = "fail") -> Column:
+    """The body as a struct, from JSON.
+
+    `schema` are the fields as DDL, such as "id bigint, name string"; without it they are those of `sample`, a body.
+    Errors: Invalid without either.
+    """
+    if not schema:
+        if not sample:
+            raise Invalid('give the fields, such as "id bigint, name string", or a body as sample', field="schema")
+        given = sample if isinstance(sample, str) else sample.decode()
+        row = SparkSession.active().sql("select schema_of_json(:sample) as found", {"sample": given}).first()
+        assert row is not None
+        schema = str(row.found).removeprefix("STRUCT<").removesuffix(">")
+    words = text(body, on_invalid=on_invalid)
+    if _choice(on_invalid, "fail", "null") == "fail":
+        return sf.from_json(words, f"struct<{schema}>", {"mode": "FAILFAST"})
+    parsed = sf.from_json(words, f"struct<{schema}, {_CORRUPT} string>", {"columnNameOfCorruptRecord": _CORRUPT})
+    return sf.when(parsed[_CORRUPT].isNull(), parsed.dropFields(_CORRUPT))
+
+
+def avro(schema: str, *, body: str = "body", on_invalid: str = "fail") -> Column:
+    """The body as Avro's record of `schema`, JSON; needs Spark's package `spark-avro` on the class path."""
+    from pyspark.sql.avro.functions import from_avro
+
+    mode = "FAILFAST" if _choice(on_invalid, "fail", "null") == "fail" else "PERMISSIVE"
+    return from_avro(sf.col(body), schema, {"mode": mode})
+
+
+def protobuf(message: str, descriptor_file: str, *, body: str = "body", on_invalid: str = "fail") -> Column:
+    """The body as a protobuf message of a descriptor file; needs Spark's package `spark-protobuf`."""
+    from pyspark.sql.protobuf.functions import from_protobuf
+
+    mode = "FAILFAST" if _choice(on_invalid, "fail", "null") == "fail" else "PERMISSIVE"
+    return from_protobuf(sf.col(body), message, descriptor_file, {"mode": mode})
+
+
+def msgpack(schema: str, *, body: str = "body", on_invalid: str = "fail") -> Column:
+    """The body as a struct, from MessagePack maps; `schema` as for `json`. Needs msgpack on executors, Spark 4.1.
+
+    A field that is absent is null; one of another type makes the body invalid.
+    """
+    try:
+        from pyspark.sql.functions import arrow_udf
+    except ImportError as error:
+        raise Unsupported("functions over Arrow came with Spark 4.1; upgrade pyspark") from error
+    null = _choice(on_invalid, "fail", "null") == "null"
+
+    def unpacked(column: pa.Array) -> pa.Array:
+        import msgpack
+
+        def one(packed: bytes | None) -> Any:
+            if packed is None:
+                return pa.nulls(1, kind)
+            try:
+                value = msgpack.unpackb(packed)
+                if value is not None and not isinstance(value, dict):
+                    raise TypeError(f"{type(value).__name__} instead of a map")
+                return pa.array([value], kind)
+            except (ValueError, TypeError, msgpack.UnpackException) as error:
+                if null:
+                    return pa.nulls(1, kind)
+                raise ValueError(f"a body is no MessagePack of {schema}: {error}; on_invalid=null goes on") from error
+
+        return pa.concat_arrays([one(each.as_py()) for each in column]) if len(column) else pa.array([], kind)
+
+    from pyspark.sql.pandas.types import to_arrow_type
+
+    field = SparkSession.active().sql(f"select cast(null as struct<{schema}>) as found").schema["found"]
+    kind = to_arrow_type(field.dataType, timezone="UTC")
+    return arrow_udf(unpacked, f"struct<{schema}>")(sf.col(body))
+
+
+def _choice(given: str, *allowed: str) -> str:
+    if given not in allowed:
+        raise Invalid(f"{given!r}; expected {' or '.join(allowed)}", field="on_invalid")
+    return given

@@ -1,0 +1,231 @@
+"""A streaming query over the whole life of topics: nothing is lost in silence, nothing comes twice.
+
+The source is the real one. Topics grow, go, come back under their name and under their id, lose messages by retention
+and ends by accident; enodes go away; drivers die anywhere. The calls and limits are Spark's, in its order.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+pytest.importorskip("pyspark", reason="pyspark is not installed: make spark-setup")
+
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
+from pyspark.sql.types import LongType, StructField, StructType
+
+from ortoo.client import DataLoss, NotFound, Queue, Unavailable
+from ortoo.common.errors import Invalid
+from ortoo.spark.core import read_options
+from ortoo.spark.core.group_offsets import commit_group
+from ortoo.spark.core.offsets import Offsets
+from ortoo.spark.reading import bounds, stream_read
+from ortoo.spark.reading.stream_offsets import StreamOffsets
+from ortoo.spark.reading.stream_read import StreamReader
+from tests.unit.spark.reading.topic_life import MESSAGE_BYTES, Crash, FakeLink, Spark, World
+
+SCHEMA = StructType([StructField("offset", LongType())])
+NAMES = ("t", "u")
+
+
+@contextmanager
+def query_of(world: World, **options: str) -> Iterator[tuple[Spark, dict[str, str]]]:
+    """A query with options, which may change between its runs."""
+    link = FakeLink(world)
+    chosen = {"address": "x:1", "latestOffsetWaitMs": "0", "metadataMaxAgeMs": "0"} | options
+    with patch.object(stream_read, "link_to", lambda cluster: link):
+        yield Spark(world, link, lambda: StreamReader(read_options.parse(chosen, streaming=True), SCHEMA)), chosen
+
+
+def live(draw: Any) -> None:
+    """One query and one world, as drawn."""
+    world = World()
+    world.create("t")
+    for at in range(draw(st.integers(0, 3))):
+        world.send("t", at, draw(st.integers(1, 6)))
+    policy = draw(st.sampled_from(["fail", "earliest", "latest"]))
+    options = {"onDataLoss": policy, "consumerGroup": "g"}
+    options |= draw(st.sampled_from([{"subscribe": "t"}, {"subscribePattern": ".*"}]))
+    options |= draw(st.sampled_from([{}, {"maxOffsetsPerTrigger": "3"}]))
+    options |= draw(st.sampled_from([{}, {"maxBytesPerTrigger": "40b"}]))
+    options |= draw(st.sampled_from([{}, {"minOffsetsPerTrigger": "2", "maxTriggerDelay": "1h"}]))
+    beyond = Queue("t", "a", 0)
+    start = draw(st.sampled_from(["earliest", "latest", "beyond"]))
+    offset = len(world.topics["t"].queues[beyond].messages) + 2
+    options["startingOffsets"] = json.dumps({"t": {"a": {"0": offset}}}) if start == "beyond" else start
+    with query_of(world, **options) as (spark, chosen):
+        if start == "beyond":
+            with pytest.raises(Invalid, match="cannot start at"):
+                spark.run()
+            chosen["startingOffsets"] = "earliest"
+        runs = st.sampled_from(["available_now", "available_now", "default", "once"])
+        for _ in range(draw(st.integers(1, 4))):
+            spark.rows_max = rows_max(options)
+            spark.happens = lambda: happen(draw, world, spark)
+            try:
+                spark.run(draw(runs))
+            except (Crash, Unavailable, NotFound):
+                pass  # killed, an enode stayed away too long, or a new query's topic was gone: it is run again
+            except DataLoss:
+                assert chosen["onDataLoss"] == "fail"
+                chosen["onDataLoss"] = draw(st.sampled_from(["earliest", "latest"]))
+        spark.happens = lambda: None
+        world.away.clear()
+        if "t" not in world.topics and not spark.batches:
+            return
+        for _ in range(2):
+            try:
+                spark.run()
+            except DataLoss:
+                chosen["onDataLoss"] = "earliest"
+                spark.run()
+        judge(world, spark)
+
+
+def rows_max(options: dict[str, str]) -> int:
+    """How many messages a batch may have, by options in messages and in bytes."""
+    by_bytes = 40 // MESSAGE_BYTES if "maxBytesPerTrigger" in options else 1_000
+    return min(int(options.get("maxOffsetsPerTrigger", 1_000)), by_bytes)
+
+
+def happen(draw: Any, world: World, spark: Spark) -> None:
+    """Something, or nothing, between two calls of Spark."""
+    what = draw(st.sampled_from(["", "", "", "send", "send", "grow", "expire", "delete", "create", "undelete", "away",
+                                 "back", "cut", "crash", "recreate", "recreate"]))  # fmt: skip
+    name, at, count = draw(st.sampled_from(NAMES)), draw(st.integers(0, 3)), draw(st.integers(1, 6))
+    if what == "crash":
+        raise Crash
+    if what == "create" and name not in world.topics:
+        world.create(name)
+    elif what == "undelete" and world.deleted:
+        world.undelete(at)
+    elif what == "away":
+        world.away.add("ab"[at % 2])
+    elif what == "back":
+        world.away.clear()
+    elif name in world.topics:
+        topic = world.topics[name]
+        queue, life = sorted(topic.queues.items())[at % len(topic.queues)]
+        if what == "cut":
+            cut(world, spark, topic.topic_id, queue, count)
+        elif what == "send" and spark.position(topic.topic_id, queue) <= len(life.messages):
+            world.send(name, at, count)  # not onto an end that was cut and that nobody saw: nobody could tell
+        elif what == "grow":
+            world.grow(name)
+        elif what in ("expire", "delete"):
+            world.expire(name, at, count) if what == "expire" else world.delete(name)
+        elif what == "recreate":
+            world.delete(name)
+            world.create(name)
+
+
+def cut(world: World, spark: Spark, topic_id: int, queue: Queue, count: int) -> None:
+    """The end of a queue is lost. What no checkpoint had reached nobody can miss."""
+    life = world.topics[queue.topic].queues[queue]
+    gone = life.messages[max(len(life.messages) - count, life.begin) :]
+    del life.messages[len(life.messages) - len(gone) :]
+    ever = world.ever.get((topic_id, queue), {})
+    spark.reported |= {number for number in gone if ever[number] >= spark.position(topic_id, queue)}
+
+
+def judge(world: World, spark: Spark) -> None:
+    """Each message that the query was to read was read once, or is reported; batches keep to limits."""
+    rows = Counter(number for batch in spark.batches for number in batch)
+    assert not {number for number, times in rows.items() if times > 1}, "these came twice"
+    for place, begin in spark.owed.items():
+        for number, at in world.ever.get(place, {}).items():
+            assert at < begin or number in rows or number in spark.reported, f"{place} {at} is lost in silence"
+    end = Offsets.of_json(spark.offsets[-1])
+    for queue, offset in end.queues.items():
+        topic = world.topics.get(queue.topic)
+        if topic is not None and len(spark.offsets) > 2 and end != Offsets.of_json(spark.offsets[0]):
+            assert world.group.get(queue) == offset, "the group is not where the query is"
+
+
+@given(st.data())
+@settings(max_examples=150, deadline=None, report_multiple_bugs=False, suppress_health_check=[HealthCheck.too_slow])
+def test_nothing_is_lost_in_silence_and_nothing_comes_twice(data: st.DataObject) -> None:
+    """Whatever topics and drivers do: what the checkpoint has passed was read once, or its loss was reported."""
+    live(data.draw)
+
+
+def unchecked_start(link: Any, options: Any, state: Any) -> dict[Queue, int]:
+    """B-163 as it was: an offset beyond the end is taken as it is."""
+    return bounds._resolved(link, options.start, state, "startingOffsets", "earliest")
+
+
+def silent_about_patterns(self: StreamOffsets, at: Offsets, held: Any) -> Any:
+    """B-164 as it was, for patterns: a deleted topic is nothing to speak of."""
+    moved, losses = MOVED(self, at, held)
+    return moved, tuple(loss for loss in losses if loss.reason != "the topic was deleted")
+
+
+def target_by_name(self: StreamOffsets, queue: Queue, offset: int, held: Any) -> int:
+    """B-165 as it was: the end of an AvailableNow run counts for whatever topic has the name now."""
+    end = held.ranges[queue].end if queue in held.ranges else offset
+    return max(end if self.target is None else self.target.queues.get(queue, offset), offset)
+
+
+def unlimited_by_bytes(self: StreamReader) -> Any:
+    """B-161 as it was: bytes alone are no limit that Spark hears of."""
+    return ReadMaxRows(self._options.max_offsets) if self._options.max_offsets else ReadAllAvailable()
+
+
+def group_one_batch_late(self: StreamReader, end: dict[str, Any]) -> None:
+    """B-167 as it was: the group moves when Spark says `commit`, which it says late or never."""
+    commit_group(self._link(), "g", Offsets.of_json(end).queues)
+
+
+MOVED = StreamOffsets._moved
+
+
+@pytest.mark.parametrize(
+    ("defect", "old"),
+    [
+        ("B-161", [(StreamReader, "getDefaultReadLimit", unlimited_by_bytes)]),
+        ("B-163", [(stream_read, "start_offsets", unchecked_start)]),
+        ("B-164", [(StreamOffsets, "_moved", silent_about_patterns)]),
+        ("B-165", [(StreamOffsets, "_end", target_by_name)]),
+        ("B-167", [(StreamReader, "_show_group", lambda *_: None), (StreamReader, "commit", group_one_batch_late)]),
+    ],
+)
+def test_each_mend_is_missed_when_it_is_taken_out(defect: str, old: list[tuple[Any, str, Callable[..., Any]]]) -> None:
+    """B-161, B-163, B-164, B-165, B-167: with the old behaviour the same lives of topics do find it."""
+
+    @given(st.data())
+    @settings(
+        max_examples=1_500, deadline=None, database=None, derandomize=True, phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
+    def found(data: st.DataObject) -> None:
+        live(data.draw)
+
+    with ExitStack() as patches:
+        for place, name, function in old:
+            patches.enter_context(patch.object(place, name, function))
+        with pytest.raises(BaseException) as raised:
+            found()
+    assert "life.py" in str(raised.traceback[-1].path), defect
+
+
+def test_limits_reach_spark_as_it_asks_for_them() -> None:
+    """B-161: Spark passes on what the source says is its limit; never everything, which is left to Trigger.Once."""
+    world = World()
+    world.create("t")
+    for options, limit in (
+        ({"maxBytesPerTrigger": "1k"}, ReadMaxBytes(1_024)),
+        ({"maxOffsetsPerTrigger": "7"}, ReadMaxRows(7)),
+        ({"maxOffsetsPerTrigger": "7", "maxBytesPerTrigger": "1k"}, ReadMaxRows(7)),
+    ):
+        with query_of(world, subscribe="t", **options) as (_, chosen):
+            reader = StreamReader(read_options.parse(chosen, streaming=True), SCHEMA)
+            assert reader.getDefaultReadLimit() == limit
+    with query_of(world, subscribe="t") as (_, chosen):
+        reader = StreamReader(read_options.parse(chosen, streaming=True), SCHEMA)
+        assert not isinstance(reader.getDefaultReadLimit(), ReadAllAvailable)

@@ -1,0 +1,254 @@
+"""A cluster whose topics live and die, and Spark as a streaming query sees it: calls in Spark's order, a checkpoint."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from ortoo.client import NotFound, OutOfRange, Queue, QueueInfo, TopicDescription, TopicInfo
+from ortoo.client.admin.descriptions import TopicPlacement
+from ortoo.spark.core.offsets import Offsets
+from ortoo.spark.reading.data_loss import Loss
+from ortoo.spark.reading.slice_reader import _Rest, read_slice
+from ortoo.spark.reading.stream_read import StreamReader
+
+MESSAGE_BYTES = 10
+ENODES = ("a", "b")
+
+
+class Crash(Exception):
+    """The driver is killed here."""
+
+
+@dataclass
+class QueueLife:
+    """Messages of one queue, each a number that no other message has."""
+
+    messages: list[int] = field(default_factory=list)
+    begin: int = 0
+
+
+@dataclass
+class TopicLife:
+    """One topic of one id."""
+
+    topic_id: int
+    queues: dict[Queue, QueueLife]
+
+
+class World:
+    """Topics by name, those that were deleted, and everything that ever was sent."""
+
+    def __init__(self) -> None:
+        """Without topics."""
+        self.topics: dict[str, TopicLife] = {}
+        self.deleted: list[tuple[str, TopicLife]] = []
+        self.ever: dict[tuple[int, Queue], dict[int, int]] = {}
+        """Topic id and queue to the messages it ever had: number to offset."""
+        self.away: set[str] = set()
+        self.group: dict[Queue, int] = {}
+        self._ids = self._sent = 0
+
+    def create(self, name: str) -> None:
+        self._ids += 1
+        self.topics[name] = TopicLife(self._ids, {Queue(name, enode, 0): QueueLife() for enode in ENODES})
+
+    def grow(self, name: str) -> None:
+        queues = self.topics[name].queues
+        queues[Queue(name, ENODES[len(queues) % 2], len(queues) // 2)] = QueueLife()
+
+    def send(self, name: str, at: int, count: int) -> None:
+        topic = self.topics[name]
+        queue, life = sorted(topic.queues.items())[at % len(topic.queues)]
+        for _ in range(count):
+            self._sent += 1
+            self.ever.setdefault((topic.topic_id, queue), {})[self._sent] = len(life.messages)
+            life.messages.append(self._sent)
+
+    def expire(self, name: str, at: int, count: int) -> None:
+        life = sorted(self.topics[name].queues.items())[at % len(self.topics[name].queues)][1]
+        life.begin = min(life.begin + count, len(life.messages))
+
+    def delete(self, name: str) -> None:
+        self.deleted.append((name, self.topics.pop(name)))
+
+    def undelete(self, at: int) -> None:
+        name, topic = self.deleted[at % len(self.deleted)]
+        if name not in self.topics:
+            self.deleted.remove((name, topic))
+            self.topics[name] = topic
+
+
+class FakeLink:
+    """What `Link` is, of a World."""
+
+    def __init__(self, world: World) -> None:
+        """Time stands still unless somebody sleeps."""
+        self.world = world
+        self.now_s = 0.0
+        self.clock = SimpleNamespace(monotonic_s=lambda: self.now_s)
+        self.admin = self
+
+    def run(self, answer: Any) -> Any:
+        return answer
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+        self.world.away.clear()  # whoever waits for an enode gets it back
+
+    def list_topics(self) -> list[Any]:
+        return [SimpleNamespace(name=name) for name in self.world.topics]
+
+    def describe_group(self, group: str) -> None:
+        del group
+
+    def describe_topic(self, name: str) -> TopicDescription:
+        if name not in self.world.topics:
+            raise NotFound(f"no topic {name}")
+        topic = self.world.topics[name]
+        counts = {enode: sum(queue.enode == enode for queue in topic.queues) for enode in ENODES}
+        placements = tuple(TopicPlacement(enode, count, count) for enode, count in counts.items())
+        held = tuple(
+            QueueInfo(queue, life.begin, len(life.messages))
+            for queue, life in sorted(topic.queues.items())
+            if queue.enode not in self.world.away
+        )
+        return TopicDescription(TopicInfo(name, topic.topic_id, "read_write", placements, 0), held)
+
+    def call(self, stub: Any, method: str, request: Any) -> Any:
+        del stub
+        if method == "CommitOffsets":
+            for item in request.offsets:
+                self.world.group[Queue(item.queue.topic, item.queue.enode, item.queue.queue_id)] = item.offset
+            return SimpleNamespace(refused=())
+        assert method == "QueryQueues"
+        described = self.describe_topic(request.topic).queues
+        return SimpleNamespace(
+            queues=[
+                SimpleNamespace(queue=each.queue, begin_offset=each.begin_offset, end_offset=each.end_offset)
+                for each in described
+            ]
+        )
+
+    def fetch(self, queue: Queue, begin: int, end: int, *_: object) -> Iterator[Any]:
+        self.world.away.discard(queue.enode)
+        topic = self.world.topics.get(queue.topic)
+        if topic is None or queue not in topic.queues:
+            raise NotFound(f"no queue {queue}")
+        life = topic.queues[queue]
+        if begin < life.begin or begin > len(life.messages):
+            raise OutOfRange("not there")
+        while begin < min(end, len(life.messages)):
+            stop = min(begin + 3, end, len(life.messages))
+            batch = life.messages[begin:stop]
+            yield SimpleNamespace(
+                topic_id=topic.topic_id,
+                next_offset=stop,
+                numbers=batch,
+                sealed=SimpleNamespace(count=len(batch)),
+                size_bytes=len(batch) * MESSAGE_BYTES,
+            )
+            begin = stop
+
+
+class Spark:
+    """One query and its checkpoint. `happens` is called wherever the world may move on, and may raise Crash."""
+
+    def __init__(self, world: World, link: FakeLink, reader: Callable[[], StreamReader]) -> None:
+        """`reader` makes the source anew for each run, with the options that count then."""
+        self.world, self.link = world, link
+        self._reader = reader
+        self.offsets: list[dict[str, Any]] = []
+        self.batches: list[list[int]] = []
+        """The rows of each batch that is committed."""
+        self.owed: dict[tuple[int, Queue], int] = {}
+        """Topic id and queue to the first offset that the query is to read."""
+        self.reported: set[int] = set()
+        self.rows_max = 1_000
+        """How many rows a batch may have, unless Spark asks for everything."""
+        self.happens: Callable[[], None] = lambda: None
+        self._once = False
+
+    def run(self, trigger: str = "available_now") -> None:
+        """Run until nothing is new; the default trigger is stopped soon. Errors: Crash, and what the source raises."""
+        reader = self._reader()
+        self._listen(reader)
+        if trigger == "available_now":
+            reader.prepareForTriggerAvailableNow()
+        self._once = self._once or trigger == "once"  # what it plans may be left to another run
+        limit = ReadAllAvailable() if trigger == "once" else reader.getDefaultReadLimit()
+        self.happens()
+        if len(self.offsets) > len(self.batches):
+            self._batch(reader)
+        for _ in range(3 if trigger == "default" else 200):
+            start = self.offsets[-1] if self.offsets else reader.initialOffset()
+            self.happens()
+            end = json.loads(json.dumps(reader.latestOffset(start, limit)))
+            reader.reportLatestOffset()
+            self.happens()
+            if self.offsets and end == self.offsets[-1]:
+                return
+            before = Offsets.of_json(start if not self.offsets else end)
+            for queue, offset in before.queues.items():
+                self.owed.setdefault((before.topic_ids[queue.topic], queue), offset)
+            self.offsets.append(end)
+            self.happens()
+            if len(self.offsets) > 1:
+                reader.commit(self.offsets[-2])
+            self._batch(reader)
+            if trigger == "once":
+                return
+        assert trigger == "default", "the query comes to no end"
+
+    def position(self, topic_id: int, queue: Queue) -> int:
+        """How far the checkpoint is in a queue; -1 if it does not know it."""
+        if not self.offsets:
+            return -1
+        newest = Offsets.of_json(self.offsets[-1])
+        return newest.queues.get(queue, -1) if newest.topic_ids.get(queue.topic) == topic_id else -1
+
+    def _batch(self, reader: StreamReader) -> None:
+        at = len(self.batches)
+        start = self.offsets[at - 1] if at else reader.initialOffset()
+        rows: list[int] = []
+        for task in reader.partitions(start, self.offsets[at]):
+            self.happens()
+            for part in task.slices:
+                rest = _Rest(self.link, part, reader._options.on_data_loss)  # type: ignore[arg-type]
+                rest._lost = lambda loss, topic_id=part.topic_id: self._report(topic_id, loss)  # type: ignore[method-assign, misc]
+                for each in read_slice(self.link, rest, columns=(), wanted="*", timeout_ms=1_000):  # type: ignore[arg-type]
+                    rows += each.numbers  # type: ignore[attr-defined]
+        self.happens()
+        assert self._once or len(rows) <= self.rows_max, "the batch is larger than its limits"
+        self.batches.append(rows)
+
+    def _listen(self, reader: StreamReader) -> None:
+        ids: dict[str, int] = {}
+        go_on, checked = reader._next, reader._checked
+
+        def following(at: Offsets, everything: bool) -> Offsets:
+            ids.clear()
+            ids.update(at.topic_ids)
+            return go_on(at, everything)
+
+        def checking(wanted: Any, stop: Offsets) -> Any:
+            ids.clear()
+            ids.update(stop.topic_ids)
+            return checked(wanted, stop)
+
+        def telling(losses: Sequence[Loss]) -> None:
+            for loss in losses:
+                self._report(ids[loss.queue.topic], loss)
+
+        reader._next, reader._checked, reader._tell = following, checking, telling  # type: ignore[method-assign]
+
+    def _report(self, topic_id: int, loss: Loss) -> None:
+        ever = self.world.ever.get((topic_id, loss.queue), {})
+        if loss.end is not None:
+            assert set(range(loss.begin, loss.end)) <= set(ever.values()), f"{loss}: these never were"
+        self.reported |= {
+            number for number, at in ever.items() if at >= loss.begin and (loss.end is None or at < loss.end)
+        }

@@ -1,0 +1,89 @@
+"""Lakes by themselves, without Spark running: columns that come later, statistics, notes, stores behind a URL."""
+
+import datetime
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="pyspark is not installed: make spark-setup")
+pytest.importorskip("deltalake", reason="deltalake is not installed: make spark-setup")
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
+
+from ortoo.common.errors import Invalid
+from ortoo.spark.lake.lake_sink import LakeWriter, lake_schema, statistics
+from ortoo.spark.lake.table import Lake
+
+UTC = datetime.UTC
+FIELDS = [StructField("stored_at", TimestampType()), StructField("offset", LongType())]
+NARROW, WIDE = StructType(FIELDS), StructType([*FIELDS, StructField("tag", StringType())])
+FORMATS = pytest.mark.parametrize("lake_format", ["delta", "parquet"])
+
+
+def write(lake: Lake, schema: StructType, batch_id: int, changes: str = "refuse") -> None:
+    """One batch of two days, as Spark would write it."""
+    writer = LakeWriter(lake, schema)
+    days = [datetime.datetime(2026, 1, day, 12, 0, 0, 250_000, UTC) for day in (1, 2)]
+    columns: dict[str, Any] = {"stored_at": days, "offset": [batch_id * 2, batch_id * 2 + 1], "tag": ["a", None]}
+    lake.create(lake_schema(writer._rows), changes)
+    rows = pa.RecordBatch.from_pydict({name: columns[name] for name in schema.names}, schema=writer._rows)
+    for _ in range(2):  # a batch that comes again changes nothing
+        writer.commit([writer.write(iter([rows]))], batch_id)
+
+
+@FORMATS
+def test_columns_that_come_later_are_merged_or_refused(tmp_path: Path, lake_format: str) -> None:
+    """B-166: a new column is an error that says what to set, or a column of the lake; nothing is swallowed."""
+    lake = Lake(str(tmp_path / "lake"), lake_format)
+    write(lake, NARROW, 0)
+    with pytest.raises(Invalid, match=r"no column tag; schema_changes = merge"):
+        write(lake, WIDE, 1)
+    write(lake, WIDE, 1, "merge")
+    write(lake, NARROW, 2)  # a column that is left out is null
+    other = StructType([FIELDS[0], StructField("offset", StringType())])
+    with pytest.raises(Invalid, match="offset is"):
+        lake.create(lake_schema(LakeWriter(lake, other)._rows), "merge")
+    paths = lake.file_paths()
+    tables = [pq.read_table(path.removeprefix("file://"), partitioning=None) for path in paths]
+    table = pa.concat_tables(tables, promote_options="default")
+    assert sorted(zip(table["offset"].to_pylist(), table["tag"].to_pylist(), strict=True)) == [
+        (0, None), (1, None), (2, "a"), (3, None), (4, None), (5, None)
+    ]  # fmt: skip
+    if lake_format == "delta":
+        assert {field.name for field in lake.table().schema().fields} == {"stored_at", "offset", "dt", "tag"}
+
+
+def test_a_lake_may_lie_behind_a_url_and_tells_what_is_in_its_files(tmp_path: Path) -> None:
+    """A Delta table by URL, as in an object store; each file says how many rows it has and between which bounds."""
+    place = (tmp_path / "store").as_uri()
+    (tmp_path / "store").mkdir()
+    lake = Lake(place, "delta", (("timeout", "30s"),))
+    write(lake, WIDE, 0)
+    actions = lake.table().get_add_actions(flatten=True)
+    rows = pa.table(actions).to_pylist()
+    assert sorted((row["partition.dt"], row["num_records"], row["min.offset"], row["max.offset"]) for row in rows) == [
+        ("2026-01-01", 1, 0, 0), ("2026-01-02", 1, 1, 1)
+    ]  # fmt: skip
+    assert {row["null_count.tag"] for row in rows} == {0, 1}
+    assert lake.note("start.json") is None
+    for text in ("one", "two"):
+        lake.keep_note("start.json", text)
+        assert lake.note("start.json") == text
+    with pytest.raises(Invalid, match="set format = delta"):
+        Lake(place, "parquet")
+
+
+def test_bounds_of_times_are_rounded_outwards(tmp_path: Path) -> None:
+    """Delta keeps milliseconds: a file is never said to hold less than it does."""
+    moment = datetime.datetime(2026, 1, 1, 0, 0, 0, 1_234, UTC)
+    file = tmp_path / "f.parquet"
+    pq.write_table(pa.table({"at": pa.array([moment], pa.timestamp("us", tz="UTC")), "body": [b"x"]}), file)
+    found = json.loads(statistics(pq.read_metadata(file)))
+    assert (found["minValues"], found["maxValues"]) == (
+        {"at": "2026-01-01T00:00:00.001Z"}, {"at": "2026-01-01T00:00:00.002Z"}
+    )  # fmt: skip
+    assert found["nullCount"] == {"at": 0, "body": 0}
