@@ -13,7 +13,7 @@ from apache.rocketmq.v2 import definition_pb2 as d
 from apache.rocketmq.v2 import service_pb2 as s
 from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
 from ortoo.common.groups.handle import HandleKind, read_handle
-from ortoo.common.grpc.admin_token import ADMIN_TOKEN
+from ortoo.common.grpc.cluster_token import ADMIN_TOKEN
 from ortoo.common.grpc.signature import signed_headers
 from ortoo.keda import externalscaler_pb2 as scaler_pb
 from ortoo.keda.externalscaler_pb2_grpc import ExternalScalerStub

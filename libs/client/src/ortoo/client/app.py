@@ -5,10 +5,10 @@ from contextlib import asynccontextmanager
 
 from ortoo.client.admin.admin import Admin
 from ortoo.client.core.connection import Connection
+from ortoo.client.core.credentials import credentials_from
 from ortoo.client.core.filters import Filter, Topics, wanted_topics
 from ortoo.client.core.place import Queue
 from ortoo.client.core.received import ReceivedBatch
-from ortoo.client.core.signed_channel import credentials_from
 from ortoo.client.pop.consumer import PopConsumer, PopSettings
 from ortoo.client.produce.producer import Producer, ProducerSettings
 from ortoo.client.produce.transactions import Checker, TransactionalProducer

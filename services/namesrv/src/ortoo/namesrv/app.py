@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 from ortoo.common.errors import Unavailable
-from ortoo.common.grpc.admin_token import read_admin_token
+from ortoo.common.grpc.cluster_token import cluster_guards, cluster_token, read_token
 from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock, SystemClock
@@ -56,11 +56,13 @@ async def open_namesrv(
             randomness=randomness,
         )
         background = await parts.enter_async_context(Background("namesrv"))
-        handlers = service.NameService(directory, catalog, clock, read_admin_token(settings.admin_token_file))
+        admin_token = read_token(settings.admin_token_file, "admin_token_file")
+        handlers = service.NameService(directory, catalog, clock, admin_token)
         server = GrpcServer(
             settings.listen_address,
             [(service.NAME, lambda grpc_server: add_NameServiceServicer_to_server(handlers, grpc_server))],
             outermost=[telemetry.calls],
+            interceptors=cluster_guards(cluster_token(settings.cluster_token_file, clock), admin_token),
             grace_s=settings.stop_grace_s,
             drain_delay_s=settings.drain_delay_s,
         )

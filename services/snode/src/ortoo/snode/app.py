@@ -10,7 +10,7 @@ import grpc
 
 from ortoo.common.cluster.address_server import listed_again
 from ortoo.common.cluster.announcing import Announcing
-from ortoo.common.grpc.channels import Channels
+from ortoo.common.grpc.cluster_token import cluster_channels, cluster_token
 from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.grpc.tls_listener import TlsListener
 from ortoo.common.process.background import Background
@@ -80,7 +80,8 @@ async def open_snode(
     telemetry = Telemetry("snode", settings, clock)
     async with contextlib.AsyncExitStack() as stack:
         enter = stack.enter_async_context
-        channels, background = await enter(Channels()), await enter(Background("snode"))
+        channels = await enter(cluster_channels(cluster_token(settings.cluster_token_file, clock)))
+        background = await enter(Background("snode"))
         incarnation = randomness.id_text()
         memory = MemoryBudget(settings.memory_budget_bytes, clock)
         register_memory(telemetry.metrics, memory)
@@ -89,6 +90,7 @@ async def open_snode(
         observed = await enter(open_observation(runtime, cluster.directory))
         opened = await enter(
             links(
+                channels=channels,
                 background=background,
                 clock=clock,
                 timeout_s=runtime.enode_timeout_s,

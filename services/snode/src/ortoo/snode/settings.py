@@ -74,6 +74,8 @@ class Settings(ServiceSettings):
     signature_local_times: bool = True
     """Whether RocketMQ's clients may sign by the local time of any zone and call it UTC, as those in Java, Python and
     Go do. False where all of them run in UTC: then a signature is good for `signature_window_s` alone."""
+    signed_requests_required: bool = False
+    """Whether signatures must cover method and request, as those of our own client do. RocketMQ's clients make none."""
     flow_control_file: str = ""
     """A file with limits on requests, read again when it changes (docs/operations/consumers.md). Empty = no limits."""
     interceptors: str = ""

@@ -5,16 +5,17 @@ import shlex
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from types import TracebackType
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Self, TypeVar
 
 import grpc
 from google.protobuf import json_format
 
-from ortoo.client.core.signed_channel import Credentials, SignedChannel, credentials_from
+from ortoo.client.core.credentials import Credentials, credentials_from
 from ortoo.common.cluster.process_name import process_name
 from ortoo.common.errors import Conflict, Invalid, OrtooError, Unavailable
 from ortoo.common.errors.status import rpc_errors
 from ortoo.common.grpc.channels import Channels
+from ortoo.common.grpc.signature import signing
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
@@ -56,8 +57,8 @@ class Connection:
         self.client_id = client_id or self.new_client_id()
         self._addresses = list(addresses)
         self._at = 0
-        self._channels = Channels()
-        self._credentials = credentials or credentials_from("", "")
+        known = credentials or credentials_from("", "")
+        self._channels = Channels(signing(known.access_key, known.secret_key, clock) if known is not None else None)
         self._process_id = os.getpid()
 
     async def __aenter__(self) -> Self:
@@ -80,13 +81,7 @@ class Connection:
     def channel(self) -> grpc.aio.Channel:
         """The channel to that snode. Errors: Conflict in a process that was forked from the one that connected."""
         self._check_process()
-        return self._channel_to(self.address)
-
-    def _channel_to(self, address: str) -> grpc.aio.Channel:
-        channel = self._channels.to(address)
-        if self._credentials is None:
-            return channel
-        return cast("grpc.aio.Channel", SignedChannel(channel, self._credentials, self.clock))
+        return self._channels.to(self.address)
 
     def _check_process(self) -> None:
         if os.getpid() != self._process_id:
@@ -114,7 +109,7 @@ class Connection:
         if (explain := explained_to.get()) is not None:
             explain(as_grpcurl(address, stub.__name__, method, request))
         with rpc_errors(address):
-            return await getattr(stub(self._channel_to(address)), method)(request, timeout=timeout_s)
+            return await getattr(stub(self._channels.to(address)), method)(request, timeout=timeout_s)
 
     async def stream(
         self, stub: Callable[[grpc.aio.Channel], Stub], method: str, request: Any

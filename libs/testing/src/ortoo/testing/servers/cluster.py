@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ortoo.common.grpc.channels import Channels
+from ortoo.common.grpc.cluster_token import cluster_channels, cluster_token
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.service import Running
@@ -146,8 +147,9 @@ async def open_cluster(
     randomness: Randomness | None = None,
 ) -> AsyncIterator[Cluster]:
     """Open a name server, `enode-0`... and `snode-0`...; `settings` gives each role's: {"enode": {"name": ...}}."""
-    async with Channels() as channels:
-        cluster = Cluster(folder, clock or SystemClock(), randomness or Randomness(), channels, store, settings or {})
+    clock, token_file = clock or SystemClock(), (settings or {}).get("namesrv", {}).get("cluster_token_file", "")
+    async with cluster_channels(cluster_token(token_file, clock)) as channels:
+        cluster = Cluster(folder, clock, randomness or Randomness(), channels, store, settings or {})
         try:
             await cluster.open_namesrv()
             for number in range(enodes):

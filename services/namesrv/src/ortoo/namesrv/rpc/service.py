@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import AsyncIterator
 
 from ortoo.common.errors import Invalid
-from ortoo.common.grpc.admin_token import ADMIN_TOKEN, check_admin_token
+from ortoo.common.grpc.cluster_token import ADMIN_TOKEN, check_admin_token
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.fields import read, write
 from ortoo.common.process.clock import Clock

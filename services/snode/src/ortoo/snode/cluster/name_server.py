@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from ortoo.common.cluster.name_servers import NameServers
 from ortoo.common.errors import AlreadyExists, Forbidden, NotFound, OrtooError, Unavailable
 from ortoo.common.errors.status import rpc_errors
-from ortoo.common.grpc.admin_token import ADMIN_TOKEN
 from ortoo.common.grpc.channels import Channels
+from ortoo.common.grpc.cluster_token import ADMIN_TOKEN
 from ortoo.snode.cluster.routes import Group, MessageType, RouteChange, Topic
 from ortoo.snode.cluster.wire import change_of, group_of, group_to, topic_of
 from ortoo.v1 import namesrv_pb2, topic_pb2

@@ -105,6 +105,7 @@ def make_services(
         flow=policy.flow,
         flow_file=policy.flow_file,
         channels=runtime.channels,
+        authentication=policy.access.authentication if policy.access is not None else None,
         rocketmq=gateway.commands,
         long_calls=long_calls,
         clock=clock,
