@@ -73,12 +73,12 @@ async def test_the_inner_ports_answer_the_cluster_alone(tmp_path: Path) -> None:
 
         async with grpc.aio.insecure_channel(cluster.address_of("enode-0")) as channel:
             enode = EnodeServiceStub(channel)
-            for call in (
+            for inner in (
                 enode.RecallDelayed(enode_deferred_pb2.RecallDelayedRequest()),
                 enode.Append(iter([enode_pb2.AppendRequest()])).read(),
                 enode.WatchHalves(enode_deferred_pb2.WatchHalvesRequest()).read(),
             ):
-                await refused(call)
+                await refused(inner)
             health = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())
             assert health.status == health_pb2.HealthCheckResponse.SERVING
         async with grpc.aio.insecure_channel(watched.enodes[0].replication_address) as channel:

@@ -101,7 +101,7 @@ async def test_a_delayed_message_is_recalled_by_its_own_topic_alone(tmp_path: Pa
         producer = ProducerServiceStub(cluster.channels.to(cluster.address))
         late = record_pb2.Message(body=b"x", deliver_at_ms=cluster.clock.now_ms() + 3_600_000)
         sent = await producer.Publish(producer_pb2.PublishRequest(topic="secret", messages=[late]))
-        known = read_handle(sent.receipts[0].recall_handle, HandleKind.DELAYED, "recall_handle")
+        known = read_handle(sent.receipts[0].recall_handle, HandleKind.DELAYED, "recall_handle", await cluster.seals())
         enode = cluster.address_of("enode-0")
         stub = EnodeServiceStub(cluster.channels.to(enode))
         request = enode_deferred_pb2.RecallDelayedRequest(

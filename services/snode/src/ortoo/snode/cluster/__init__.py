@@ -7,6 +7,7 @@ room may import it.
 from dataclasses import dataclass
 
 from ortoo.common.cluster.address_server import found_name_servers
+from ortoo.common.groups.handle_seal import HandleSeals
 from ortoo.common.grpc.cluster_token import read_token
 from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.cluster.name_server import NameServer
@@ -25,7 +26,7 @@ class Cluster:
 
 async def open_cluster(runtime: Runtime) -> Cluster:
     """Find the name servers; nothing is followed before `watch.run`. Errors: Unavailable, Invalid."""
-    clock, metrics, directory = runtime.clock, runtime.metrics, Directory()
+    clock, metrics, directory = runtime.clock, runtime.metrics, Directory(HandleSeals(runtime.clock.now_ms))
     address = runtime.settings.namesrv_address
     name_servers = await found_name_servers(address, background=runtime.background, clock=clock)
     admin_token = read_token(runtime.settings.admin_token_file, "admin_token_file")

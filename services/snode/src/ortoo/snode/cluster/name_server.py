@@ -26,7 +26,7 @@ class NameServer:
     servers: NameServers
     channels: Channels
     admin_token: str = ""
-    """What name servers want with calls about users."""
+    """What name servers want with calls about secrets."""
 
     @property
     def admin_metadata(self) -> tuple[tuple[str, str], ...]:
@@ -50,8 +50,9 @@ class NameServer:
 
     async def watch(self) -> AsyncIterator[RouteChange]:
         """Everything at once, then every change; ends or raises when the name server goes away."""
+        request = namesrv_pb2.WatchRoutesRequest(with_handle_keys=True)
         with rpc_errors(self.peer):
-            async for news in self.stub.WatchRoutes(namesrv_pb2.WatchRoutesRequest()):
+            async for news in self.stub.WatchRoutes(request, metadata=self.admin_metadata):
                 yield change_of(news)
 
     async def get_topic(self, name: str) -> Topic:

@@ -171,4 +171,4 @@ def _check(check: Check) -> pb.WatchTransactionChecksResponse:
 def _answer(answer: ProduceAnswer) -> pb.ProduceResponse:
     if answer.error is not None:
         return pb.ProduceResponse(request_id=answer.request_id, failure=failure_of(answer.error))
-    return write(pb.ProduceResponse, answer.appended, request_id=answer.request_id)
+    return write(pb.ProduceResponse, answer.appended, request_id=answer.request_id, recall_seal=answer.recall_seal)

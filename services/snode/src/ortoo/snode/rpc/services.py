@@ -84,6 +84,7 @@ def make_services(
         reading=pull.reading,
         pulling=pull.pulling,
         popping=pop.popping,
+        seals=cluster.directory.seals,
         locks=clients.locks,
         sending_back=pop.sending_back,
         background=background,

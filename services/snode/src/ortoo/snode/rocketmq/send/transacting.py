@@ -41,7 +41,7 @@ class Transacting:
 
         Errors: Refused, Invalid and NotFound for a transaction that is not there.
         """
-        handle = read_handle(request.transaction_id, HandleKind.TRANSACTION, "transaction_id")
+        handle = read_handle(request.transaction_id, HandleKind.TRANSACTION, "transaction_id", self._directory.seals)
         check_same_topic(topic_name(request.topic), self._directory.topic_name(handle.topic_id))
         verdict = VERDICTS.get(request.resolution)
         if verdict is not None:
