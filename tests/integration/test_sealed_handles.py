@@ -19,6 +19,7 @@ from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.namesrv.catalog.catalog import Catalog
 from ortoo.namesrv.catalog.encryption import Encryption
+from ortoo.namesrv.catalog.transaction import Contents
 from ortoo.namesrv.decisions.handle_keys import DAY_MS, HANDLE_LIFE_MS, KeyRotation
 from ortoo.namesrv.directory.directory import Directory
 from ortoo.snode.pop.receipt_handle import ReceiptHandle, read_receipt
@@ -134,12 +135,12 @@ async def test_a_producer_of_batches_recalls_its_own_messages_alone(tmp_path: Pa
                 await mq.recall(text)
 
 
-def directory_of(catalog: Catalog, stored: object, clock: VirtualClock, rotation: KeyRotation) -> Directory:
+def directory_of(catalog: Catalog, stored: Contents, clock: VirtualClock, rotation: KeyRotation) -> Directory:
     """A directory over a catalog."""
     return Directory(
         catalog, stored, lease_s=30, deletion_grace_ms=0, watchers_max=9, rotation=rotation, clock=clock,
         randomness=Randomness(8),
-    )  # type: ignore[arg-type]  # fmt: skip
+    )  # fmt: skip
 
 
 async def test_keys_are_made_changed_and_kept(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from ortoo.common.telemetry.metrics import Metrics
 from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.cluster.name_server import NameServer
 from ortoo.snode.policy.access_needs import needs_of
-from ortoo.snode.policy.access_rules import AccessRules, Need, access_rules_of
+from ortoo.snode.policy.access_rules import AccessRules, Grant, Need, Resource, access_rules_of
 from ortoo.snode.policy.principal import Principal
 from ortoo.snode.policy.watched_file import WatchedFile
 from ortoo.snode.settings import Settings
@@ -175,7 +175,11 @@ class AccessOfCall:
         """Who has signed in."""
         if self._user is None:
             return Principal()
-        return Principal(self._user, may_everything=self._rules.is_admin(self._user))
+        return Principal(self._user, self._rules.is_admin(self._user), self._may_send)
+
+    def _may_send(self, topic: str) -> bool:
+        known = self._access.rules.users.get(self._user or "")
+        return known is not None and known.allows(Need(Resource.TOPIC, topic, Grant.PUB))
 
     async def sign_in(self, headers: Mapping[str, str], request: bytes | None) -> None:
         """Learn who calls; `request` as it came, None for a stream.

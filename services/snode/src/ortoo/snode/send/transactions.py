@@ -54,7 +54,8 @@ class Check:
     batch: SealedBatch
 
 
-Ask = Callable[[Check], None]
+Ask = Callable[[Check], bool]
+"""Asks a producer; False if that one is not to see the messages."""
 
 
 @dataclass(slots=True, eq=False)
@@ -214,8 +215,11 @@ class Transactions:
             due.half,
             due.batch,
         )
-        producers.append(producers.pop(0))  # they take turns
-        try:
-            producers[-1](check)
-        except OrtooError as error:  # it does not listen; the next check is another's
-            contain("transaction checks", error)
+        for _ in range(len(producers)):
+            producers.append(producers.pop(0))  # they take turns
+            try:
+                if producers[-1](check):
+                    return
+            except OrtooError as error:  # it does not listen; the next check is another's
+                contain("transaction checks", error)
+                return
