@@ -44,6 +44,8 @@ async def test_the_inner_ports_answer_the_cluster_alone(tmp_path: Path) -> None:
     proven = ClusterToken(TOKEN, SystemClock()).headers
     async with open_cluster(tmp_path, settings=settings) as cluster, asyncio.timeout(60):
         await cluster.create_topic("t", queues=1)
+        async with connect(cluster.address) as client:
+            assert not (await client.admin.describe_cluster()).inner_ports_open
         async with connect(cluster.address) as client, client.producer("t") as producer:
             assert (await producer.send(b"x")).offset == 0
 

@@ -51,6 +51,8 @@ async def test_signatures_over_the_time_alone_can_be_refused(tmp_path: Path) -> 
             await producer.send(b"x")
             async with client.consumer("g", ["t"], ConsumerSettings(from_first=True)) as consumer:
                 assert (await anext(aiter(consumer))).body == b"x"
+        async with as_user(cluster, "ann") as ann:
+            assert (await ann.admin.describe_cluster()).inner_ports_open
         async with as_user(cluster, "ann", "another secret") as liar:
             with pytest.raises(Forbidden):
                 await liar.admin.list_topics()

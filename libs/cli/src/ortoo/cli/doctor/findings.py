@@ -135,6 +135,12 @@ def _of_processes(facts: Facts) -> list[Finding]:
         if not enode.alive:
             cure = "start it again with its volume; its messages are in its log, and its queues wait for it"
             found.append(Finding("enode away", f"the lease of enode {enode.name} ({enode.address}) ran out", cure))
+    if facts.cluster.inner_ports_open:
+        seen = (
+            "rules of access are in force, and there is no token of the cluster: who reaches an enode passes them"
+        )
+        cure = "give all roles one cluster_token_file (docs/operations/access.md), or let only the cluster reach them"
+        found.append(Finding("inner ports", seen, cure, serious=False))
     for snode in facts.snodes:
         if of_address(snode) and not snode.connects:
             cure = "set advertised_address of that snode to host:port that clients can reach"
