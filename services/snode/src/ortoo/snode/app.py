@@ -12,7 +12,7 @@ from ortoo.common.cluster.address_server import listed_again
 from ortoo.common.cluster.announcing import Announcing
 from ortoo.common.grpc.cluster_token import cluster_channels, cluster_token
 from ortoo.common.grpc.server import GrpcServer
-from ortoo.common.grpc.tls_listener import TlsListener
+from ortoo.common.grpc.tls import TlsListener
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.memory_budget import MemoryBudget
@@ -211,4 +211,9 @@ def _announcing(runtime: Runtime, name_server: NameServer, listed: str) -> Annou
 def _tls_listener(settings: Settings) -> TlsListener | None:
     if not settings.tls_listen_address:
         return None
-    return TlsListener(settings.tls_listen_address, Path(settings.tls_certificate_file), Path(settings.tls_key_file))
+    return TlsListener(
+        settings.tls_listen_address,
+        Path(settings.tls_certificate_file),
+        Path(settings.tls_key_file),
+        settings.tls_client_ca_file,
+    )

@@ -31,6 +31,8 @@ class Settings(ServiceSettings):
     """The server's certificate with those between it and the root, PEM."""
     tls_key_file: str = ""
     """The certificate's private key, PEM."""
+    tls_client_ca_file: str = ""
+    """The roots of clients' certificates, PEM: who comes by TLS must show one. Empty = nobody needs one."""
     tls_required: bool = False
     """Whether calls in the clear are refused; health checks and reflection are answered on both ports all the same."""
     rocketmq_signatures_required: bool = False

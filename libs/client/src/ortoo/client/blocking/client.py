@@ -99,12 +99,22 @@ def connect(
     room: str = "",
     access_key: str = "",
     secret_key: str = "",
+    tls_ca_file: str = "",
+    tls_certificate_file: str = "",
+    tls_key_file: str = "",
 ) -> Iterator[Client]:
     """Connect to a cluster through one or more snodes, host:port each; see `ortoo.client.connect`."""
     thread = LoopThread()
     try:
         connecting = asynchronous.connect(
-            addresses, client_id=client_id, room=room, access_key=access_key, secret_key=secret_key
+            addresses,
+            client_id=client_id,
+            room=room,
+            access_key=access_key,
+            secret_key=secret_key,
+            tls_ca_file=tls_ca_file,
+            tls_certificate_file=tls_certificate_file,
+            tls_key_file=tls_key_file,
         )
         with thread.inside(connecting) as client:
             yield Client(thread, client)

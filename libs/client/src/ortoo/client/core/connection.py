@@ -10,12 +10,13 @@ from typing import Any, Self, TypeVar
 import grpc
 from google.protobuf import json_format
 
-from ortoo.client.core.credentials import Credentials, credentials_from
+from ortoo.client.core.credentials import Credentials, credentials_from, tls_from
 from ortoo.common.cluster.process_name import process_name
 from ortoo.common.errors import Conflict, Invalid, OrtooError, Unavailable
 from ortoo.common.errors.status import rpc_errors
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.grpc.signature import signing
+from ortoo.common.grpc.tls import SYSTEM, TlsClient
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
@@ -39,10 +40,11 @@ class Connection:
         client_id: str = "",
         room: str = "",
         credentials: Credentials | None = None,
+        tls: TlsClient | None = None,
     ) -> None:
         """`addresses` are host:port of one or more snodes, tried in this order; without `client_id` one is made.
 
-        Without `credentials` those of the environment count, if there are any.
+        Without `credentials` and `tls` those of the environment count, if there are any.
         """
         if not addresses:
             raise Invalid("no address; give host:port of a snode, such as localhost:8081", field="addresses")
@@ -58,7 +60,11 @@ class Connection:
         self._addresses = list(addresses)
         self._at = 0
         known = credentials or credentials_from("", "")
-        self._channels = Channels(signing(known.access_key, known.secret_key, clock) if known is not None else None)
+        self._tls = tls or tls_from("", "", "")
+        self._channels = Channels(
+            signing(known.access_key, known.secret_key, clock) if known is not None else None,
+            self._tls.credentials() if self._tls is not None else None,
+        )
         self._process_id = os.getpid()
 
     async def __aenter__(self) -> Self:
@@ -107,7 +113,7 @@ class Connection:
         """One unary call to the snode at `address`, once. Errors: what it answered; Unavailable when it did not."""
         self._check_process()
         if (explain := explained_to.get()) is not None:
-            explain(as_grpcurl(address, stub.__name__, method, request))
+            explain(as_grpcurl(address, stub.__name__, method, request, self._tls))
         with rpc_errors(address):
             return await getattr(stub(self._channels.to(address)), method)(request, timeout=timeout_s)
 
@@ -175,8 +181,13 @@ class Connection:
             await self.clock.sleep(max(error.retry_after_ms / 1000, self.backoff.delay_s(attempt, self.randomness)))
 
 
-def as_grpcurl(address: str, stub: str, method: str, request: Any) -> str:
+def as_grpcurl(address: str, stub: str, method: str, request: Any, tls: TlsClient | None = None) -> str:
     """The grpcurl command that makes the same call."""
+    options = ["-plaintext"]
+    if tls is not None:
+        options = [] if tls.ca_file == SYSTEM else ["-cacert", shlex.quote(tls.ca_file)]
+        if tls.certificate_file:
+            options += ["-cert", shlex.quote(tls.certificate_file), "-key", shlex.quote(tls.key_file)]
     fields = json_format.MessageToJson(request, preserving_proto_field_name=True, indent=None)
     given = f"-d {shlex.quote(fields)} " if fields != "{}" else ""
-    return f"grpcurl -plaintext {given}{address} ortoo.v1.{stub.removesuffix('Stub')}/{method}"
+    return f"{' '.join(['grpcurl', *options])} {given}{address} ortoo.v1.{stub.removesuffix('Stub')}/{method}"

@@ -31,8 +31,9 @@ OPTIONS: tuple[tuple[str, int], ...] = (
 class Channels:
     """A pool of channels; leave the block to close them."""
 
-    def __init__(self, headers_of: HeadersOf | None = None) -> None:
-        """Start empty; `headers_of` makes headers that every call carries."""
+    def __init__(self, headers_of: HeadersOf | None = None, tls: grpc.ChannelCredentials | None = None) -> None:
+        """Start empty; `headers_of` makes headers that every call carries, with `tls` TLS is spoken."""
+        self._tls = tls
         self._headers_of = headers_of
         self._channels: dict[str, grpc.aio.Channel] = {}
 
@@ -50,7 +51,10 @@ class Channels:
         """The channel to host:port; it connects by itself when it is used."""
         channel = self._channels.get(address)
         if channel is None:
-            channel = current_transport().channel(address, OPTIONS)
+            if self._tls is None:
+                channel = current_transport().channel(address, OPTIONS)
+            else:  # which only sockets speak
+                channel = grpc.aio.secure_channel(address, self._tls, options=list(OPTIONS))
             if self._headers_of is not None:
                 channel = with_headers(channel, self._headers_of)
             self._channels[address] = channel
