@@ -1,8 +1,6 @@
 """G14: no request, stream or peer ends or blocks a process; an honest client goes on beside hostile ones."""
 
 import asyncio
-import base64
-import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,8 +15,9 @@ from apache.rocketmq.v2 import service_pb2 as s
 from apache.rocketmq.v2.definition_pb2 import Code, Resource
 from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
 from ortoo.client import Message, connect
-from ortoo.common.records.sealed_batch import crc32c
-from ortoo.snode.pop.receipt_handle import ReceiptHandle, decode_handle
+from ortoo.common.errors import Invalid
+from ortoo.common.groups.handle_seal import HandleSeals, opened
+from ortoo.snode.pop.receipt_handle import ReceiptHandle, read_receipt
 from ortoo.testing.servers.cluster import Cluster, open_cluster
 from ortoo.v1 import consumer_pb2, enode_pb2, producer_pb2, record_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
@@ -151,19 +150,18 @@ def entries(handles: list[str]) -> s.AckMessageRequest:
     return s.AckMessageRequest(topic=TOPIC, group=GROUP, entries=rows)
 
 
-def forged(handle: ReceiptHandle) -> Iterator[str]:
-    """Handles that pass the checksum and name what cannot be."""
-    yield replace(handle, queue_id=999).encoded()
-    yield replace(handle, first_offset=-5).encoded()
-    yield replace(handle, topic_id=12345).encoded()
-    yield replace(handle, enode="nowhere").encoded()
+def forged(handle: ReceiptHandle, seals: HandleSeals) -> Iterator[str]:
+    """Handles that bear the cluster's seal and name what cannot be."""
+    yield replace(handle, queue_id=999).text(seals)
+    yield replace(handle, first_offset=-5).text(seals)
+    yield replace(handle, topic_id=12345).text(seals)
+    yield replace(handle, enode="nowhere").text(seals)
 
 
-def without_utf8(handle: ReceiptHandle) -> str:
-    """A handle whose enode's name is no text, with a right checksum."""
-    data = base64.urlsafe_b64decode(handle.encoded() + "=" * (-len(handle.encoded()) % 4))[:-4]
-    data = data.replace(handle.enode.encode(), b"\xff" * len(handle.enode))
-    return base64.urlsafe_b64encode(data + struct.pack("<I", crc32c(data))).rstrip(b"=").decode()
+def without_utf8(handle: ReceiptHandle, seals: HandleSeals) -> str:
+    """A handle whose enode's name is no text, with a right seal."""
+    content = opened(seals, b"ortoo receipt", handle.text(seals), Invalid("it is none"))
+    return seals.text(b"ortoo receipt", content.replace(handle.enode.encode(), b"\xff" * len(handle.enode)))
 
 
 async def test_one_forged_handle_refuses_nobody_elses(tmp_path: Path) -> None:
@@ -175,8 +173,9 @@ async def test_one_forged_handle_refuses_nobody_elses(tmp_path: Path) -> None:
                 await producer.send(Message(b"%d" % number))
         stub = MessagingServiceStub(cluster.channels.to(cluster.address))
         handles = [handle async for handle in popped_handles(stub, ENTRIES)]
-        first = decode_handle(handles[0])
-        good, wrong = handles[:-1], [*forged(first), without_utf8(first), "nonsense", ""]
+        seals = await cluster.seals()
+        first = read_receipt(handles[0], seals)
+        good, wrong = handles[:-1], [*forged(first, seals), without_utf8(first, seals), "nonsense", ""]
         calls = [entries([one]) for one in (*wrong, *good, *wrong)]
         answers = await asyncio.gather(*(stub.AckMessage(call, metadata=METADATA) for call in calls))
         codes = [answer.entries[0].status.code for answer in answers]
@@ -184,7 +183,7 @@ async def test_one_forged_handle_refuses_nobody_elses(tmp_path: Path) -> None:
         assert Code.OK not in codes[: len(wrong)] + codes[-len(wrong) :]
         assert codes[0] == Code.NOT_FOUND
         assert Code.INTERNAL_SERVER_ERROR not in codes
-        mixed = await stub.AckMessage(entries(["nonsense", handles[-1], without_utf8(first)]), metadata=METADATA)
+        mixed = await stub.AckMessage(entries(["nonsense", handles[-1], without_utf8(first, seals)]), metadata=METADATA)
         assert [entry.status.code for entry in mixed.entries] == [
             Code.INVALID_RECEIPT_HANDLE, Code.OK, Code.INVALID_RECEIPT_HANDLE,
         ]  # fmt: skip

@@ -14,6 +14,7 @@ from apache.rocketmq.v2 import admin_pb2 as rocketmq_admin
 from apache.rocketmq.v2 import definition_pb2 as d
 from apache.rocketmq.v2 import service_pb2 as s
 from ortoo.common.groups.handle import Handle, HandleKind
+from ortoo.common.groups.handle_seal import HandleSeals
 from ortoo.keda import externalscaler_pb2
 from ortoo.snode.policy.access_needs import NEEDS, needs_of
 from ortoo.snode.policy.access_rules import AccessRules, access_rules_of
@@ -97,13 +98,13 @@ def request_of(method: MethodDescriptor, topic_id: int) -> list[Message]:
 
 def filled(message: Any, topic_id: int) -> Any:
     """A message whose fields of known names say topic `t`, group `g`, and things that belong to them."""
-    handle = Handle(HandleKind.DELAYED, "enode-0", topic_id, 0, 1, 1).text()
+    handle = Handle(HandleKind.DELAYED, "enode-0", topic_id, 0, 1, 1).text(HandleSeals())
     texts = {
         "topic": "t", "group": "g", "name": "g" if "Group" in message.DESCRIPTOR.name else "t", "producer_group": "g",
         "client_id": "c",
         "recall_handle": f"{handle}.bQ==" if message.DESCRIPTOR.file.package.startswith("apache") else handle,
-        "transaction_id": Handle(HandleKind.TRANSACTION, "enode-0", topic_id, 0, 1, 0).text(),
-        "receipt_handle": ReceiptHandle("enode-0", "g", topic_id, 0, 1, 0, 1).encoded(),
+        "transaction_id": Handle(HandleKind.TRANSACTION, "enode-0", topic_id, 0, 1, 0).text(HandleSeals()),
+        "receipt_handle": ReceiptHandle("enode-0", "g", topic_id, 0, 1, 0, 1).text(HandleSeals()),
     }  # fmt: skip
     if isinstance(message, topic_pb2.Queue):
         message.CopyFrom(topic_pb2.Queue(topic="t", enode="enode-0", queue_id=0))

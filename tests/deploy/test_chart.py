@@ -202,10 +202,6 @@ def test_settings_in_the_manifests_are_settings_of_the_code(role: str) -> None:
         assert f"grpc: {{port: {port}}}" in re.sub(r"grpc:\s*\n\s*port: (\d+)", r"grpc: {port: \1}", text)
 
 
-WITHOUT_A_SECRET = {"admin_token_file"}
-"""Files that the chart has no Secret for yet."""
-
-
 @pytest.mark.parametrize("role", ROLES)
 def test_every_setting_can_be_given(role: str, tmp_path: Path) -> None:
     """What `ROLE.settings` has arrives as the variable that the code reads; what names a file has a file to name."""
@@ -226,7 +222,7 @@ def test_every_setting_can_be_given(role: str, tmp_path: Path) -> None:
     volumes = {volume["name"] for volume in pod["volumes"]} if "volumes" in pod else set()
     mounts = {mount["mountPath"]: mount for mount in container["volumeMounts"]}
     for name, variable in names.items():
-        if name.endswith("_file") and name not in WITHOUT_A_SECRET:
+        if name.endswith("_file"):
             mount = mounts[str(Path(values[variable]).parent)]
             assert mount["readOnly"], name
             assert mount["name"] in volumes, name
@@ -248,6 +244,26 @@ def test_rules_of_access_reach_the_pod_from_either_secret() -> None:
     (volume,) = (volume for volume in pod["volumes"] if volume["name"] == "access")
     assert volume["secret"]["secretName"] == "mine"
     assert volume["secret"]["items"] == [{"key": "my.toml", "path": "access.toml"}]
+
+
+def test_each_role_has_its_own_part_of_the_secrets() -> None:
+    """B-066: and no more of it, to be read by its user alone; a key that is not used is not asked for."""
+    wanted = {
+        "namesrv": {"admin_token_file", "cluster_token_file", "secrets_key_file"},
+        "enode": {"cluster_token_file"},
+        "snode": {"admin_token_file", "cluster_token_file"},
+    }
+    for options, less in (((), set()), (("--set", "secrets.keys.adminToken="), {"admin_token_file"})):
+        found = containers(objects(rendered("helm", *CASES["guarded"], *options)))
+        for role, files in wanted.items():
+            ((pod, container),) = ((pod, one) for name, pod, one in found if name == f"r-ortoo-{role}")
+            (volume,) = (volume for volume in pod["volumes"] if volume["name"] == "secrets")
+            assert volume["secret"]["defaultMode"] == 0o400
+            assert {item["path"] for item in volume["secret"]["items"]} == files - less
+            values = {one["name"]: one.get("value") for one in container["env"]}
+            for file in files:
+                path = f"/etc/ortoo/secrets/{file}" if file not in less else None
+                assert values.get(f"ORTOO_{role.upper()}_{file.upper()}") == path
 
 
 def test_addresses_of_name_servers_are_those_of_their_pods() -> None:

@@ -210,6 +210,19 @@ async def test_cluster_that_was_never_whole_is_named(tmp_path: Path) -> None:
     assert sorted(found) == ["advertised address", "clock skew", "no enode"]
 
 
+@pytest.mark.parametrize("is_open", [True, False])
+async def test_rules_of_access_that_can_be_passed_are_named(tmp_path: Path, *, is_open: bool) -> None:
+    """B-066: without a token of the cluster whoever reaches an enode passes them; it is no error, and says the cure."""
+    (tmp_path / "access.toml").write_text('trusted_addresses = ["127.0.0.0/8"]\n[[user]]\naccess_key = "ann"\n')
+    (tmp_path / "token").write_text("a-token-of-this-cluster")
+    own = {} if is_open else {"cluster_token_file": str(tmp_path / "token")}
+    snode = {**own, "access_file": str(tmp_path / "access.toml")}
+    async with open_cluster(tmp_path, settings={"namesrv": own, "enode": own, "snode": snode}) as cluster:
+        found = await advice(cluster.address)
+    assert list(found) == (["inner ports"] if is_open else [])
+    assert all("cluster_token_file" in cure for cure in found.values())
+
+
 @contextlib.asynccontextmanager
 async def dropping() -> AsyncIterator[str]:
     """An address whose packets vanish: a listener that nobody serves, with a full queue of connections."""

@@ -13,7 +13,7 @@ from apache.rocketmq.v2 import definition_pb2 as d
 from apache.rocketmq.v2 import service_pb2 as s
 from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
 from ortoo.common.groups.handle import HandleKind, read_handle
-from ortoo.common.grpc.admin_token import ADMIN_TOKEN
+from ortoo.common.grpc.cluster_token import ADMIN_TOKEN
 from ortoo.common.grpc.signature import signed_headers
 from ortoo.keda import externalscaler_pb2 as scaler_pb
 from ortoo.keda.externalscaler_pb2_grpc import ExternalScalerStub
@@ -101,7 +101,7 @@ async def test_a_delayed_message_is_recalled_by_its_own_topic_alone(tmp_path: Pa
         producer = ProducerServiceStub(cluster.channels.to(cluster.address))
         late = record_pb2.Message(body=b"x", deliver_at_ms=cluster.clock.now_ms() + 3_600_000)
         sent = await producer.Publish(producer_pb2.PublishRequest(topic="secret", messages=[late]))
-        known = read_handle(sent.receipts[0].recall_handle, HandleKind.DELAYED, "recall_handle")
+        known = read_handle(sent.receipts[0].recall_handle, HandleKind.DELAYED, "recall_handle", await cluster.seals())
         enode = cluster.address_of("enode-0")
         stub = EnodeServiceStub(cluster.channels.to(enode))
         request = enode_deferred_pb2.RecallDelayedRequest(

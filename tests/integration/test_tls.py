@@ -3,6 +3,7 @@
 import asyncio
 import shutil
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -11,7 +12,9 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from apache.rocketmq.v2 import service_pb2
 from apache.rocketmq.v2.definition_pb2 import Code, Resource
 from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
-from ortoo.common.errors import Invalid
+from ortoo.client import ConsumerSettings, connect
+from ortoo.client.admin.examination import Speaks, examine
+from ortoo.common.errors import Invalid, Unavailable
 from ortoo.snode.settings import load
 from ortoo.testing.servers.cluster import open_cluster
 from ortoo.v1 import admin_pb2, namesrv_pb2
@@ -115,3 +118,85 @@ async def test_a_snode_without_a_usable_certificate_does_not_start(
         with pytest.raises(Invalid, match=words) as caught:
             await cluster.open_snode("snode-0")
         assert caught.value.field == "tls_certificate_file"
+
+
+async def signed_by(folder: Path, name: str, issuer: tuple[Path, Path]) -> tuple[Path, Path]:
+    """A certificate for localhost that another one signed, and its key."""
+    openssl = shutil.which("openssl")
+    assert openssl is not None
+    made, key = folder / f"{name}.pem", folder / f"{name}.key"
+    process = await asyncio.create_subprocess_exec(
+        openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={name}",
+        "-CA", str(issuer[0]), "-CAkey", str(issuer[1]), "-keyout", str(key), "-out", str(made),
+        stderr=asyncio.subprocess.DEVNULL,
+    )  # fmt: skip
+    assert await process.wait() == 0
+    return made, key
+
+
+@pytest.mark.parametrize("by_environment", [False, True])
+async def test_our_client_speaks_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, by_environment: bool) -> None:
+    """B-069: by arguments or by the environment; it sends, receives and signs where nothing goes in the clear."""
+    made, key = await certificate(tmp_path)
+    chosen = {
+        "tls_listen_address": "127.0.0.1:0",
+        "tls_certificate_file": str(made),
+        "tls_key_file": str(key),
+        "tls_required": True,
+    }
+    files: dict[str, Any] = {"tls_ca_file": str(made)}
+    async with open_cluster(tmp_path, settings={"snode": chosen}) as cluster, asyncio.timeout(60):
+        await cluster.create_topic("t", queues=1)
+        address = cluster.running["snode-0"].tls_address
+        if by_environment:
+            monkeypatch.setenv("ORTOO_TLS_CA_FILE", files.pop("tls_ca_file"))
+        async with connect(address, access_key="ann", secret_key="s3cret", **files) as mq:
+            async with mq.producer("t") as producer:
+                await producer.send(b"x")
+            async with mq.consumer("g", ["t"], ConsumerSettings(from_first=True)) as consumer:
+                assert (await anext(aiter(consumer))).body == b"x"
+            assert [topic.name for topic in await mq.admin.list_topics()] == ["t"]
+        seen = await examine(address, {"ORTOO_TLS_CA_FILE": str(made)})
+        assert (seen.speaks, seen.role, seen.serving) == (Speaks.HTTP2, "snode", True)
+        assert (await examine(address, {})).speaks is Speaks.TLS
+
+
+async def test_a_snode_may_ask_for_a_certificate(tmp_path: Path) -> None:
+    """B-069: who shows none, or that of a stranger, gets nowhere; one of the right root goes on."""
+    made, key = await certificate(tmp_path)
+    shown, shown_key = await signed_by(tmp_path, "client", (made, key))
+    (tmp_path / "other").mkdir()
+    other, other_key = await certificate(tmp_path / "other")
+    chosen = {
+        "tls_listen_address": "127.0.0.1:0",
+        "tls_certificate_file": str(made),
+        "tls_key_file": str(key),
+        "tls_client_ca_file": str(made),
+    }
+    async with open_cluster(tmp_path, settings={"snode": chosen}) as cluster, asyncio.timeout(60):
+        address = cluster.running["snode-0"].tls_address
+        strangers: list[dict[str, Any]] = [{}, {"tls_certificate_file": str(other), "tls_key_file": str(other_key)}]
+        for files in strangers:
+            async with connect(address, tls_ca_file=str(made), **files) as stranger:
+                with pytest.raises(Unavailable):
+                    await stranger.admin.list_topics()
+        own: dict[str, Any] = {"tls_certificate_file": str(shown), "tls_key_file": str(shown_key)}
+        async with connect(address, tls_ca_file=str(made), **own) as mq:
+            assert await mq.admin.list_topics() == []
+
+
+@pytest.mark.parametrize(
+    ("files", "field"),
+    [
+        ({"tls_ca_file": "absent.pem"}, "tls_ca_file"),
+        ({"tls_ca_file": "system", "tls_key_file": "k"}, "tls_certificate_file"),
+        ({"tls_certificate_file": "c", "tls_key_file": "k"}, "tls_ca_file"),
+        ({"tls_ca_file": "system", "tls_certificate_file": "c", "tls_key_file": "absent.pem"}, "tls_key_file"),
+    ],
+)
+async def test_a_client_without_usable_files_says_which(files: dict[str, Any], field: str) -> None:
+    """B-069: before anything is connected."""
+    with pytest.raises(Invalid) as refused:
+        async with connect("localhost:1", **files):
+            pass
+    assert refused.value.field == field

@@ -56,6 +56,41 @@ app.kubernetes.io/component: {{ .role }}
 {{- end -}}
 {{- end }}
 
+{{/* What a role has of the Secret of tokens and keys: its settings, its mount, its volume. */}}
+{{- define "ortoo.secretFiles" -}}
+{{- $files := dict "cluster_token_file" .root.Values.secrets.keys.clusterToken -}}
+{{- if ne .role "enode" }}{{ $_ := set $files "admin_token_file" .root.Values.secrets.keys.adminToken }}{{ end -}}
+{{- if eq .role "namesrv" }}{{ $_ := set $files "secrets_key_file" .root.Values.secrets.keys.secretsKey }}{{ end -}}
+{{- range $name, $key := $files }}{{ if not $key }}{{ $_ := unset $files $name }}{{ end }}{{ end -}}
+{{- if .root.Values.secrets.existingSecret.name }}{{ toJson $files }}{{ else }}{}{{ end -}}
+{{- end }}
+
+{{- define "ortoo.secretSettings" -}}
+{{- range $name, $key := include "ortoo.secretFiles" . | fromJson }}
+- {name: {{ printf "ORTOO_%s_%s" (upper $.role) (upper $name) }}, value: {{ printf "/etc/ortoo/secrets/%s" $name }}}
+{{- end }}
+{{- end }}
+
+{{- define "ortoo.secretMount" -}}
+{{- if include "ortoo.secretFiles" . | fromJson }}
+- {name: secrets, mountPath: /etc/ortoo/secrets, readOnly: true}
+{{- end }}
+{{- end }}
+
+{{- define "ortoo.secretVolume" -}}
+{{- with include "ortoo.secretFiles" . | fromJson }}
+- name: secrets
+  secret:
+    secretName: {{ $.root.Values.secrets.existingSecret.name }}
+    # Kubernetes lets the pod's group read it as well, and nobody else.
+    defaultMode: 0400
+    items:
+      {{- range $name, $key := . }}
+      - {key: {{ $key }}, path: {{ $name }}}
+      {{- end }}
+{{- end }}
+{{- end }}
+
 {{- define "ortoo.podSecurity" -}}
 runAsNonRoot: true
 runAsUser: 10001

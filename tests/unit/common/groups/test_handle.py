@@ -1,38 +1,143 @@
-"""Handles name what they were made for, and nothing else."""
+"""Handles name what they were made for, and nothing else; nobody but the cluster makes them."""
+
+import base64
+import contextlib
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ortoo.common.errors import Invalid
+from ortoo.common.errors import Invalid, Unsupported
 from ortoo.common.groups.delay_levels import delay_ms_of_level
-from ortoo.common.groups.handle import Handle, HandleKind, read_handle
+from ortoo.common.groups.handle import DelayedBatch, Handle, HandleKind, read_handle
+from ortoo.common.groups.handle_seal import NEW_MS, HandleKey, HandleKeys, HandleSeals
 
 HANDLE = Handle(HandleKind.DELAYED, "enode-0", 0xFEDC_BA98_7654_3210, 3, 42, 1_700_000_000_000)
+KEY = HandleKey(7, bytes(range(32)), 1_000)
+OTHER = HandleKey(8, bytes(32), 5_000)
 
 
-def test_a_handle_is_read_back() -> None:
+class Times:
+    """What time it is."""
+
+    now_ms = 1_000_000
+
+
+def seals_of(*keys: HandleKey, unsigned_until_ms: int = 0, times: Times | None = None) -> HandleSeals:
+    """Seals by some keys."""
+    at = times or Times()
+    seals = HandleSeals(lambda: at.now_ms)
+    seals.use(HandleKeys(keys, unsigned_until_ms))
+    return seals
+
+
+SEALS, PLAIN = seals_of(KEY), HandleSeals()
+
+
+def read(text: str, seals: HandleSeals | None = SEALS) -> Handle:
+    """A recall handle, read."""
+    return read_handle(text, HandleKind.DELAYED, "recall_handle", seals)
+
+
+def test_handles_are_as_they_ever_were() -> None:
+    """B-063: pinned, for handles outlive upgrades: the sealed form, the one of a batch, and the old one."""
+    batch = DelayedBatch("enode-0", HANDLE.topic_id, 3, 40, 5)
+    assert [HANDLE.text(SEALS), HANDLE.text(PLAIN), HANDLE.text_of_batch(batch, batch.seal(SEALS))] == [
+        "AgEQMlR2mLrc_gMAAAAqAAAAAAAAAABo5c-LAQAAZW5vZGUtMAcAAABlL03yW_4nVJyrBYHM-rrW",
+        "AQEQMlR2mLrc_gMAAAAqAAAAAAAAAABo5c-LAQAAZW5vZGUtMAdr9co",
+        "AwEQMlR2mLrc_gMAAAAqAAAAAAAAAABo5c-LAQAAKAAAAAAAAAAFAAAAZW5vZGUtMAcAAAA58OQoKRnYLWI_Gm8I2AO_",
+    ]
+    assert HANDLE.text_of_batch(batch, b"") == HANDLE.text(PLAIN)
+
+
+@pytest.mark.parametrize("seals", [SEALS, PLAIN])
+def test_a_handle_is_read_back(seals: HandleSeals) -> None:
     """Its text has no characters that a shell or an URL would change."""
-    assert read_handle(HANDLE.text(), HandleKind.DELAYED, "recall_handle") == HANDLE
-    assert HANDLE.text().replace("-", "").replace("_", "").isalnum()
+    text = HANDLE.text(seals)
+    assert read(text, seals) == HANDLE == read(text, None)
+    assert text.replace("-", "").replace("_", "").isalnum()
 
 
-@given(at=st.integers(0, 63), sign=st.characters(codec="utf-8"))
-def test_a_changed_handle_is_refused(at: int, sign: str) -> None:
-    """One wrong character is noticed; the error names the field."""
-    text = HANDLE.text()
+@pytest.mark.parametrize("seals", [SEALS, PLAIN])
+@given(at=st.integers(0, 127), sign=st.characters(codec="utf-8"))
+def test_a_changed_handle_is_refused(seals: HandleSeals, at: int, sign: str) -> None:
+    """B-063: one wrong character is noticed."""
+    text = HANDLE.text(seals)
     at %= len(text)
     changed = text[:at] + sign + text[at + 1 :]
     if changed != text:
-        with pytest.raises(Invalid) as caught:
-            read_handle(changed, HandleKind.DELAYED, "recall_handle")
-        assert caught.value.field == "recall_handle"
+        with contextlib.suppress(Invalid, Unsupported):
+            assert read(changed, seals) == HANDLE  # the last character has bits to spare
+
+
+def test_nobody_without_a_key_makes_a_handle() -> None:
+    """B-063: neither by another key, nor without one, nor from a handle of another kind."""
+    for seals in (PLAIN, seals_of(replace(KEY, secret=b"x" * 32)), seals_of(OTHER)):
+        with pytest.raises(Invalid, match="recall_handle"):
+            read(HANDLE.text(seals))
+    content = base64.urlsafe_b64decode(HANDLE.text(SEALS) + "=" * (-len(HANDLE.text(SEALS)) % 4))
+    transaction = base64.urlsafe_b64encode(content[:1] + b"\2" + content[2:]).decode().rstrip("=")
+    with pytest.raises(Invalid, match="transaction_id"):
+        read_handle(transaction, HandleKind.TRANSACTION, "transaction_id", SEALS)
 
 
 def test_a_handle_of_another_kind_is_refused() -> None:
     """A transaction's handle recalls nothing."""
     with pytest.raises(Invalid, match="transaction"):
-        read_handle(HANDLE.text(), HandleKind.TRANSACTION, "transaction_id")
+        read_handle(HANDLE.text(SEALS), HandleKind.TRANSACTION, "transaction_id", SEALS)
+
+
+def test_the_seal_of_a_batch_is_good_for_its_messages_alone() -> None:
+    """B-063: a producer makes the handles of what it sent, not that of a neighbour."""
+    batch = DelayedBatch("enode-0", HANDLE.topic_id, 3, 40, 5)
+    seal = batch.seal(SEALS)
+    for number in range(40, 45):
+        one = replace(HANDLE, number=number)
+        assert read(one.text_of_batch(batch, seal)) == one
+    forged = [replace(HANDLE, number=number).text_of_batch(batch, seal) for number in (39, 45)]
+    forged += [replace(HANDLE, number=45).text_of_batch(replace(batch, count=6), seal)]
+    forged += [HANDLE.text_of_batch(replace(batch, first=39, count=6), seal)]
+    forged += [
+        replace(HANDLE, topic_id=1).text_of_batch(batch, seal),
+        replace(HANDLE, enode="e").text_of_batch(batch, seal),
+    ]
+    forged += [HANDLE.text_of_batch(batch, bytes(20))]
+    for text in forged:
+        with pytest.raises(Invalid, match="recall_handle"):
+            read(text)
+
+
+def test_keys_change_and_old_handles_stay_good() -> None:
+    """A new key seals when all have heard of it; what an older one sealed is good for as long as that is kept."""
+    times = Times()
+    times.now_ms = OTHER.created_at_ms
+    seals = seals_of(KEY, OTHER, times=times)
+    assert HANDLE.text(seals) == HANDLE.text(SEALS)
+    times.now_ms += NEW_MS
+    assert HANDLE.text(seals) != HANDLE.text(SEALS)
+    assert read(HANDLE.text(SEALS), seals) == HANDLE == read(HANDLE.text(seals), seals)
+    seals.use(HandleKeys((OTHER,)))
+    with pytest.raises(Invalid):
+        read(HANDLE.text(SEALS), seals)
+
+
+def test_handles_from_before_an_upgrade_are_good_for_a_while() -> None:
+    """B-063: until the time that the name server says, and not a moment longer."""
+    times = Times()
+    seals = seals_of(KEY, unsigned_until_ms=times.now_ms + 1, times=times)
+    assert read(HANDLE.text(PLAIN), seals) == HANDLE
+    times.now_ms += 1
+    with pytest.raises(Invalid):
+        read(HANDLE.text(PLAIN), seals)
+
+
+def test_a_newer_version_says_what_to_do() -> None:
+    """A handle that only newer processes make is not taken for a wrong one."""
+    with pytest.raises(Unsupported, match="version 9"):
+        read(base64.urlsafe_b64encode(b"\x09" + bytes(40)).decode().rstrip("="))
+    with pytest.raises(Invalid, match="no handle of a delayed message"):
+        read("nonsense")
 
 
 def test_levels_are_those_of_rocketmq() -> None:

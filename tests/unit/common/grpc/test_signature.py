@@ -3,9 +3,18 @@
 import pytest
 
 from ortoo.common.errors import Invalid
-from ortoo.common.grpc.signature import check_time, is_signed, read_signature, sign, signed_at_ms
+from ortoo.common.grpc.signature import (
+    SignedCall,
+    check_time,
+    is_signed,
+    read_signature,
+    request_headers,
+    sign,
+    signed_at_ms,
+)
 
 DATE_TIME = "20240102T030405Z"
+CALL = SignedCall("AdminService/ListTopics", b"request")
 DIGEST = "98ae5f616e4d0c394a39d7986917e90944b28995"
 
 
@@ -17,9 +26,9 @@ def test_every_clients_spelling_is_the_same_signature(credential: str, digest: s
     signature = read_signature(text)
     assert signature.access_key == "ak1"
     assert signature.digest.hex() == DIGEST == sign("sk1", DATE_TIME).hex()
-    assert is_signed(signature, "sk1", DATE_TIME)
-    assert not is_signed(signature, "sk2", DATE_TIME)
-    assert not is_signed(signature, "sk1", DATE_TIME + " ")
+    assert is_signed(signature, "sk1", DATE_TIME, CALL)
+    assert not is_signed(signature, "sk2", DATE_TIME, CALL)
+    assert not is_signed(signature, "sk1", DATE_TIME + " ", CALL)
 
 
 @pytest.mark.parametrize(
@@ -69,3 +78,20 @@ def test_the_time_counts_as_each_client_writes_it(date_time: str, *, is_good: bo
         else:
             with pytest.raises(Invalid):
                 check_time(date_time, NOW_MS, 300_000, local=local)
+
+
+def test_a_signature_may_cover_method_and_request() -> None:
+    """B-065: it is good for that time, method and request alone; pinned for clients of other versions."""
+    (_, date_time), (_, authorization) = request_headers("ak1", "sk1", DATE_TIME, CALL)
+    signature = read_signature(authorization)
+    assert (date_time, signature.access_key, signature.covers_request) == (DATE_TIME, "ak1", True)
+    assert signature.digest.hex() == "3a1cf5b518da75965296a8053d95fc452615c9708fa19be37137ff77973a946a"
+    assert is_signed(signature, "sk1", DATE_TIME, CALL)
+    for secret, time, call in (
+        ("sk2", DATE_TIME, CALL),
+        ("sk1", "20240102T030406Z", CALL),
+        ("sk1", DATE_TIME, SignedCall("AdminService/DeleteTopic", b"request")),
+        ("sk1", DATE_TIME, SignedCall("AdminService/ListTopics", b"")),
+        ("sk1", DATE_TIME, SignedCall("AdminService/ListTopics", None)),
+    ):
+        assert not is_signed(signature, secret, time, call)

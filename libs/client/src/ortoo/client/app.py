@@ -5,10 +5,10 @@ from contextlib import asynccontextmanager
 
 from ortoo.client.admin.admin import Admin
 from ortoo.client.core.connection import Connection
+from ortoo.client.core.credentials import credentials_from, tls_from
 from ortoo.client.core.filters import Filter, Topics, wanted_topics
 from ortoo.client.core.place import Queue
 from ortoo.client.core.received import ReceivedBatch
-from ortoo.client.core.signed_channel import credentials_from
 from ortoo.client.pop.consumer import PopConsumer, PopSettings
 from ortoo.client.produce.producer import Producer, ProducerSettings
 from ortoo.client.produce.transactions import Checker, TransactionalProducer
@@ -98,6 +98,9 @@ async def connect(
     room: str = "",
     access_key: str = "",
     secret_key: str = "",
+    tls_ca_file: str = "",
+    tls_certificate_file: str = "",
+    tls_key_file: str = "",
     clock: Clock | None = None,
     randomness: Randomness | None = None,
 ) -> AsyncIterator[Client]:
@@ -105,7 +108,9 @@ async def connect(
 
     `client_id` names this client in its groups, empty = made of host and process; `room` says where it runs, for the
     strategies that share out queues by rooms. `access_key` and `secret_key` sign every call, where the cluster asks for
-    that; left out, ORTOO_ACCESS_KEY and ORTOO_SECRET_KEY of the environment count.
+    that; left out, ORTOO_ACCESS_KEY and ORTOO_SECRET_KEY of the environment count. With `tls_ca_file`, the roots of
+    servers' certificates (PEM, or "system"), TLS is spoken, and `tls_certificate_file` with `tls_key_file` is shown;
+    left out, ORTOO_TLS_CA_FILE, ORTOO_TLS_CERTIFICATE_FILE and ORTOO_TLS_KEY_FILE count.
     """
     several = [addresses] if isinstance(addresses, str) else list(addresses)
     connection = Connection(
@@ -113,6 +118,7 @@ async def connect(
         client_id=client_id,
         room=room,
         credentials=credentials_from(access_key, secret_key),
+        tls=tls_from(tls_ca_file, tls_certificate_file, tls_key_file),
         clock=clock or SystemClock(),
         randomness=randomness or Randomness(),
     )

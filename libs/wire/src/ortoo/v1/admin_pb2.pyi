@@ -383,10 +383,13 @@ class DescribeClusterResponse(_message.Message):
     SNODES_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     NOW_MS_FIELD_NUMBER: _builtins.int
+    INNER_PORTS_OPEN_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     """The directory's version."""
     now_ms: _builtins.int
     """The clock of the snode that answers, milliseconds since 1970-01-01 UTC."""
+    inner_ports_open: _builtins.bool
+    """The snode keeps rules of access, and has no token of the cluster: who reaches an enode passes them."""
     @_builtins.property
     def enodes(self) -> _containers.RepeatedCompositeFieldContainer[_topic_pb2.Enode]:
         """Storage nodes."""
@@ -402,10 +405,11 @@ class DescribeClusterResponse(_message.Message):
         snodes: _abc.Iterable[_topic_pb2.Snode] | None = ...,
         version: _builtins.int = ...,
         now_ms: _builtins.int = ...,
+        inner_ports_open: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["enodes", b"enodes", "now_ms", b"now_ms", "snodes", b"snodes", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["enodes", b"enodes", "inner_ports_open", b"inner_ports_open", "now_ms", b"now_ms", "snodes", b"snodes", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

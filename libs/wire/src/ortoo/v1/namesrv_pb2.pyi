@@ -1010,16 +1010,79 @@ class WatchRoutesRequest(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    WITH_HANDLE_KEYS_FIELD_NUMBER: _builtins.int
+    with_handle_keys: _builtins.bool
+    """Give the keys that handles are sealed with as well; asked by snodes, who prove that they may."""
     def __init__(
         self,
+        *,
+        with_handle_keys: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["with_handle_keys", b"with_handle_keys"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___WatchRoutesRequest: _TypeAlias = WatchRoutesRequest  # noqa: Y015
+
+@_typing.final
+class HandleKey(_message.Message):
+    """A key that handles are sealed with."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_ID_FIELD_NUMBER: _builtins.int
+    SECRET_FIELD_NUMBER: _builtins.int
+    CREATED_AT_MS_FIELD_NUMBER: _builtins.int
+    key_id: _builtins.int
+    """By chance; never 0."""
+    secret: _builtins.bytes
+    """What HMACs are made with."""
+    created_at_ms: _builtins.int
+    """When it was made, milliseconds since 1970-01-01 UTC."""
+    def __init__(
+        self,
+        *,
+        key_id: _builtins.int = ...,
+        secret: _builtins.bytes = ...,
+        created_at_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at_ms", b"created_at_ms", "key_id", b"key_id", "secret", b"secret"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HandleKey: _TypeAlias = HandleKey  # noqa: Y015
+
+@_typing.final
+class HandleKeys(_message.Message):
+    """All keys of the cluster."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEYS_FIELD_NUMBER: _builtins.int
+    UNSIGNED_UNTIL_MS_FIELD_NUMBER: _builtins.int
+    unsigned_until_ms: _builtins.int
+    """Until then handles without a seal are good, milliseconds since 1970-01-01 UTC; 0 = they are not."""
+    @_builtins.property
+    def keys(self) -> _containers.RepeatedCompositeFieldContainer[Global___HandleKey]:
+        """The newest last."""
+
+    def __init__(
+        self,
+        *,
+        keys: _abc.Iterable[Global___HandleKey] | None = ...,
+        unsigned_until_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["keys", b"keys", "unsigned_until_ms", b"unsigned_until_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HandleKeys: _TypeAlias = HandleKeys  # noqa: Y015
 
 @_typing.final
 class WatchRoutesResponse(_message.Message):
@@ -1038,6 +1101,7 @@ class WatchRoutesResponse(_message.Message):
     DIRECTORY_ID_FIELD_NUMBER: _builtins.int
     DELETED_TOPIC_IDS_FIELD_NUMBER: _builtins.int
     DUE_TOPIC_IDS_FIELD_NUMBER: _builtins.int
+    HANDLE_KEYS_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     """The directory's version after this message."""
     snapshot: _builtins.bool
@@ -1076,6 +1140,10 @@ class WatchRoutesResponse(_message.Message):
     def due_topic_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Ids of deleted topics whose grace period is over: enodes drop what they hold. Nothing else makes them do so."""
 
+    @_builtins.property
+    def handle_keys(self) -> Global___HandleKeys:
+        """Absent = as before. With a snapshot, and when a key is new."""
+
     def __init__(
         self,
         *,
@@ -1090,10 +1158,11 @@ class WatchRoutesResponse(_message.Message):
         directory_id: _builtins.str = ...,
         deleted_topic_ids: _abc.Iterable[_builtins.int] | None = ...,
         due_topic_ids: _abc.Iterable[_builtins.int] | None = ...,
+        handle_keys: Global___HandleKeys | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["handle_keys", b"handle_keys"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["deleted_groups", b"deleted_groups", "deleted_topic_ids", b"deleted_topic_ids", "deleted_topics", b"deleted_topics", "directory_id", b"directory_id", "due_topic_ids", b"due_topic_ids", "enodes", b"enodes", "groups", b"groups", "snapshot", b"snapshot", "snodes", b"snodes", "topics", b"topics", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deleted_groups", b"deleted_groups", "deleted_topic_ids", b"deleted_topic_ids", "deleted_topics", b"deleted_topics", "directory_id", b"directory_id", "due_topic_ids", b"due_topic_ids", "enodes", b"enodes", "groups", b"groups", "handle_keys", b"handle_keys", "snapshot", b"snapshot", "snodes", b"snodes", "topics", b"topics", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -218,6 +218,7 @@ class ProduceResponse(_message.Message):
     STORED_AT_MS_FIELD_NUMBER: _builtins.int
     FLUSH_MODE_FIELD_NUMBER: _builtins.int
     FAILURE_FIELD_NUMBER: _builtins.int
+    RECALL_SEAL_FIELD_NUMBER: _builtins.int
     request_id: _builtins.int
     """Of the request."""
     first_offset: _builtins.int
@@ -228,6 +229,8 @@ class ProduceResponse(_message.Message):
     """When it was stored, milliseconds since 1970-01-01 UTC."""
     flush_mode: _enode_pb2.FlushMode.ValueType
     """FLUSH_MODE_SYNC = it is on disk."""
+    recall_seal: _builtins.bytes
+    """Of a delayed batch: the cluster's seal over it, from which its producer makes the recall handle of each message."""
     @_builtins.property
     def failure(self) -> _failure_pb2.Failure:
         """Set if it was refused."""
@@ -240,10 +243,11 @@ class ProduceResponse(_message.Message):
         stored_at_ms: _builtins.int = ...,
         flush_mode: _enode_pb2.FlushMode.ValueType = ...,
         failure: _failure_pb2.Failure | None = ...,
+        recall_seal: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "first_offset", b"first_offset", "flush_mode", b"flush_mode", "request_id", b"request_id", "stored_at_ms", b"stored_at_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "first_offset", b"first_offset", "flush_mode", b"flush_mode", "recall_seal", b"recall_seal", "request_id", b"request_id", "stored_at_ms", b"stored_at_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -12,6 +12,7 @@ from ortoo.common.cluster.name_servers import NameServers
 from ortoo.common.errors import Invalid, NotFound, OrtooError
 from ortoo.common.groups.system_topics import DELAYED_TOPIC_ID, HALF_TOPIC_ID
 from ortoo.common.grpc.channels import Channels
+from ortoo.common.grpc.cluster_token import cluster_channels, cluster_token
 from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock, SystemClock
@@ -81,14 +82,14 @@ async def open_enode(
     # The flush thread needs the interpreter for a moment after each fdatasync. Beside a busy event loop it waits a
     # whole switch interval for that: with CPython's 5 ms a flush of 0.12 ms takes 11.
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    telemetry = Telemetry("enode", settings, clock)
+    telemetry, token = Telemetry("enode", settings, clock), cluster_token(settings.cluster_token_file, clock)
     async with contextlib.AsyncExitStack() as parts:
         _make_folder(disk, settings.data_dir)
         chosen = within(settings.store_settings, settings.memory_share_percent, memory_bytes())
         store = await Store.open(settings.data_dir, settings=chosen, disk=disk, clock=clock, randomness=randomness)
         parts.push_async_callback(store.close)
         topics = TopicCopies(store, settings.name)
-        channels = await parts.enter_async_context(Channels())
+        channels = await parts.enter_async_context(cluster_channels(token))
         background = await parts.enter_async_context(Background("enode"))
         name_servers = await found_name_servers(settings.namesrv_address, background=background, clock=clock)
 
@@ -107,13 +108,13 @@ async def open_enode(
         sending = SendingBack(store, pops.opened, intake, clock, background)
 
         handlers = EnodeService(store, topics, taking, identified, pops, sending, AttachedSnodes(store))
-        server = enode_server(handlers, settings, background, telemetry.calls)
+        server = enode_server(handlers, settings, background, telemetry.calls, token)
         followers = Followers(store.engine.appender, is_waited_for=settings.role is NodeRole.SYNC_MASTER)
         register(telemetry.metrics, store, clock)
         register_pops(telemetry.metrics, store, pops)
         register_followers(telemetry.metrics, followers)
         replication_address = await parts.enter_async_context(
-            open_replication(settings, store.engine, followers, background)
+            open_replication(settings, store.engine, followers, background, token)
         )
         await parts.enter_async_context(telemetry.open(ready=lambda: server.serving))
         await parts.enter_async_context(server)
@@ -215,16 +216,16 @@ async def open_replica(
     Errors: Conflict when the folder is in use or is a copy of another log; DataLoss, Unsupported as a store says them.
     """
     clock, randomness, disk = clock or SystemClock(), randomness or Randomness(), disk or RealDisk()
-    telemetry = Telemetry("enode", settings, clock)
+    telemetry, token = Telemetry("enode", settings, clock), cluster_token(settings.cluster_token_file, clock)
     async with contextlib.AsyncExitStack() as parts:
         copy = LogCopy(disk, settings.data_dir, settings.cluster, settings.name)
         parts.callback(copy.close)
         work = ThreadedDiskWork(asyncio.get_running_loop(), read_threads=1)
         parts.callback(work.close)
-        channels = await parts.enter_async_context(Channels())
+        channels = await parts.enter_async_context(cluster_channels(token))
         background = await parts.enter_async_context(Background("replica"))
         name_servers = await found_name_servers(settings.namesrv_address, background=background, clock=clock)
-        server = public_server(settings, telemetry.calls)
+        server = public_server(settings, telemetry.calls, token)
         telemetry.metrics.gauge(
             "ortoo_replica_position", "Up to where this replica has the log on disk.", lambda: copy.position
         )

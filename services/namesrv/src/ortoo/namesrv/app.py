@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 from ortoo.common.errors import Unavailable
-from ortoo.common.grpc.admin_token import read_admin_token
+from ortoo.common.grpc.cluster_token import cluster_guards, cluster_token, read_token
 from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock, SystemClock
@@ -15,6 +15,8 @@ from ortoo.common.process.retry import Backoff
 from ortoo.common.process.service import Running
 from ortoo.common.telemetry.role import Telemetry
 from ortoo.namesrv.catalog.catalog import Catalog
+from ortoo.namesrv.catalog.encryption import read_encryption
+from ortoo.namesrv.decisions.handle_keys import KeyRotation
 from ortoo.namesrv.directory.directory import Directory
 from ortoo.namesrv.directory.metrics import register
 from ortoo.namesrv.rpc import service
@@ -22,6 +24,8 @@ from ortoo.namesrv.settings import Settings
 from ortoo.v1.namesrv_pb2_grpc import add_NameServiceServicer_to_server
 
 OpenCatalog = Callable[[str, Path, str], Awaitable[Catalog]]
+KEYS_INTERVAL_S = 60.0
+"""How often it is looked whether handles need a new key."""
 _log = get_logger("namesrv")
 
 
@@ -46,21 +50,29 @@ async def open_namesrv(
         await parts.enter_async_context(telemetry.open(ready=lambda: any(server.serving for server in servers)))
         catalog = await _opened_catalog(open_catalog, settings, clock, randomness)
         parts.push_async_callback(catalog.close)
+        encryption = read_encryption(settings.secrets_key_file, settings.secrets_key_files_previous)
+        if in_the_clear := await catalog.keep_secrets(encryption):
+            _log.warning("secrets of users are kept in the clear; give secrets_key_file", users=in_the_clear)
         directory = Directory(
             catalog,
             await catalog.contents(),
             lease_s=settings.lease_s,
             deletion_grace_ms=settings.topic_deletion_grace_ms,
             watchers_max=settings.watchers_max,
+            rotation=KeyRotation(settings.handle_key_interval_ms, settings.unsigned_handles_grace_ms),
             clock=clock,
             randomness=randomness,
         )
+        await directory.renew_handle_keys()
         background = await parts.enter_async_context(Background("namesrv"))
-        handlers = service.NameService(directory, catalog, clock, read_admin_token(settings.admin_token_file))
+        token = cluster_token(settings.cluster_token_file, clock)
+        admin_token = read_token(settings.admin_token_file, "admin_token_file")
+        handlers = service.NameService(directory, catalog, clock, admin_token, guarded=token is not None)
         server = GrpcServer(
             settings.listen_address,
             [(service.NAME, lambda grpc_server: add_NameServiceServicer_to_server(handlers, grpc_server))],
             outermost=[telemetry.calls],
+            interceptors=cluster_guards(token, admin_token),
             grace_s=settings.stop_grace_s,
             drain_delay_s=settings.drain_delay_s,
         )
@@ -68,6 +80,7 @@ async def open_namesrv(
         background.spawn("others", directory.follow_others(settings.sync_interval_s))
         background.every("expiry", settings.expiry_interval_s, directory.expire, clock=clock)
         background.every("deletions", settings.expiry_interval_s, directory.end_deletions, clock=clock)
+        background.every("handle keys", KEYS_INTERVAL_S, directory.renew_handle_keys, clock=clock)
         register(telemetry.metrics, directory)
         await parts.enter_async_context(server)
         servers.append(server)

@@ -35,6 +35,15 @@ class Settings(ServiceSettings):
     """How long a deleted topic can come back; enodes drop its messages afterwards. 0 = they do so at once."""
     admin_token_file: str = ""
     """A file with a token that calls about users must carry, as do those of snodes with the same file. Empty = none."""
+    secrets_key_file: str = ""
+    """A file with the key that secrets in the database are encrypted by, 32 bytes in base64. Empty = they are in the
+    clear."""
+    secrets_key_files_previous: str = ""
+    """Files with keys that secrets may be encrypted by as well, separated by `;`; a start encrypts them anew."""
+    handle_key_interval_ms: int = 30 * 86_400_000
+    """How long receipt handles, recall handles and transaction ids are sealed with the same key."""
+    unsigned_handles_grace_ms: int = 86_400_000
+    """How long those are good after an upgrade that are from before handles were sealed. 0 = not at all."""
     watchers_max: int = 1_000
     """How many processes may follow the routes at once."""
 
@@ -48,6 +57,8 @@ class Settings(ServiceSettings):
             expiry_interval_s=(0.01, 60),
             sync_interval_s=(0.01, 60),
             topic_deletion_grace_ms=(0, 365 * 86_400_000),
+            handle_key_interval_ms=(3_600_000, 366 * 86_400_000),
+            unsigned_handles_grace_ms=(0, 366 * 86_400_000),
             watchers_max=(1, 100_000),
             stop_grace_s=(0, 600),
             metrics_interval_s=(0.05, 3600),

@@ -10,9 +10,9 @@ import grpc
 
 from ortoo.common.cluster.address_server import listed_again
 from ortoo.common.cluster.announcing import Announcing
-from ortoo.common.grpc.channels import Channels
+from ortoo.common.grpc.cluster_token import cluster_channels, cluster_token
 from ortoo.common.grpc.server import GrpcServer
-from ortoo.common.grpc.tls_listener import TlsListener
+from ortoo.common.grpc.tls import TlsListener
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.memory_budget import MemoryBudget
@@ -77,7 +77,8 @@ async def open_snode(
     telemetry = Telemetry("snode", settings, clock)
     async with contextlib.AsyncExitStack() as stack:
         enter = stack.enter_async_context
-        channels, background = await enter(Channels()), await enter(Background("snode"))
+        channels = await enter(cluster_channels(cluster_token(settings.cluster_token_file, clock)))
+        background = await enter(Background("snode"))
         incarnation = randomness.id_text()
         memory = MemoryBudget(settings.memory_budget_bytes, clock)
         register_memory(telemetry.metrics, memory)
@@ -86,6 +87,7 @@ async def open_snode(
         observed = await enter(open_observation(runtime, cluster.directory))
         opened = await enter(
             links(
+                channels=channels,
                 background=background,
                 clock=clock,
                 timeout_s=runtime.enode_timeout_s,
@@ -218,4 +220,9 @@ def _announcing(runtime: Runtime, name_server: NameServer, listed: str) -> Annou
 def _tls_listener(settings: Settings) -> TlsListener | None:
     if not settings.tls_listen_address:
         return None
-    return TlsListener(settings.tls_listen_address, Path(settings.tls_certificate_file), Path(settings.tls_key_file))
+    return TlsListener(
+        settings.tls_listen_address,
+        Path(settings.tls_certificate_file),
+        Path(settings.tls_key_file),
+        settings.tls_client_ca_file,
+    )

@@ -31,6 +31,8 @@ class Settings(ServiceSettings):
     """The server's certificate with those between it and the root, PEM."""
     tls_key_file: str = ""
     """The certificate's private key, PEM."""
+    tls_client_ca_file: str = ""
+    """The roots of clients' certificates, PEM: who comes by TLS must show one. Empty = nobody needs one."""
     tls_required: bool = False
     """Whether calls in the clear are refused; health checks and reflection are answered on both ports all the same."""
     rocketmq_signatures_required: bool = False
@@ -74,6 +76,8 @@ class Settings(ServiceSettings):
     signature_local_times: bool = True
     """Whether RocketMQ's clients may sign by the local time of any zone and call it UTC, as those in Java, Python and
     Go do. False where all of them run in UTC: then a signature is good for `signature_window_s` alone."""
+    signed_requests_required: bool = False
+    """Whether signatures must cover method and request, as those of our own client do. RocketMQ's clients make none."""
     flow_control_file: str = ""
     """A file with limits on requests, read again when it changes (docs/operations/consumers.md). Empty = no limits."""
     interceptors: str = ""

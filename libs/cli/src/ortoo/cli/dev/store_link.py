@@ -49,7 +49,7 @@ class StoreLinks:
     def of(enode: RunningEnode) -> "Callable[..., StoreLinks]":
         """What `open_snode` takes as `links`."""
 
-        def links(*, background: Background, clock: Clock, timeout_s: float, in_flight_bytes_max: int) -> StoreLinks:
+        def links(*, background: Background, clock: Clock, in_flight_bytes_max: int, **_: object) -> StoreLinks:
             return StoreLinks(StoreLink(enode, background, clock, in_flight_bytes_max))
 
         return links

@@ -87,8 +87,8 @@ def _malformed(address: str) -> Finding:
 def _of_speech(seen: Examination) -> list[Finding]:
     address = seen.address
     if seen.speaks is Speaks.TLS:
-        cure = "connect to the plain port, or end TLS before the snode"
-        return [Finding("TLS", f"{address} speaks TLS, and this command speaks plain text", cure)]
+        cure = "set ORTOO_TLS_CA_FILE to the roots of its certificate, or connect to the plain port"
+        return [Finding("TLS", f"{address} speaks TLS, and this command does not, or trusts it not", cure)]
     if seen.speaks is Speaks.HTTP1:
         cure = f"give the gRPC port: {PORTS}; 9464 and the like are for Prometheus"
         return [Finding("HTTP/1", f"{address} is a web server, or a port for metrics", cure)]
@@ -135,6 +135,10 @@ def _of_processes(facts: Facts) -> list[Finding]:
         if not enode.alive:
             cure = "start it again with its volume; its messages are in its log, and its queues wait for it"
             found.append(Finding("enode away", f"the lease of enode {enode.name} ({enode.address}) ran out", cure))
+    if facts.cluster.inner_ports_open:
+        seen = "rules of access are in force, and there is no token of the cluster: who reaches an enode passes them"
+        cure = "give all roles one cluster_token_file (docs/operations/access.md), or let only the cluster reach them"
+        found.append(Finding("inner ports", seen, cure, serious=False))
     for snode in facts.snodes:
         if of_address(snode) and not snode.connects:
             cure = "set advertised_address of that snode to host:port that clients can reach"

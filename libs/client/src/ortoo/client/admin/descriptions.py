@@ -138,6 +138,8 @@ class ClusterInfo:
     version: int
     now_ms: int = 0
     """The clock of the snode that answered."""
+    inner_ports_open: bool = False
+    """That snode keeps rules of access, and has no token of the cluster: who reaches an enode passes them."""
 
 
 @dataclass(frozen=True, slots=True)

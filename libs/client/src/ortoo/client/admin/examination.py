@@ -19,8 +19,10 @@ from typing import Final
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from ortoo.client.core.credentials import tls_from
 from ortoo.common.cluster.addresses import is_address
 from ortoo.common.grpc.channels import Channels
+from ortoo.common.grpc.tls import TlsClient
 
 RESOLVE_TIMEOUT_S: Final = 0.3
 CONNECT_TIMEOUT_S: Final = 0.4
@@ -76,10 +78,13 @@ async def examine(address: str, environ: Mapping[str, str] = os.environ) -> Exam
     if not seen.connects:
         return seen
     host, port = _host_and_port(address)
+    tls = tls_from("", "", "", environ)
     # All at once: what is learnt late is learnt by everybody's one deadline.
     speaks, is_tls, (role, serving, answers) = await asyncio.gather(
-        _first_word(host, port, deadline_s), _speaks_tls(host, port, deadline_s), _who(address, deadline_s)
+        _first_word(host, port, deadline_s), _speaks_tls(host, port, deadline_s), _who(address, deadline_s, tls)
     )
+    if is_tls and tls is not None and answers:
+        speaks = Speaks.HTTP2
     if is_tls and speaks in (Speaks.HANGS_UP, Speaks.NOTHING):
         speaks = Speaks.TLS  # some servers only hang up on who does not
     if speaks is not Speaks.HTTP2:
@@ -171,10 +176,10 @@ async def _speaks_tls(host: str, port: int, deadline_s: float) -> bool:
     return True
 
 
-async def _who(address: str, deadline_s: float) -> tuple[str, bool, bool]:
+async def _who(address: str, deadline_s: float, tls: TlsClient | None) -> tuple[str, bool, bool]:
     """The role, by its services, whether it is serving, and whether it answers at all."""
     timeout_s = max(0.0, deadline_s - asyncio.get_running_loop().time())
-    async with Channels() as channels:
+    async with Channels(tls=tls.credentials() if tls is not None else None) as channels:
         health = health_pb2_grpc.HealthStub(channels.to(address))
 
         async def ask(role: str, service: str) -> tuple[str, bool, bool]:

@@ -101,6 +101,9 @@ def connect(
     room: str = "",
     access_key: str = "",
     secret_key: str = "",
+    tls_ca_file: str = "",
+    tls_certificate_file: str = "",
+    tls_key_file: str = "",
 ) -> Client:
     """Connect to a cluster through one or more snodes, host:port each; see `ortoo.client.connect`.
 
@@ -110,7 +113,14 @@ def connect(
     try:
         opened = thread.open(
             asynchronous.connect(
-                addresses, client_id=client_id, room=room, access_key=access_key, secret_key=secret_key
+                addresses,
+                client_id=client_id,
+                room=room,
+                access_key=access_key,
+                secret_key=secret_key,
+                tls_ca_file=tls_ca_file,
+                tls_certificate_file=tls_certificate_file,
+                tls_key_file=tls_key_file,
             )
         )
     except BaseException:

@@ -5,17 +5,19 @@ import shlex
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from types import TracebackType
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Self, TypeVar
 
 import grpc
 from google.protobuf import json_format
 
 from ortoo.client.core.closed import Closed
-from ortoo.client.core.signed_channel import Credentials, SignedChannel, credentials_from
+from ortoo.client.core.credentials import Credentials, credentials_from, tls_from
 from ortoo.common.cluster.process_name import process_name
 from ortoo.common.errors import Conflict, Invalid, OrtooError, Unavailable
 from ortoo.common.errors.status import rpc_errors
 from ortoo.common.grpc.channels import Channels
+from ortoo.common.grpc.signature import signing
+from ortoo.common.grpc.tls import SYSTEM, TlsClient
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
@@ -39,14 +41,14 @@ class Connection:
         client_id: str = "",
         room: str = "",
         credentials: Credentials | None = None,
-        tls: grpc.ChannelCredentials | None = None,
+        tls: TlsClient | None = None,
         call_timeout_s: float = CALL_TIMEOUT_S,
         tries_max: int = TRIES_MAX,
     ) -> None:
         """`addresses` are host:port of one or more snodes, tried in this order; without `client_id` one is made.
 
-        Without `credentials` those of the environment count, if there are any. `tls` says whom to trust; without it
-        channels are in the clear. `call` waits for an answer for `call_timeout_s` and asks at most `tries_max` times.
+        Without `credentials` and `tls` those of the environment count, if there are any. `call` waits for an answer for
+        `call_timeout_s` and asks at most `tries_max` times.
         """
         if not addresses:
             raise Invalid("no address; give host:port of a snode, such as localhost:8081", field="addresses")
@@ -61,10 +63,14 @@ class Connection:
         self.client_id = client_id or self.new_client_id()
         self._addresses = list(addresses)
         self._at = 0
-        self._channels = Channels(tls)
+        known = credentials or credentials_from("", "")
+        self._tls = tls or tls_from("", "", "")
+        self._channels = Channels(
+            signing(known.access_key, known.secret_key, clock) if known is not None else None,
+            self._tls.credentials() if self._tls is not None else None,
+        )
         self._call_timeout_s = call_timeout_s
         self._tries_max = tries_max
-        self._credentials = credentials or credentials_from("", "")
         self._process_id = os.getpid()
         self._is_closed = False
 
@@ -89,13 +95,7 @@ class Connection:
     def channel(self) -> grpc.aio.Channel:
         """The channel to that snode. Errors: Closed; Conflict in a process forked from the one that connected."""
         self._check_usable()
-        return self._channel_to(self.address)
-
-    def _channel_to(self, address: str) -> grpc.aio.Channel:
-        channel = self._channels.to(address)
-        if self._credentials is None:
-            return channel
-        return cast("grpc.aio.Channel", SignedChannel(channel, self._credentials, self.clock))
+        return self._channels.to(self.address)
 
     def _check_usable(self) -> None:
         if self._is_closed:
@@ -123,9 +123,9 @@ class Connection:
         """One unary call to the snode at `address`, once. Errors: what it answered; Unavailable when it did not."""
         self._check_usable()
         if (explain := explained_to.get()) is not None:
-            explain(as_grpcurl(address, stub.__name__, method, request))
+            explain(as_grpcurl(address, stub.__name__, method, request, self._tls))
         with rpc_errors(address):
-            return await getattr(stub(self._channel_to(address)), method)(request, timeout=timeout_s)
+            return await getattr(stub(self._channels.to(address)), method)(request, timeout=timeout_s)
 
     async def stream(
         self, stub: Callable[[grpc.aio.Channel], Stub], method: str, request: Any
@@ -192,8 +192,13 @@ class Connection:
             await self.clock.sleep(max(error.retry_after_ms / 1000, self.backoff.delay_s(attempt, self.randomness)))
 
 
-def as_grpcurl(address: str, stub: str, method: str, request: Any) -> str:
+def as_grpcurl(address: str, stub: str, method: str, request: Any, tls: TlsClient | None = None) -> str:
     """The grpcurl command that makes the same call."""
+    options = ["-plaintext"]
+    if tls is not None:
+        options = [] if tls.ca_file == SYSTEM else ["-cacert", shlex.quote(tls.ca_file)]
+        if tls.certificate_file:
+            options += ["-cert", shlex.quote(tls.certificate_file), "-key", shlex.quote(tls.key_file)]
     fields = json_format.MessageToJson(request, preserving_proto_field_name=True, indent=None)
     given = f"-d {shlex.quote(fields)} " if fields != "{}" else ""
-    return f"grpcurl -plaintext {given}{address} ortoo.v1.{stub.removesuffix('Stub')}/{method}"
+    return f"{' '.join(['grpcurl', *options])} {given}{address} ortoo.v1.{stub.removesuffix('Stub')}/{method}"

@@ -76,6 +76,7 @@ class ProduceCall:
             self._answered(batch, error_of(answer.failure))
         elif batch is not None:
             batch.first_offset, batch.stored_at_ms = answer.first_offset, answer.stored_at_ms
+            batch.recall_seal = answer.recall_seal
             self._answered(batch, None)
         return False
 

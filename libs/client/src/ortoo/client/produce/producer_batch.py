@@ -7,7 +7,7 @@ from typing import Any
 
 from ortoo.client.core.place import Queue, Receipt
 from ortoo.common.errors import OrtooError
-from ortoo.common.groups.handle import Handle, HandleKind
+from ortoo.common.groups.handle import DelayedBatch, Handle, HandleKind
 from ortoo.common.groups.system_topics import DELAYED_TOPIC_ID
 from ortoo.common.records.message_id import message_id_text
 from ortoo.common.records.sealed_batch import SealedBatch
@@ -33,6 +33,8 @@ class ProducerBatch:
     """Whether it may be stored already, because the outcome of a try is unknown."""
     first_offset: int = -1
     stored_at_ms: int = 0
+    recall_seal: bytes = b""
+    """Of a delayed batch: what makes its recall handles."""
     refused: dict[int, OrtooError] = field(default_factory=dict)
     """Messages that broke a limit and were left out, by the place at which they were taken."""
     _sealed: SealedBatch | None = None
@@ -145,7 +147,9 @@ class Sending:
         topic_id, queue_id, handle = batch.topic_id, queue.queue_id, ""
         if batch.sealed.delayed:
             due_ms = (open_batch(batch.sealed).deliver_at_ms() or ())[self._row - left_out]
-            handle = Handle(HandleKind.DELAYED, queue.enode, topic_id, queue_id, offset, due_ms).text()
+            whole = DelayedBatch(queue.enode, topic_id, queue_id, batch.first_offset, batch.sealed.count)
+            waiting = Handle(HandleKind.DELAYED, queue.enode, topic_id, queue_id, offset, due_ms)
+            handle = waiting.text_of_batch(whole, batch.recall_seal)
             topic_id, queue_id = DELAYED_TOPIC_ID, 0
         message_id = self._message_id or message_id_text(topic_id, queue.enode, queue_id, offset)
         return Receipt(message_id, queue, offset, batch.stored_at_ms, handle)

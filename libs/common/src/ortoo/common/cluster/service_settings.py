@@ -23,6 +23,9 @@ class ServiceSettings:
     """Its name in the cluster."""
     listen_address: str = ""
     """host:port to serve on; port 0 takes any free one."""
+    cluster_token_file: str = ""
+    """A file with a token that all processes of the cluster have: enodes and name servers then answer nobody else.
+    Empty = they answer whoever reaches their ports."""
     drain_delay_s: float = 0.0
     """How long everything is served after readiness went red at a stop, so that load balancers hear of it."""
     stop_grace_s: float = 5.0

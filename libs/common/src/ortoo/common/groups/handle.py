@@ -1,21 +1,29 @@
 """Handles: texts that name one delayed message or one transaction, so that any snode finds it.
 
-A handle is opaque to clients, has a version, and says for itself whether somebody changed it: a mistyped or cut one is
-refused, not taken for another message.
+A handle is opaque to clients, has a version, and is sealed (see `handle_seal`). Its content, little-endian:
+
+    kind u8 | topic id u64 | queue u32 | number i64 | time i64 | enode's name
+
+A client that sends batches makes the handles of their delayed messages itself, from the one seal that it got with the
+answer, over the batch. Such a handle is of version 3: the content above with `first number i64 | count u32` before the
+enode's name, and then the seal, made over topic, queue, first number, count and enode. The enode compares the time.
 """
 
 import base64
-import binascii
 import enum
 import struct
 from dataclasses import dataclass
 
-from ortoo.common.errors import Invalid, Unsupported
-from ortoo.common.records.sealed_batch import crc32c
+from ortoo.common.errors import Invalid
+from ortoo.common.groups.handle_seal import SEAL_BYTES, HandleSeals, decoded, opened
 
-VERSION = 1
-_HEAD = struct.Struct("<BBQIqq")
+OF_BATCH = 3
+"""The version of a handle that is sealed with its batch."""
 HANDLE_LENGTH_MAX = 256
+_HEAD = struct.Struct("<BQIqq")
+_RANGE = struct.Struct("<qI")
+_BATCH = struct.Struct("<QIqI")
+_BATCH_PURPOSE = b"ortoo batch of delayed messages"
 
 
 class HandleKind(enum.IntEnum):
@@ -39,35 +47,82 @@ class Handle:
     time_ms: int
     """Of a delayed message: when it is due. Of a transaction: 0."""
 
-    def text(self) -> str:
+    def text(self, seals: HandleSeals) -> str:
         """As clients keep it: letters, digits, - and _."""
-        head = _HEAD.pack(VERSION, self.kind, self.topic_id, self.queue_id, self.number, self.time_ms)
-        data = head + self.enode.encode()
-        return base64.urlsafe_b64encode(data + crc32c(data).to_bytes(4, "little")).decode().rstrip("=")
+        return seals.text(_PURPOSES[self.kind], self._head() + self.enode.encode())
+
+    def text_of_batch(self, batch: "DelayedBatch", seal: bytes) -> str:
+        """The same of a message of a batch, from the batch's seal; an empty one is from a cluster without keys."""
+        if not seal:
+            return HandleSeals().text(_PURPOSES[self.kind], self._head() + self.enode.encode())
+        place = _RANGE.pack(batch.first, batch.count)
+        data = bytes((OF_BATCH,)) + self._head() + place + self.enode.encode() + seal
+        return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+    def _head(self) -> bytes:
+        return _HEAD.pack(self.kind, self.topic_id, self.queue_id, self.number, self.time_ms)
 
 
-def read_handle(text: str, kind: HandleKind, field: str) -> Handle:
-    """Read a handle. Errors: Invalid, naming `field`, when it is damaged or names something else; Unsupported."""
+@dataclass(frozen=True, slots=True)
+class DelayedBatch:
+    """The delayed messages of one batch, of which one seal makes all handles."""
+
+    enode: str
+    topic_id: int
+    queue_id: int
+    first: int
+    """The number of the first one on the enode."""
+    count: int
+
+    def seal(self, seals: HandleSeals) -> bytes:
+        """What the batch's producer gets; empty without keys."""
+        return seals.seal(_BATCH_PURPOSE, self._sealed())
+
+    def is_sealed(self, seals: HandleSeals, seal: bytes) -> bool:
+        """Whether the producer got this seal."""
+        return seals.is_sealed(_BATCH_PURPOSE, self._sealed(), seal)
+
+    def _sealed(self) -> bytes:
+        return _BATCH.pack(self.topic_id, self.queue_id, self.first, self.count) + self.enode.encode()
+
+
+def read_handle(text: str, kind: HandleKind, field: str, seals: HandleSeals | None) -> Handle:
+    """Read a handle; without `seals` whoever made it, see `opened`.
+
+    Errors: Invalid, naming `field`, when it is damaged, forged, or names something else; Unsupported.
+    """
     wrong = Invalid(f"this is no handle of a {_NAMES[kind]}; give the text exactly as it was received", field=field)
     if not 0 < len(text) <= HANDLE_LENGTH_MAX:
         raise wrong
-    try:
-        data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-    except (binascii.Error, ValueError):
-        raise wrong from None
-    body, crc = data[:-4], data[-4:]
-    if len(body) <= _HEAD.size or crc32c(body).to_bytes(4, "little") != crc:
+    if kind is HandleKind.DELAYED and (data := decoded(text, wrong))[0] == OF_BATCH:
+        return _of_batch(data[1:], wrong, seals)
+    content = opened(seals, _PURPOSES[kind], text, wrong)
+    return _read(content, content[_HEAD.size :], kind, wrong)
+
+
+def _of_batch(data: bytes, wrong: Invalid, seals: HandleSeals | None) -> Handle:
+    content, seal = data[:-SEAL_BYTES], data[-SEAL_BYTES:]
+    if len(content) <= _HEAD.size + _RANGE.size:
         raise wrong
-    version, known, topic_id, queue_id, number, time_ms = _HEAD.unpack_from(body)
-    if version != VERSION:
-        raise Unsupported(f"a handle of version {version}; this process knows {VERSION}: upgrade it", field=field)
+    handle = _read(content, content[_HEAD.size + _RANGE.size :], HandleKind.DELAYED, wrong)
+    batch = DelayedBatch(handle.enode, handle.topic_id, handle.queue_id, *_RANGE.unpack_from(content, _HEAD.size))
+    is_within = batch.first <= handle.number < batch.first + batch.count
+    if not (is_within and (seals is None or batch.is_sealed(seals, seal))):
+        raise wrong
+    return handle
+
+
+def _read(content: bytes, enode: bytes, kind: HandleKind, wrong: Invalid) -> Handle:
+    if not enode:
+        raise wrong
+    known, topic_id, queue_id, number, time_ms = _HEAD.unpack_from(content)
     if known != kind:
         raise wrong
     try:
-        enode = body[_HEAD.size :].decode()
+        return Handle(kind, enode.decode(), topic_id, queue_id, number, time_ms)
     except UnicodeDecodeError:
         raise wrong from None
-    return Handle(kind, enode, topic_id, queue_id, number, time_ms)
 
 
 _NAMES = {HandleKind.DELAYED: "delayed message", HandleKind.TRANSACTION: "transaction"}
+_PURPOSES = {HandleKind.DELAYED: b"ortoo delayed message", HandleKind.TRANSACTION: b"ortoo transaction"}

@@ -5,6 +5,7 @@ from typing import Self
 
 import grpc
 
+from ortoo.common.grpc.header_channel import HeadersOf, with_headers
 from ortoo.common.grpc.transport import current_transport
 
 MESSAGE_BYTES_MAX = 8 << 20
@@ -30,9 +31,10 @@ OPTIONS: tuple[tuple[str, int], ...] = (
 class Channels:
     """A pool of channels; leave the block to close them."""
 
-    def __init__(self, tls: grpc.ChannelCredentials | None = None) -> None:
-        """Start empty; with `tls` channels are encrypted, and it says whom to trust."""
+    def __init__(self, headers_of: HeadersOf | None = None, tls: grpc.ChannelCredentials | None = None) -> None:
+        """Start empty; `headers_of` makes headers that every call carries, with `tls` TLS is spoken."""
         self._tls = tls
+        self._headers_of = headers_of
         self._channels: dict[str, grpc.aio.Channel] = {}
 
     async def __aenter__(self) -> Self:
@@ -49,11 +51,12 @@ class Channels:
         """The channel to host:port; it connects by itself when it is used."""
         channel = self._channels.get(address)
         if channel is None:
-            channel = (
-                current_transport().channel(address, OPTIONS)
-                if self._tls is None
-                else grpc.aio.secure_channel(address, self._tls, options=list(OPTIONS))
-            )
+            if self._tls is None:
+                channel = current_transport().channel(address, OPTIONS)
+            else:  # which only sockets speak
+                channel = grpc.aio.secure_channel(address, self._tls, options=list(OPTIONS))
+            if self._headers_of is not None:
+                channel = with_headers(channel, self._headers_of)
             self._channels[address] = channel
         return channel
 

@@ -13,7 +13,7 @@ from grpc_reflection.v1alpha import reflection
 from ortoo.common.errors import Conflict
 from ortoo.common.grpc.channels import MESSAGE_BYTES_MAX
 from ortoo.common.grpc.errors import ErrorTranslation
-from ortoo.common.grpc.tls_listener import TlsListener
+from ortoo.common.grpc.tls import TlsListener
 from ortoo.common.grpc.transport import current_transport
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock

@@ -23,6 +23,10 @@ class Randomness:
         """A 64-bit id that is not 0, because 0 means "none" on the wire and on disk."""
         return self._random.randrange(1, 1 << 64)
 
+    def key_bytes(self) -> bytes:
+        """A key for HMACs, 32 bytes; without a seed nobody guesses it."""
+        return self._random.getrandbits(256).to_bytes(32, "little")
+
     def id_text(self) -> str:
         """A short id for people and logs, 16 hex digits."""
         return f"{self.id64():016x}"

@@ -8,18 +8,16 @@ import os
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final, TypeVar
-
-import grpc
 
 from ortoo.client import Filter, Queue, ReceivedBatch
 from ortoo.client.admin.admin import Admin
 from ortoo.client.blocking.loop_thread import LoopThread
 from ortoo.client.core.connection import Connection
-from ortoo.client.core.signed_channel import credentials_from
+from ortoo.client.core.credentials import credentials_from
 from ortoo.client.read.fetch import fetch
 from ortoo.common.errors import Invalid
+from ortoo.common.grpc.tls import SYSTEM, TlsClient
 from ortoo.common.process.allocator import keep_freed_buffers
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.randomness import Randomness
@@ -27,7 +25,8 @@ from ortoo.spark.core.options import OptionReader
 
 T = TypeVar("T")
 
-CLUSTER_OPTIONS: Final = ("address", "accessKey", "secretKey", "tls", "tlsCaFile", "callTimeoutMs", "callAttempts")
+TLS_OPTIONS: Final = ("tlsCaFile", "tlsCertificateFile", "tlsKeyFile")
+CLUSTER_OPTIONS: Final = ("address", "accessKey", "secretKey", "tls", *TLS_OPTIONS, "callTimeoutMs", "callAttempts")
 """The options that say how the cluster is reached, for reads and writes alike."""
 
 
@@ -38,9 +37,8 @@ class Cluster:
     addresses: tuple[str, ...]
     access_key: str = ""
     secret_key: str = field(default="", repr=False)
-    tls: bool = False
-    tls_ca_file: str = ""
-    """Certificates to trust, PEM, on every executor; empty = those of the system."""
+    tls: TlsClient | None = None
+    """Its files lie at the same paths on the driver and on every executor."""
     call_timeout_ms: int = 10_000
     call_attempts: int = 5
 
@@ -58,23 +56,15 @@ class Cluster:
                 raise Invalid(f"{address!r} is not host:port, such as localhost:8081", field="address")
         if len(half := take.given("accessKey", "secretKey")) == 1:
             raise Invalid("give both accessKey and secretKey, or neither", field=half[0])
-        ca_file = take.text("tlsCaFile")
-        tls = take.flag("tls", bool(ca_file))
-        take.only_with("tlsCaFile", tls, "tls=true")
+        files = [take.text(name) for name in TLS_OPTIONS]
+        speaks_tls = take.flag("tls", any(files))
+        for name in TLS_OPTIONS:
+            take.only_with(name, speaks_tls, "tls=true")
         return cls(
-            addresses, take.text("accessKey"), take.text("secretKey"), tls, ca_file,
+            addresses, take.text("accessKey"), take.text("secretKey"),
+            TlsClient(files[0] or SYSTEM, *files[1:]) if speaks_tls else None,
             take.duration_ms("callTimeoutMs", 10_000), take.number("callAttempts", 5, low=1),
         )  # fmt: skip
-
-    def trust(self) -> grpc.ChannelCredentials | None:
-        """What TLS trusts; None without TLS. Errors: Invalid when the file cannot be read."""
-        if not self.tls:
-            return None
-        try:
-            certificates = Path(self.tls_ca_file).read_bytes() if self.tls_ca_file else None
-        except OSError as error:
-            raise Invalid(f"it cannot be read here: {error}", field="tlsCaFile") from None
-        return grpc.ssl_channel_credentials(certificates)
 
 
 _links: dict[tuple[int, Cluster], "Link"] = {}
@@ -104,7 +94,7 @@ class Link:
             clock=self.clock,
             randomness=Randomness(),
             credentials=credentials_from(cluster.access_key, cluster.secret_key),
-            tls=cluster.trust(),
+            tls=cluster.tls,
             call_timeout_s=cluster.call_timeout_ms / 1000,
             tries_max=cluster.call_attempts,
         )

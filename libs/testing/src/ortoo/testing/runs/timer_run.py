@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from ortoo.common.errors import OrtooError
+from ortoo.common.grpc.channels import Channels
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.logs import configure
@@ -133,9 +134,14 @@ class TimerRun:
         await self.enode.start()
         try:
             async with (
+                Channels() as channels,
                 Background("timers") as background,
                 GrpcLinks(
-                    background=background, clock=self._clock, timeout_s=30.0, in_flight_bytes_max=64 << 20
+                    channels=channels,
+                    background=background,
+                    clock=self._clock,
+                    timeout_s=30.0,
+                    in_flight_bytes_max=64 << 20,
                 ) as links,
             ):
                 link = links.to("enode-0", self.enode.address)

@@ -15,7 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ortoo.common.groups.handle_seal import HandleKey, HandleKeys, HandleSeals
 from ortoo.common.grpc.channels import Channels
+from ortoo.common.grpc.cluster_token import cluster_channels, cluster_token
+from ortoo.common.grpc.fields import read
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.service import Running
@@ -114,6 +117,16 @@ class Cluster:
         """The name server's methods."""
         return namesrv_pb2_grpc.NameServiceStub(self.channels.to(self._addresses["namesrv-0"]))
 
+    async def seals(self) -> HandleSeals:
+        """The seals of this cluster's handles, by the keys that its name server gives to snodes."""
+        watch = self.name_service.WatchRoutes(namesrv_pb2.WatchRoutesRequest(with_handle_keys=True))
+        news = await watch.read()
+        watch.cancel()
+        assert isinstance(news, namesrv_pb2.WatchRoutesResponse)
+        seals = HandleSeals(self.clock.now_ms)
+        seals.use(HandleKeys(tuple(read(HandleKey, key) for key in news.handle_keys.keys)))
+        return seals
+
     async def _registered(self, enode: str) -> None:
         async with asyncio.timeout(REGISTERED_TIMEOUT_S):
             async for news in self.name_service.WatchRoutes(namesrv_pb2.WatchRoutesRequest()):
@@ -146,8 +159,9 @@ async def open_cluster(
     randomness: Randomness | None = None,
 ) -> AsyncIterator[Cluster]:
     """Open a name server, `enode-0`... and `snode-0`...; `settings` gives each role's: {"enode": {"name": ...}}."""
-    async with Channels() as channels:
-        cluster = Cluster(folder, clock or SystemClock(), randomness or Randomness(), channels, store, settings or {})
+    clock, token_file = clock or SystemClock(), (settings or {}).get("namesrv", {}).get("cluster_token_file", "")
+    async with cluster_channels(cluster_token(token_file, clock)) as channels:
+        cluster = Cluster(folder, clock, randomness or Randomness(), channels, store, settings or {})
         try:
             await cluster.open_namesrv()
             for number in range(enodes):

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from functools import partial
 
 from ortoo.common.errors import Conflict, Invalid, OrtooError
+from ortoo.common.grpc.cluster_token import ClusterToken, cluster_guards
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.fields import write
 from ortoo.common.grpc.server import GrpcServer
@@ -113,7 +114,7 @@ class FollowStream:
 
 @contextlib.asynccontextmanager
 async def open_replication(
-    settings: Settings, engine: Engine, followers: Followers, background: Background
+    settings: Settings, engine: Engine, followers: Followers, background: Background, token: ClusterToken | None
 ) -> AsyncIterator[str]:
     """Let replicas follow the log; yields the address where they can, empty if nowhere.
 
@@ -125,7 +126,9 @@ async def open_replication(
         if address:
             handlers = ReplicationService(engine, followers)
             add = partial(add_ReplicationServiceServicer_to_server, handlers)
-            server = GrpcServer(address, [(NAME, add)], grace_s=settings.stop_grace_s)
+            server = GrpcServer(
+                address, [(NAME, add)], interceptors=cluster_guards(token), grace_s=settings.stop_grace_s
+            )
             handlers.streams = Streams(background, server.draining)
             try:
                 await parts.enter_async_context(server)

@@ -7,6 +7,7 @@ import grpc
 
 from ortoo.common.grpc import bulk_calls
 from ortoo.common.grpc.bulk_field import Bulky
+from ortoo.common.grpc.cluster_token import ClusterToken, cluster_guards
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.server import AddServicer, GrpcServer
 from ortoo.common.process.background import Background
@@ -64,7 +65,11 @@ class EnodeService(OffsetHandlers, StorageHandlers, LockHandlers, ModeHandlers, 
 
 
 def enode_server(
-    handlers: EnodeService, settings: Settings, background: Background, calls: grpc.aio.ServerInterceptor
+    handlers: EnodeService,
+    settings: Settings,
+    background: Background,
+    calls: grpc.aio.ServerInterceptor,
+    token: ClusterToken | None = None,
 ) -> GrpcServer:
     """The server of EnodeService, not yet listening; `calls` counts its calls. Streams end when it stops."""
 
@@ -72,19 +77,23 @@ def enode_server(
         add_EnodeServiceServicer_to_server(handlers, server)
         bulk_calls.serve(server, {"Append": handlers.Append, "FetchBatches": handlers.FetchBatches})
 
-    server = public_server(settings, calls, [(NAME, add)])
+    server = public_server(settings, calls, token, [(NAME, add)])
     handlers.streams = Streams(background, server.draining)
     return server
 
 
 def public_server(
-    settings: Settings, calls: grpc.aio.ServerInterceptor, servicers: Sequence[tuple[str, AddServicer]] = ()
+    settings: Settings,
+    calls: grpc.aio.ServerInterceptor,
+    token: ClusterToken | None,
+    servicers: Sequence[tuple[str, AddServicer]] = (),
 ) -> GrpcServer:
-    """A server at the enode's own address, as its settings say; `calls` counts its calls."""
+    """A server at the enode's own address, as its settings say; `calls` counts its calls, `token` guards it."""
     return GrpcServer(
         settings.listen_address,
         servicers,
         outermost=[calls],
+        interceptors=cluster_guards(token),
         grace_s=settings.stop_grace_s,
         drain_delay_s=settings.drain_delay_s,
     )

@@ -11,7 +11,9 @@ from typing import Any, Self, TypeVar
 import sqlalchemy as sa
 
 from ortoo.common.errors import Invalid, Unsupported
+from ortoo.namesrv.catalog import tables
 from ortoo.namesrv.catalog.database_errors import Transactions
+from ortoo.namesrv.catalog.encryption import Encryption, renewed
 from ortoo.namesrv.catalog.file_lock import FileLock
 from ortoo.namesrv.catalog.rights import Rights
 from ortoo.namesrv.catalog.schema import prepare
@@ -30,6 +32,7 @@ class Catalog:
         """Use `open`."""
         self.shared = engine.dialect.name != "sqlite"
         """Whether other name servers may change the same directory."""
+        self._encryption = Encryption()
         self._engine = engine
         self._transactions = Transactions(engine)
         self._thread = thread
@@ -74,7 +77,7 @@ class Catalog:
                 if self.shared:
                     connection.execution_options(isolation_level="REPEATABLE READ")
                 with connection.begin():
-                    return Transaction(connection).contents()
+                    return Transaction(connection, self._encryption).contents()
 
         return await self._submit(read)
 
@@ -86,6 +89,28 @@ class Catalog:
                 return Transaction(connection).stored_version()
 
         return await self._submit(read)
+
+    async def keep_secrets(self, encryption: Encryption) -> int:
+        """Keep secrets so from now on, also those that are there; returns how many users' are kept in the clear.
+
+        Errors: Invalid when one cannot be read.
+        """
+        self._encryption = encryption
+
+        def work() -> tuple[int, bool]:
+            with self._engine.begin() as connection:
+                changed = [_renew(connection, table, encryption) for table in (tables.users, tables.handle_keys)]
+                users = connection.execute(sa.select(sa.func.count()).select_from(tables.users)).scalar_one()
+            return 0 if encryption.encrypts else users, any(changed)
+
+        def forget() -> None:
+            with self._engine.connect() as connection:
+                connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+
+        in_the_clear, is_changed = await self._submit(work)
+        if is_changed and not self.shared:
+            await self._submit(forget)  # what was kept otherwise is in the file beside the database
+        return in_the_clear
 
     def change_rights(self, decide: Callable[[Rights], T]) -> "asyncio.Future[T]":
         """Run `decide` on the stored rights in a transaction; nobody else changes them meanwhile."""
@@ -101,7 +126,7 @@ class Catalog:
 
         def work() -> T:
             with self._engine.begin() as connection:
-                return decide(Users(connection))
+                return decide(Users(connection, self._encryption))
 
         return self._submit(work)
 
@@ -114,7 +139,7 @@ class Catalog:
 
         def work() -> T:
             with self._engine.connect() as connection, connection.begin() as database_transaction:
-                transaction = Transaction(connection)
+                transaction = Transaction(connection, self._encryption)
                 transaction.begin_change()
                 answer, keep = decide(transaction)
                 if not keep:
@@ -125,6 +150,16 @@ class Catalog:
 
     def _submit(self, work: Callable[[], T]) -> "asyncio.Future[T]":
         return asyncio.get_running_loop().run_in_executor(self._thread, self._transactions.run, work)
+
+
+def _renew(connection: sa.Connection, table: sa.Table, encryption: Encryption) -> bool:
+    """Keep the secrets of a table as they are to be kept; whether that changed any."""
+    [key] = table.primary_key.columns
+    rows = {str(row[0]): (row[0], row[1]) for row in connection.execute(sa.select(key, table.c.kept_secret))}
+    changed = renewed(encryption, [(owner, kept) for owner, (_, kept) in rows.items()])
+    for owner, kept in changed.items():
+        connection.execute(sa.update(table).where(key == rows[owner][0]).values(kept_secret=kept))
+    return bool(changed)
 
 
 def _url(database_url: str, data_dir: Path) -> sa.URL:
@@ -194,6 +229,11 @@ def _engine(url: sa.URL) -> sa.Engine:
 
 
 def _set_up_sqlite(connection: Any, _: object) -> None:
-    """Durable and without surprises: an answered change survives a power cut."""
-    for pragma in ("journal_mode = WAL", "synchronous = FULL", f"busy_timeout = {BUSY_TIMEOUT_S * 1000}"):
+    """Durable and without surprises: an answered change survives a power cut, and what is deleted is gone."""
+    for pragma in (
+        "journal_mode = WAL",
+        "synchronous = FULL",
+        "secure_delete = ON",
+        f"busy_timeout = {BUSY_TIMEOUT_S * 1000}",
+    ):
         connection.execute(f"PRAGMA {pragma}")

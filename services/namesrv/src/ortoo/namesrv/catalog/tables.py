@@ -73,6 +73,8 @@ directory = sa.Table(
     sa.Column("version", sa.BigInteger, nullable=False),
     # Since revision 0008.
     sa.Column("directory_id", sa.String(36), nullable=False, server_default=""),
+    # Since revision 0009: whether clients may have handles from before there were keys.
+    sa.Column("unsigned_handles", sa.Boolean, nullable=False, server_default=sa.false()),
 )
 
 
@@ -147,9 +149,18 @@ users = sa.Table(
     "users",
     metadata,
     sa.Column("access_key", sa.String(127), primary_key=True),
-    sa.Column("secret_key", sa.String(255), nullable=False),
     sa.Column("enabled", sa.Boolean, nullable=False),
     sa.Column("created_at_ms", sa.BigInteger, nullable=False),
+    # Since revision 0009, as `Encryption` keeps it.
+    sa.Column("kept_secret", sa.Text, nullable=False, server_default=""),
+)
+handle_keys = sa.Table(
+    "handle_keys",
+    metadata,
+    sa.Column("key_id", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("created_at_ms", sa.BigInteger, nullable=False),
+    # The key in hexadecimal, as `Encryption` keeps it.
+    sa.Column("kept_secret", sa.Text, nullable=False),
 )
 
 

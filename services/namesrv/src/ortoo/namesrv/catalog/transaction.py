@@ -7,7 +7,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from ortoo.common.groups.handle_seal import HandleKey
 from ortoo.namesrv.catalog import tables
+from ortoo.namesrv.catalog.encryption import Encryption
 from ortoo.namesrv.catalog.tables import row_of
 from ortoo.namesrv.decisions.deletions import DeletedTopic
 from ortoo.namesrv.decisions.groups import Group
@@ -25,13 +27,18 @@ class Contents:
     groups: tuple[Group, ...]
     deletions: tuple[DeletedTopic, ...]
     directory_id: str
+    handle_keys: tuple[HandleKey, ...]
+    """The newest last."""
+    unsigned_handles: bool
+    """Whether clients may have handles from before there were keys."""
 
 
 class Transaction:
     """One open transaction. All or nothing of it is kept."""
 
-    def __init__(self, connection: sa.Connection) -> None:
+    def __init__(self, connection: sa.Connection, encryption: Encryption | None = None) -> None:
         self._connection = connection
+        self._encryption = encryption or Encryption()
         self.version = 0
 
     def begin_change(self) -> None:
@@ -55,6 +62,8 @@ class Transaction:
             tuple(Group(**row._mapping) for row in groups),
             tuple(self.deleted_topics()),
             self._connection.execute(sa.select(tables.directory.c.directory_id)).scalar_one(),
+            self.handle_keys(),
+            self._connection.execute(sa.select(tables.directory.c.unsigned_handles)).scalar_one(),
         )
 
     def topic(self, name: str) -> Topic | None:
@@ -69,6 +78,25 @@ class Transaction:
         """A group by name."""
         row = self._connection.execute(sa.select(tables.groups).where(tables.groups.c.name == name)).one_or_none()
         return None if row is None else Group(**row._mapping)
+
+    def handle_keys(self) -> tuple[HandleKey, ...]:
+        """The keys that handles are sealed with, the newest last."""
+        table, secret = tables.handle_keys, self._encryption.secret
+        rows = self._connection.execute(sa.select(table).order_by(table.c.created_at_ms, table.c.key_id))
+        return tuple(
+            HandleKey(row.key_id, bytes.fromhex(secret(str(row.key_id), row.kept_secret)), row.created_at_ms)
+            for row in rows
+        )
+
+    def put_handle_keys(self, keys: Collection[HandleKey]) -> None:
+        """Store these keys and no others."""
+        table, stored = tables.handle_keys, {key.key_id for key in self.handle_keys()}
+        gone = stored - {key.key_id for key in keys}
+        self._connection.execute(sa.delete(table).where(table.c.key_id.in_(gone)))
+        for key in keys:
+            if key.key_id not in stored:
+                kept = self._encryption.kept(str(key.key_id), key.secret.hex())
+                self._connection.execute(sa.insert(table).values(row_of(table, key, kept_secret=kept)))
 
     def topic_count(self) -> int:
         """How many topics there are."""

@@ -2,11 +2,13 @@
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 import sqlalchemy as sa
 
 from ortoo.common.errors import Invalid, NotFound, Overloaded
 from ortoo.namesrv.catalog import tables
+from ortoo.namesrv.catalog.encryption import Encryption
 
 USERS_MAX = 10_000
 SECRET_LENGTH_MIN, SECRET_LENGTH_MAX = 6, 255
@@ -29,8 +31,9 @@ class User:
 class Users:
     """The users in one open transaction."""
 
-    def __init__(self, connection: sa.Connection) -> None:
+    def __init__(self, connection: sa.Connection, encryption: Encryption) -> None:
         self._connection = connection
+        self._encryption = encryption
 
     def put(self, access_key: str, secret_key: str, *, enabled: bool | None, now_ms: int) -> User:
         """Create a user or change one; an empty secret and an `enabled` of None leave what is there.
@@ -51,11 +54,13 @@ class Users:
         if existing is None and count >= USERS_MAX:
             raise Overloaded(f"there are {count} users, which is the most; delete some that are not used")
         user = User(access_key, secret_key, enabled, now_ms if existing is None else existing.created_at_ms)
+        kept = self._encryption.kept(access_key, secret_key)
         if existing is None:
-            self._connection.execute(sa.insert(tables.users).values(tables.row_of(tables.users, user)))
+            row = tables.row_of(tables.users, user, kept_secret=kept)
+            self._connection.execute(sa.insert(tables.users).values(row))
         else:
             changed = sa.update(tables.users).where(tables.users.c.access_key == access_key)
-            self._connection.execute(changed.values(secret_key=secret_key, enabled=enabled))
+            self._connection.execute(changed.values(kept_secret=kept, enabled=enabled))
         return user
 
     def get(self, access_key: str) -> User:
@@ -73,7 +78,7 @@ class Users:
     def all(self) -> list[User]:
         """All users, by access key."""
         rows = self._connection.execute(sa.select(tables.users).order_by(tables.users.c.access_key))
-        return [User(**row._mapping) for row in rows]
+        return [self._user(row) for row in rows]
 
     def _find(self, access_key: str) -> User | None:
         if not _ACCESS_KEY.match(access_key):
@@ -81,4 +86,8 @@ class Users:
         row = self._connection.execute(
             sa.select(tables.users).where(tables.users.c.access_key == access_key)
         ).one_or_none()
-        return None if row is None else User(**row._mapping)
+        return None if row is None else self._user(row)
+
+    def _user(self, row: sa.Row[Any]) -> User:
+        secret_key = self._encryption.secret(row.access_key, row.kept_secret)
+        return User(row.access_key, secret_key, row.enabled, row.created_at_ms)

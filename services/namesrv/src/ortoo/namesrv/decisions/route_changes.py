@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from ortoo.common.groups.handle_seal import HandleKeys
 from ortoo.namesrv.decisions.deletions import DeletedTopic
 from ortoo.namesrv.decisions.groups import Group
 from ortoo.namesrv.decisions.leases import Enode, Snode
@@ -31,6 +32,8 @@ class RouteChange:
     deletions: tuple[DeletedTopic, ...] = ()
     """New ones, and those that became due."""
     directory_id: str = ""
+    handle_keys: HandleKeys | None = None
+    """All of them, for snodes alone; None = as before."""
 
     @property
     def deleted_topic_ids(self) -> list[int]:
@@ -58,10 +61,12 @@ class Routes:
         deletions: Iterable[DeletedTopic] = (),
         *,
         directory_id: str = "",
+        handle_keys: HandleKeys | None = None,
         changes_kept: int = CHANGES_KEPT,
     ) -> None:
         """Begin with what is stored; no process is known yet."""
         self.directory_id = directory_id
+        self.handle_keys = handle_keys
         self.version = version
         self.topics = {topic.name: topic for topic in topics}
         self.groups = {group.name: group for group in groups}
@@ -76,6 +81,7 @@ class Routes:
         """Take over what changed and keep it for the watchers. An older version does not lower the directory's."""
         self._bytes += self.growth_bytes(change)
         self.version = max(self.version, change.version)
+        self.handle_keys = change.handle_keys or self.handle_keys
         for topic in change.topics:
             self.topics[topic.name] = topic
             self.deleted.pop(topic.topic_id, None)
@@ -96,7 +102,12 @@ class Routes:
         self._count += 1
 
     def difference(
-        self, version: int, topics: Iterable[Topic], groups: Iterable[Group], deletions: Iterable[DeletedTopic] = ()
+        self,
+        version: int,
+        topics: Iterable[Topic],
+        groups: Iterable[Group],
+        deletions: Iterable[DeletedTopic] = (),
+        handle_keys: HandleKeys | None = None,
     ) -> RouteChange | None:
         """What makes these routes equal to what is stored; None when they are."""
         stored_topics = {topic.name: topic for topic in topics}
@@ -108,6 +119,7 @@ class Routes:
             groups=tuple(group for group in stored_groups.values() if self.groups.get(group.name) != group),
             deleted_groups=tuple(self.groups.keys() - stored_groups.keys()),
             deletions=tuple(one for one in deletions if self.deleted.get(one.topic_id) != one),
+            handle_keys=handle_keys if handle_keys != self.handle_keys else None,
         )
         return change if change != RouteChange(version) or version > self.version else None
 
@@ -133,6 +145,7 @@ class Routes:
             self.version,
             snapshot=True,
             directory_id=self.directory_id,
+            handle_keys=self.handle_keys,
             deletions=tuple(self.deleted.values()),
             topics=tuple(self.topics[name] for name in sorted(self.topics)),
             groups=tuple(self.groups[name] for name in sorted(self.groups)),

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any, TypeVar
 
 from ortoo.common.errors import DataLoss, OrtooError, Overloaded, Unavailable
+from ortoo.common.groups.handle_seal import HandleKey, HandleKeys
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
 from ortoo.common.process.randomness import Randomness
@@ -14,6 +15,7 @@ from ortoo.namesrv.catalog.transaction import Contents, Transaction
 from ortoo.namesrv.decisions import deletions, groups, offers, topics
 from ortoo.namesrv.decisions.deletions import DeletedTopic
 from ortoo.namesrv.decisions.groups import Group
+from ortoo.namesrv.decisions.handle_keys import KeyRotation
 from ortoo.namesrv.decisions.leases import Enode, Leases, Snode
 from ortoo.namesrv.decisions.offers import HeldTopic, OfferedTopic, Offers
 from ortoo.namesrv.decisions.route_changes import ROUTES_BYTES_MAX, RouteChange, Routes
@@ -35,14 +37,22 @@ class Directory:
         lease_s: float,
         deletion_grace_ms: int,
         watchers_max: int,
+        rotation: KeyRotation = KeyRotation(),  # noqa: B008  # it is frozen
         clock: Clock,
         randomness: Randomness,
     ) -> None:
         """Begin with what the catalog holds, `stored`; processes come back by their heartbeats."""
         self._catalog = catalog
         self._routes = routes = Routes(
-            stored.version, stored.topics, stored.groups, stored.deletions, directory_id=stored.directory_id
+            stored.version,
+            stored.topics,
+            stored.groups,
+            stored.deletions,
+            directory_id=stored.directory_id,
+            handle_keys=rotation.handed_out(stored.handle_keys, unsigned_before=stored.unsigned_handles),
         )
+        self._rotation = rotation
+        self._unsigned_handles = stored.unsigned_handles
         self._leases = Leases(lease_s)
         self._offers = Offers()
         self._deletion_grace_ms = deletion_grace_ms
@@ -169,6 +179,29 @@ class Directory:
             for topic_id in old | await self._change(decide):
                 known.pop(topic_id, None)
 
+    async def renew_handle_keys(self) -> None:
+        """Make a new key to seal handles with, if that is due."""
+        now_ms, known = self._clock.now_ms(), self._routes.handle_keys
+        if known is not None and not self._rotation.is_due(known.keys, now_ms):
+            return
+        made = HandleKey(1 + self._randomness.below((1 << 32) - 1), self._randomness.key_bytes(), now_ms)
+
+        def decide(stored: Transaction) -> tuple[None, RouteChange | None]:
+            keys = stored.handle_keys()
+            if not self._rotation.is_due(keys, now_ms):
+                return None, None  # another name server was quicker
+            keys = self._rotation.with_new(keys, made)
+            stored.put_handle_keys(keys)
+            return None, RouteChange(stored.version, handle_keys=self._handed_out(keys))
+
+        try:
+            await self._change(decide)
+        except (Unavailable, DataLoss) as error:  # counted, and tried again
+            _log.error("no new key for handles can be stored; going on with those there are", reason=str(error))
+
+    def _handed_out(self, keys: tuple[HandleKey, ...]) -> HandleKeys:
+        return self._rotation.handed_out(keys, unsigned_before=self._unsigned_handles)
+
     def offered_topics(self) -> tuple[list[OfferedTopic], int]:
         """What enodes hold and the directory does not know, by name; and how much more there is."""
         return self._offers.all(self._routes.topics, self._routes.deleted), self._offers.more
@@ -277,7 +310,8 @@ class Directory:
     def _take_over(self, stored: Contents) -> None:
         if stored.version <= self._synced:
             return  # a change of our own came in between
-        change = self._routes.difference(stored.version, stored.topics, stored.groups, stored.deletions)
+        keys = self._handed_out(stored.handle_keys)
+        change = self._routes.difference(stored.version, stored.topics, stored.groups, stored.deletions, keys)
         self._synced = stored.version
         if change is not None:
             self._watches.publish(change)

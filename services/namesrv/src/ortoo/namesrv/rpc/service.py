@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import AsyncIterator
 
 from ortoo.common.errors import Invalid
-from ortoo.common.grpc.admin_token import ADMIN_TOKEN, check_admin_token
+from ortoo.common.grpc.cluster_token import ADMIN_TOKEN, check_admin_token
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.fields import read, write
 from ortoo.common.process.clock import Clock
@@ -24,11 +24,15 @@ NAME = "ortoo.v1.NameService"
 class NameService(NameServiceServicer):
     """The directory of the cluster, for enodes, snodes and operators' tools."""
 
-    def __init__(self, directory: Directory, catalog: Catalog, clock: Clock, admin_token: str = "") -> None:
+    def __init__(
+        self, directory: Directory, catalog: Catalog, clock: Clock, admin_token: str = "", *, guarded: bool = False
+    ) -> None:
+        """Calls about secrets need the admin's token; `guarded` = whoever calls has proved to be of the cluster."""
         self._directory = directory
         self._catalog = catalog
         self._clock = clock
         self._admin_token = admin_token
+        self._guarded = guarded
 
     async def RegisterEnode(self, request: pb.RegisterEnodeRequest, context: Context) -> pb.RegisterEnodeResponse:
         """Announce an enode or renew its lease."""
@@ -164,6 +168,8 @@ class NameService(NameServiceServicer):
         self, request: pb.WatchRoutesRequest, context: Context
     ) -> AsyncIterator[pb.WatchRoutesResponse]:
         """Everything, then every change."""
+        if request.with_handle_keys and not self._guarded:
+            self._check_token(context)
         async with contextlib.aclosing(self._directory.watch()) as changes:
             async for change in changes:
-                yield wire.change_to(change)
+                yield wire.change_to(change, with_handle_keys=request.with_handle_keys)

@@ -39,9 +39,13 @@ def enode_of(enode: topic_pb2.Enode) -> Enode:
     return read(Enode, enode, "enode", alive=True)
 
 
-def change_to(change: RouteChange) -> namesrv_pb2.WatchRoutesResponse:
-    """One message of the watch, written."""
-    return write(namesrv_pb2.WatchRoutesResponse, change, topics=map(topic_to, change.topics))
+def change_to(change: RouteChange, *, with_handle_keys: bool) -> namesrv_pb2.WatchRoutesResponse:
+    """One message of the watch, written; keys are for who may have them."""
+    keys = None
+    if with_handle_keys and change.handle_keys is not None:
+        listed = [write(namesrv_pb2.HandleKey, key) for key in change.handle_keys.keys]
+        keys = namesrv_pb2.HandleKeys(keys=listed, unsigned_until_ms=change.handle_keys.unsigned_until_ms)
+    return write(namesrv_pb2.WatchRoutesResponse, change, topics=map(topic_to, change.topics), handle_keys=keys)
 
 
 def user_to(user: User) -> namesrv_pb2.User:

@@ -7,7 +7,8 @@ room may import it.
 from dataclasses import dataclass
 
 from ortoo.common.cluster.address_server import found_name_servers
-from ortoo.common.grpc.admin_token import read_admin_token
+from ortoo.common.groups.handle_seal import HandleSeals
+from ortoo.common.grpc.cluster_token import read_token
 from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.cluster.name_server import NameServer
 from ortoo.snode.cluster.runtime import Runtime
@@ -25,10 +26,11 @@ class Cluster:
 
 async def open_cluster(runtime: Runtime) -> Cluster:
     """Find the name servers; nothing is followed before `watch.run`. Errors: Unavailable, Invalid."""
-    clock, metrics, directory = runtime.clock, runtime.metrics, Directory()
+    clock, metrics, directory = runtime.clock, runtime.metrics, Directory(HandleSeals(runtime.clock.now_ms))
     address = runtime.settings.namesrv_address
     name_servers = await found_name_servers(address, background=runtime.background, clock=clock)
-    name_server = NameServer(name_servers, runtime.channels, read_admin_token(runtime.settings.admin_token_file))
+    admin_token = read_token(runtime.settings.admin_token_file, "admin_token_file")
+    name_server = NameServer(name_servers, runtime.channels, admin_token)
     metrics.gauge("rocketmq_proxy_up", "Always 1 while the snode runs.", lambda: 1)
     metrics.gauge(
         "ortoo_enode_alive",

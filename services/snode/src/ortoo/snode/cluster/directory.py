@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from ortoo.common.errors import Invalid, NotFound
+from ortoo.common.groups.handle_seal import HandleSeals
 from ortoo.snode.cluster.routes import EnodeEntry, Group, Queue, RouteChange, SnodeEntry, Topic
 
 Kind = TypeVar("Kind", Topic, Group)
@@ -13,8 +14,10 @@ Kind = TypeVar("Kind", Topic, Group)
 class Directory:
     """Topics, groups and processes by name, at one version."""
 
-    def __init__(self) -> None:
+    def __init__(self, seals: HandleSeals | None = None) -> None:
         """Begin knowing nothing."""
+        self.seals = seals or HandleSeals()
+        """Of handles, by the keys that the name server gave last."""
         self.version = 0
         self.directory_id = ""
         self._topics: dict[str, Topic] = {}
@@ -28,6 +31,8 @@ class Directory:
         Of several name servers one may be behind another, and has not heard yet of what is newer than its snapshot.
         """
         before = self._topics
+        if change.handle_keys is not None:
+            self.seals.use(change.handle_keys)
         if change.snapshot and change.directory_id != self.directory_id:
             # Versions of another directory say nothing about what this one knows.
             self._topics, self._groups = {}, {}

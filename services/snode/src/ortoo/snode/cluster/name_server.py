@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from ortoo.common.cluster.name_servers import NameServers
 from ortoo.common.errors import AlreadyExists, Forbidden, NotFound, OrtooError, Unavailable
 from ortoo.common.errors.status import rpc_errors
-from ortoo.common.grpc.admin_token import ADMIN_TOKEN
 from ortoo.common.grpc.channels import Channels
+from ortoo.common.grpc.cluster_token import ADMIN_TOKEN
 from ortoo.snode.cluster.routes import Group, MessageType, RouteChange, Topic
 from ortoo.snode.cluster.wire import change_of, group_of, group_to, topic_of
 from ortoo.v1 import namesrv_pb2, topic_pb2
@@ -26,7 +26,7 @@ class NameServer:
     servers: NameServers
     channels: Channels
     admin_token: str = ""
-    """What name servers want with calls about users."""
+    """What name servers want with calls about secrets."""
 
     @property
     def admin_metadata(self) -> tuple[tuple[str, str], ...]:
@@ -50,8 +50,9 @@ class NameServer:
 
     async def watch(self) -> AsyncIterator[RouteChange]:
         """Everything at once, then every change; ends or raises when the name server goes away."""
+        request = namesrv_pb2.WatchRoutesRequest(with_handle_keys=True)
         with rpc_errors(self.peer):
-            async for news in self.stub.WatchRoutes(namesrv_pb2.WatchRoutesRequest()):
+            async for news in self.stub.WatchRoutes(request, metadata=self.admin_metadata):
                 yield change_of(news)
 
     async def get_topic(self, name: str) -> Topic:

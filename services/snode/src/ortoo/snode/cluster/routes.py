@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
+from ortoo.common.groups.handle_seal import HandleKeys
 from ortoo.common.groups.retry_policy import RetryPolicy
 
 UNACKNOWLEDGED_BYTES_MAX = 64 << 20
@@ -183,3 +184,5 @@ class RouteChange:
     snodes: tuple[SnodeEntry, ...] = ()
     directory_id: str = ""
     """Of whichever directory says so."""
+    handle_keys: HandleKeys | None = None
+    """All of them; None = as before, or from a name server that has none."""

@@ -1,5 +1,6 @@
 """Between the plain values of the snode and the messages of the wire."""
 
+from ortoo.common.groups.handle_seal import HandleKey, HandleKeys
 from ortoo.common.groups.retry_policy import RetryKind, RetryPolicy
 from ortoo.common.grpc.fields import read, write
 from ortoo.common.records.message import Message
@@ -80,12 +81,14 @@ def snode_to(snode: SnodeEntry) -> topic_pb2.Snode:
 
 def change_of(news: namesrv_pb2.WatchRoutesResponse) -> RouteChange:
     """One message of the watch, read."""
+    keys = tuple(read(HandleKey, key) for key in news.handle_keys.keys)
     return read(
         RouteChange,
         news,
         topics=tuple(map(topic_of, news.topics)),
         groups=tuple(map(group_of, news.groups)),
         enodes=tuple(map(enode_of, news.enodes)),
+        handle_keys=HandleKeys(keys, news.handle_keys.unsigned_until_ms) if keys else None,
     )
 
 

@@ -52,14 +52,16 @@ FIND_TIMEOUT_S = 30.0
 class GrpcLinks:
     """Links over gRPC, one connection an enode."""
 
-    def __init__(self, *, background: Background, clock: Clock, timeout_s: float, in_flight_bytes_max: int) -> None:
+    def __init__(
+        self, *, channels: Channels, background: Background, clock: Clock, timeout_s: float, in_flight_bytes_max: int
+    ) -> None:
         """Every request to an enode is answered within `timeout_s`, if only by an error."""
         self._background = background
         self._clock = clock
         self._timeout_s = timeout_s
         self._bytes_max = in_flight_bytes_max
         self._links: dict[str, tuple[str, GrpcEnodeLink]] = {}
-        self._channels = Channels()
+        self._channels = channels
 
     async def __aenter__(self) -> Self:
         return self
@@ -70,7 +72,6 @@ class GrpcLinks:
         for _, link in self._links.values():
             link.close()
         self._links.clear()
-        await self._channels.__aexit__(None, None, None)
 
     def to(self, enode: str, address: str) -> EnodeLink:
         """The link to an enode; one whose address has changed gets a new one."""

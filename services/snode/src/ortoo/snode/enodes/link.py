@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from ortoo.common.errors import NOT_TAKEN_FIELD, NotFound, OrtooError, Unavailable
 from ortoo.common.groups.pop import LeasePart, Popped, PopWish, ReplayWish, SendBackWish, Stale, Verdict
+from ortoo.common.grpc.channels import Channels
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
 from ortoo.common.records.sealed_batch import SealedBatch
@@ -298,7 +299,7 @@ class LinkFactory(Protocol):
     """Opens `Links` for one snode. The default speaks gRPC; a process that holds the enode as well may call it."""
 
     def __call__(
-        self, *, background: Background, clock: Clock, timeout_s: float, in_flight_bytes_max: int
+        self, *, channels: Channels, background: Background, clock: Clock, timeout_s: float, in_flight_bytes_max: int
     ) -> AbstractAsyncContextManager[Links]:
         """Open the links; leaving the block closes them."""
 

@@ -6,14 +6,25 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import grpc
+
 from ortoo.common.errors import Forbidden, Invalid, NotFound, Unavailable
-from ortoo.common.grpc.signature import AUTHORIZATION, DATE_TIME, check_time, is_signed, read_signature
+from ortoo.common.grpc.header_channel import with_headers
+from ortoo.common.grpc.signature import (
+    AUTHORIZATION,
+    DATE_TIME,
+    SignedCall,
+    check_time,
+    is_signed,
+    read_signature,
+    signing,
+)
 from ortoo.common.process.clock import Clock
 from ortoo.common.telemetry.metrics import Metrics
 from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.cluster.name_server import NameServer
 from ortoo.snode.policy.access_needs import needs_of
-from ortoo.snode.policy.access_rules import AccessRules, Need, access_rules_of
+from ortoo.snode.policy.access_rules import AccessRules, Grant, Need, Resource, access_rules_of
 from ortoo.snode.policy.principal import Principal
 from ortoo.snode.policy.watched_file import WatchedFile
 from ortoo.snode.settings import Settings
@@ -34,9 +45,12 @@ class Authentication:
         self._clock = clock
         self._window_ms = int(settings.signature_window_s * 1000)
         self._local_times = settings.signature_local_times
+        self._requests_required = settings.signed_requests_required
         self._secrets: OrderedDict[str, tuple[str, float]] = OrderedDict()
 
-    async def user_of(self, headers: Mapping[str, str], *, own_client: bool = False) -> tuple[str, str]:
+    async def user_of(
+        self, headers: Mapping[str, str], call: SignedCall, *, own_client: bool = False
+    ) -> tuple[str, str]:
         """The access key of the user who signed a call, and the secret; `own_client` signs by UTC.
 
         Errors: Forbidden, of field `authorization`; Unavailable.
@@ -48,8 +62,10 @@ class Authentication:
             signature = read_signature(headers.get(AUTHORIZATION, ""))
         except Invalid as error:
             raise _refused(error.message) from None
+        if self._requests_required and not signature.covers_request:
+            raise _refused("signatures must cover method and request here (signed_requests_required)")
         secret_key = await self.secret_of(signature.access_key)
-        if not secret_key or not is_signed(signature, secret_key, date_time):
+        if not secret_key or not is_signed(signature, secret_key, date_time, call):
             raise _refused(f"the signature of {signature.access_key!r} is not right")
         try:  # after the secret, so that a stranger learns nothing of clocks
             local = self._local_times and not own_client
@@ -57,6 +73,11 @@ class Authentication:
         except Invalid as error:
             raise _refused(error.message) from None
         return signature.access_key, secret_key
+
+    async def forwarding(self, principal: Principal, channel: grpc.aio.Channel) -> grpc.aio.Channel:
+        """A channel over which this snode goes on with what a user asked for, signed again. Errors: Unavailable."""
+        secret_key = await self.secret_of(principal.user) if principal.user else ""
+        return with_headers(channel, signing(principal.user, secret_key, self._clock)) if secret_key else channel
 
     async def secret_of(self, access_key: str) -> str:
         """The secret; empty for a user who is unknown or disabled, so that nobody learns which names exist."""
@@ -154,15 +175,24 @@ class AccessOfCall:
         """Who has signed in."""
         if self._user is None:
             return Principal()
-        return Principal(self._user, may_everything=self._rules.is_admin(self._user))
+        return Principal(self._user, self._rules.is_admin(self._user), self._may_send)
 
-    async def sign_in(self, headers: Mapping[str, str]) -> None:
-        """Learn who calls. Errors: Forbidden, of field `authorization`; Unavailable."""
+    def _may_send(self, topic: str) -> bool:
+        known = self._access.rules.users.get(self._user or "")
+        return known is not None and known.allows(Need(Resource.TOPIC, topic, Grant.PUB))
+
+    async def sign_in(self, headers: Mapping[str, str], request: bytes | None) -> None:
+        """Learn who calls; `request` as it came, None for a stream.
+
+        Errors: Forbidden, of field `authorization`; Unavailable.
+        """
         if self._rules.trusts(self._peer):
             return
         try:
             own_client = not self._method.startswith("MessagingService/")
-            said = await self._access.authentication.user_of(headers, own_client=own_client)
+            said = await self._access.authentication.user_of(
+                headers, SignedCall(self._method, request), own_client=own_client
+            )
             self._user, self._secret_key = said
         except Forbidden:
             self._access.refused += 1

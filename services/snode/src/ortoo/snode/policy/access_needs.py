@@ -1,11 +1,14 @@
-"""What each method of the snode asks for, by its request: a row for each. One without a row would be an admin's."""
+"""What each method of the snode asks for, by its request: a row for each. One without a row would be an admin's.
+
+A handle counts as what it claims to be: if it is forged, the method finds that out and refuses it.
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ortoo.common.groups.handle import HandleKind, read_handle
 from ortoo.snode.policy.access_rules import ADMIN, Grant, Need, Resource
-from ortoo.snode.pop.receipt_handle import decode_handle
+from ortoo.snode.pop.receipt_handle import read_receipt
 
 PUB, SUB, ANY = Grant.PUB, Grant.SUB, Grant.PUB | Grant.SUB
 NameOf = Callable[[int], str]
@@ -44,7 +47,7 @@ def _commits(request: Any, _: NameOf) -> list[Need]:
 def _leases(request: Any, name_of: NameOf) -> list[Need]:
     needs = []
     for receipt in request.receipts:
-        handle = decode_handle(receipt.receipt_handle)
+        handle = read_receipt(receipt.receipt_handle, None)
         needs += [_group(handle.group), _topic(name_of(handle.topic_id), SUB)]
     return needs
 
@@ -85,12 +88,12 @@ def _places(topic: str, request: Any, grant: Grant) -> list[Need]:
 
 
 def _recall(request: Any, name_of: NameOf) -> list[Need]:
-    handle = read_handle(request.recall_handle, HandleKind.DELAYED, "recall_handle")
+    handle = read_handle(request.recall_handle, HandleKind.DELAYED, "recall_handle", None)
     return [_topic(name_of(handle.topic_id), PUB)]
 
 
 def _verdict(request: Any, name_of: NameOf) -> list[Need]:
-    handle = read_handle(request.transaction_id, HandleKind.TRANSACTION, "transaction_id")
+    handle = read_handle(request.transaction_id, HandleKind.TRANSACTION, "transaction_id", None)
     return [_topic(name_of(handle.topic_id), PUB)]
 
 
@@ -122,7 +125,7 @@ def _telemetry(command: Any, _: NameOf) -> list[Need]:
 
 
 def _rocketmq_recall(request: Any, name_of: NameOf) -> list[Need]:
-    handle = read_handle(request.recall_handle.partition(".")[0], HandleKind.DELAYED, "recall_handle")
+    handle = read_handle(request.recall_handle.partition(".")[0], HandleKind.DELAYED, "recall_handle", None)
     return [_topic(name_of(handle.topic_id), PUB), _topic(request.topic.name, PUB)]
 
 

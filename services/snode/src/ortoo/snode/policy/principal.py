@@ -1,7 +1,8 @@
 """For whom a call runs: known from its signature on, to all that the call begins."""
 
+from collections.abc import Callable
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ortoo.common.errors import Forbidden
 
@@ -14,6 +15,8 @@ class Principal:
     """The access key; empty where nobody needs to sign."""
     may_everything: bool = True
     """Without access control, from a trusted address, or as an admin."""
+    sends_to: Callable[[str], bool] = field(default=lambda _: True, compare=False)
+    """Whether the caller may send to a topic, by the rules as they are when it is asked."""
 
     def owns(self, user: str) -> bool:
         """Whether what belongs to `user` is the caller's to use."""

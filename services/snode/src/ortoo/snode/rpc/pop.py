@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Invalid
+from ortoo.common.groups.handle_seal import HandleSeals
 from ortoo.common.groups.pop import Finish, GiveBack, PopRules, Renew, Verdict
 from ortoo.common.groups.retry_policy import DELAY_MS_MAX
 from ortoo.common.grpc.errors import Context
@@ -13,7 +14,7 @@ from ortoo.common.records.view import open_batch
 from ortoo.snode.cluster.wire import message_to, queue_to
 from ortoo.snode.filters.selection import compile_filter
 from ortoo.snode.pop.popping import MESSAGES_MAX, PopCall, PoppedMessages, Popping
-from ortoo.snode.pop.receipt_handle import ReceiptHandle, decode_handle
+from ortoo.snode.pop.receipt_handle import ReceiptHandle, read_receipt
 from ortoo.snode.rpc.streams import LongCalls
 from ortoo.v1 import pop_pb2 as pb
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceServicer
@@ -34,6 +35,7 @@ class PopCalls(ConsumerServiceServicer):
     """The part of ConsumerService that is about pops."""
 
     popping: Popping
+    seals: HandleSeals
     long_calls: LongCalls
 
     async def Pop(self, request: pb.PopRequest, context: Context) -> pb.PopResponse:
@@ -41,7 +43,7 @@ class PopCalls(ConsumerServiceServicer):
         call = _call(request)
         with self.long_calls.running():
             answer = await self.popping.pop(call)
-        batches = [_batch(one, readable=request.readable) for one in answer.batches]
+        batches = [_batch(one, self.seals, readable=request.readable) for one in answer.batches]
         return pb.PopResponse(batches=batches, blocked=answer.blocked)
 
     async def Ack(self, request: pb.AckRequest, context: Context) -> pb.AckResponse:
@@ -58,7 +60,7 @@ class PopCalls(ConsumerServiceServicer):
             delays_ms, not request.uncounted, request.client_id, request.error, request.park, _rules(request.options)
         )
         if request.park:
-            await self.popping.ensure_dead_letters(handle for handle, _ in _receipts(request.receipts))
+            await self.popping.ensure_dead_letters(handle for handle, _ in _receipts(request.receipts, self.seals))
         return pb.NackResponse(stale=await self._settled(request.receipts, how))
 
     async def ChangeInvisible(self, request: pb.ChangeInvisibleRequest, context: Context) -> pb.ChangeInvisibleResponse:
@@ -68,7 +70,7 @@ class PopCalls(ConsumerServiceServicer):
         return pb.ChangeInvisibleResponse(stale=await self._settled(request.receipts, Renew(invisible_ms)))
 
     async def _settled(self, sent: Sequence[pb.LeaseReceipt], verdict: Verdict) -> list[pb.StaleMessage]:
-        stale = await self.popping.settle(_receipts(sent), verdict)
+        stale = await self.popping.settle(_receipts(sent, self.seals), verdict)
         return [
             pb.StaleMessage(receipt_handle=receipt.receipt_handle, offset=offset)
             for receipt, offsets in zip(sent, stale, strict=True)
@@ -100,20 +102,20 @@ def _rules(options: pb.PopOptions) -> PopRules:
     return read(PopRules, options, from_last=options.start_from == pb.POP_START_LAST)
 
 
-def _receipts(sent: Sequence[pb.LeaseReceipt]) -> Receipts:
+def _receipts(sent: Sequence[pb.LeaseReceipt], seals: HandleSeals) -> Receipts:
     if not 1 <= len(sent) <= RECEIPTS_MAX:
         raise Invalid(f"{len(sent)} receipts; give 1 to {RECEIPTS_MAX}", field="receipts")
     if sum(len(one.offsets) for one in sent) > OFFSETS_MAX:
         raise Invalid(f"more than {OFFSETS_MAX} offsets", field="receipts.offsets")
-    return [(decode_handle(one.receipt_handle, "receipts.receipt_handle"), list(one.offsets)) for one in sent]
+    return [(read_receipt(one.receipt_handle, seals, "receipts.receipt_handle"), list(one.offsets)) for one in sent]
 
 
-def _batch(one: PoppedMessages, *, readable: bool) -> pb.PoppedMessages:
+def _batch(one: PoppedMessages, seals: HandleSeals, *, readable: bool) -> pb.PoppedMessages:
     return write(
         pb.PoppedMessages,
         one.popped,
         queue=queue_to(one.queue),
-        receipt_handle=one.handle.encoded(),
+        receipt_handle=one.handle.text(seals),
         attempts=() if set(one.popped.attempts) == {1} else one.popped.attempts,
         topic_id=one.topic_id,
         messages=map(message_to, open_batch(one.popped.batch)) if readable else (),

@@ -21,6 +21,7 @@ from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.cluster.wire import batch_of, message_of, message_to, queue_of, queue_to, topic_to
 from ortoo.snode.enodes.link import EnodeLinks, FlushMode, HalfVerdict, VerdictSource
+from ortoo.snode.policy.principal import PRINCIPAL
 from ortoo.snode.rpc.streams import LongCalls
 from ortoo.snode.send.batch_stream import ProduceAnswer, ProduceStream
 from ortoo.snode.send.delayed import Delayed
@@ -110,15 +111,19 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
         """Ask a producer about transactions that nobody has ended."""
         check_group_name(request.producer_group, "producer_group")
         checks: asyncio.Queue[Check] = asyncio.Queue()
+        principal = PRINCIPAL.get()
         with self.long_calls.running("transaction checks") as memory:
 
-            def ask(check: Check) -> None:
+            def ask(check: Check) -> bool:
+                if not principal.sends_to(check.topic):
+                    return False
                 try:
                     memory.draw(len(check.batch.records))
                 except Overloaded as error:  # the enode has it asked again
                     _log.debug("a check is left out", transaction=check.transaction_id, reason=str(error))
                 else:
                     checks.put_nowait(check)
+                return True
 
             gone = self.transactions.watch(request.producer_group, ask)
             try:
@@ -171,4 +176,4 @@ def _check(check: Check) -> pb.WatchTransactionChecksResponse:
 def _answer(answer: ProduceAnswer) -> pb.ProduceResponse:
     if answer.error is not None:
         return pb.ProduceResponse(request_id=answer.request_id, failure=failure_of(answer.error))
-    return write(pb.ProduceResponse, answer.appended, request_id=answer.request_id)
+    return write(pb.ProduceResponse, answer.appended, request_id=answer.request_id, recall_seal=answer.recall_seal)

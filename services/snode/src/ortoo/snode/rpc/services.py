@@ -84,6 +84,7 @@ def make_services(
         reading=pull.reading,
         pulling=pull.pulling,
         popping=pop.popping,
+        seals=cluster.directory.seals,
         locks=clients.locks,
         sending_back=pop.sending_back,
         background=background,
@@ -105,9 +106,11 @@ def make_services(
         flow=policy.flow,
         flow_file=policy.flow_file,
         channels=runtime.channels,
+        authentication=policy.access.authentication if policy.access is not None else None,
         rocketmq=gateway.commands,
         long_calls=long_calls,
         clock=clock,
+        inner_ports_open=policy.access is not None and not runtime.settings.cluster_token_file,
     )
     connecting = session.SessionService(clients.sessions, background)
     looking_after = dead_letter.DeadLetterService(pop.dead_letters, long_calls)

@@ -30,6 +30,6 @@ def make_sending(runtime: Runtime, cluster: Cluster, sendable: SendableTopics, l
     background, clock, randomness = runtime.background, runtime.clock, runtime.randomness
     return Sending(
         Publisher(cluster.directory, sendable, links, background, limits, clock=clock, randomness=randomness),
-        Delayed(cluster.watch, links),
+        Delayed(cluster.watch, links, cluster.directory.seals),
         Transactions(runtime, cluster, sendable, links),
     )

@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 
 from ortoo.common.arrays.opened_batch import OpenedBatch
 from ortoo.common.errors import Internal, OrtooError
+from ortoo.common.groups.handle import DelayedBatch
+from ortoo.common.groups.handle_seal import HandleSeals
 from ortoo.common.process.logs import get_logger
 from ortoo.common.process.memory_budget import MemoryShare
 from ortoo.common.records.sealed_batch import SealedBatch
@@ -33,6 +35,8 @@ class ProduceAnswer:
     request_id: int
     appended: Appended | None
     error: OrtooError | None
+    recall_seal: bytes = b""
+    """Of a delayed batch that is stored: what makes its recall handles."""
 
 
 @dataclass(slots=True)
@@ -41,6 +45,8 @@ class _Item:
     size_bytes: int
     """0 = it was refused, and its bytes are held no longer."""
     future: asyncio.Future[Appended]
+    topic_id: int = 0
+    delayed_count: int = 0
 
 
 def sorted_out(batch: OpenedBatch) -> SealedBatch:
@@ -83,18 +89,19 @@ class ProduceStream:
             self._room.clear()
             await self._room.wait()
         future: asyncio.Future[Appended]
-        size_bytes = 0
+        size_bytes = topic_id = delayed_count = 0
         try:
             self.memory.draw(len(batch.records))
             size_bytes = len(batch.records)
             topic = self._directory.find_topic(queue.topic) or await self._topics.topic(queue.topic)
             check_writable(topic, queue)
             batch = sorted_out(check(batch))
+            topic_id, delayed_count = topic.topic_id, batch.count if batch.delayed else 0
             future = self._links.to(queue.enode).append(topic.topic_id, queue.queue_id, batch, flush_mode)
         except OrtooError as error:
             future = asyncio.get_running_loop().create_future()
             future.set_exception(error)
-        item = _Item(request_id, size_bytes, future)
+        item = _Item(request_id, size_bytes, future, topic_id, delayed_count)
         self._bytes += item.size_bytes
         self._batches += 1
         line = self._lines.get(queue)
@@ -133,16 +140,20 @@ class ProduceStream:
         line = self._lines.get(queue, deque())
         while line and line[0].future.done():
             item = line.popleft()
-            self._answers.append((_answer(item), item.size_bytes))
+            self._answers.append((_answer(item, queue, self._directory.seals), item.size_bytes))
         if not line:
             self._lines.pop(queue, None)
         self._answered.set()
 
 
-def _answer(item: _Item) -> ProduceAnswer:
+def _answer(item: _Item, queue: Queue, seals: HandleSeals) -> ProduceAnswer:
     error = item.future.exception() if not item.future.cancelled() else None
     if error is None and not item.future.cancelled():
-        return ProduceAnswer(item.request_id, item.future.result(), None)
+        appended, seal = item.future.result(), b""
+        if item.delayed_count:
+            place = (queue.enode, item.topic_id, queue.queue_id, appended.first_offset, item.delayed_count)
+            seal = DelayedBatch(*place).seal(seals)
+        return ProduceAnswer(item.request_id, appended, None, seal)
     if isinstance(error, OrtooError):
         return ProduceAnswer(item.request_id, None, explained(error))
     _log.error("a batch met a defect", exc_info=error)

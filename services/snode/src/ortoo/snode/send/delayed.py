@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from ortoo.common.errors import Invalid
 from ortoo.common.groups.handle import Handle, HandleKind, read_handle
+from ortoo.common.groups.handle_seal import HandleSeals
 from ortoo.common.groups.system_topics import DELAYED_TOPIC_ID
 from ortoo.common.records.message_id import message_id_text
 from ortoo.snode.cluster.routes import Queue
@@ -28,7 +29,8 @@ class DelayedMessage:
 class Delayed:
     """What may be done with delayed messages."""
 
-    def __init__(self, watch: DirectoryWatch, links: EnodeLinks) -> None:
+    def __init__(self, watch: DirectoryWatch, links: EnodeLinks, seals: HandleSeals) -> None:
+        self._seals = seals
         self._watch = watch
         self._links = links
 
@@ -37,7 +39,7 @@ class Delayed:
 
         Errors: Invalid for a wrong handle; NotFound when it was delivered or recalled; Conflict while it is delivered.
         """
-        handle = read_handle(recall_handle, HandleKind.DELAYED, "recall_handle")
+        handle = read_handle(recall_handle, HandleKind.DELAYED, "recall_handle", self._seals)
         await self._links.to(handle.enode).recall_delayed(handle.topic_id, handle.number, handle.time_ms)
         return delayed_message_id(handle.enode, handle.number)
 
@@ -51,7 +53,7 @@ class Delayed:
         for enode, entries in answers.items():
             for one in entries:
                 queue = Queue(topic.name, enode, one.queue_id)
-                handle = recall_handle(queue, topic.topic_id, one.timer_id, one.deliver_at_ms)
+                handle = recall_handle(self._seals, queue, topic.topic_id, one.timer_id, one.deliver_at_ms)
                 found.append(DelayedMessage(delayed_message_id(enode, one.timer_id), handle, queue, one.deliver_at_ms))
         return sorted(found, key=lambda one: (one.deliver_at_ms, one.message_id))[:limit]
 
@@ -61,6 +63,6 @@ def delayed_message_id(enode: str, timer_id: int) -> str:
     return message_id_text(DELAYED_TOPIC_ID, enode, 0, timer_id)
 
 
-def recall_handle(queue: Queue, topic_id: int, timer_id: int, deliver_at_ms: int) -> str:
+def recall_handle(seals: HandleSeals, queue: Queue, topic_id: int, timer_id: int, deliver_at_ms: int) -> str:
     """What a delayed message is recalled by."""
-    return Handle(HandleKind.DELAYED, queue.enode, topic_id, queue.queue_id, timer_id, deliver_at_ms).text()
+    return Handle(HandleKind.DELAYED, queue.enode, topic_id, queue.queue_id, timer_id, deliver_at_ms).text(seals)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ortoo.common.errors import Invalid, OrtooError, Unavailable
+from ortoo.common.groups.handle_seal import HandleSeals
 from ortoo.common.groups.queue_choice import queue_of_group
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
@@ -51,11 +52,13 @@ class Receipt:
     """It was stored before."""
 
 
-def receipt_of(topic: Topic, queue: Queue, message: Message, offset: int, *, duplicate: bool = False) -> Receipt:
+def receipt_of(
+    topic: Topic, queue: Queue, message: Message, offset: int, *, seals: HandleSeals, duplicate: bool = False
+) -> Receipt:
     """The receipt of a message that lies in a queue."""
     if message.deliver_at_ms is not None:
         made = delayed_message_id(queue.enode, offset)
-        handle = recall_handle(queue, topic.topic_id, offset, message.deliver_at_ms)
+        handle = recall_handle(seals, queue, topic.topic_id, offset, message.deliver_at_ms)
         return Receipt(message.message_id or made, queue, offset, handle, duplicate)
     made = message_id_text(topic.topic_id, queue.enode, queue.queue_id, offset)
     return Receipt(message.message_id or made, queue, offset, duplicate=duplicate)
@@ -64,8 +67,11 @@ def receipt_of(topic: Topic, queue: Queue, message: Message, offset: int, *, dup
 class IdentifiedSending:
     """Sends them to the enodes, which remember their ids; sending again does no harm."""
 
-    def __init__(self, links: EnodeLinks, *, timeout_s: float, clock: Clock, randomness: Randomness) -> None:
+    def __init__(
+        self, links: EnodeLinks, seals: HandleSeals, *, timeout_s: float, clock: Clock, randomness: Randomness
+    ) -> None:
         """Try for `timeout_s`."""
+        self._seals = seals
         self._links = links
         self._timeout_s = timeout_s
         self._clock = clock
@@ -91,7 +97,12 @@ class IdentifiedSending:
             else:
                 return [
                     receipt_of(
-                        topic, queue._replace(queue_id=place.queue_id), message, place.offset, duplicate=place.duplicate
+                        topic,
+                        queue._replace(queue_id=place.queue_id),
+                        message,
+                        place.offset,
+                        seals=self._seals,
+                        duplicate=place.duplicate,
                     )
                     for message, place in zip(messages, places, strict=True)
                 ]
@@ -122,7 +133,9 @@ class Publisher:
         self._limits = limits
         self._clock = clock
         self._randomness = randomness
-        self._identified = IdentifiedSending(links, timeout_s=limits.timeout_s, clock=clock, randomness=randomness)
+        self._identified = IdentifiedSending(
+            links, directory.seals, timeout_s=limits.timeout_s, clock=clock, randomness=randomness
+        )
         self._batchers: OrderedDict[tuple[int, Queue, Sort], PublishBatcher] = OrderedDict()
         self._choices: OrderedDict[int, tuple[StickyChoice, PublishBatcher | None, int]] = OrderedDict()
 
@@ -141,7 +154,8 @@ class Publisher:
             if isinstance(answer, BaseException):
                 raise answer
             if isinstance(answer, int):
-                answer = [receipt_of(topic, to, messages[row], answer + number) for number, row in enumerate(rows)]
+                seals, first = self._directory.seals, answer
+                answer = [receipt_of(topic, to, messages[row], first + n, seals=seals) for n, row in enumerate(rows)]
             for row, receipt in zip(rows, answer, strict=True):
                 receipts[row] = receipt
         return [receipt for receipt in receipts if receipt is not None]

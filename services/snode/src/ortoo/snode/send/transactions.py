@@ -54,7 +54,8 @@ class Check:
     batch: SealedBatch
 
 
-Ask = Callable[[Check], None]
+Ask = Callable[[Check], bool]
+"""Asks a producer; False if that one is not to see the messages."""
 
 
 @dataclass(slots=True, eq=False)
@@ -104,16 +105,16 @@ class Transactions:
             topic.topic_id, to.queue_id, batch, producer_group, check_after_ms, key
         )
         ids = tuple(message.message_id or "" for message in named)
-        return Begun(transaction_id(to, topic.topic_id, number), ids, to)
+        return Begun(self._transaction_id(to, topic.topic_id, number), ids, to)
 
     async def end(self, transaction_id: str, verdict: HalfVerdict, source: VerdictSource) -> None:
         """Commit or roll back; the first verdict is final. Errors: Invalid, NotFound, Conflict, Unavailable."""
-        handle = read_handle(transaction_id, HandleKind.TRANSACTION, "transaction_id")
+        handle = read_handle(transaction_id, HandleKind.TRANSACTION, "transaction_id", self.cluster.directory.seals)
         await self.links.to(handle.enode).settle_half(handle.topic_id, handle.number, verdict, source)
 
     async def resume(self, transaction_id: str) -> None:
         """Check a parked transaction again. Errors: Invalid, NotFound, Conflict when it is not parked."""
-        handle = read_handle(transaction_id, HandleKind.TRANSACTION, "transaction_id")
+        handle = read_handle(transaction_id, HandleKind.TRANSACTION, "transaction_id", self.cluster.directory.seals)
         await self.links.to(handle.enode).resume_half(handle.topic_id, handle.number)
 
     async def listed(
@@ -133,7 +134,7 @@ class Transactions:
         for enode, halves in answers.items():
             for half in halves:
                 queue = Queue(names.get(half.topic_id, ""), enode, half.queue_id)
-                found.append(OpenTransaction(transaction_id(queue, half.topic_id, half.number), queue, half))
+                found.append(OpenTransaction(self._transaction_id(queue, half.topic_id, half.number), queue, half))
         return sorted(found, key=lambda one: (one.half.stored_at_ms, one.transaction_id))[:limit]
 
     def watch(self, producer_group: str, ask: Ask) -> Callable[[], None]:
@@ -166,6 +167,11 @@ class Transactions:
             return queue_of_group(message.message_group, queues)
         alive = self.cluster.directory.alive(queues) or queues
         return alive[self.runtime.randomness.below(len(alive))]
+
+    def _transaction_id(self, queue: Queue, topic_id: int, number: int) -> str:
+        """What clients know a transaction by."""
+        handle = Handle(HandleKind.TRANSACTION, queue.enode, topic_id, queue.queue_id, number, 0)
+        return handle.text(self.cluster.directory.seals)
 
     def _groups_changed(self) -> None:
         if self._producers:
@@ -203,14 +209,17 @@ class Transactions:
         if not producers or due.half.topic_id not in names:
             return
         queue = Queue(names[due.half.topic_id], enode, due.half.queue_id)
-        check = Check(transaction_id(queue, due.half.topic_id, due.half.number), queue.topic, due.half, due.batch)
-        producers.append(producers.pop(0))  # they take turns
-        try:
-            producers[-1](check)
-        except OrtooError as error:  # it does not listen; the next check is another's
-            contain("transaction checks", error)
-
-
-def transaction_id(queue: Queue, topic_id: int, number: int) -> str:
-    """What clients know a transaction by."""
-    return Handle(HandleKind.TRANSACTION, queue.enode, topic_id, queue.queue_id, number, 0).text()
+        check = Check(
+            self._transaction_id(queue, due.half.topic_id, due.half.number),
+            queue.topic,
+            due.half,
+            due.batch,
+        )
+        for _ in range(len(producers)):
+            producers.append(producers.pop(0))  # they take turns
+            try:
+                if producers[-1](check):
+                    return
+            except OrtooError as error:  # it does not listen; the next check is another's
+                contain("transaction checks", error)
+                return

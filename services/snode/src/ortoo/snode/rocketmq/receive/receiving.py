@@ -154,7 +154,7 @@ class Receiving:
                     popped.stored_at_ms,
                     message_id_text(one.topic_id, queue.enode, queue.queue_id, offset),
                     attempt,
-                    handle.encoded(),
+                    handle.text(self.directory.seals),
                     call.invisible_ms,
                     is_transaction,
                     lite_topic_of(queue.topic),

@@ -9,7 +9,7 @@ from ortoo.common.groups.pop import Finish, GiveBack, Renew, Verdict
 from ortoo.common.process.containment import told_as
 from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.pop.popping import Popping
-from ortoo.snode.pop.receipt_handle import ReceiptHandle, decode_handle
+from ortoo.snode.pop.receipt_handle import ReceiptHandle, read_receipt
 from ortoo.snode.rocketmq.clients.settings_reply import pop_rules
 from ortoo.snode.rocketmq.protocol.caller import Caller
 from ortoo.snode.rocketmq.protocol.codes import Refused, common_status, ok, status_of
@@ -93,7 +93,7 @@ class Settling:
 
     def _handle(self, text: str, group: str, topic: str) -> ReceiptHandle:
         """A handle of the group and the topic that the request names. Errors: Refused, Invalid."""
-        handle = decode_handle(text)
+        handle = read_receipt(text, self.directory.seals)
         if handle.group != group:
             raise Refused(Code.INVALID_RECEIPT_HANDLE, f"the handle is of another group than {group}")
         check_same_topic(topic, self.directory.topic_name(handle.topic_id), group)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from ortoo.common.grpc.signature import SignedCall
 from ortoo.snode import send
 from ortoo.snode.cluster import Cluster
 from ortoo.snode.cluster.runtime import Runtime
@@ -56,7 +57,7 @@ class Gateway:
         """Who calls, once the signature is checked. Errors: Refused, Forbidden."""
         headers = headers_of(context)
         if self.authentication is not None:
-            user, _ = await self.authentication.user_of(headers)
+            user, _ = await self.authentication.user_of(headers, SignedCall("", None))
             PRINCIPAL.set(Principal(user, PRINCIPAL.get().user == user and PRINCIPAL.get().may_everything))
         caller = caller_of(context, headers)
         self.clients.check_owner(caller)

@@ -34,7 +34,7 @@ class Recalling:
             what = f"topic {topic.name} takes {topic.message_type.name} messages, which cannot be recalled"
             raise Refused(Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, what)
         handle, message_id = split_handle(request.recall_handle)
-        known = read_handle(handle, HandleKind.DELAYED, "recall_handle")
+        known = read_handle(handle, HandleKind.DELAYED, "recall_handle", self.directory.seals)
         check_same_topic(topic.name, self.directory.topic_name(known.topic_id))
         try:
             await self.delayed.recall(handle)

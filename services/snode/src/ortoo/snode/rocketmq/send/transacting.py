@@ -41,7 +41,7 @@ class Transacting:
 
         Errors: Refused, Invalid and NotFound for a transaction that is not there.
         """
-        handle = read_handle(request.transaction_id, HandleKind.TRANSACTION, "transaction_id")
+        handle = read_handle(request.transaction_id, HandleKind.TRANSACTION, "transaction_id", self._directory.seals)
         check_same_topic(topic_name(request.topic), self._directory.topic_name(handle.topic_id))
         verdict = VERDICTS.get(request.resolution)
         if verdict is not None:
@@ -58,10 +58,10 @@ class Transacting:
         for topic in sorted(wanted - self._watched.keys()):
             self._watched[topic] = self._transactions.watch(topic, self._ask)
 
-    def _ask(self, check: Check) -> None:
+    def _ask(self, check: Check) -> bool:
         client = self._clients.producer_of(check.topic)
         if client is None or client.stream is None:
-            return
+            return False
         for message in open_batch(check.batch).messages():
             place = Delivery(check.topic, "", check.half.queue_id, 0, check.half.stored_at_ms, "", is_transaction=True)
             command = pb.RecoverOrphanedTransactionCommand(
@@ -70,4 +70,5 @@ class Transacting:
             try:
                 client.stream.say(pb.TelemetryCommand(recover_orphaned_transaction_command=command))
             except Overloaded:
-                return  # the next check asks again
+                break  # the next check asks again
+        return True

@@ -1,6 +1,7 @@
 """Lets through only what a user may; RocketMQ's clients are told in their own words."""
 
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from typing import Any
 
 from apache.rocketmq.v2 import service_pb2
@@ -20,6 +21,14 @@ _ANSWERS = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Signed:
+    """A request, and the bytes that a signature may cover."""
+
+    request: Any
+    data: bytes
+
+
 class AccessInterception(HandlerWrapping):
     """Asks for the access of every call, and of every request within a stream."""
 
@@ -29,32 +38,35 @@ class AccessInterception(HandlerWrapping):
         if not scaler_open:
             self.services = (*OWN, SCALER)
 
-    async def _signed_in(self, method: str, context: Context) -> AccessOfCall:
+    def _read(self, read: Any) -> Any:
+        return lambda data: Signed(read(data), data)
+
+    async def _signed_in(self, method: str, context: Context, request: bytes | None = None) -> AccessOfCall:
         call = AccessOfCall(self._access, method, peer_of(context))
-        await call.sign_in(headers_of(context))
+        await call.sign_in(headers_of(context), request)
         PRINCIPAL.set(call.principal)  # gRPC runs each call in a task of its own
         return call
 
     def _unary(self, handle: Any, method: str) -> Any:
-        async def guarded(request: Any, context: Context) -> Any:
+        async def guarded(signed: Signed, context: Context) -> Any:
             try:
-                (await self._signed_in(method, context)).ask(request)
+                (await self._signed_in(method, context, signed.data)).ask(signed.request)
             except OrtooError as error:
                 return refusal(method, error)
-            return await handle(request, context)
+            return await handle(signed.request, context)
 
         return guarded
 
     def _stream(self, handle: Any, method: str) -> Any:
-        async def guarded(request: Any, context: Context) -> AsyncIterator[Any]:
+        async def guarded(signed: Signed, context: Context) -> AsyncIterator[Any]:
             try:
-                call = await self._signed_in(method, context)
-                call.ask(request)
+                call = await self._signed_in(method, context, signed.data)
+                call.ask(signed.request)
             except OrtooError as error:
                 yield refusal(method, error)
                 return
             with self._access.streaming(call):
-                async for response in handle(request, context):
+                async for response in handle(signed.request, context):
                     call.look_again()
                     yield response
 

@@ -30,12 +30,17 @@ class HandlerWrapping(grpc.aio.ServerInterceptor, ABC):
         if handler is None or not full_name.startswith(self.services):
             return handler
         method = full_name.rpartition(".")[2]
-        parts = (handler.request_deserializer, handler.response_serializer)
+        parts = (self._read(handler.request_deserializer), handler.response_serializer)
         if handler.unary_unary:
             return grpc.unary_unary_rpc_method_handler(self._unary(handler.unary_unary, method), *parts)
         if handler.unary_stream:
             return grpc.unary_stream_rpc_method_handler(self._stream(handler.unary_stream, method), *parts)
+        parts = (handler.request_deserializer, handler.response_serializer)
         return grpc.stream_stream_rpc_method_handler(self._both(handler.stream_stream, method), *parts)
+
+    def _read(self, read: Any) -> Any:
+        """How the request of a method is read that takes one."""
+        return read
 
     @abstractmethod
     def _unary(self, handle: Any, method: str) -> Any:

@@ -30,6 +30,8 @@ class AdminService(DirectoryAdmin, GroupAdmin):
     transactions: Transactions
     long_calls: LongCalls
     clock: Clock
+    inner_ports_open: bool
+    """Whether who reaches an enode passes rules of access that are in force here."""
 
     async def DescribeTopic(self, request: pb.DescribeTopicRequest, context: Context) -> pb.DescribeTopicResponse:
         """One topic with what its queues hold."""
@@ -100,6 +102,7 @@ class AdminService(DirectoryAdmin, GroupAdmin):
             snodes=map(snode_to, self.directory.snodes()),
             version=self.directory.version,
             now_ms=self.clock.now_ms(),
+            inner_ports_open=self.inner_ports_open,
         )
 
 

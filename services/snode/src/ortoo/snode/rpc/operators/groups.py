@@ -10,16 +10,16 @@ from ortoo.common.errors.status import failure_of, rpc_errors
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.fields import read, write
-from ortoo.common.grpc.signature import AUTHORIZATION, DATE_TIME
 from ortoo.snode.clients.directory import ClientDirectory, ClientEntry, OwnedQueue
 from ortoo.snode.cluster.name_server import NameServer
 from ortoo.snode.cluster.routes import DeliveryMode, Group
 from ortoo.snode.cluster.wire import group_to, queue_of, queue_to, retry_of
+from ortoo.snode.policy.access import Authentication
 from ortoo.snode.policy.flow_control import FlowControl, FlowRule, FlowUnit
+from ortoo.snode.policy.principal import PRINCIPAL
 from ortoo.snode.policy.watched_file import WatchedFile
 from ortoo.snode.pull.lag import Lag
 from ortoo.snode.pull.offsets import OffsetMoves, ResetTarget
-from ortoo.snode.rocketmq.protocol.caller import headers_of
 from ortoo.snode.rocketmq.rpc.commands import RocketmqCommands
 from ortoo.snode.rpc.conversion import member_to
 from ortoo.snode.topics.arrival import TopicArrival
@@ -48,6 +48,8 @@ class GroupAdmin(admin_pb2_grpc.AdminServiceServicer):
     flow: FlowControl
     flow_file: WatchedFile
     channels: Channels
+    authentication: Authentication | None
+    """Where calls are signed."""
     rocketmq: RocketmqCommands
 
     async def UpdateGroup(self, request: pb.UpdateGroupRequest, context: Context) -> pb.UpdateGroupResponse:
@@ -86,11 +88,9 @@ class GroupAdmin(admin_pb2_grpc.AdminServiceServicer):
     async def DescribeClient(self, request: pb.DescribeClientRequest, context: Context) -> pb.DescribeClientResponse:
         """One client: who it is, its queues, and what it says about itself."""
         entry = self.clients.find(request.client_id)
-        if (other := self._other(entry, request)) is not None:
+        if (other := await self._other(entry, request)) is not None:
             with rpc_errors(f"snode {entry.snode}"):
-                return await other.DescribeClient(
-                    request, timeout=COMMAND_TIMEOUT_MS / 1000 + FORWARD_S, metadata=_said(context)
-                )
+                return await other.DescribeClient(request, timeout=COMMAND_TIMEOUT_MS / 1000 + FORWARD_S)
         queues = map(_queue, self.clients.queues(request.client_id, request.group))
         response = pb.DescribeClientResponse(client=write(pb.ClientInfo, entry), queues=queues)
         if request.ask_client:
@@ -105,11 +105,9 @@ class GroupAdmin(admin_pb2_grpc.AdminServiceServicer):
     async def CallClient(self, request: pb.CallClientRequest, context: Context) -> pb.CallClientResponse:
         """Make a client do something and answer what it said."""
         entry = self.clients.find(request.client_id)
-        if (other := self._other(entry, request)) is not None:
+        if (other := await self._other(entry, request)) is not None:
             with rpc_errors(f"snode {entry.snode}"):
-                return await other.CallClient(
-                    request, timeout=COMMAND_TIMEOUT_MAX_MS / 1000 + FORWARD_S, metadata=_said(context)
-                )
+                return await other.CallClient(request, timeout=COMMAND_TIMEOUT_MAX_MS / 1000 + FORWARD_S)
         return pb.CallClientResponse(result=await self._call(request.client_id, request.command))
 
     async def ListConsumers(self, request: pb.ListConsumersRequest, context: Context) -> pb.ListConsumersResponse:
@@ -187,20 +185,17 @@ class GroupAdmin(admin_pb2_grpc.AdminServiceServicer):
         assert isinstance(result, session_pb2.CommandResult)
         return result
 
-    def _other(
+    async def _other(
         self, entry: ClientEntry, request: pb.DescribeClientRequest | pb.CallClientRequest
     ) -> admin_pb2_grpc.AdminServiceStub | None:
         """The snode that has the client, if it is another one; the request tells it to ask no third one."""
         if self.clients.is_here(entry) or request.local_only:
             return None
         request.local_only = True
-        return admin_pb2_grpc.AdminServiceStub(self.channels.to(self.clients.address_of(entry)))
-
-
-def _said(context: Context) -> list[tuple[str, str]]:
-    """The caller's signature for another snode, which checks it as this one did: the call goes on as the caller's."""
-    said = headers_of(context)
-    return [(name, said[name]) for name in (DATE_TIME, AUTHORIZATION) if name in said]
+        channel = self.channels.to(self.clients.address_of(entry))
+        if self.authentication is not None:  # the call goes on as the caller's
+            channel = await self.authentication.forwarding(PRINCIPAL.get(), channel)
+        return admin_pb2_grpc.AdminServiceStub(channel)
 
 
 def _mode_of(number: int) -> DeliveryMode:

@@ -1,0 +1,139 @@
+"""The seal on a handle: nobody but the cluster makes one, and nobody changes one.
+
+A handle is base64url, without padding, of
+
+    version 1    version u8 | content | CRC-32C u32 of all before
+    version 2    version u8 | content | key id u32 | HMAC-SHA256, its first 16 bytes
+
+little-endian. The second is made with a key of the cluster, over the name of what the handle is for, a zero byte, and
+all before the HMAC; so a handle of one kind is none of another. 16 bytes are half of the hash's output, which RFC 2104
+(section 5) asks for at least: of 2^128 guesses one is right, and each is a call.
+
+The first is from clusters without keys: those whose name servers are older. It proves nothing, and is refused where the
+cluster has keys, but for a while after an upgrade.
+"""
+
+import base64
+import binascii
+import hashlib
+import hmac
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ortoo.common.errors import Invalid, OrtooError, Unsupported
+from ortoo.common.records.sealed_batch import crc32c
+
+PLAIN, SEALED = 1, 2
+VERSION_MAX = 15
+"""Handles will not have more versions; texts that are none begin with anything."""
+MAC_BYTES = 16
+SEAL_BYTES = 4 + MAC_BYTES
+NEW_MS = 60_000
+"""A key is used for new handles when it is so old, so that all snodes have heard of it."""
+_KEY_ID = struct.Struct("<I")
+
+
+@dataclass(frozen=True, slots=True)
+class HandleKey:
+    """A key of the cluster."""
+
+    key_id: int
+    """1 to 2^32 - 1, by chance."""
+    secret: bytes = field(repr=False)
+    created_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class HandleKeys:
+    """All keys that handles may be sealed with."""
+
+    keys: tuple[HandleKey, ...] = ()
+    """The newest last."""
+    unsigned_until_ms: int = 0
+    """Until then handles without a seal are good: they may be from before an upgrade."""
+
+
+class HandleSeals:
+    """Seals handles, and looks at seals. Without keys it makes and takes handles without."""
+
+    def __init__(self, now_ms: Callable[[], int] = lambda: 0) -> None:
+        """`now_ms` is the time since 1970-01-01 UTC."""
+        self._now_ms = now_ms
+        self._unsigned_until_ms = 0
+        self._keys: tuple[HandleKey, ...] = ()
+        self._secrets: dict[int, bytes] = {}
+
+    def use(self, keys: HandleKeys) -> None:
+        """Use these keys from now on."""
+        self._keys, self._unsigned_until_ms = keys.keys, keys.unsigned_until_ms
+        self._secrets = {key.key_id: key.secret for key in keys.keys}
+
+    def seal(self, purpose: bytes, data: bytes) -> bytes:
+        """Key id and HMAC of `data`; empty without keys."""
+        if not self._keys:
+            return b""
+        used_ms = self._now_ms() - NEW_MS
+        key = next((key for key in reversed(self._keys) if key.created_at_ms <= used_ms), self._keys[0])
+        key_id = _KEY_ID.pack(key.key_id)
+        return key_id + _mac(key.secret, purpose, data + key_id)
+
+    def is_sealed(self, purpose: bytes, data: bytes, seal: bytes) -> bool:
+        """Whether a seal is one of these keys' over `data`; takes as long for a wrong HMAC as for a right one."""
+        key_id, mac = seal[: _KEY_ID.size], seal[_KEY_ID.size :]
+        secret = self._secrets.get(int.from_bytes(key_id, "little"))
+        return secret is not None and hmac.compare_digest(mac, _mac(secret, purpose, data + key_id))
+
+    def text(self, purpose: bytes, content: bytes) -> str:
+        """A handle, as clients keep it: letters, digits, - and _."""
+        data = bytes((SEALED if self._keys else PLAIN,)) + content
+        seal = self.seal(purpose, data) or crc32c(data).to_bytes(4, "little")
+        return base64.urlsafe_b64encode(data + seal).rstrip(b"=").decode()
+
+    def takes_plain(self) -> bool:
+        """Whether handles without a seal are good."""
+        return not self._keys or self._now_ms() < self._unsigned_until_ms
+
+
+def opened(seals: HandleSeals | None, purpose: bytes, text: str, wrong: Invalid) -> bytes:
+    """The content of a handle.
+
+    Without `seals` its seal is not looked at: for who asks for the right to what it claims to be, before somebody else
+    looks. Errors: `wrong` when it is none, was changed, or is sealed by nobody who may; Unsupported when it is newer.
+    """
+    data = decoded(text, wrong)
+    if data[0] == SEALED:
+        content, seal = data[:-SEAL_BYTES], data[-SEAL_BYTES:]
+        if len(data) <= SEAL_BYTES or not (seals is None or seals.is_sealed(purpose, content, seal)):
+            raise wrong
+    elif data[0] == PLAIN:
+        content, crc = data[:-4], data[-4:]
+        if crc32c(content).to_bytes(4, "little") != crc or not (seals is None or seals.takes_plain()):
+            raise wrong
+    else:
+        raise _unknown(data[0], wrong)
+    return content[1:]
+
+
+def decoded(text: str, wrong: Invalid) -> bytes:
+    """The bytes of a handle, at least one. Errors: `wrong`."""
+    try:
+        data = base64.b64decode(text.encode("ascii") + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except (binascii.Error, UnicodeEncodeError):
+        raise wrong from None
+    if not data:
+        raise wrong
+    return data
+
+
+def _unknown(version: int, wrong: Invalid) -> OrtooError:
+    """The error for a version that is not known here: it is newer, or the text is no handle at all."""
+    if version > VERSION_MAX:
+        return wrong
+    return Unsupported(
+        f"a handle of version {version}, which this process does not know: upgrade it", field=wrong.field
+    )
+
+
+def _mac(secret: bytes, purpose: bytes, data: bytes) -> bytes:
+    return hmac.digest(secret, purpose + b"\0" + data, hashlib.sha256)[:MAC_BYTES]

@@ -1,0 +1,135 @@
+"""Tokens of the cluster, in files that its processes have and clients have not; and what they open.
+
+Calls between roles prove that they come from the cluster, by the header `x-ortoo-cluster`: the time in seconds, a dot,
+and HMAC-SHA256 by the token over the time and the call's path, in hexadecimal. A stream proves it when it is opened.
+Who can listen could repeat a proof, for the same method and for some minutes; TLS is what keeps listeners out.
+"""
+
+import hashlib
+import hmac
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from ortoo.common.errors import Forbidden, Invalid
+from ortoo.common.grpc.channels import Channels
+from ortoo.common.grpc.errors import Context, with_call
+from ortoo.common.grpc.header_channel import Headers
+from ortoo.common.process.clock import Clock
+
+ADMIN_TOKEN = "x-ortoo-admin-token"
+"""Calls about users carry this token as it is, from snodes to name servers."""
+CLUSTER_PROOF = "x-ortoo-cluster"
+LENGTH_MIN = 16
+WINDOW_S = 600
+"""How far apart the clocks of two processes may be."""
+
+
+def read_token(path: str, field: str) -> str:
+    """The token in a file; empty when no file is named. Errors: Invalid, naming the setting `field`."""
+    if not path:
+        return ""
+    try:
+        token = Path(path).read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise Invalid(f"{path} cannot be read: {error}", field=field) from None
+    if len(token) < LENGTH_MIN or not (token.isascii() and token.isprintable()):
+        raise Invalid(f"{path}: give at least {LENGTH_MIN} printable ASCII characters", field=field)
+    return token
+
+
+def check_admin_token(expected: str, given: str) -> None:
+    """Refuse another token than the expected one; an empty one expects nothing. Errors: Forbidden."""
+    if expected and not hmac.compare_digest(expected.encode(), given.encode()):
+        raise Forbidden("users are shown and changed through a snode, or with the cluster's token", field=ADMIN_TOKEN)
+
+
+class ClusterToken:
+    """Makes and checks proofs."""
+
+    def __init__(self, token: str, clock: Clock) -> None:
+        """`token` is not empty."""
+        self._key = token.encode()
+        self._clock = clock
+
+    def headers(self, path: str, request: bytes | None) -> Headers:
+        """Those of a call that is made now."""
+        now_s = self._clock.now_ms() // 1000
+        return ((CLUSTER_PROOF, f"{now_s}.{self._digest(now_s, path)}"),)
+
+    def check(self, path: str, proof: str) -> None:
+        """Refuse what is no proof of a call. Errors: Forbidden."""
+        said, _, digest = proof.partition(".")
+        now_s = self._clock.now_ms() // 1000
+        time_s = int(said) if said.isascii() and said.isdigit() and len(said) < 16 else 0
+        if not hmac.compare_digest(digest.encode(), self._digest(time_s, path).encode()):
+            raise Forbidden(
+                "this port is the cluster's own: clients call snodes, and the processes of the cluster need the same "
+                "cluster_token_file",
+                field=CLUSTER_PROOF,
+            )
+        if abs(now_s - time_s) > WINDOW_S:
+            raise Forbidden(
+                f"the call was proved at {time_s} s since 1970, here it is {now_s}: more than {WINDOW_S} s apart; set "
+                "the clocks",
+                field=CLUSTER_PROOF,
+            )
+
+    def _digest(self, time_s: int, path: str) -> str:
+        return hmac.digest(self._key, f"{time_s}\n{path}".encode(), hashlib.sha256).hex()
+
+
+def cluster_token(path: str, clock: Clock) -> ClusterToken | None:
+    """That of the file which the setting `cluster_token_file` names; None for none. Errors: Invalid."""
+    token = read_token(path, "cluster_token_file")
+    return ClusterToken(token, clock) if token else None
+
+
+class ClusterGuard(grpc.aio.ServerInterceptor):
+    """Lets only the cluster's own processes in, and operators with the admin's token where there is one.
+
+    Health and reflection stay open.
+    """
+
+    def __init__(self, token: ClusterToken, admin_token: str = "") -> None:
+        self._token = token
+        self._admin_token = admin_token
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Any:
+        """Give the handler of the called method, or one that refuses."""
+        handler = await continuation(handler_call_details)
+        if handler is None or not handler_call_details.method.startswith("/ortoo.v1."):
+            return handler
+        headers = dict(handler_call_details.invocation_metadata or ())
+        given = headers.get(ADMIN_TOKEN, "")
+        if self._admin_token and hmac.compare_digest(self._admin_token.encode(), str(given).encode()):
+            return handler
+        try:
+            self._token.check(handler_call_details.method, str(headers.get(CLUSTER_PROOF, "")))
+        except Forbidden as error:
+            refusing = _refusing(error)
+            return with_call(handler, lambda _: refusing)
+        return handler
+
+
+def cluster_channels(token: ClusterToken | None) -> Channels:
+    """Connections to other processes of the cluster, whose calls carry the proof if there is a token."""
+    return Channels(token.headers if token is not None else None)
+
+
+def cluster_guards(token: ClusterToken | None, admin_token: str = "") -> list[grpc.aio.ServerInterceptor]:
+    """What guards a port of the cluster; nothing without a token."""
+    return [] if token is None else [ClusterGuard(token, admin_token)]
+
+
+def _refusing(error: Forbidden) -> Any:
+    async def refuse(request: Any, context: Context) -> Any:
+        raise error
+
+    return refuse

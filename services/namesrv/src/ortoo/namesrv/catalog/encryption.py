@@ -1,0 +1,95 @@
+"""Secrets as the database keeps them: encrypted by a key from a file, or in the clear where there is none.
+
+A kept secret is a text that begins with how it is kept, `plain:` or `fernet:`. Signatures need the secrets themselves,
+so they cannot be hashed. What is encrypted says whose it is: who may only write the database gives nobody another's.
+"""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ortoo.common.errors import Invalid
+
+if TYPE_CHECKING:
+    from cryptography.fernet import Fernet
+
+PLAIN, FERNET = "plain:", "fernet:"
+FIELD = "secrets_key_file"
+
+
+class Encryption:
+    """Fernet (AES-128-CBC and HMAC-SHA256), with keys that may change."""
+
+    def __init__(self, key: bytes = b"", previous: Sequence[bytes] = ()) -> None:
+        """Encrypt by `key`, unless it is empty; read by all. Each is 32 bytes in base64. Errors: Invalid."""
+        self.encrypts = bool(key)
+        self._keys: list[Fernet] = [_fernet(one) for one in ([key] if key else []) + list(previous)]
+
+    def kept(self, owner: str, secret: str) -> str:
+        """What is kept of a secret."""
+        if not self.encrypts:
+            return PLAIN + secret
+        return FERNET + self._keys[0].encrypt(f"{owner}\n{secret}".encode()).decode()
+
+    def secret(self, owner: str, kept: str) -> str:
+        """The secret that was kept. Errors: Invalid, naming the setting, when no key opens it."""
+        if kept.startswith(PLAIN):
+            return kept.removeprefix(PLAIN)
+        for key in self._keys:
+            if (text := _opened(key, kept)) is not None:
+                whose, _, secret = text.partition("\n")
+                if whose != owner:
+                    raise Invalid(f"the secret of {owner} in the database is that of {whose}", field=FIELD)
+                return secret
+        raise Invalid(
+            f"the secret of {owner} is encrypted by a key that is not here; give the file with it, also among "
+            "secrets_key_files_previous",
+            field=FIELD,
+        )
+
+    def is_current(self, kept: str) -> bool:
+        """Whether it would be kept so now."""
+        return _opened(self._keys[0], kept) is not None if self.encrypts else kept.startswith(PLAIN)
+
+
+def read_encryption(key_file: str, previous_files: str) -> Encryption:
+    """By the key in a file, and those in others, separated by `;`. Errors: Invalid, naming the setting."""
+    previous = [part.strip() for part in previous_files.split(";") if part.strip()]
+    key = _key_in(key_file, FIELD) if key_file else b""
+    return Encryption(key, [_key_in(path, "secrets_key_files_previous") for path in previous])
+
+
+def _key_in(path: str, field: str) -> bytes:
+    try:
+        key = Path(path).read_bytes().strip()
+        _fernet(key)
+    except OSError as error:
+        raise Invalid(f"{path} cannot be read: {error.strerror}", field=field) from None
+    except Invalid as error:
+        raise Invalid(f"{path}: {error.message}", field=field) from None
+    return key
+
+
+def _fernet(key: bytes) -> "Fernet":
+    # It takes a tenth of a second to import, and most name servers do not need it.
+    from cryptography.fernet import Fernet
+
+    try:
+        return Fernet(key.replace(b"+", b"-").replace(b"/", b"_"))
+    except ValueError:
+        raise Invalid("this is no key; make one by `openssl rand -base64 32`", field=FIELD) from None
+
+
+def _opened(key: "Fernet", kept: str) -> str | None:
+    from cryptography.fernet import InvalidToken
+
+    try:
+        return key.decrypt(kept.removeprefix(FERNET)).decode()
+    except InvalidToken:
+        return None
+
+
+def renewed(encryption: Encryption, kept: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Of (owner, kept secret) those that are to be kept otherwise now. Errors: Invalid, when one cannot be read."""
+    read = [(owner, text, encryption.secret(owner, text)) for owner, text in kept]
+    return {owner: encryption.kept(owner, secret) for owner, text, secret in read if not encryption.is_current(text)}

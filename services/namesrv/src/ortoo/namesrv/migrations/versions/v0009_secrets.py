@@ -1,0 +1,23 @@
+"""Keys that handles are sealed with, and users' secrets that may be encrypted."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0009"
+down_revision = "0008"
+
+
+def upgrade() -> None:
+    """Handles that clients have now bear no seal; secrets are encrypted when the name server has a key for that."""
+    op.create_table(
+        "handle_keys",
+        sa.Column("key_id", sa.BigInteger, primary_key=True, autoincrement=False),
+        sa.Column("created_at_ms", sa.BigInteger, nullable=False),
+        sa.Column("kept_secret", sa.Text, nullable=False),
+    )
+    op.add_column("directory", sa.Column("unsigned_handles", sa.Boolean, nullable=False, server_default=sa.false()))
+    directory = sa.table("directory", sa.column("unsigned_handles", sa.Boolean))
+    op.execute(sa.update(directory).values(unsigned_handles=True))
+    op.add_column("users", sa.Column("kept_secret", sa.Text, nullable=False, server_default=""))
+    op.execute("UPDATE users SET kept_secret = 'plain:' || secret_key")
+    op.drop_column("users", "secret_key")

@@ -1,0 +1,100 @@
+"""What the name server's database shows of secrets."""
+
+import asyncio
+import base64
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from structlog.testing import capture_logs
+
+from ortoo.common.errors import Invalid
+from ortoo.namesrv.catalog.encryption import Encryption, read_encryption
+from ortoo.testing.servers.cluster import open_cluster
+from ortoo.v1 import namesrv_pb2 as pb
+
+SECRET = "a-secret-that-nobody-sees"
+
+
+def key_file(folder: Path, name: str) -> str:
+    """A file with a key, as `openssl rand -base64 32` writes one."""
+    path = folder / name
+    path.write_bytes(base64.b64encode((name * 32).encode()[:31] + b"\xff") + b"\n")
+    return str(path)
+
+
+def shows(folder: Path, secret: str = SECRET) -> bool:
+    """Whether a file of the database has the secret in the clear."""
+    return any(secret.encode() in path.read_bytes() for path in (folder / "namesrv").glob("namesrv.db*"))
+
+
+async def secret_after(folder: Path, chosen: dict[str, Any], *, put: bool = False) -> str:
+    """Start a name server with these settings, perhaps put user `ann`; its answer for her secret."""
+    async with open_cluster(folder, enodes=0, snodes=0, settings={"namesrv": chosen}) as cluster, asyncio.timeout(30):
+        if put:
+            request = pb.PutUserRequest(user=pb.User(access_key="ann"), secret_key=SECRET)
+            await cluster.name_service.PutUser(request)
+        return (await cluster.name_service.GetUser(pb.GetUserRequest(access_key="ann"))).secret_key
+
+
+async def test_secrets_are_encrypted_and_the_key_can_change(tmp_path: Path) -> None:
+    """B-066: those that were in the clear as well; a new key takes over with the old one's file, and then alone."""
+    old, new = key_file(tmp_path, "old"), key_file(tmp_path, "new")
+    assert await secret_after(tmp_path, {}, put=True) == SECRET
+    assert shows(tmp_path)
+    assert await secret_after(tmp_path, {"secrets_key_file": old}) == SECRET
+    assert not shows(tmp_path)
+    for chosen in ({}, {"secrets_key_file": new}):
+        with pytest.raises(Invalid, match="encrypted by a key that is not here") as refused:
+            await secret_after(tmp_path, chosen)
+        assert refused.value.field == "secrets_key_file"
+    both = {"secrets_key_file": new, "secrets_key_files_previous": f"{old};{old}"}
+    assert await secret_after(tmp_path, both) == SECRET
+    assert await secret_after(tmp_path, {"secrets_key_file": new}) == SECRET
+    assert not shows(tmp_path)
+    assert await secret_after(tmp_path, {"secrets_key_files_previous": new}) == SECRET
+    assert shows(tmp_path)
+
+
+async def test_a_secret_in_the_clear_is_told_once(tmp_path: Path) -> None:
+    """B-066: at the start, when there are users and no key."""
+    told = []
+    for put in (True, False):
+        with capture_logs() as logs:
+            await secret_after(tmp_path, {}, put=put)
+        told.append([line for line in logs if "secrets_key_file" in line["event"]])
+    assert told[0] == []
+    [warning] = told[1]
+    assert (warning["log_level"], warning["users"]) == ("warning", 1)
+
+
+async def test_a_secret_is_of_its_user_alone(tmp_path: Path) -> None:
+    """B-066: who may write the database, and does not know the key, gives himself no other user's secret."""
+    chosen = {"secrets_key_file": key_file(tmp_path, "key")}
+    await secret_after(tmp_path, chosen, put=True)
+    with sa.create_engine(f"sqlite:///{tmp_path / 'namesrv' / 'namesrv.db'}").begin() as connection:
+        connection.execute(sa.text("INSERT INTO users SELECT 'eve', enabled, created_at_ms, kept_secret FROM users"))
+    with pytest.raises(Invalid, match="of eve in the database is that of ann"):
+        await secret_after(tmp_path, chosen)
+
+
+@pytest.mark.parametrize("text", [b"", b"short", b"A" * 44])
+def test_what_is_no_key_is_refused(text: bytes, tmp_path: Path) -> None:
+    """B-066: the setting, the file, and how to make one are named."""
+    path = tmp_path / "key"
+    path.write_bytes(text)
+    for field, files in (("secrets_key_file", (str(path), "")), ("secrets_key_files_previous", ("", str(path)))):
+        with pytest.raises(Invalid, match="openssl rand -base64 32") as refused:
+            read_encryption(*files)
+        assert refused.value.field == field
+    with pytest.raises(Invalid, match="cannot be read"):
+        read_encryption(str(tmp_path / "absent"), "")
+
+
+def test_what_is_encrypted_is_the_same_never_again() -> None:
+    """Nobody sees that two users have the same secret; who has the key reads both."""
+    encryption = Encryption(base64.b64encode(bytes(32)))
+    first, second = encryption.kept("ann", SECRET), encryption.kept("bob", SECRET)
+    assert first != second != encryption.kept("bob", SECRET)
+    assert (encryption.secret("ann", first), encryption.secret("bob", second)) == (SECRET, SECRET)

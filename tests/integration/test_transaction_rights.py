@@ -1,0 +1,86 @@
+"""Half messages are for those who may send to their topic, whoever they say they are."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from apache.rocketmq.v2 import definition_pb2 as d
+from apache.rocketmq.v2 import service_pb2 as s
+from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
+from ortoo.testing.servers.cluster import Cluster, open_cluster
+from ortoo.v1 import namesrv_pb2, producer_pb2, record_pb2
+from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
+from tests.integration.guarded_cluster import SECRET, signed
+
+RULES = """
+[[user]]
+access_key = "ann"
+admin = true
+[[user]]
+access_key = "curious"
+topics = { t = "PUB" }
+groups = { p = "PUB" }
+[[user]]
+access_key = "owner"
+topics = { secret = "PUB" }
+groups = { p = "PUB" }
+"""
+QUICK = {"transaction_check_after_ms": 100, "transaction_check_interval_ms": 100, "transaction_checks_max": 10_000}
+
+
+async def half_message(cluster: Cluster, topic: str, group: str) -> None:
+    """Begin a transaction and forget it; its producers are asked from now on."""
+    stub = ProducerServiceStub(cluster.channels.to(cluster.address))
+    message = record_pb2.Message(body=topic.encode())
+    begin = producer_pb2.BeginTransactionRequest(topic=topic, messages=[message], producer_group=group)
+    await stub.BeginTransaction(begin, metadata=signed(cluster, "ann"))
+
+
+async def test_checks_reach_only_producers_that_may_send_to_the_topic(tmp_path: Path) -> None:
+    """B-062: in one group each is asked about its own topics, natively and under another's client id of RocketMQ's."""
+    rules = tmp_path / "access.toml"
+    rules.write_text(RULES)
+    settings: dict[str, Any] = {"snode": {"access_file": str(rules)}, "enode": QUICK}
+    async with open_cluster(tmp_path, settings=settings) as cluster, asyncio.timeout(60):
+        for user in ("ann", "curious", "owner"):
+            about = namesrv_pb2.User(access_key=user)
+            await cluster.name_service.PutUser(namesrv_pb2.PutUserRequest(user=about, secret_key=SECRET))
+        for topic in ("t", "secret"):
+            await cluster.create_topic(topic, queues=1)
+        channel = cluster.channels.to(cluster.address)
+        watching = producer_pb2.WatchTransactionChecksRequest(producer_group="p")
+        calls: dict[str, Any] = {
+            user: ProducerServiceStub(channel).WatchTransactionChecks(watching, metadata=signed(cluster, user))
+            for user in ("curious", "owner")
+        }
+        for call in calls.values():
+            assert not (await call.read()).messages
+        for topic in ("secret", "t"):
+            await half_message(cluster, topic, "p")
+        for user, topic in (("curious", "t"), ("owner", "secret")):
+            asked = [await calls[user].read() for _ in range(5)]
+            assert {(check.topic, check.messages[0].body) for check in asked} == {(topic, topic.encode())}
+
+        stub = MessagingServiceStub(channel)
+        publishing = d.Publishing(topics=[d.Resource(name="secret")])
+        command = s.TelemetryCommand(settings=d.Settings(client_type=d.PRODUCER, publishing=publishing))
+
+        def telemetry(user: str, client_id: str) -> Any:
+            return stub.Telemetry(metadata=(("x-mq-client-id", client_id), *signed(cluster, user)))
+
+        own = telemetry("owner", "c")
+        await own.write(command)
+        assert (await own.read()).status.code == d.OK
+        await half_message(cluster, "secret", "secret")
+        for client_id in ("c", "another"):
+            stolen = telemetry("curious", client_id)
+            await stolen.write(command)
+            said = await stolen.read()
+            assert (said.WhichOneof("command"), said.status.code) == (None, d.FORBIDDEN)
+            with pytest.raises(grpc.aio.AioRpcError):
+                await stolen.read()
+        orphan = (await own.read()).recover_orphaned_transaction_command
+        assert orphan.message.body == b"secret"
