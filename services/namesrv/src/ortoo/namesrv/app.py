@@ -10,9 +10,11 @@ from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.logs import get_logger
+from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
 from ortoo.common.process.service import Running
+from ortoo.common.telemetry.process_metrics import register_memory
 from ortoo.common.telemetry.role import Telemetry
 from ortoo.namesrv.catalog.catalog import Catalog
 from ortoo.namesrv.directory.directory import Directory
@@ -57,12 +59,15 @@ async def open_namesrv(
         )
         background = await parts.enter_async_context(Background("namesrv"))
         handlers = service.NameService(directory, catalog, clock, read_admin_token(settings.admin_token_file))
+        memory = MemoryBudget(settings.memory_budget_bytes, clock)
+        register_memory(telemetry.metrics, memory)
         server = GrpcServer(
             settings.listen_address,
             [(service.NAME, lambda grpc_server: add_NameServiceServicer_to_server(handlers, grpc_server))],
             outermost=[telemetry.calls],
             grace_s=settings.stop_grace_s,
             drain_delay_s=settings.drain_delay_s,
+            memory=memory,
         )
         background.spawn("draining", directory.end_watches_when(server.draining))
         background.spawn("others", directory.follow_others(settings.sync_interval_s))

@@ -10,6 +10,7 @@ from ortoo.common.grpc.bulk_field import Bulky
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.server import AddServicer, GrpcServer
 from ortoo.common.process.background import Background
+from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.enode.rpc.deferred import CheckStream, DeferredHandlers
 from ortoo.enode.rpc.locks import LockHandlers
 from ortoo.enode.rpc.modes import ModeHandlers
@@ -64,7 +65,11 @@ class EnodeService(OffsetHandlers, StorageHandlers, LockHandlers, ModeHandlers, 
 
 
 def enode_server(
-    handlers: EnodeService, settings: Settings, background: Background, calls: grpc.aio.ServerInterceptor
+    handlers: EnodeService,
+    settings: Settings,
+    background: Background,
+    calls: grpc.aio.ServerInterceptor,
+    memory: MemoryBudget,
 ) -> GrpcServer:
     """The server of EnodeService, not yet listening; `calls` counts its calls. Streams end when it stops."""
 
@@ -72,13 +77,16 @@ def enode_server(
         add_EnodeServiceServicer_to_server(handlers, server)
         bulk_calls.serve(server, {"Append": handlers.Append, "FetchBatches": handlers.FetchBatches})
 
-    server = public_server(settings, calls, [(NAME, add)])
+    server = public_server(settings, calls, [(NAME, add)], memory)
     handlers.streams = Streams(background, server.draining)
     return server
 
 
 def public_server(
-    settings: Settings, calls: grpc.aio.ServerInterceptor, servicers: Sequence[tuple[str, AddServicer]] = ()
+    settings: Settings,
+    calls: grpc.aio.ServerInterceptor,
+    servicers: Sequence[tuple[str, AddServicer]] = (),
+    memory: MemoryBudget | None = None,
 ) -> GrpcServer:
     """A server at the enode's own address, as its settings say; `calls` counts its calls."""
     return GrpcServer(
@@ -87,6 +95,7 @@ def public_server(
         outermost=[calls],
         grace_s=settings.stop_grace_s,
         drain_delay_s=settings.drain_delay_s,
+        memory=memory,
     )
 
 

@@ -110,7 +110,7 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
         """Ask a producer about transactions that nobody has ended."""
         check_group_name(request.producer_group, "producer_group")
         checks: asyncio.Queue[Check] = asyncio.Queue()
-        with self.long_calls.running("transaction checks") as memory:
+        with self.long_calls.running() as memory:
 
             def ask(check: Check) -> None:
                 try:
@@ -127,7 +127,6 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
                     check = await checks.get()
                     yield _check(check)
                     memory.give_back(len(check.batch.records))
-                    memory.moved()
             finally:
                 gone()
 
