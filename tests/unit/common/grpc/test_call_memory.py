@@ -90,7 +90,8 @@ async def test_a_single_answer_that_nobody_takes_counts_until_its_peer_is_gone()
     budget = MemoryBudget(1 << 30)
     async with asyncio.timeout(30), server_of(budget, None) as server:
         async with connected(server) as channel:
-            calls = [channel.unary_unary("/ortoo.v1.Test/One")(b"") for _ in range(3)]
+            one: Any = channel.unary_unary("/ortoo.v1.Test/One")
+            calls = [one(b"") for _ in range(3)]
             assert [len(await call) for call in calls] == [len(ANSWER)] * 3
         await until(lambda: not budget.used_bytes)
 
@@ -99,8 +100,9 @@ async def test_a_call_that_does_not_fit_is_refused() -> None:
     """B-083: even a call costs something, and a refusal says how much."""
     budget = MemoryBudget(1)
     async with asyncio.timeout(30), server_of(budget, None) as server, connected(server) as channel:
+        one: Any = channel.unary_unary("/ortoo.v1.Test/One")
         with pytest.raises(grpc.aio.AioRpcError, match=f"{CALL_BYTES} bytes more are asked for by One") as refused:
-            await channel.unary_unary("/ortoo.v1.Test/One")(b"")
+            await one(b"")
         assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert budget.refused == {"One": 1}
         with pytest.raises(Overloaded):

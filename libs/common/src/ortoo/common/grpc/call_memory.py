@@ -100,7 +100,7 @@ class CallMemory(grpc.aio.ServerInterceptor):
         peer, task = context.peer(), asyncio.current_task()
         share.on_deaf = lambda: self._end(kind, peer, task)
         # It is called when the last of the answers and the status are on their way, or the connection is gone.
-        context.add_done_callback(lambda _: share.close())
+        context.add_done_callback(lambda *_: share.close())  # type: ignore[arg-type]  # grpc's stub asks for a protocol
         _share.set(share)
         return share
 
