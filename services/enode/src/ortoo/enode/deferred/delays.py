@@ -148,7 +148,7 @@ class Delays:
         )
         if before == Hold.FIRING:
             raise Conflict("the message is being delivered right now", field="recall_handle")
-        if before == Hold.MOVING:
+        if before in (Hold.MOVING, Hold.MISSED):
             raise Unavailable("the message is being stored elsewhere right now; retry", retry_after_ms=100)
         if before not in (Hold.FREE, Hold.STAGED, Hold.UNREADABLE):
             raise NotFound("no such message waits: it was delivered or recalled", field="recall_handle")
@@ -300,6 +300,9 @@ class Delays:
                 break
             for staged_ones in found:
                 holds = self._timers.holds(staged_ones.deliver_at_ms, staged_ones.timer_ids)
+                moving = holds == Hold.MOVING
+                if moving.any():  # they are staged again when they have their new place
+                    self._timers.hold(staged_ones.deliver_at_ms[moving], staged_ones.timer_ids[moving], Hold.MISSED)
                 due = staged_ones.chosen(np.flatnonzero(holds == Hold.STAGED).astype("<i4"))
                 if len(due):
                     self._timers.hold(due.deliver_at_ms, due.timer_ids, Hold.FIRING)
