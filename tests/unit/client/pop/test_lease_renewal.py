@@ -52,7 +52,7 @@ def test_one_enode_that_is_away_once_ends_no_lease() -> None:
 
     async def scenario() -> None:
         connection: Any = SimpleNamespace(clock=clock, client_id="c", randomness=Randomness(1))
-        consumer = PopConsumer(connection, "g", "t", None, PopSettings(invisible_ms=LEASE_S * 1000))
+        consumer = PopConsumer(connection, "g", "t", "*", PopSettings(invisible_ms=LEASE_S * 1000))
         begun_s = clock.monotonic_s()
         renewals: Any = Renewals(clock, "enode-0", begun_s + LEASE_S * 0.6)
         consumer._calls = renewals

@@ -30,7 +30,7 @@ from ortoo.enode.deferred.waiting_messages import read_waiting
 from ortoo.enode.log.answers import Appended
 from ortoo.enode.state.tables.timers import NEAR_MS
 from ortoo.enode.state.timer_bucket import Hold, Int64s, TimerArray
-from ortoo.enode.store.deferral import ChangesAt, Deferral
+from ortoo.enode.store.deferral import ChangesAt, Deferral, Write
 from ortoo.enode.store.store import FlushMode, Store
 
 DELAY_MAX_MS = 366 * 86_400_000
@@ -109,6 +109,13 @@ class Delays:
         `consumes_at` is as in `Store.append`, from that id.
         Errors: as `Store.append`; Invalid (field batch.records.deliver_at_ms) for a time that is too far away.
         """
+        write = self.write(topic_id, queue_id, batch, consumes_at)
+        appended = await self._store.append(topic_id, queue_id, batch, flush_mode=flush_mode, deferral=write.deferral)
+        self.stored(write)
+        return appended
+
+    def write(self, topic_id: int, queue_id: int, batch: SealedBatch, consumes_at: ChangesAt | None = None) -> Write:
+        """How a batch is stored whose messages all have a time. Errors: Invalid, Overloaded, as `append`."""
         times = deliver_at_column(batch)
         column = np.frombuffer(times, "<i8")
         first_ms, last_ms = int(column.min()), int(column.max())
@@ -128,12 +135,13 @@ class Delays:
             )  # fmt: skip
             return (set_timers, *(consumes_at(first_place, stored_at_ms) if consumes_at is not None else ()))
 
-        deferral = Deferral(DELAYED_TOPIC_ID, changes, first_ms, last_ms)
-        appended = await self._store.append(topic_id, queue_id, batch, flush_mode=flush_mode, deferral=deferral)
-        if first_ms < self._clock.now_ms() + NEW_MS:
+        return Write(topic_id, queue_id, batch, deferral=Deferral(DELAYED_TOPIC_ID, changes, first_ms, last_ms))
+
+    def stored(self, write: Write) -> None:
+        """It is stored: what is due soon is read at once."""
+        if write.deferral is not None and write.deferral.min_deliver_at_ms < self._clock.now_ms() + NEW_MS:
             self._look_again_s = 0.0
-            self._wake(first_ms - NEW_MS)
-        return appended
+            self._wake(write.deferral.min_deliver_at_ms - NEW_MS)
 
     async def recall(self, topic_id: int, timer_id: int, deliver_at_ms: int) -> None:
         """Forget a delayed message; when this returns it will never be delivered.
