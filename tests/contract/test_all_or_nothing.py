@@ -139,6 +139,8 @@ REQUESTS: dict[Request, str] = {
     replay: "ReplayStored",
 }
 """Each request of several changes, and the method of EnodeService that makes it; "" = the name server's watch."""
+ROOM_FOR_SOME_BYTES = {"SendBackMessages": 2_000, "ReplayStored": 2_000}
+"""What is left of the disk for methods whose single changes take more than others': room for some of them, not all."""
 OTHERS = {
     "QueryOffsets": "reads",
     "PopQueues": "leases what there is room for, and a lease is not waited for",
@@ -196,7 +198,8 @@ def _refuse(request_of_many: Request) -> None:
             held = await _filled(it)
             appender = one.store.engine.appender
             memory.capacity_bytes = 0
-            while one.store.engine.spares._ready or appender.active.limit - appender.appended_position > 500:
+            left_bytes = ROOM_FOR_SOME_BYTES.get(REQUESTS.get(request_of_many, ""), 500)
+            while one.store.engine.spares._ready or appender.active.limit - appender.appended_position > left_bytes:
                 await one.store.offsets.commit(TOPIC, "filler", {0: 1})
             before = list(one.store.engine.state.checkpoint())
             with pytest.raises(Overloaded):
