@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ortoo.common.process.memory_limit import memory_bytes
+from ortoo.common.process.memory_budget import memory_bytes
 
 MIB = 1 << 20
 MACHINE = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -72,7 +72,7 @@ def real_group(limit_bytes: int) -> Iterator[Path]:
 def test_a_limit_of_the_kernel_is_read() -> None:
     """B-083: a process within a real control group reads what the kernel was told, as in a container."""
     with real_group(256 * MIB) as folder:
-        code = "from ortoo.common.process.memory_limit import memory_bytes; print(memory_bytes())"
+        code = "from ortoo.common.process.memory_budget import memory_bytes; print(memory_bytes())"
         into = f"echo $$ > {folder}/cgroup.procs && exec {sys.executable} -c '{code}'"
         found = subprocess.run(["/bin/sh", "-c", into], capture_output=True, text=True, check=True)
     assert int(found.stdout) == 256 * MIB

@@ -16,8 +16,7 @@ from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.logs import get_logger
-from ortoo.common.process.memory_budget import MemoryBudget
-from ortoo.common.process.memory_limit import memory_bytes
+from ortoo.common.process.memory_budget import MemoryBudget, memory_bytes
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
 from ortoo.common.process.service import Running

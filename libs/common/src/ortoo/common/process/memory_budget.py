@@ -6,14 +6,17 @@ largest first and of equal ones the one that has waited longest; who reads what 
 """
 
 import contextlib
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from ortoo.common.errors import Overloaded
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.logs import get_logger
-from ortoo.common.process.memory_limit import memory_bytes
 
+CGROUPS, CGROUPS_OF_PROCESS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+LIMIT_V1, LIMIT_V2 = "memory.limit_in_bytes", "memory.max"
 DEFAULT_PERCENT = 50
 """What of the container's or the machine's memory a budget is that nobody chose."""
 BEHIND_S = 1.0
@@ -31,6 +34,38 @@ RESIDENT_PERCENT = 200
 USUAL_AT_FIRST_BYTES, USUAL_FADES = 512 << 10, 0.99
 """What is expected of the first answers, and how fast larger ones are forgotten, for each answer."""
 _log = get_logger("memory")
+
+
+def memory_bytes(root: Path = CGROUPS, of_process: Path = CGROUPS_OF_PROCESS) -> int:
+    """What this process may use: the least that any control group above it allows, else the machine's memory.
+
+    In a container its own group is mounted at `root`; elsewhere `of_process` says which groups below that it is in.
+    """
+    found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for file in _limit_files(root, of_process):
+        try:
+            found = min(found, int(file.read_text()))
+        except (OSError, ValueError):  # there is no such limit, or it is "max"
+            continue
+    return found
+
+
+def _limit_files(root: Path, of_process: Path) -> Iterator[Path]:
+    """Of version 2 and of version 1, each from the process's group up to the root."""
+    yield root / LIMIT_V2
+    yield root / "memory" / LIMIT_V1
+    try:
+        lines = of_process.read_text().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, controllers, path = (*line.split(":", 2), "", "")[:3]
+        group = Path(path.lstrip("/"))
+        if "memory" in controllers.split(","):
+            yield from (root / "memory" / one / LIMIT_V1 for one in (group, *group.parents))
+        elif not controllers:
+            for mounted in (root, root / "unified"):
+                yield from (mounted / one / LIMIT_V2 for one in (group, *group.parents))
 
 
 class MemoryShare:

@@ -166,4 +166,5 @@ class NameService(NameServiceServicer):
         """Everything, then every change."""
         async with contextlib.aclosing(self._directory.watch()) as changes:
             async for change in changes:
-                yield wire.change_to(change)
+                for part in wire.change_to(change):
+                    yield part

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
 from ortoo.common.cluster.name_servers import NameServers
+from ortoo.common.cluster.route_news import whole_news
 from ortoo.common.errors import AlreadyExists, Forbidden, NotFound, OrtooError, Unavailable
 from ortoo.common.errors.status import rpc_errors
 from ortoo.common.grpc.admin_token import ADMIN_TOKEN
@@ -51,7 +52,7 @@ class NameServer:
     async def watch(self) -> AsyncIterator[RouteChange]:
         """Everything at once, then every change; ends or raises when the name server goes away."""
         with rpc_errors(self.peer):
-            async for news in self.stub.WatchRoutes(namesrv_pb2.WatchRoutesRequest()):
+            async for news in whole_news(self.stub.WatchRoutes(namesrv_pb2.WatchRoutesRequest())):
                 yield change_of(news)
 
     async def get_topic(self, name: str) -> Topic:
