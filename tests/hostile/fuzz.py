@@ -30,7 +30,7 @@ with atheris.instrument_imports(include=["ortoo"]):
 
 SEEDS_MAX_BYTES = 4_096
 MESSAGES = [
-    Message(b"body", key="key", tag="tag", properties={"a": "1"}),
+    Message(b"body", keys=("key",), tag="tag", properties={"a": "1"}),
     Message(b"x" * 50, message_group="group", deliver_at_ms=1_800_000_000_000, priority=3),
 ]
 
@@ -76,7 +76,7 @@ def sql(data: bytes) -> None:
 
 TARGETS: dict[str, tuple[Callable[[bytes], None], list[bytes]]] = {
     "batch": (batch, [encode(MESSAGES[:1], now_ms=1).records, encode(MESSAGES[1:], now_ms=1).records]),
-    "handle": (handle, [ReceiptHandle("enode-0", 1, "g", 0, 1, 0).encoded().encode()]),
+    "handle": (handle, [ReceiptHandle("enode-0", "g", 1, 0, 1, 0, 1).encoded().encode()]),
     "signature": (
         signature,
         [
