@@ -27,7 +27,7 @@ SLOW_TESTS := $(wildcard tests/contract tests/conformance tests/integration test
 
 .PHONY: help setup demo dev check test bench bench-store bench-guard crash simulate protos protos-check docs clean
 .PHONY: demo-spark spark-setup spark-tests spark-long bench-spark
-.PHONY: alerts rolling wheels image-check manifests deploy-tools
+.PHONY: alerts hostile rolling wheels image-check manifests deploy-tools
 .PHONY: lint types imports quick-tests slow-tests
 
 help:  ## Show this help
@@ -93,6 +93,11 @@ crash: $(READY)  ## Stop the store at 2,500 points, damage it in 500 places, 5,0
 	@$(PY) -m ortoo.testing.runs.fifo_run
 	@$(PY) -m ortoo.testing.runs.replay_run
 	@$(PYTEST) -m crash tests/e2e
+
+hostile: $(READY)  ## Ten minutes of siege with 5,000 half-open connections; 10,000 sessions that read nothing; fuzz what parses (SECONDS=60)
+	@$(PY) -m tests.hostile.siege --seconds $(or $(SECONDS),600)
+	@$(PY) -m tests.e2e.unread_sessions --sessions 10000 --tails 200 --budget-mib 512 --most-mib 640
+	@for target in batch handle signature sql; do $(PY) -m tests.hostile.fuzz $$target --seconds 60; done
 
 simulate: $(READY)  ## A simulated cluster in trouble, 300 seeds; then every bug that is planted must be found (SEED=1000 SEEDS=5000 for others)
 	@$(PY) -m ortoo.testing.simulation --seed $(or $(SEED),1) --seeds $(or $(SEEDS),300) --workers $$(nproc)

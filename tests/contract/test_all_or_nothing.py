@@ -7,10 +7,18 @@ from dataclasses import replace
 import pytest
 
 from ortoo.common.errors import Overloaded
-from ortoo.common.groups.pop import Finish, GiveBack, LeasePart, Renew
+from ortoo.common.groups.pop import Finish, GiveBack, LeasePart, Renew, ReplayWish, SendBackWish
 from ortoo.common.process.background import Background
+from ortoo.common.records.batch import encode
+from ortoo.common.records.message import Message
 from ortoo.enode.changes.all import Change
 from ortoo.enode.changes.lives import Mode
+from ortoo.enode.deferred.check_schedule import CheckSchedule
+from ortoo.enode.deferred.delays import Delays
+from ortoo.enode.deferred.intake import Intake
+from ortoo.enode.deferred.transactions import Transactions
+from ortoo.enode.pops.reading import OpenedBatches
+from ortoo.enode.pops.sending_back import SendingBack
 from ortoo.enode.store.engine import Engine
 from ortoo.enode.store.lock_table import Granted, LockRequest
 from ortoo.enode.store.store import TopicCopy
@@ -19,9 +27,10 @@ from ortoo.testing.disks.memory_disk import MemoryDisk
 from ortoo.testing.time.virtual_clock import VirtualClock
 from ortoo.v1 import enode_pb2
 from tests.contract.one_store import SETTINGS, TOPIC, OneStore
-from tests.contract.pop_store import GROUP, PopStore
+from tests.contract.pop_store import DEAD_LETTERS, GROUP, PopStore
 
 MANY = 60
+RETRIES = 7
 LONG = "x" * 100
 """So long that a few changes fill what is left of a segment."""
 Held = list[tuple[int, int]]
@@ -85,6 +94,35 @@ async def renew_popped(it: PopStore, held: Held) -> None:
     await _settle(it, held, Renew(60_000))
 
 
+def _sending(it: PopStore) -> SendingBack:
+    """What copies messages in the store as it is open now."""
+    store, clock, background = it.store, it.one.clock, it.background
+    transactions = Transactions(store, background, CheckSchedule(1_000, 1_000, 3), clock=clock)
+    intake = Intake(store, Delays(store, background, clock=clock), transactions)
+    return SendingBack(store, OpenedBatches(store), intake, clock, background)
+
+
+async def send_back_now(it: PopStore, held: Held) -> None:
+    """Many messages given back by offset."""
+    await _sending(it).send_back(SendBackWish("puller", TOPIC, 0, tuple(range(MANY)), RETRIES, (0,), False, it.rules))
+
+
+async def send_back_later(it: PopStore, held: Held) -> None:
+    """Many messages given back for later."""
+    wish = SendBackWish("puller", TOPIC, 0, tuple(range(MANY)), RETRIES, (86_400_000,), False, it.rules)
+    await _sending(it).send_back(wish)
+
+
+async def park_sent_back(it: PopStore, held: Held) -> None:
+    """Many messages parked by offset."""
+    await _sending(it).send_back(SendBackWish("puller", TOPIC, 0, tuple(range(MANY)), RETRIES, (0,), True, it.rules))
+
+
+async def replay(it: PopStore, held: Held) -> None:
+    """Many dead letters sent again, to all queues of a topic."""
+    await _sending(it).replay(ReplayWish(DEAD_LETTERS, "replayer", ((0, MANY),), TOPIC, False))
+
+
 REQUESTS: dict[Request, str] = {
     put_topics: "",
     delete_topics: "",
@@ -95,15 +133,19 @@ REQUESTS: dict[Request, str] = {
     finish_popped: "SettlePopped",
     give_back_popped: "SettlePopped",
     renew_popped: "SettlePopped",
+    send_back_now: "SendBackMessages",
+    send_back_later: "SendBackMessages",
+    park_sent_back: "SendBackMessages",
+    replay: "ReplayStored",
 }
 """Each request of several changes, and the method of EnodeService that makes it; "" = the name server's watch."""
+ROOM_FOR_SOME_BYTES = {"SendBackMessages": 2_000, "ReplayStored": 2_000}
+"""What is left of the disk for methods whose single changes take more than others': room for some of them, not all."""
 OTHERS = {
     "QueryOffsets": "reads",
     "PopQueues": "leases what there is room for, and a lease is not waited for",
     "WatchHalves": "reads",
     "AppendIdentified": "one batch, and its ids in the same frame",
-    "SendBackMessages": "each copy and its mark are one frame: sent again, it goes on behind those that were stored",
-    "ReplayStored": "each copy and its mark are one frame: sent again, it goes on behind those that were stored",
 }
 """The other methods whose request names several things, and why they are not asked here."""
 
@@ -156,7 +198,8 @@ def _refuse(request_of_many: Request) -> None:
             held = await _filled(it)
             appender = one.store.engine.appender
             memory.capacity_bytes = 0
-            while one.store.engine.spares._ready or appender.active.limit - appender.appended_position > 500:
+            left_bytes = ROOM_FOR_SOME_BYTES.get(REQUESTS.get(request_of_many, ""), 500)
+            while one.store.engine.spares._ready or appender.active.limit - appender.appended_position > left_bytes:
                 await one.store.offsets.commit(TOPIC, "filler", {0: 1})
             before = list(one.store.engine.state.checkpoint())
             with pytest.raises(Overloaded):
@@ -183,6 +226,9 @@ async def _filled(it: PopStore) -> Held:
     holders = [LockRequest((TOPIC, f"holder {number}", 0), LONG, "session") for number in range(MANY)]
     assert all(isinstance(answer, Granted) for answer in await it.store.locks.take(holders))
     await it.send(*(f"m{number}" for number in range(MANY)))
+    await it.store.put_topics([TopicCopy(RETRIES, "%RETRY%puller", 1, 1)])
+    letters = [Message(b"letter %d" % number) for number in range(MANY)]
+    await it.store.append(DEAD_LETTERS, 0, encode(letters, now_ms=1))
     held = [
         (one.number, one.offsets[0]) for _ in range(MANY) for one in (await it.pop(1, invisible_ms=600_000)).batches
     ]

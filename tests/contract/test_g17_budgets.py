@@ -3,15 +3,25 @@
 import pytest
 
 from ortoo.common.errors import Overloaded
-from ortoo.common.process.memory_budget import BEHIND_S, RESIDENT_PERCENT, MemoryBudget, MemoryShare
+from ortoo.common.process.memory_budget import (
+    BEHIND_S,
+    FAREWELL_S,
+    LOOK_INTERVAL_S,
+    RESIDENT_PERCENT,
+    SENDERS_PERCENT,
+    MemoryBudget,
+    MemoryShare,
+)
 from ortoo.testing.time.virtual_clock import VirtualClock
 
 MIB = 1 << 20
 
 
 def budget_of(size_bytes: int, clock: VirtualClock) -> MemoryBudget:
-    """A budget in which so many bytes may be counted."""
-    return MemoryBudget(size_bytes * RESIDENT_PERCENT // 100, clock)
+    """A budget in which so many bytes may be counted for those who read."""
+    budget = MemoryBudget(RESIDENT_PERCENT * 2, clock)
+    budget.bytes_max = -(-size_bytes * 100 // (100 - SENDERS_PERCENT))
+    return budget
 
 
 async def test_what_is_asked_beyond_the_budget_is_refused_and_nothing_is_taken() -> None:
@@ -73,3 +83,26 @@ async def test_who_waits_for_others_is_not_behind() -> None:
     waiting.close()
     held.becomes(5 * MIB)
     assert budget.used_bytes == 0, "what a closed share lets go of later counts no more"
+
+
+async def test_who_sends_goes_on_beside_those_who_do_not_read() -> None:
+    """B-083: a part of the budget is for single requests, which nobody who reads can fill."""
+    budget = budget_of(10 * MIB, VirtualClock())
+    budget.share("Push").draw(10 * MIB)
+    with pytest.raises(Overloaded):
+        budget.share("Push").draw(MIB)
+    budget.share("Publish").draw(MIB, is_request=True)
+
+
+async def test_who_does_not_go_when_told_is_ended() -> None:
+    """B-083: one that is evicted has a moment to go by itself; a peer that hears nothing is ended then, once."""
+    clock = VirtualClock()
+    budget, said = budget_of(10 * MIB, clock), list[str]()
+    deaf = budget.share("Push", lambda reason: said.append("told"))
+    deaf.on_deaf = lambda: said.append("ended")
+    deaf.draw(10 * MIB)
+    for wait_s in (BEHIND_S, FAREWELL_S / 2, FAREWELL_S / 2, LOOK_INTERVAL_S):
+        clock.advance(wait_s)
+        with pytest.raises(Overloaded):
+            budget.share("Push").draw(MIB)
+    assert said == ["told", "ended"]

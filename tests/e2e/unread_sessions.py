@@ -136,6 +136,7 @@ async def besiege(cluster: ProcessCluster, *, sessions: int, tails: int) -> Unre
         opening = consumer_pb2.OpenSession(group="honest", subscriptions=calm, start_from=consumer_pb2.START_FROM_FIRST)
         await honest.write(consumer_pb2.PushRequest(open=opening))
         await honest.write(CREDIT)
+        background.every("signs of life", 5.0, lambda: honest.write(CREDIT), clock=clock)
         reading = background.spawn("honest", _honest(honest))
         tailing = [_tail(channels[number % len(channels)]) for number in range(tails)]
         opened: list[Any] = []

@@ -3,12 +3,14 @@
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any
 
 import grpc
 
 from ortoo.common.grpc.channels import MESSAGE_BYTES_MAX
+from ortoo.common.process.background import Background
+from ortoo.common.process.clock import SystemClock
 from ortoo.v1 import consumer_pb2, consumer_pb2_grpc, producer_pb2, producer_pb2_grpc
 
 DEAF = (("grpc.max_receive_message_length", MESSAGE_BYTES_MAX), ("grpc.http2.lookahead_bytes", 1 << 10))
@@ -20,6 +22,11 @@ HALF_OPEN_PREFACES = (
     b"\x16\x03\x01\x02\x00\x01",
 )
 """What each half-open connection has said when it falls silent: nothing, parts of a preface, no HTTP/2, TLS."""
+
+EMPTY_SETTINGS = bytes.fromhex("000000040000000000")
+HEAD_OF_A_CALL = bytes.fromhex("0000400104000000018386") + b"\x00" * 62
+"""A frame of headers for a new stream, as much of it as is sent before the connection is begun anew."""
+SLOW_S = 0.5
 
 
 @contextlib.asynccontextmanager
@@ -42,8 +49,15 @@ async def half_open(addresses: Sequence[str], count: int) -> AsyncIterator[int]:
 
 
 @contextlib.asynccontextmanager
-async def deaf_sessions(address: str, group: str, topic: str, count: int) -> AsyncIterator[None]:
-    """Hold `count` push sessions open that grant credit without end and read nothing."""
+async def deaf_sessions(
+    address: str,
+    group: str,
+    topic: str,
+    count: int,
+    background: Background | None = None,
+    read: Callable[[Any], Coroutine[Any, Any, None]] | None = None,
+) -> AsyncIterator[None]:
+    """Hold `count` push sessions open that grant credit without end and read nothing, or as `read` does."""
     async with contextlib.AsyncExitStack() as stack:
         for number in range(count):
             channel = await stack.enter_async_context(
@@ -57,7 +71,48 @@ async def deaf_sessions(address: str, group: str, topic: str, count: int) -> Asy
             with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
                 await call.write(consumer_pb2.PushRequest(open=wanted))
                 await call.write(consumer_pb2.PushRequest(credit=consumer_pb2.Credit(messages=1 << 30, bytes=1 << 40)))
+            if background is not None and read is not None:
+                background.spawn("read", read(call))
         yield
+
+
+@contextlib.asynccontextmanager
+async def slow_readers(address: str, group: str, topic: str, count: int) -> AsyncIterator[None]:
+    """Hold `count` push sessions open that read one thing in `SLOW_S`."""
+    clock = SystemClock()
+
+    async def read(call: Any) -> None:
+        with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            while await call.read() is not grpc.aio.EOF:
+                await clock.sleep(SLOW_S)
+
+    async with Background("slow readers") as background, deaf_sessions(address, group, topic, count, background, read):
+        yield
+
+
+async def slow_writers(addresses: Sequence[str], until: asyncio.Event, count: int = 60) -> None:
+    """Connections that say what HTTP/2 says at its start, and then the head of a call, byte by byte, for ever."""
+    clock = SystemClock()
+
+    async def write(address: str) -> None:
+        host, _, port = address.rpartition(":")
+        while not until.is_set():
+            with contextlib.suppress(OSError):
+                _, writer = await asyncio.open_connection(host, int(port))
+                try:
+                    writer.write(HALF_OPEN_PREFACES[2] + EMPTY_SETTINGS)
+                    for byte in HEAD_OF_A_CALL:
+                        if until.is_set():
+                            break
+                        writer.write(bytes([byte]))
+                        await writer.drain()
+                        await clock.sleep(SLOW_S)
+                finally:
+                    writer.close()
+
+    async with asyncio.TaskGroup() as group:
+        for number in range(count):
+            group.create_task(write(addresses[number % len(addresses)]))
 
 
 async def flood(address: str, seconds_until: asyncio.Event, senders: int = 8) -> int:

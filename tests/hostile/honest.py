@@ -32,13 +32,16 @@ class Flow:
         self.errors: list[str] = []
         self.took_ms: list[float] = []
         """Of those that arrived since the last report."""
+        self.late_ms = 0.0
+        """How late a sleep of this process ended at most, since the last report: what the machine itself held up."""
         self.everything = asyncio.Event()
 
     def report(self) -> str:
         """One line about the time since the last one."""
         took, self.took_ms = self.took_ms, []
         errors, self.errors = self.errors, []
-        counts = {"sent": self.sent, "arrived": self.arrived, "missing": len(self.sent_s)}
+        late_ms, self.late_ms = self.late_ms, 0.0
+        counts = {"sent": self.sent, "arrived": self.arrived, "missing": len(self.sent_s), "late_ms": late_ms}
         return json.dumps({**counts, "took_ms": took, "errors": errors})
 
 
@@ -58,7 +61,9 @@ async def flow(address: str, topic: str, stop: asyncio.Event) -> AsyncIterator[F
                 except Exception as error:  # every failure of an honest client is a finding
                     state.errors.append(f"send: {error!r}")
                     del state.sent_s[body]
+                slept_s = state.clock.monotonic_s()
                 await state.clock.sleep(PACE_S)
+                state.late_ms = max(state.late_ms, (state.clock.monotonic_s() - slept_s - PACE_S) * 1000)
 
         async def receive() -> None:
             async for message in consumer:

@@ -1102,12 +1102,17 @@ class WatchRoutesResponse(_message.Message):
     DELETED_TOPIC_IDS_FIELD_NUMBER: _builtins.int
     DUE_TOPIC_IDS_FIELD_NUMBER: _builtins.int
     HANDLE_KEYS_FIELD_NUMBER: _builtins.int
+    MORE_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     """The directory's version after this message."""
     snapshot: _builtins.bool
     """True: this is everything, forget what you knew. False: only what changed."""
     directory_id: _builtins.str
     """Which directory this is."""
+    more: _builtins.bool
+    """True: the next message goes on with this one, and both are to be taken over together. Of a snapshot that is too
+    large for one message the first part says `snapshot`, and all but the last say this.
+    """
     @_builtins.property
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[_topic_pb2.Topic]:
         """New and changed topics."""
@@ -1159,10 +1164,11 @@ class WatchRoutesResponse(_message.Message):
         deleted_topic_ids: _abc.Iterable[_builtins.int] | None = ...,
         due_topic_ids: _abc.Iterable[_builtins.int] | None = ...,
         handle_keys: Global___HandleKeys | None = ...,
+        more: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["handle_keys", b"handle_keys"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["deleted_groups", b"deleted_groups", "deleted_topic_ids", b"deleted_topic_ids", "deleted_topics", b"deleted_topics", "directory_id", b"directory_id", "due_topic_ids", b"due_topic_ids", "enodes", b"enodes", "groups", b"groups", "handle_keys", b"handle_keys", "snapshot", b"snapshot", "snodes", b"snodes", "topics", b"topics", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deleted_groups", b"deleted_groups", "deleted_topic_ids", b"deleted_topic_ids", "deleted_topics", b"deleted_topics", "directory_id", b"directory_id", "due_topic_ids", b"due_topic_ids", "enodes", b"enodes", "groups", b"groups", "handle_keys", b"handle_keys", "more", b"more", "snapshot", b"snapshot", "snodes", b"snodes", "topics", b"topics", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -17,10 +17,11 @@ from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.logs import get_logger
-from ortoo.common.process.memory_budget import memory_bytes
+from ortoo.common.process.memory_budget import MemoryBudget, memory_bytes
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
 from ortoo.common.process.service import Running
+from ortoo.common.telemetry.process_metrics import register_memory
 from ortoo.common.telemetry.role import Telemetry
 from ortoo.common.telemetry.tracing import open_tracing
 from ortoo.enode.cluster.node_role import NodeRole, reached_at
@@ -108,7 +109,9 @@ async def open_enode(
         sending = SendingBack(store, pops.opened, intake, clock, background)
 
         handlers = EnodeService(store, topics, taking, identified, pops, sending, AttachedSnodes(store))
-        server = enode_server(handlers, settings, background, telemetry.calls, token)
+        memory = MemoryBudget(settings.memory_budget_bytes, clock, spared_percent=settings.memory_share_percent)
+        register_memory(telemetry.metrics, memory)
+        server = enode_server(handlers, settings, background, telemetry.calls, token, memory)
         followers = Followers(store.engine.appender, is_waited_for=settings.role is NodeRole.SYNC_MASTER)
         register(telemetry.metrics, store, clock)
         register_pops(telemetry.metrics, store, pops)

@@ -10,9 +10,11 @@ from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.logs import get_logger
+from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
 from ortoo.common.process.service import Running
+from ortoo.common.telemetry.process_metrics import register_memory
 from ortoo.common.telemetry.role import Telemetry
 from ortoo.namesrv.catalog.catalog import Catalog
 from ortoo.namesrv.catalog.encryption import read_encryption
@@ -68,6 +70,8 @@ async def open_namesrv(
         token = cluster_token(settings.cluster_token_file, clock)
         admin_token = read_token(settings.admin_token_file, "admin_token_file")
         handlers = service.NameService(directory, catalog, clock, admin_token, guarded=token is not None)
+        memory = MemoryBudget(settings.memory_budget_bytes, clock)
+        register_memory(telemetry.metrics, memory)
         server = GrpcServer(
             settings.listen_address,
             [(service.NAME, lambda grpc_server: add_NameServiceServicer_to_server(handlers, grpc_server))],
@@ -75,6 +79,7 @@ async def open_namesrv(
             interceptors=cluster_guards(token, admin_token),
             grace_s=settings.stop_grace_s,
             drain_delay_s=settings.drain_delay_s,
+            memory=memory,
         )
         background.spawn("draining", directory.end_watches_when(server.draining))
         background.spawn("others", directory.follow_others(settings.sync_interval_s))

@@ -118,6 +118,7 @@ async def open_snode(
             grace_s=settings.stop_grace_s,
             drain_delay_s=settings.drain_delay_s,
             tls=_tls_listener(settings),
+            memory=memory,
         )
 
         async def drain() -> None:

@@ -43,10 +43,6 @@ class Settings(ServiceSettings):
     """How long an enode may take to answer; then the request fails."""
     enode_in_flight_bytes: int = 64 << 20
     """How many bytes may be on their way to one enode; beyond it senders are told to slow down."""
-    memory_budget_bytes: int = 0
-    """How much the snode may hold for all its clients together: what they have not read, and what they sent that is on
-    its way. Beyond it those who do not read are evicted and others told to slow down. 0 = half of what the container or
-    the machine has."""
     heartbeat_interval_s: float = 5.0
     """How often the snode announces itself."""
     session_expiry_s: float = 120.0
@@ -109,7 +105,6 @@ class Settings(ServiceSettings):
         self.check_ranges(
             enode_timeout_ms=(10, 600_000),
             enode_in_flight_bytes=(8 << 20, 16 << 30),
-            memory_budget_bytes=(0, 1 << 44),
             heartbeat_interval_s=(0.05, 3600),
             session_expiry_s=(0.1, 86_400),
             membership_timeout_s=(0.2, 600),

@@ -9,6 +9,7 @@ import pytest
 from apache.rocketmq.v2.service_pb2 import TelemetryCommand
 from ortoo.common.errors import Overloaded
 from ortoo.common.process.background import Background
+from ortoo.common.process.clock import SystemClock
 from ortoo.snode.rocketmq.clients.table import Client, CommandStream
 from ortoo.snode.rocketmq.presence.telemetry import Telemetry
 
@@ -40,7 +41,7 @@ async def test_a_client_that_reads_nothing_ends_its_own_stream() -> None:
 
     async with asyncio.timeout(10), Background("process") as background:
         own_loop = background.spawn("own loop", asyncio.Event().wait())
-        stream = make(*parts, background, None).converse(caller, requests())
+        stream = make(*parts, background, SystemClock()).converse(caller, requests())
         taken = 0
         with pytest.raises(Overloaded):
             async for _ in stream:

@@ -27,6 +27,7 @@ SHARED_POPS_MAX = 2
 """So many pops that several tasks share are under way at once; what is asked for meanwhile waits for the next."""
 SHARED_MESSAGES_MAX = 1_024
 """So many messages one such pop may bring."""
+RENEWED_AT_ONCE = 256
 _log = get_logger("consumer")
 
 
@@ -96,6 +97,8 @@ class PopConsumer:
             under_way_max=SHARED_POPS_MAX,
             unclaimed=self._return,
         )
+        self._renewal_s = settings.invisible_ms / 3000
+        """How long after it was popped or renewed a lease is renewed again; it is looked four times as often."""
         self._leases: dict[PopLease, None] = {}
         self._is_open = self._is_busy = False
         """Busy: the last pop brought all that was asked for, so there is more."""
@@ -104,7 +107,7 @@ class PopConsumer:
         await self._background.__aenter__()
         self._is_open = True
         if self._settings.renew_max_ms > 0:
-            self._background.every("renew", self._settings.invisible_ms / 3000, self._renew, clock=self._clock)
+            self._background.every("renew", self._renewal_s / 4, self._renew, clock=self._clock)
         return self
 
     async def __aexit__(
@@ -284,14 +287,32 @@ class PopConsumer:
             )
 
     async def _renew(self) -> None:
+        """Renew what is due: each enode's leases by themselves, for one that is away ends no others."""
         now_s = self._clock.monotonic_s()
-        due = [one for one in self._leases if (now_s - one.popped_at_s) * 1000 < self._settings.renew_max_ms]
-        for start in range(0, len(due), 256):
-            part = [(one.receipt_handle, sorted(one.open_offsets)) for one in due[start : start + 256]]
-            try:
-                await self._calls.renew(part, int(self._settings.invisible_ms))
-            except OrtooError as error:
-                _log.warning("leases could not be renewed", reason=str(error))
+        due: dict[str, list[PopLease]] = {}
+        for lease in self._leases:
+            is_kept = (now_s - lease.popped_at_s) * 1000 < self._settings.renew_max_ms
+            if is_kept and lease.renewed_at_s + self._renewal_s <= now_s:
+                due.setdefault(lease.batch.queue.enode, []).append(lease)
+        await asyncio.gather(
+            *(
+                self._renew_part(leases[start : start + RENEWED_AT_ONCE])
+                for leases in due.values()
+                for start in range(0, len(leases), RENEWED_AT_ONCE)
+            )
+        )
+
+    async def _renew_part(self, leases: Sequence[PopLease]) -> None:
+        """Renew leases of one enode; those that cannot be now are tried again at the next look, before they end."""
+        now_s = self._clock.monotonic_s()
+        receipts = [(one.receipt_handle, sorted(one.open_offsets)) for one in leases]
+        try:
+            await self._calls.renew(receipts, int(self._settings.invisible_ms), timeout_s=self._renewal_s)
+        except OrtooError as error:
+            _log.warning("leases could not be renewed; trying on", leases=len(leases), reason=str(error))
+        else:
+            for lease in leases:
+                lease.renewed_at_s = now_s
 
 
 async def _outcome(handler: PopHandler, message: PoppedMessage, where: dict[str, object]) -> Exception | None:

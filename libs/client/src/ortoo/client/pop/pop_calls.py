@@ -80,10 +80,10 @@ class PopCalls:
             await connection.pause(attempt)
             attempt += 1
 
-    async def renew(self, receipts: Sequence[Receipt], invisible_ms: int) -> None:
-        """Ask for more time."""
+    async def renew(self, receipts: Sequence[Receipt], invisible_ms: int, *, timeout_s: float) -> None:
+        """Ask for more time; `timeout_s` is for one try. Errors: as the server says."""
         request = pop_pb2.ChangeInvisibleRequest(receipts=_receipts(receipts), invisible_ms=invisible_ms)
-        await self._connection.call(ConsumerServiceStub, "ChangeInvisible", request)
+        await self._connection.call(ConsumerServiceStub, "ChangeInvisible", request, timeout_s=timeout_s)
 
 
 def _receipts(receipts: Iterable[Receipt]) -> list[pop_pb2.LeaseReceipt]:

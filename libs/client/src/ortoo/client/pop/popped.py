@@ -43,7 +43,7 @@ class PopLease:
         self.batch = batch
         self.attempts = attempts
         """Offset to how often a message was delivered, where that is more than once."""
-        self.popped_at_s = popped_at_s
+        self.popped_at_s = self.renewed_at_s = popped_at_s
         self.open_offsets = {batch.offset(row) for row in rows}
         """Of messages that are not settled."""
         self._rows = rows
@@ -60,7 +60,9 @@ class PopLease:
         return [PoppedMessage(self, row, settler) for row in self._rows]
 
     def _part(self, rows: range) -> "PopLease":
-        return PopLease(self.receipt_handle, self.batch, self.attempts, rows, self.popped_at_s)
+        part = PopLease(self.receipt_handle, self.batch, self.attempts, rows, self.popped_at_s)
+        part.renewed_at_s = self.renewed_at_s
+        return part
 
 
 def lease_of(answer: pop_pb2.PoppedMessages, popped_at_s: float) -> PopLease:

@@ -30,6 +30,10 @@ class ServiceSettings:
     """How long everything is served after readiness went red at a stop, so that load balancers hear of it."""
     stop_grace_s: float = 5.0
     """How long running calls may go on after a stop was asked for."""
+    memory_budget_bytes: int = 0
+    """How much the process may hold for all who call it: what they have not read, and what they sent that is on its
+    way. Beyond it those who do not read are ended and others told to slow down. 0 = half of what the container or the
+    machine has, less what is set aside for caches."""
     metrics_address: str = ""
     """host:port where Prometheus scrapes (/metrics, /healthz, /readyz). Empty = nowhere."""
     metrics_endpoint: str = ""
@@ -65,6 +69,7 @@ class ServiceSettings:
         if self.metrics_address:
             check_address(self.metrics_address, "metrics_address")
         check_receiver(self.metrics_endpoint, "metrics_endpoint")
+        self.check_ranges(memory_budget_bytes=(0, 1 << 44))
         if self.log_level not in ("debug", "info", "warning", "error"):
             raise Invalid(f"{self.log_level!r}; expected debug, info, warning or error", field="log_level")
 

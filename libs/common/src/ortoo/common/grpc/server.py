@@ -11,12 +11,14 @@ from grpc_health.v1._async import HealthServicer
 from grpc_reflection.v1alpha import reflection
 
 from ortoo.common.errors import Conflict
+from ortoo.common.grpc.call_memory import CallMemory
 from ortoo.common.grpc.channels import MESSAGE_BYTES_MAX
 from ortoo.common.grpc.errors import ErrorTranslation
 from ortoo.common.grpc.tls import TlsListener
 from ortoo.common.grpc.transport import current_transport
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
+from ortoo.common.process.memory_budget import MemoryBudget
 
 OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
@@ -70,8 +72,11 @@ class GrpcServer:
         grace_s: float = 5.0,
         drain_delay_s: float = 0.0,
         tls: TlsListener | None = None,
+        memory: MemoryBudget | None = None,
     ) -> None:
         """Serve on host:port (port 0: the kernel picks). `servicers` are (full service name, add-to-server) pairs.
+
+        What calls cost is drawn from `memory`; None = from a budget that nothing else draws from.
 
         `interceptors` raise OrtooErrors, as handlers do; those in `outermost` see the status that became of them.
         """
@@ -86,7 +91,9 @@ class GrpcServer:
         self._drain_delay_s = drain_delay_s
         self._names = [name for name, _ in servicers]
         self._health = _Health(self.draining)
-        self._server = current_transport().server([*outermost, ErrorTranslation(), *interceptors], OPTIONS)
+        self._server = current_transport().server(
+            [*outermost, ErrorTranslation(), CallMemory(memory or MemoryBudget()), *interceptors], OPTIONS
+        )
         for _, add in servicers:
             add(self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)

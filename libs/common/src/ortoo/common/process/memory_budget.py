@@ -15,7 +15,8 @@ from ortoo.common.errors import Overloaded
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.logs import get_logger
 
-LIMIT_FILES = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+CGROUPS, CGROUPS_OF_PROCESS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+LIMIT_V1, LIMIT_V2 = "memory.limit_in_bytes", "memory.max"
 DEFAULT_PERCENT = 50
 """What of the container's or the machine's memory a budget is that nobody chose."""
 BEHIND_S = 1.0
@@ -24,8 +25,10 @@ LOOK_INTERVAL_S = 0.1
 """How often it is looked who is behind, at most: there may be thousands who ask in vain."""
 TARGET_PERCENT = 50
 """Down to how much of the budget is evicted: those who read must find room soon, beside many who do not."""
-TRANSPORT_COPIES = 2
-"""How often bytes exist once more while they are written to a peer: as one message, and in gRPC's buffers."""
+FAREWELL_S = 1.0
+"""How long one that is evicted has time to go by itself, before its peer counts as deaf."""
+SENDERS_PERCENT = 12
+"""What of the budget is kept for single requests: those who send must go on beside many who do not read."""
 RESIDENT_PERCENT = 200
 """What counted bytes cost in resident memory, as measured: received messages and freed buffers count nowhere."""
 USUAL_AT_FIRST_BYTES, USUAL_FADES = 512 << 10, 0.99
@@ -33,15 +36,36 @@ USUAL_AT_FIRST_BYTES, USUAL_FADES = 512 << 10, 0.99
 _log = get_logger("memory")
 
 
-def memory_bytes() -> int:
-    """What this process may use: its container's limit, else the machine's memory."""
+def memory_bytes(root: Path = CGROUPS, of_process: Path = CGROUPS_OF_PROCESS) -> int:
+    """What this process may use: the least that any control group above it allows, else the machine's memory.
+
+    In a container its own group is mounted at `root`; elsewhere `of_process` says which groups below that it is in.
+    """
     found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for file in LIMIT_FILES:
+    for file in _limit_files(root, of_process):
         try:
             found = min(found, int(file.read_text()))
-        except (OSError, ValueError):  # there is no such limit
+        except (OSError, ValueError):  # there is no such limit, or it is "max"
             continue
     return found
+
+
+def _limit_files(root: Path, of_process: Path) -> Iterator[Path]:
+    """Of version 2 and of version 1, each from the process's group up to the root."""
+    yield root / LIMIT_V2
+    yield root / "memory" / LIMIT_V1
+    try:
+        lines = of_process.read_text().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, controllers, path = (*line.split(":", 2), "", "")[:3]
+        group = Path(path.lstrip("/"))
+        if "memory" in controllers.split(","):
+            yield from (root / "memory" / one / LIMIT_V1 for one in (group, *group.parents))
+        elif not controllers:
+            for mounted in (root, root / "unified"):
+                yield from (mounted / one / LIMIT_V2 for one in (group, *group.parents))
 
 
 class MemoryShare:
@@ -50,18 +74,23 @@ class MemoryShare:
     __slots__ = (
         "_budget",
         "_closed",
-        "_evict",
         "asked_bytes",
         "behind_since_s",
         "bytes",
-        "evicted",
+        "evicted_at_s",
         "fixed_bytes",
+        "is_deaf",
         "kind",
+        "on_deaf",
+        "on_evict",
     )
 
     def __init__(self, budget: "MemoryBudget", kind: str, evict: Callable[[str], None] | None) -> None:
         self._budget = budget
-        self._evict = evict
+        self.on_evict = evict
+        """Ends the owner in a way that tells it why, given the reason; None = there is no such way."""
+        self.on_deaf: Callable[[], None] | None = None
+        """Ends the owner against its peer's will, which hears nothing; None = there is no such way."""
         self.kind = kind
         self.bytes = 0
         self.fixed_bytes = 0
@@ -70,7 +99,9 @@ class MemoryShare:
         """What was asked of somebody else for the peer and has not come yet."""
         self.behind_since_s = budget.now_s()
         """Since when the peer has taken nothing of what lies here for it."""
-        self.evicted = False
+        self.evicted_at_s: float | None = None
+        self.is_deaf = False
+        """Whether it was told by `on_deaf` that its peer does not hear."""
         self._closed = False
 
     @property
@@ -78,9 +109,12 @@ class MemoryShare:
         """What lies here for the peer."""
         return self.bytes - self.fixed_bytes - self.asked_bytes
 
-    def draw(self, size_bytes: int) -> None:
-        """Take bytes that are not held yet. Errors: Overloaded, and nothing is taken."""
-        self._budget.make_room(self.kind, size_bytes)
+    def draw(self, size_bytes: int, *, is_request: bool = False) -> None:
+        """Take bytes that are not held yet. Errors: Overloaded, and nothing is taken.
+
+        What a single request needs may come out of what is kept for such.
+        """
+        self._budget.make_room(self.kind, size_bytes, is_request=is_request)
         self.take(size_bytes)
 
     def take(self, size_bytes: int) -> None:
@@ -98,20 +132,15 @@ class MemoryShare:
         self.bytes -= size_bytes
         self._budget.used_bytes -= size_bytes
 
-    def fix(self, size_bytes: int) -> None:
+    def fix(self, size_bytes: int, *, is_request: bool = False) -> None:
         """Draw what the owner costs by itself. Errors: Overloaded."""
-        self.draw(size_bytes)
+        self.draw(size_bytes, is_request=is_request)
         self.fixed_bytes += size_bytes
 
-    @contextlib.contextmanager
-    def written(self, size_bytes: int) -> Iterator[None]:
-        """Count the copies of bytes that are written to the peer in a block, which ends when they are taken."""
-        self.take(TRANSPORT_COPIES * size_bytes)
-        try:
-            yield
-        finally:
-            self.give_back(TRANSPORT_COPIES * size_bytes)
-            self.moved()
+    def unfix(self, size_bytes: int) -> None:
+        """The owner costs less by itself than before."""
+        self.fixed_bytes -= size_bytes
+        self.give_back(size_bytes)
 
     def came(self, size_bytes: int) -> None:
         """Something that was asked for came, and is so large."""
@@ -121,20 +150,35 @@ class MemoryShare:
         """The peer has taken something."""
         self.behind_since_s = self._budget.now_s()
 
+    @property
+    def evicted(self) -> bool:
+        """Whether the owner was told to go."""
+        return self.evicted_at_s is not None
+
     def evict(self, reason: str) -> None:
         """End the owner, which gives its bytes back as they are let go."""
-        self.evicted = True
-        if self._evict is not None:
-            self._evict(reason)
+        self.evicted_at_s = self._budget.now_s()
+        if self.on_evict is not None:
+            self.on_evict(reason)
+        else:
+            self.end()
+
+    def end(self) -> None:
+        """End the owner although its peer hears nothing, once."""
+        if self.on_deaf is not None and not self.is_deaf:
+            self.is_deaf = True
+            self.on_deaf()
 
     @property
     def may_be_evicted(self) -> bool:
         """Whether there is a way to end its owner, and something unread to be had by that."""
-        return self._evict is not None and not self.evicted and self.unread_bytes > 0
+        has_way = self.on_evict is not None or self.on_deaf is not None
+        return has_way and not self.evicted and self.unread_bytes > 0
 
     def close(self) -> None:
         """Give everything back: the owner is gone, and what it still lets go of counts no more."""
         self.give_back(self.bytes)
+        self.on_evict = self.on_deaf = None
         self._closed = True
         self._budget.forget(self)
 
@@ -184,9 +228,12 @@ class Held:
 class MemoryBudget:
     """The process's bound, and all shares in it."""
 
-    def __init__(self, bytes_max: int = 0, clock: Clock | None = None) -> None:
-        """Allow `bytes_max` of resident memory; 0 = a part of what the container or the machine has."""
-        allowed = bytes_max or memory_bytes() * DEFAULT_PERCENT // 100
+    def __init__(self, bytes_max: int = 0, clock: Clock | None = None, *, spared_percent: int = 0) -> None:
+        """Allow `bytes_max` of resident memory; 0 = a part of what the container or the machine has.
+
+        `spared_percent` of that is for other purposes.
+        """
+        allowed = bytes_max or memory_bytes() * (100 - spared_percent) // 100 * DEFAULT_PERCENT // 100
         self.bytes_max = allowed * 100 // RESIDENT_PERCENT
         """How many bytes may be counted."""
         self.used_bytes = 0
@@ -226,14 +273,15 @@ class MemoryBudget:
             found[(share.kind,)] += share.bytes
         return found
 
-    def make_room(self, kind: str, size_bytes: int) -> None:
+    def make_room(self, kind: str, size_bytes: int, *, is_request: bool = False) -> None:
         """Return when so many bytes fit, at the expense of those who are behind. Errors: Overloaded."""
-        if self.used_bytes + size_bytes > self.bytes_max:
+        allowed_bytes = self.bytes_max if is_request else self.bytes_max * (100 - SENDERS_PERCENT) // 100
+        if self.used_bytes + size_bytes > allowed_bytes:
             self._evict_those_behind(size_bytes)
-        if self.used_bytes + size_bytes > self.bytes_max:
+        if self.used_bytes + size_bytes > allowed_bytes:
             self.refused[kind] += 1
             raise Overloaded(
-                f"{size_bytes} bytes more are asked for by {kind}, {self.used_bytes} are used and {self.bytes_max} "
+                f"{size_bytes} bytes more are asked for by {kind}, {self.used_bytes} are used and {allowed_bytes} "
                 "allowed (memory_budget_bytes); read faster, ask for less, or use another process",
                 retry_after_ms=1_000,
             )
@@ -243,7 +291,11 @@ class MemoryBudget:
         if now_s < self._look_at_s:
             return
         self._look_at_s = now_s + LOOK_INTERVAL_S
-        leaving = sum(share.bytes for share in self._shares if share.evicted)
+        leaving = 0
+        for share in [one for one in self._shares if one.evicted_at_s is not None]:
+            leaving += share.bytes
+            if now_s - (share.evicted_at_s or 0.0) >= FAREWELL_S:
+                share.end()
         missing = self.used_bytes + size_bytes - leaving - self.bytes_max * TARGET_PERCENT // 100
         behind = [one for one in self._shares if one.may_be_evicted and now_s - one.behind_since_s >= BEHIND_S]
         for share in sorted(behind, key=lambda one: (-one.bytes, one.behind_since_s)):

@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 
 from ortoo.common.cluster.name_servers import NameServers
+from ortoo.common.cluster.route_news import whole_news
 from ortoo.common.errors import NotFound, OrtooError, Unavailable
 from ortoo.common.errors.status import rpc_errors
 from ortoo.common.grpc.channels import Channels
@@ -157,7 +158,7 @@ async def watch_topics(
         try:
             with rpc_errors(f"name server {address}"):
                 stub = namesrv_pb2_grpc.NameServiceStub(channels.to(address))
-                async for news in stub.WatchRoutes(namesrv_pb2.WatchRoutesRequest()):
+                async for news in whole_news(stub.WatchRoutes(namesrv_pb2.WatchRoutesRequest())):
                     await topics.apply(news)
                     attempt = 0
                     topics.watching = True

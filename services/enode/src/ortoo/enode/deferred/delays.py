@@ -30,7 +30,7 @@ from ortoo.enode.deferred.waiting_messages import read_waiting
 from ortoo.enode.log.answers import Appended
 from ortoo.enode.state.tables.timers import NEAR_MS
 from ortoo.enode.state.timer_bucket import Hold, Int64s, TimerArray
-from ortoo.enode.store.deferral import ChangesAt, Deferral
+from ortoo.enode.store.deferral import ChangesAt, Deferral, Write
 from ortoo.enode.store.store import FlushMode, Store
 
 DELAY_MAX_MS = 366 * 86_400_000
@@ -90,6 +90,8 @@ class Delays:
         self._under_way = 0
         self._nap: asyncio.Task[None] | None = None
         self._nap_until_ms = 0
+        self._is_idle = True
+        """Whether nothing was delayed when this began to nap."""
         self._in_trouble = False
         self._read_until_ms = 0
         """Everything due before this was taken, as far as it was known then."""
@@ -111,6 +113,13 @@ class Delays:
         `consumes_at` is as in `Store.append`, from that id.
         Errors: as `Store.append`; Invalid (field batch.records.deliver_at_ms) for a time that is too far away.
         """
+        write = self.write(topic_id, queue_id, batch, consumes_at)
+        appended = await self._store.append(topic_id, queue_id, batch, flush_mode=flush_mode, deferral=write.deferral)
+        self.stored(write)
+        return appended
+
+    def write(self, topic_id: int, queue_id: int, batch: SealedBatch, consumes_at: ChangesAt | None = None) -> Write:
+        """How a batch is stored whose messages all have a time. Errors: Invalid, Overloaded, as `append`."""
         times = deliver_at_column(batch)
         column = np.frombuffer(times, "<i8")
         first_ms, last_ms = int(column.min()), int(column.max())
@@ -130,13 +139,16 @@ class Delays:
             )  # fmt: skip
             return (set_timers, *(consumes_at(first_place, stored_at_ms) if consumes_at is not None else ()))
 
-        deferral = Deferral(DELAYED_TOPIC_ID, changes, first_ms, last_ms)
-        was_idle = not self._timers.live
-        appended = await self._store.append(topic_id, queue_id, batch, flush_mode=flush_mode, deferral=deferral)
-        if was_idle or first_ms < self._clock.now_ms() + NEW_MS:
+        return Write(topic_id, queue_id, batch, deferral=Deferral(DELAYED_TOPIC_ID, changes, first_ms, last_ms))
+
+    def stored(self, write: Write) -> None:
+        """It is stored: what is due soon is read at once, and the first of all is looked at."""
+        if write.deferral is None:
+            return
+        first_ms = write.deferral.min_deliver_at_ms
+        if self._is_idle or first_ms < self._clock.now_ms() + NEW_MS:
             self._look_again_s = 0.0
-            self._wake(0 if was_idle else first_ms - NEW_MS)
-        return appended
+            self._wake(0 if self._is_idle else first_ms - NEW_MS)
 
     async def recall(self, topic_id: int, timer_id: int, deliver_at_ms: int) -> None:
         """Forget a delayed message; when this returns it will never be delivered.
@@ -151,7 +163,7 @@ class Delays:
         )
         if before == Hold.FIRING:
             raise Conflict("the message is being delivered right now", field="recall_handle")
-        if before == Hold.MOVING:
+        if before in (Hold.MOVING, Hold.MISSED):
             raise Unavailable("the message is being stored elsewhere right now; retry", retry_after_ms=100)
         if before not in (Hold.FREE, Hold.STAGED, Hold.UNREADABLE):
             raise NotFound("no such message waits: it was delivered or recalled", field="recall_handle")
@@ -191,7 +203,8 @@ class Delays:
             await self._clock.sleep(TROUBLE_S)
             return
         now_ms = self._clock.now_ms()
-        limit_s = LOOK_S if self._timers.live else IDLE_S
+        self._is_idle = not self._timers.live
+        limit_s = IDLE_S if self._is_idle else LOOK_S
         next_ms = self._staging.next_ms
         next_s = (next_ms - now_ms) / 1000 if next_ms is not None else limit_s
         wait_s = min(max(next_s, TICK_S), limit_s)
@@ -303,6 +316,9 @@ class Delays:
                 break
             for staged_ones in found:
                 holds = self._timers.holds(staged_ones.deliver_at_ms, staged_ones.timer_ids)
+                moving = holds == Hold.MOVING
+                if moving.any():  # they are staged again when they have their new place
+                    self._timers.hold(staged_ones.deliver_at_ms[moving], staged_ones.timer_ids[moving], Hold.MISSED)
                 due = staged_ones.chosen(np.flatnonzero(holds == Hold.STAGED).astype("<i4"))
                 if len(due):
                     self._timers.hold(due.deliver_at_ms, due.timer_ids, Hold.FIRING)

@@ -20,6 +20,8 @@ from ortoo.enode.store.deferral import Deferral
 from ortoo.enode.store.store import Store
 
 MOVED_AT_ONCE = 1_024
+LOOKS_MAX, LOOK_S = 40, 0.05
+"""How often, and after how long, it is looked again for messages that were just being delivered."""
 _log = get_logger("delays")
 
 
@@ -30,28 +32,40 @@ class TimerMoves:
         self._store = store
         self._timers = store.timers
         self._clock = clock
+        self._moved_bytes = 0
+        """In the rescue that is under way."""
 
-    async def rescue(self, end_place: int) -> bool:
-        """Store every delayed message again that lies below a place; False when some are just being delivered.
+    async def rescue(self, end_place: int) -> int | None:
+        """Store every delayed message again that lies below a place; returns how many bytes that were.
 
+        What waits in memory for its time is stored again too. None when one is still just being delivered or recalled.
         Errors: Overloaded, Unavailable; then nothing may be deleted.
         """
-        rows = self._timers.in_places(0, end_place)
-        if (~np.isin(rows["hold"], (Hold.FREE, Hold.UNREADABLE))).any():
-            return False
-        lost = rows[rows["hold"] == Hold.UNREADABLE]
-        if len(lost):
-            _log.error("delayed messages are lost: their bytes are damaged and their segment goes", messages=len(lost))
-            await self._store.change(self._timers.done_change(lost, TimerEnd.LOST))
-        rows = rows[rows["hold"] == Hold.FREE]
-        for start in range(0, len(rows), MOVED_AT_ONCE):
-            await self._move(rows[start : start + MOVED_AT_ONCE])
-        if len(rows):
-            _log.info("delayed messages are stored again before their segment goes", messages=len(rows))
-        return True
+        self._moved_bytes, moved = 0, 0
+        for _ in range(LOOKS_MAX):
+            rows = self._timers.in_places(0, end_place)
+            lost = rows[rows["hold"] == Hold.UNREADABLE]
+            if len(lost):
+                _log.error("delayed messages are lost: their bytes are damaged and their segment goes", count=len(lost))
+                await self._store.change(self._timers.done_change(lost, TimerEnd.LOST))
+            movable = rows[np.isin(rows["hold"], (Hold.STAGED, Hold.FREE))]
+            for start in range(0, len(movable), MOVED_AT_ONCE):
+                moved += await self._move(movable[start : start + MOVED_AT_ONCE])
+            if len(rows) == len(lost) + len(movable):
+                break
+            await self._clock.sleep(LOOK_S)
+        else:
+            return None
+        if moved:
+            _log.info("delayed messages are stored again before their segment goes", messages=moved)
+        return self._moved_bytes
 
-    async def _move(self, rows: TimerArray) -> None:
+    async def _move(self, rows: TimerArray) -> int:
+        """Move those that are still to be moved; returns how many."""
+        holds = self._timers.holds(rows["deliver_at_ms"].astype("<i8"), rows["timer_id"].astype("<i8"))
+        rows = rows[np.isin(holds, (Hold.STAGED, Hold.FREE))]
         times, ids = rows["deliver_at_ms"].astype("<i8"), rows["timer_id"].astype("<i8")
+        were_staged = self._timers.holds(times, ids) == Hold.STAGED
         self._timers.hold(times, ids, Hold.MOVING)
         try:
             by_queue: dict[int, list[tuple[int, Message]]] = {}
@@ -66,7 +80,10 @@ class TimerMoves:
             for destination, several in by_queue.items():
                 await self._store_again(destination, several, times, ids)
         finally:
-            self._timers.hold(times, ids, Hold.FREE)
+            is_still_staged = were_staged & (self._timers.holds(times, ids) == Hold.MOVING)
+            self._timers.hold(times[~is_still_staged], ids[~is_still_staged], Hold.FREE)
+            self._timers.hold(times[is_still_staged], ids[is_still_staged], Hold.STAGED)
+        return len(rows)
 
     async def _store_again(
         self, number: int, several: Sequence[tuple[int, Message]], times: Int64s, ids: Int64s
@@ -82,6 +99,7 @@ class TimerMoves:
                 await self._lose(part_times, part_ids)
                 continue
             batch = builder.seal(now_ms=self._clock.now_ms())
+            self._moved_bytes += len(batch.records)
             try:
                 await self._store.append(*destination, batch, deferral=_deferral(destination, part_times, part_ids))
             except NotFound:

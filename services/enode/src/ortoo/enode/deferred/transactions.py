@@ -143,19 +143,25 @@ class Transactions:
             raise Conflict("the transaction is not parked: its producers are being asked", field="transaction_id")
         await self._background.kept("resume", self._put(self._schedule.resumed(half, self._clock.now_ms())))
 
-    async def rescue(self, end_place: int) -> bool:
-        """Store every open transaction again that lies below a place; False when one is just ending."""
-        halves = self._halves.in_places(0, end_place)
-        if any(one.number in self._ending for one in halves):
-            return False
-        for half in halves:
+    async def rescue(self, end_place: int) -> int | None:
+        """Store every open transaction again that lies below a place; returns how many bytes that were, as `Rescue`."""
+        while ending := [event for number, event in self._ending.items() if self._lies_below(number, end_place)]:
+            await ending[0].wait()
+        moved_bytes = 0
+        for half in self._halves.in_places(0, end_place):
+            if half.number in self._ending:
+                return None
             done = self._ending[half.number] = asyncio.Event()
             try:
-                await self._move(half)
+                moved_bytes += await self._move(half)
             finally:
                 del self._ending[half.number]
                 done.set()
-        return True
+        return moved_bytes
+
+    def _lies_below(self, number: int, place: int) -> bool:
+        half = self._halves.open.get(number)
+        return half is not None and half.place < place
 
     async def run(self) -> None:
         """Check what is due, for ever. One that fails is tried again; without the loop the process would ask nobody."""
@@ -193,10 +199,11 @@ class Transactions:
         assert (stored.first_offset, stored.batch.count) == (half.place, half.count), "a transaction is one batch"
         return replace(stored.batch, producer_id=0, first_sequence=0)
 
-    async def _move(self, half: HalfOpen) -> None:
+    async def _move(self, half: HalfOpen) -> int:
         batch = await self._read(half)
         deferral = Deferral(HALF_TOPIC_ID, lambda place, _: (replace(half, place=place),))
         await self._store.append(half.topic_id, half.queue_id, batch, deferral=deferral)
+        return len(batch.records)
 
     async def _check(self, number: int) -> None:
         """Ask one producer, if the transaction is still open and due."""

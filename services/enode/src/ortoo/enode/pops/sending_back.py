@@ -1,7 +1,8 @@
 """Messages that come again as copies: those a group gave back by offset, and dead letters that are sent again."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass
 
 from ortoo.common.errors import NotFound, OutOfRange, Overloaded
 from ortoo.common.groups.pop import ReplayWish, SendBackWish, merged
@@ -18,6 +19,7 @@ from ortoo.enode.pops.reading import OpenedBatch, OpenedBatches
 from ortoo.enode.state.interval_map import IntervalMap
 from ortoo.enode.state.tables.pops import FinishReason
 from ortoo.enode.state.tables.sent_back import Mark, Place
+from ortoo.enode.store.deferral import Write
 from ortoo.enode.store.store import Store
 
 REPLAY_PREFIX = "%REPLAY%"
@@ -27,6 +29,18 @@ ORIGIN_ID = "ORIGIN_MESSAGE_ID"
 ORIGIN_TOPIC = "RETRY_TOPIC"
 MARKS_MAX = 10_000
 """How many messages of a queue a group may give back without committing an offset behind them."""
+
+
+@dataclass(frozen=True, slots=True)
+class _GivenBack:
+    """A message that a group gave back."""
+
+    opened: OpenedBatch
+    message: Message
+    message_id: str
+    delivered: int
+    """How often it was, this time included."""
+    mark: Mark
 
 
 class SendingBack:
@@ -48,64 +62,87 @@ class SendingBack:
     async def send_back(self, wish: SendBackWish) -> list[str]:
         """Store copies for the group, each after its back-off, or parked; returns their ids when all are durable.
 
-        Asking again for a message that the group has not passed yet stores nothing: the copy and the mark that it was
-        made are one write. Errors: NotFound, OutOfRange, Overloaded, Unavailable.
+        All or none: a refused request has stored no copy. Asking again for a message that the group has not passed yet
+        stores nothing: the copy and the mark that it was made are one write.
+        Errors: NotFound, OutOfRange, Overloaded, Unavailable; Invalid when the copies are too many bytes together.
         """
-        ids = []
         place = (wish.topic_id, wish.group, wish.queue_id)
-        for offset in wish.offsets:
-            opened = await self._opened.holding(wish.topic_id, wish.queue_id, offset)
-            message = opened.view.message(offset - opened.first_offset)
-            made = message_id_text(wish.topic_id, self._store.enode, wish.queue_id, offset)
-            ids.append(message.message_id or made)
-            delivered = int(message.properties.get(DELIVERIES, "0")) + 1
-            mark = (offset, int(wish.park or 0 < wish.rules.attempts_max <= delivered))
-            while (copying := self._copying.get((place, mark))) is not None:
-                await asyncio.wait([copying])
-            if self._store.engine.state.sent_back.has(place, mark):
-                continue
-            copying = self._copying[place, mark] = asyncio.get_running_loop().create_future()
-            copy = self._copy(wish, opened, message, ids[-1], delivered, mark)
-            await self._background.kept("send back", copy)
-        return ids
-
-    async def _copy(
-        self, wish: SendBackWish, opened: OpenedBatch, message: Message, message_id: str, delivered: int, mark: Mark
-    ) -> None:
-        """Copy one message. It goes on when whoever asked goes away: asking again must find out what became of it."""
-        place = (wish.topic_id, wish.group, wish.queue_id)
-        try:
-            await self._copy_marked(wish, opened, message, message_id, delivered, mark)
-        finally:
-            self._copying.pop((place, mark)).set_result(None)
-
-    async def _copy_marked(
-        self, wish: SendBackWish, opened: OpenedBatch, message: Message, message_id: str, delivered: int, mark: Mark
-    ) -> None:
-        place = (wish.topic_id, wish.group, wish.queue_id)
-        if self._store.engine.state.sent_back.count(place) >= MARKS_MAX:
+        given = {offset: await self._given_back(wish, offset) for offset in wish.offsets}
+        while copying := [self._copying[key] for one in given.values() if (key := (place, one.mark)) in self._copying]:
+            await asyncio.wait(copying)
+        sent_back = self._store.engine.state.sent_back
+        new = [one for one in given.values() if not sent_back.has(place, one.mark)]
+        if new and sent_back.count(place) + len(new) > MARKS_MAX:
             raise Overloaded(
                 f"group {wish.group} gave back {MARKS_MAX} messages of queue {wish.queue_id} and committed no offset "
                 "behind them: commit one",
                 field="offsets",
             )
-        marked = SentBack(wish.topic_id, wish.group, wish.queue_id, (mark,))
-        if mark[1]:
-            await self._park(wish, opened, mark[0], delivered, marked)
-            return
-        copy = self._again(message, message_id, wish.topic_id, delivered)
-        delay_ms = wish.delays_ms[min(delivered, len(wish.delays_ms)) - 1] if wish.delays_ms else 0
+        if new:
+            done = asyncio.get_running_loop().create_future()
+            self._copying.update(((place, one.mark), done) for one in new)
+            # It goes on when whoever asked goes away: asking again must find out what became of it.
+            await self._background.kept("send back", self._copy(wish, new, done))
+        return [given[offset].message_id for offset in wish.offsets]
+
+    async def _given_back(self, wish: SendBackWish, offset: int) -> _GivenBack:
+        opened = await self._opened.holding(wish.topic_id, wish.queue_id, offset)
+        message = opened.view.message(offset - opened.first_offset)
+        made = message_id_text(wish.topic_id, self._store.enode, wish.queue_id, offset)
+        delivered = int(message.properties.get(DELIVERIES, "0")) + 1
+        mark = (offset, int(wish.park or 0 < wish.rules.attempts_max <= delivered))
+        return _GivenBack(opened, message, message.message_id or made, delivered, mark)
+
+    async def _copy(self, wish: SendBackWish, given: Sequence[_GivenBack], done: asyncio.Future[None]) -> None:
+        place = (wish.topic_id, wish.group, wish.queue_id)
+        try:
+            writes = [*self._parked(wish, given), *self._sent_again(wish, given)]
+            await self._store.append_together(writes)
+            for write in writes:
+                self._intake.delays.stored(write)
+        finally:
+            for one in given:
+                self._copying.pop((place, one.mark))
+            done.set_result(None)
+
+    def _sent_again(self, wish: SendBackWish, given: Sequence[_GivenBack]) -> Iterator[Write]:
+        """The batches of copies for the retry topic: those that come at once, and those that come later."""
         now_ms = self._clock.now_ms()
-        if delay_ms > 0:
-            copy = copy.replace(deliver_at_ms=now_ms + delay_ms)
-        await self._intake.append(
-            wish.retry_topic_id, 0, encode([copy], now_ms=now_ms), consumes_at=lambda *_: (marked,)
-        )
+        by_sort: dict[bool, list[tuple[Mark, Message]]] = {}
+        for one in given:
+            if not one.mark[1]:
+                copy = self._again(one.message, one.message_id, wish.topic_id, one.delivered)
+                delays_ms = wish.delays_ms
+                delay_ms = delays_ms[min(one.delivered, len(delays_ms)) - 1] if delays_ms else 0
+                if delay_ms > 0:
+                    copy = copy.replace(deliver_at_ms=now_ms + delay_ms)
+                by_sort.setdefault(delay_ms > 0, []).append((one.mark, copy))
+        for is_delayed, copies in by_sort.items():
+            at = 0
+            for part in cut([copy for _, copy in copies]):
+                marks = tuple(mark for mark, _ in copies[at : at + len(part)])
+                at += len(part)
+                batch, marked = encode(part, now_ms=now_ms), SentBack(wish.topic_id, wish.group, wish.queue_id, marks)
+                if is_delayed:
+                    yield self._intake.delays.write(wish.retry_topic_id, 0, batch, lambda *_, one=marked: (one,))
+                else:
+                    yield Write(wish.retry_topic_id, 0, batch, (marked,))
+
+    def _parked(self, wish: SendBackWish, given: Sequence[_GivenBack]) -> Iterator[Write]:
+        """The batches of copies for the dead-letter topic."""
+        place = (wish.topic_id, wish.group, wish.queue_id)
+        reason = REASON_ASKED if wish.park else REASON_ATTEMPTS
+        for one in given:
+            if one.mark[1]:
+                letter = DeadLetter(one.mark[0], one.delivered, reason)
+                for batch, _ in parked_copies(one.opened, self._store, place, [letter], self._clock.now_ms()):
+                    yield Write(wish.rules.dead_letter_topic_id, 0, batch, (SentBack(*place, (one.mark,)),))
 
     async def replay(self, wish: ReplayWish) -> list[tuple[int, int]]:
-        """Send dead letters again, each once: the copy and the mark that it was sent are one write.
+        """Send dead letters again, each once: the copy and the mark that it was sent are one write. All or none.
 
-        Returns the ranges that were sent now, or would be. Errors: NotFound, Overloaded, Unavailable.
+        Returns the ranges that were sent now, or would be. Errors: NotFound, Overloaded, Unavailable; Invalid when they
+        are too many bytes together.
         """
         name = self._store.topic_name(wish.target_topic_id)
         if self._store.queue_range(wish.target_topic_id, 0).end_offset < 0:
@@ -118,11 +155,12 @@ class SendingBack:
                 for piece in intervals.unfinished(first, first + count)
             ]
             if not wish.dry_run:
-                for first, count in open_ones:
-                    await self._send_range(wish, first, first + count)
+                writes = [one for first, count in open_ones async for one in self._range(wish, first, first + count)]
+                await self._store.append_together(writes)
         return open_ones
 
-    async def _send_range(self, wish: ReplayWish, first: int, end: int) -> None:
+    async def _range(self, wish: ReplayWish, first: int, end: int) -> AsyncIterator[Write]:
+        """The batches of one range of dead letters."""
         at = first
         while at < end:
             try:
@@ -137,10 +175,11 @@ class SendingBack:
             for index, copy in enumerate(copies):
                 by_queue.setdefault(self._queue(wish.target_topic_id, copy, offsets[index]), []).append(index)
             for queue_id, indices in by_queue.items():
-                await self._send(wish, queue_id, [(offsets[index], copies[index]) for index in indices])
+                for write in self._letters(wish, queue_id, [(offsets[index], copies[index]) for index in indices]):
+                    yield write
             at = stop
 
-    async def _send(self, wish: ReplayWish, queue_id: int, letters: Sequence[tuple[int, Message]]) -> None:
+    def _letters(self, wish: ReplayWish, queue_id: int, letters: Sequence[tuple[int, Message]]) -> Iterator[Write]:
         now_ms, at = self._clock.now_ms(), 0
         for part in cut([copy for _, copy in letters]):
             sent = letters[at : at + len(part)]
@@ -148,7 +187,7 @@ class SendingBack:
             ranges = tuple(merged((offset, 1) for offset, _ in sent))
             place = (wish.dead_letter_topic_id, REPLAY_PREFIX + wish.group, 0)
             marked = PopFinished(*place, FinishReason.REPLAYED, ranges)
-            await self._store.append(wish.target_topic_id, queue_id, encode(part, now_ms=now_ms), consumes=(marked,))
+            yield Write(wish.target_topic_id, queue_id, encode(part, now_ms=now_ms), (marked,))
 
     def _sent(self, wish: ReplayWish) -> IntervalMap:
         known = self._store.engine.state.pops.get((wish.dead_letter_topic_id, REPLAY_PREFIX + wish.group, 0))
@@ -158,15 +197,6 @@ class SendingBack:
         count = len(self._store.describe_queues(topic_id))
         group = message.message_group
         return (sum(group.encode()) if group else offset) % count
-
-    async def _park(
-        self, wish: SendBackWish, opened: OpenedBatch, offset: int, delivered: int, marked: SentBack
-    ) -> None:
-        place = (wish.topic_id, wish.group, wish.queue_id)
-        reason = REASON_ASKED if wish.park else REASON_ATTEMPTS
-        letter = DeadLetter(offset, delivered, reason)
-        for batch, _ in parked_copies(opened, self._store, place, [letter], self._clock.now_ms()):
-            await self._store.append(wish.rules.dead_letter_topic_id, 0, batch, consumes=(marked,))
 
     def _again(self, message: Message, message_id: str, topic_id: int, delivered: int) -> Message:
         properties = {

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from ortoo.common.cluster.name_servers import NameServers
+from ortoo.common.cluster.route_news import whole_news
 from ortoo.common.errors import NotFound
 from ortoo.common.errors.status import rpc_errors
 from ortoo.common.grpc.channels import Channels
@@ -26,7 +27,7 @@ async def replication_address(enode: str, name_servers: NameServers, channels: C
     call = stub.WatchRoutes(namesrv_pb2.WatchRoutesRequest(), timeout=ASK_TIMEOUT_S)
     try:
         with rpc_errors(f"name server {address}"):
-            async for news in call:
+            async for news in whole_news(call):
                 for one in news.enodes:
                     if one.name == enode and one.alive and one.replication_address:
                         return one.replication_address

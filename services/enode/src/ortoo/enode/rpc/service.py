@@ -11,6 +11,7 @@ from ortoo.common.grpc.cluster_token import ClusterToken, cluster_guards
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.server import AddServicer, GrpcServer
 from ortoo.common.process.background import Background
+from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.enode.rpc.deferred import CheckStream, DeferredHandlers
 from ortoo.enode.rpc.locks import LockHandlers
 from ortoo.enode.rpc.modes import ModeHandlers
@@ -70,6 +71,7 @@ def enode_server(
     background: Background,
     calls: grpc.aio.ServerInterceptor,
     token: ClusterToken | None = None,
+    memory: MemoryBudget | None = None,
 ) -> GrpcServer:
     """The server of EnodeService, not yet listening; `calls` counts its calls. Streams end when it stops."""
 
@@ -77,7 +79,7 @@ def enode_server(
         add_EnodeServiceServicer_to_server(handlers, server)
         bulk_calls.serve(server, {"Append": handlers.Append, "FetchBatches": handlers.FetchBatches})
 
-    server = public_server(settings, calls, token, [(NAME, add)])
+    server = public_server(settings, calls, token, [(NAME, add)], memory)
     handlers.streams = Streams(background, server.draining)
     return server
 
@@ -87,6 +89,7 @@ def public_server(
     calls: grpc.aio.ServerInterceptor,
     token: ClusterToken | None,
     servicers: Sequence[tuple[str, AddServicer]] = (),
+    memory: MemoryBudget | None = None,
 ) -> GrpcServer:
     """A server at the enode's own address, as its settings say; `calls` counts its calls, `token` guards it."""
     return GrpcServer(
@@ -96,6 +99,7 @@ def public_server(
         interceptors=cluster_guards(token),
         grace_s=settings.stop_grace_s,
         drain_delay_s=settings.drain_delay_s,
+        memory=memory,
     )
 
 

@@ -33,6 +33,8 @@ class Hold(enum.IntEnum):
     """Its message is being stored again, because its segment is to be deleted."""
     UNREADABLE = 5
     """The bytes of its message are damaged."""
+    MISSED = 6
+    """Its time came while it was moved, and what was in memory of it is gone."""
 
 
 class TimerBucket:

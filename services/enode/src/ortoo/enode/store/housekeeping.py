@@ -32,7 +32,8 @@ from ortoo.enode.recovery.opening import marker_of
 from ortoo.enode.state.fold import State
 from ortoo.enode.store.retention import expired_count
 
-Rescue = Callable[[int], Awaitable[bool]]
+Rescue = Callable[[int], Awaitable[int | None]]
+"""Stores again what waits below a place; how many bytes that were, None when it cannot be yet."""
 CHECKPOINTS_KEPT = 2
 """Segments go only before so many whole checkpoints: damage to the newest one does not cost the state."""
 FORGET_INTERVAL_MS = 300_000
@@ -90,7 +91,11 @@ class Housekeeping:
         begin = read_log_begin(self.disk, self.appender.active.folder)
         self._begin_position = begin.position if begin is not None else 0
         self.rescues: dict[int, Rescue] = {}
-        """By system topic: who stores again what waits below an offset of its queue; False = not yet."""
+        """By system topic: who stores again what waits below an offset of its queue."""
+        self._rescued_bytes = 0
+        """By how much the log may exceed its size: what was stored again is paid for by as much that is new."""
+        self._rescued_at = 0
+        """Where the log ended then."""
 
     def start(self) -> None:
         """Start all tasks: the store's own loops. A step that fails is tried again, and ends no process."""
@@ -162,9 +167,13 @@ class Housekeeping:
             checkpoint_from=self.checkpoints[0] if len(self.checkpoints) == CHECKPOINTS_KEPT else 0,
             settings=self.settings,
             is_acknowledged=self._is_acknowledged,
+            is_size_kept=self.appender.appended_position - self._rescued_at >= self._rescued_bytes,
         )
-        if not await self._rescue(catalog.segments[:count]):
+        rescued_bytes = await self._rescue(catalog.segments[:count])
+        if rescued_bytes is None:
             count = 0
+        elif count:
+            self._rescued_bytes, self._rescued_at = rescued_bytes, self.appender.appended_position
         if count:
             folder, position = catalog.active.folder, catalog.segments[count].base
             begin = LogBegin(position, catalog.begins_without(count))
@@ -180,14 +189,18 @@ class Housekeeping:
         if removed:
             await self._look_at_disk()
 
-    async def _rescue(self, segments: Sequence[Segment]) -> bool:
-        """Have what waits in segments that are to go stored again; False when it cannot be yet."""
+    async def _rescue(self, segments: Sequence[Segment]) -> int | None:
+        """Have what waits in segments that are to go stored again: how many bytes; None when it cannot be yet."""
+        rescued_bytes = 0
         for topic_id, rescue in self.rescues.items():
             queue = self.catalog.queues.get((topic_id, 0))
             ends = [run.end_offset for run in queue.runs if run.segment in segments] if queue is not None else []
-            if ends and not await rescue(max(ends)):
-                return False
-        return True
+            if ends:
+                part_bytes = await rescue(max(ends))
+                if part_bytes is None:
+                    return None
+                rescued_bytes += part_bytes
+        return rescued_bytes
 
     async def forget_producers(self) -> None:
         """Drop the windows of producers that are idle for too long, or too many."""

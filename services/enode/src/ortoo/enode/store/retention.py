@@ -14,11 +14,13 @@ def expired_count(
     checkpoint_from: int,
     settings: StoreSettings,
     is_acknowledged: Callable[[Segment], bool],
+    is_size_kept: bool = True,
 ) -> int:
     """How many segments, counted from the oldest, are to be deleted now.
 
     Never the active one, and never one that ends behind `checkpoint_from`, where the checkpoint folds from that must be
-    able to replace it. Segments go oldest first, so one that must stay keeps all behind it.
+    able to replace it. Segments go oldest first, so one that must stay keeps all behind it. Unless `is_size_kept`, the
+    log may be larger than its size for now: what had to be stored again takes more than that.
     """
     count = 0
     for segment in segments[:-1]:
@@ -26,7 +28,7 @@ def expired_count(
         if end is None or end > checkpoint_from:
             break
         too_old = settings.retention_age_ms and segment.last_stored_at_ms < now_ms - settings.retention_age_ms
-        too_much = settings.retention_bytes and log_end - segment.base > settings.retention_bytes
+        too_much = is_size_kept and settings.retention_bytes and log_end - segment.base > settings.retention_bytes
         if not (too_old or too_much):
             break
         if settings.retention_requires_acknowledgement and not is_acknowledged(segment):

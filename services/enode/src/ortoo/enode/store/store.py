@@ -23,14 +23,14 @@ from ortoo.enode.log.answers import (
     StoreDescription,
     TopicCopy,
 )
-from ortoo.enode.log.frame import FrameHeader, Kind
+from ortoo.enode.log.frame import FrameHeader, Kind, frame_bytes
 from ortoo.enode.log.settings import FlushMode, StoreSettings
 from ortoo.enode.state.tables.dedup import Duplicate
 from ortoo.enode.state.tables.halves import Halves
 from ortoo.enode.state.tables.timers import Timers
 from ortoo.enode.state.tables.topics import put
 from ortoo.enode.store.census import Census, description
-from ortoo.enode.store.deferral import ChangesAt, Deferral
+from ortoo.enode.store.deferral import ChangesAt, Deferral, Write
 from ortoo.enode.store.delivery_modes import DeliveryModes
 from ortoo.enode.store.engine import Engine
 from ortoo.enode.store.group_offsets import GroupOffsets
@@ -118,15 +118,12 @@ class Store:
         first); Overloaded (disk full, too much waiting: nothing stored); Unavailable (the disk failed or the store is
         closing: the outcome is unknown).
         """
-        queue = self._target(topic_id, queue_id, deferral)
-        appender = self._appender
+        queue, appender = self._target(topic_id, queue_id, deferral), self._appender
         key = (topic_id, queue_id, batch.producer_id)
         if flush_mode is FlushMode.DEFAULT:
             flush_mode = self._settings.flush_mode
-        if (told := deferral.changes if deferral is not None else consumes_at) is not None:
-            consumes = told(0, 0)
-        prefix = encode_changes([change.encoded() for change in consumes]) if consumes else b""
-        length = len(prefix) + len(batch.records)
+        write = Write(topic_id, queue_id, batch, consumes, deferral, consumes_at)
+        length = write.changes_bytes() + len(batch.records)
         if batch.producer_id and (again := self._again(key, batch)) is not None:
             return await self._answer_again(again, flush_mode)
         appender.check_load(length)
@@ -136,13 +133,20 @@ class Store:
             queue = self._target(topic_id, queue_id, deferral)
             if batch.producer_id and (again := self._again(key, batch)) is not None:
                 return await self._answer_again(again, flush_mode)
-        if consumes:
+        answer = self._placed(queue, write, flush_mode)
+        if flush_mode is FlushMode.ASYNC:
+            appender.flush_due.set()
+            return answer
+        return await self._flushed(answer)
+
+    def _placed(self, queue: QueueLog, write: Write, flush_mode: FlushMode) -> Appended:
+        """Accept a batch, for which there is room: nothing may be waited for between that and this."""
+        appender, batch, deferral = self._appender, write.batch, write.deferral
+        if write.consumes or write.consumes_at or deferral:
             appender.close_changes()  # what was accepted before happens before
-        first_offset = queue.next_offset
-        stored_at_ms = appender.next_stored_at_ms()
-        if told is not None:
-            consumes = told(first_offset, stored_at_ms)
-            prefix = encode_changes([change.encoded() for change in consumes])
+        first_offset, stored_at_ms = queue.next_offset, appender.next_stored_at_ms()
+        consumes = write.changes_at(first_offset, stored_at_ms)
+        prefix = encode_changes([change.encoded() for change in consumes]) if consumes else b""
         header = FrameHeader(
             kind=Kind.MESSAGES,
             position=appender.appended_position,
@@ -164,16 +168,29 @@ class Store:
             inflated_bytes=batch.body_inflated_bytes,
         )
         if batch.producer_id:
-            self._sequencer.accepted(
-                key, WindowBatch(batch.first_sequence, batch.count, first_offset, stored_at_ms, batch.records_crc32c)
-            )
+            sent = WindowBatch(batch.first_sequence, batch.count, first_offset, stored_at_ms, batch.records_crc32c)
+            self._sequencer.accepted((write.topic_id, write.queue_id, batch.producer_id), sent)
         queue.next_offset = first_offset + batch.count
         appender.append_batch(header, batch, queue, prefix, consumes)
-        answer = Appended(first_offset, stored_at_ms, flush_mode)
-        if flush_mode is FlushMode.ASYNC:
-            appender.flush_due.set()
-            return answer
-        return await self._flushed(answer)
+        return Appended(first_offset, stored_at_ms, flush_mode)
+
+    async def append_together(self, writes: Sequence[Write]) -> None:
+        """Store several batches without sequences, all or none; returns when they are durable.
+
+        Room for all is reserved first. Errors: as `append`; Invalid when they are more than may wait for the disk.
+        """
+        appender, most = self._appender, self._settings.pending_bytes_max
+        length = sum(frame_bytes(len(write.batch.records) + write.changes_bytes()) for write in writes)
+        if length > most:
+            raise Invalid(f"{length} bytes together; at most {most} fit: ask for fewer messages")
+        appender.check_load(length)
+        if not appender.fits(length):
+            await appender.make_room(length, is_state=False)
+            appender.check_load(length)
+        queues = [self._target(write.topic_id, write.queue_id, write.deferral) for write in writes]
+        answers = [self._placed(*one, FlushMode.SYNC) for one in zip(queues, writes, strict=True)]
+        if answers:
+            await self._flushed(answers[-1])
 
     async def fetch(
         self, topic_id: int, queue_id: int, from_offset: int, *, bytes_max: int = 0, wait_ms: int = 0

@@ -13,8 +13,7 @@ from ortoo.namesrv.decisions.topics import Topic
 
 CHANGES_KEPT = 4096
 ROUTES_BYTES_MAX = 7 << 20
-"""What all topics and groups may take on the wire: a snapshot is one message, whose limit is 8 MiB. The ids of
-100,000 deleted topics fit beside them."""
+"""What all topics and groups may take on the wire: lists of them are one message, whose limit is 8 MiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,8 +166,10 @@ class Routes:
 
 
 def _topic_bytes(topic: Topic) -> int:
-    return 32 + len(topic.name) + sum(10 + len(placement.enode) for placement in topic.placements)
+    """What a topic takes on the wire, at most: the numbers in it as if they were large."""
+    places = sum(18 + len(one.enode) for one in topic.placements)
+    return 52 + len(topic.name) + places + sum(10 + len(one.enode) for one in topic.publish_order)
 
 
 def _group_bytes(group: Group) -> int:
-    return 36 + len(group.name)
+    return 100 + len(group.name) + 6 * len(group.retry.listed_ms)

@@ -172,4 +172,5 @@ class NameService(NameServiceServicer):
             self._check_token(context)
         async with contextlib.aclosing(self._directory.watch()) as changes:
             async for change in changes:
-                yield wire.change_to(change, with_handle_keys=request.with_handle_keys)
+                for part in wire.change_to(change, with_handle_keys=request.with_handle_keys):
+                    yield part

@@ -1,5 +1,7 @@
 """Between the plain values of the name server and the messages of the wire: what is not the same by name."""
 
+from collections.abc import Iterator
+
 from ortoo.common.grpc.fields import read, write
 from ortoo.namesrv.catalog.users import User
 from ortoo.namesrv.decisions.deletions import DeletedTopic
@@ -9,6 +11,12 @@ from ortoo.namesrv.decisions.publish_order import PublishPlace
 from ortoo.namesrv.decisions.route_changes import RouteChange
 from ortoo.namesrv.decisions.topics import Topic, TopicChange
 from ortoo.v1 import namesrv_pb2, topic_pb2
+
+PART_BYTES = 1 << 20
+"""How large one message of a watch is at most, about."""
+ITEM_BYTES = 16
+"""What stands around one item of a message, at most."""
+FIRST = ("enodes", "snodes")
 
 
 def topic_change_of(request: namesrv_pb2.UpdateTopicRequest) -> TopicChange:
@@ -39,13 +47,38 @@ def enode_of(enode: topic_pb2.Enode) -> Enode:
     return read(Enode, enode, "enode", alive=True)
 
 
-def change_to(change: RouteChange, *, with_handle_keys: bool) -> namesrv_pb2.WatchRoutesResponse:
-    """One message of the watch, written; keys are for who may have them."""
+def change_to(change: RouteChange, *, with_handle_keys: bool) -> Iterator[namesrv_pb2.WatchRoutesResponse]:
+    """One change as messages of the watch, each small enough to be sent, however much there is.
+
+    Processes come first: whoever looks for one of them need not wait for all topics. Keys are for who may have them.
+    """
     keys = None
     if with_handle_keys and change.handle_keys is not None:
         listed = [write(namesrv_pb2.HandleKey, key) for key in change.handle_keys.keys]
         keys = namesrv_pb2.HandleKeys(keys=listed, unsigned_until_ms=change.handle_keys.unsigned_until_ms)
-    return write(namesrv_pb2.WatchRoutesResponse, change, topics=map(topic_to, change.topics), handle_keys=keys)
+    whole = write(namesrv_pb2.WatchRoutesResponse, change, topics=map(topic_to, change.topics), handle_keys=keys)
+    if whole.ByteSize() <= PART_BYTES:
+        yield whole
+        return
+    part = namesrv_pb2.WatchRoutesResponse(
+        version=whole.version, directory_id=whole.directory_id, snapshot=whole.snapshot, handle_keys=keys, more=True
+    )
+    left_bytes = PART_BYTES
+    for field in sorted(
+        (one for one in whole.DESCRIPTOR.fields if one.is_repeated), key=lambda one: one.name not in FIRST
+    ):
+        for item in getattr(whole, field.name):
+            size_bytes = ITEM_BYTES + (item.ByteSize() if field.message_type is not None else len(str(item)))
+            if size_bytes > left_bytes:
+                yield part
+                part = namesrv_pb2.WatchRoutesResponse(
+                    version=whole.version, directory_id=whole.directory_id, more=True
+                )
+                left_bytes = PART_BYTES
+            left_bytes -= size_bytes
+            getattr(part, field.name).append(item)
+    part.more = False
+    yield part
 
 
 def user_to(user: User) -> namesrv_pb2.User:

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
 from ortoo.common.cluster.name_servers import NameServers
+from ortoo.common.cluster.route_news import whole_news
 from ortoo.common.errors import AlreadyExists, Forbidden, NotFound, OrtooError, Unavailable
 from ortoo.common.errors.status import rpc_errors
 from ortoo.common.grpc.channels import Channels
@@ -52,7 +53,7 @@ class NameServer:
         """Everything at once, then every change; ends or raises when the name server goes away."""
         request = namesrv_pb2.WatchRoutesRequest(with_handle_keys=True)
         with rpc_errors(self.peer):
-            async for news in self.stub.WatchRoutes(request, metadata=self.admin_metadata):
+            async for news in whole_news(self.stub.WatchRoutes(request, metadata=self.admin_metadata)):
                 yield change_of(news)
 
     async def get_topic(self, name: str) -> Topic:

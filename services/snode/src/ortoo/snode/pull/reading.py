@@ -124,8 +124,7 @@ class Reading:
                     for stored in fetched.batches:
                         part = selected(stored, at, None if follow else to_offset, wanted)
                         at = part.next_offset
-                        with memory.written(len(part.batch.records) if part.batch is not None else 0):
-                            yield topic.topic_id, part
+                        yield topic.topic_id, part
                         if not follow and at >= to_offset:
                             return
                     if not fetched.batches:
@@ -221,7 +220,6 @@ class Reading:
             while not isinstance(message := await coming.get(), Exception):
                 yield message
                 memory.give_back(len(message.message.body))
-                memory.moved()
             raise message
         finally:
             await work.__aexit__(None, None, None)
@@ -269,8 +267,7 @@ class Reading:
             for number, row in enumerate(rows):
                 message, offset = view.message(number if gathered else row), part.first_offset + row
                 message_id = id_of(message, topic_id, queue, offset)
-                with memory.written(len(message.body)):
-                    yield PlacedMessage(message_id, queue, offset, part.stored_at_ms, message)
+                yield PlacedMessage(message_id, queue, offset, part.stored_at_ms, message)
 
 
 def _end_of(ranges: Iterable[QueueRange], queue: Queue, from_offset: int) -> int:

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from ortoo.common.errors import DataLoss, Fenced, NotFound, OrtooError, OutOfRange
+from ortoo.common.errors import DataLoss, Fenced, NotFound, OrtooError, OutOfRange, Overloaded
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
@@ -117,7 +117,10 @@ class Feeder:
                     continue
                 if self._failures % 30 == LOGGED_FAILURE or (self._failures == 0 and not error.retriable):
                     _log.warning("a queue cannot be read; trying on", queue=str(self.cursor.queue), reason=str(error))
-                await self.parts.clock.sleep(backoff.delay_s(self._failures, self.parts.randomness))
+                delay_s = backoff.delay_s(self._failures, self.parts.randomness)
+                if isinstance(error, Overloaded):
+                    delay_s += error.retry_after_ms / 1000
+                await self.parts.clock.sleep(delay_s)
                 self._failures += 1
             else:
                 self._failures = 0

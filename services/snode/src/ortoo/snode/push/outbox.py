@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ortoo.common.errors import DataLoss
-from ortoo.common.process.memory_budget import TRANSPORT_COPIES, MemoryShare
+from ortoo.common.process.memory_budget import MemoryShare
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.membership.members import CloseReason
@@ -76,7 +76,7 @@ class PushOutbox:
     """Events on their way to the client. Of assignments only the newest waits; of acknowledged offsets too."""
 
     def __init__(self, memory: MemoryShare, bytes_max: int = OUTBOX_BYTES_MAX) -> None:
-        """`memory` counts what waits here and what the transport has not let go of."""
+        """`memory` counts what waits here and the delivery that is being written."""
         self._memory = memory
         self._bytes_max = bytes_max
         self._bytes = 0
@@ -165,8 +165,7 @@ class PushOutbox:
         if self._deliveries:
             delivery = self._deliveries.popleft()
             self._bytes -= delivery.size_bytes
-            self._leaving_bytes = (1 + TRANSPORT_COPIES) * delivery.size_bytes
-            self._memory.take(TRANSPORT_COPIES * delivery.size_bytes)
+            self._leaving_bytes = delivery.size_bytes
             self._room.set()
             return delivery
         return None

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ortoo.common.errors import Fenced
+from ortoo.common.grpc.call_memory import call_share
 from ortoo.common.process.logs import get_logger
 from ortoo.snode.cluster.routes import UNACKNOWLEDGED_BYTES_MAX, Queue
 from ortoo.snode.enodes.link import FETCH_BYTES_MAX, LockRequest
@@ -77,8 +78,9 @@ class PushSession:
         self._plan = plan
         self._filters = plan.filters
         self._credit = Credit()
-        self.memory = parts.memory.share("push sessions", lambda reason: self.on_unread(reason))
+        self.memory = call_share(parts.memory, "Push")
         """What it holds for the client."""
+        self.memory.on_evict = lambda reason: self.on_unread(reason)
         self._outbox = PushOutbox(self.memory)
         self._outbox.opened(Opened(self.session_id, plan.heartbeat_interval_ms, plan.expiry_ms, self.client_id))
         self._lines: dict[Queue, _Line] = {}

@@ -22,8 +22,6 @@ from ortoo.snode.topics.group_settings import DeliveryModes, GroupSettings
 
 FAREWELL_S = 60.0
 """How long a client that does not read has time to take the reason why its session ended."""
-UNREAD_FAREWELL_S = 1.0
-"""The same for one that was evicted because the memory was used up: what the transport holds is wanted back."""
 SESSION_FIXED_BYTES = 24 << 10
 """What a session costs by itself: its tasks, its stream, its place in the group."""
 SESSIONS_MAX = 10_000
@@ -47,7 +45,7 @@ class Sessions:
     evicted_slow: int = field(default=0, init=False)
     """How many sessions were ended because they were slow."""
     _sessions: dict[str, PushSession] = field(default_factory=dict, init=False)
-    _leaving: dict[str, tuple[asyncio.Task[Any], float]] = field(default_factory=dict, init=False)
+    _leaving: dict[str, tuple[PushSession, float]] = field(default_factory=dict, init=False)
 
     def register(self, metrics: Metrics) -> None:
         """Name what is read of the sessions; names beginning with rocketmq_ are those of RocketMQ 5."""
@@ -118,11 +116,7 @@ class Sessions:
         if not plan.broadcast:
             await self.modes.use(plan.group, plan.filters, DeliveryMode.OFFSETS)
         session = PushSession(self.parts, plan)
-        try:
-            session.memory.fix(SESSION_FIXED_BYTES)
-        except OrtooError:
-            session.memory.close()
-            raise
+        session.memory.fix(SESSION_FIXED_BYTES)
         session.on_unread = lambda reason: self._evict_unread(session, reason)
         session.on_replaced = lambda: self.close_soon(
             session,
@@ -152,8 +146,7 @@ class Sessions:
     async def close(self, session: PushSession, reason: CloseReason, message: str) -> None:
         """End a session, once."""
         if self._sessions.pop(session.session_id, None) is not None and session.call is not None:
-            farewell_s = UNREAD_FAREWELL_S if session.memory.evicted else FAREWELL_S
-            self._leaving[session.session_id] = (session.call, self.clock.monotonic_s() + farewell_s)
+            self._leaving[session.session_id] = (session, self.clock.monotonic_s() + FAREWELL_S)
         membership = self.parts.groups.membership
         member = membership.members(session.group).get(session.client_id)
         if member is not None and member.session_id == session.member_session_id and not session.closing:
@@ -162,7 +155,6 @@ class Sessions:
 
     def ended(self, session: PushSession) -> None:
         """The call of a session is over."""
-        session.memory.close()
         self._leaving.pop(session.session_id, None)
 
     async def close_all(self, reason: CloseReason, message: str) -> None:
@@ -173,9 +165,9 @@ class Sessions:
         """End the sessions that are silent or slow, or whose group is closed; to be called about once a second."""
         now_s = self.clock.monotonic_s()
         ends: Ends = {}
-        for session_id, (call, deadline_s) in list(self._leaving.items()):
+        for session_id, (leaving, deadline_s) in list(self._leaving.items()):
             if deadline_s < now_s:
-                call.cancel()
+                leaving.memory.end()
                 del self._leaving[session_id]
         for session in self.all():
             if now_s - session.heard_at_s > self.expiry_s:

@@ -68,7 +68,7 @@ class ConsumerService(PopCalls, PullCalls):
         begun = False
         queue, begin, end = queue_of(request.queue), request.from_offset, request.to_offset
         try:
-            with self.long_calls.running("fetches") as memory:
+            with self.long_calls.running() as memory:
                 parts = self.reading.fetch(queue, begin, end, follow=request.follow, wanted=wanted, memory=memory)
                 async for topic_id, part in parts:
                     begun = True

@@ -112,7 +112,7 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
         check_group_name(request.producer_group, "producer_group")
         checks: asyncio.Queue[Check] = asyncio.Queue()
         principal = PRINCIPAL.get()
-        with self.long_calls.running("transaction checks") as memory:
+        with self.long_calls.running() as memory:
 
             def ask(check: Check) -> bool:
                 if not principal.sends_to(check.topic):
@@ -132,7 +132,6 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
                     check = await checks.get()
                     yield _check(check)
                     memory.give_back(len(check.batch.records))
-                    memory.moved()
             finally:
                 gone()
 

@@ -5,7 +5,8 @@ import contextlib
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, TypeVar
 
-from ortoo.common.errors import Invalid, Overloaded, Unavailable
+from ortoo.common.errors import Invalid, Unavailable
+from ortoo.common.grpc.call_memory import call_share
 from ortoo.common.process.memory_budget import MemoryBudget, MemoryShare
 
 Q = TypeVar("Q", bound=Any)
@@ -21,34 +22,20 @@ class LongCalls:
         self._ended = False
 
     @contextlib.contextmanager
-    def running(self, kind: str = "long calls") -> Iterator[MemoryShare]:
-        """Count the current call among those that a stop ends, and that are evicted when they hold unread bytes.
-
-        Errors: Overloaded for one that was evicted.
-        """
+    def running(self) -> Iterator[MemoryShare]:
+        """Count the current call among those that a stop ends; yields what its memory is drawn from."""
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
-        reasons: list[str] = []
-
-        def evict(reason: str) -> None:
-            reasons.append(reason)
-            task.cancel()
-
-        share = self._memory.share(kind, evict)
         try:
-            yield share
+            yield call_share(self._memory, "long calls")
         except asyncio.CancelledError:
-            if reasons:
-                task.uncancel()
-                raise Overloaded(reasons[0], retry_after_ms=1_000) from None
             if not self._ended:
                 raise
             # A cancelled handler sends no status at all; the client shall know where it stands.
             task.uncancel()
             raise Unavailable("this snode stops; go on at another one") from None
         finally:
-            share.close()
             self._tasks.discard(task)
 
     def end(self) -> None:

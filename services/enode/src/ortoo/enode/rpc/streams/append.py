@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 
-from ortoo.common.errors import OrtooError
+from ortoo.common.errors import OrtooError, Overloaded
 from ortoo.common.errors.status import failure_of
 from ortoo.common.grpc.bulk_field import Bulky
 from ortoo.common.process.containment import Scope
@@ -48,9 +48,14 @@ class AppendStream:
         async for request, (records,) in requests:
             batch = batch_of(request, records)
             cost_bytes = len(batch.records) + REQUEST_COST_BYTES
-            await self.outbox.reserve(cost_bytes)
+            queue = (request.topic_id, request.queue_id)
             self.outbox.open_requests += 1
-            turn = self._order.take_turn((request.topic_id, request.queue_id), cost_bytes)
+            try:
+                await self.outbox.reserve(cost_bytes)
+            except Overloaded as full:
+                self._order.answer(self._order.take_turn(queue, 0), _refusal(request, full))
+                continue
+            turn = self._order.take_turn(queue, cost_bytes)
             scope.start("append", self._append(request, batch, turn))
 
     async def _append(
@@ -58,7 +63,7 @@ class AppendStream:
     ) -> None:
         answer = await outcome("append", self._stored(request, batch))
         if isinstance(answer, OrtooError):
-            answer = enode_pb2.AppendResponse(request_id=request.request_id, failure=failure_of(answer))
+            answer = _refusal(request, answer)
         self._order.answer(turn, answer)
 
     async def _stored(self, request: enode_pb2.AppendRequest, batch: SealedBatch) -> enode_pb2.AppendResponse:
@@ -88,3 +93,7 @@ class AppendStream:
             mine.set_result(None)
             if self._arriving[topic_id, queue_id] is mine:
                 del self._arriving[topic_id, queue_id]
+
+
+def _refusal(request: enode_pb2.AppendRequest, error: OrtooError) -> enode_pb2.AppendResponse:
+    return enode_pb2.AppendResponse(request_id=request.request_id, failure=failure_of(error))

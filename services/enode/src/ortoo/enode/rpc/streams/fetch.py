@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from ortoo.common.errors import OrtooError, OutOfRange, Overloaded
 from ortoo.common.errors.status import failure_of
 from ortoo.common.grpc.bulk_field import Bulky
+from ortoo.common.grpc.call_memory import current_share
 from ortoo.common.process.containment import Scope
 from ortoo.enode.cluster.topic_copies import TopicCopies
 from ortoo.enode.rpc.streams.all import outcome
@@ -18,6 +19,8 @@ BYTES_READ_MAX = 32 << 20
 """How many bytes of one stream may be read and not yet taken by the peer."""
 BYTES_DEFAULT = 1 << 20
 """What one read answers at most, unless it says otherwise."""
+READ_BYTES = 2 << 10
+"""What an open read costs by itself, about."""
 REFUSAL_COST_BYTES = 4096
 """What the refusal of a read too many counts, so that a peer that does not listen is not read either."""
 WAIT_MS_MAX = 120_000
@@ -31,6 +34,7 @@ class FetchStream:
 
     def __init__(self, store: Store, topics: TopicCopies) -> None:
         self.outbox = Outbox[Bulky](bytes_max=BYTES_READ_MAX)
+        self._memory = current_share()
         self._store = store
         self._topics = topics
 
@@ -38,16 +42,24 @@ class FetchStream:
         """Read requests and begin one read for each; return when the peer sends no more."""
         async for request in requests:
             self.outbox.open_requests += 1
-            if self.outbox.open_requests > READS_MAX:
+            try:
+                if self.outbox.open_requests > READS_MAX:
+                    raise Overloaded(f"{READS_MAX} reads are open on this stream; open another", retry_after_ms=1000)
+                if self._memory is not None:
+                    self._memory.fix(READ_BYTES)
+            except Overloaded as full:
                 await self.outbox.reserve(REFUSAL_COST_BYTES)
-                full = Overloaded(f"{READS_MAX} reads are open on this stream; open another one", retry_after_ms=1000)
                 self.outbox.put(_refusal(request, full), REFUSAL_COST_BYTES)
             else:
                 scope.start("fetch", self._fetch(request))
 
     async def _fetch(self, request: enode_pb2.FetchBatchesRequest) -> None:
-        answer = await outcome("read", self._read(request))
-        self.outbox.put(*((_refusal(request, answer), 0) if isinstance(answer, OrtooError) else answer))
+        try:
+            answer = await outcome("read", self._read(request))
+            self.outbox.put(*((_refusal(request, answer), 0) if isinstance(answer, OrtooError) else answer))
+        finally:
+            if self._memory is not None:
+                self._memory.unfix(READ_BYTES)
 
     async def _read(self, request: enode_pb2.FetchBatchesRequest) -> tuple[Bulky, int]:
         """Read now, under a reservation; at the end of the queue wait without one.

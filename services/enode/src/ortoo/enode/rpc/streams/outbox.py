@@ -5,6 +5,9 @@ from collections import deque
 from collections.abc import AsyncIterator
 from typing import Generic, TypeVar
 
+from ortoo.common.errors import Overloaded
+from ortoo.common.grpc.call_memory import current_share
+
 R = TypeVar("R")
 
 
@@ -13,13 +16,15 @@ class Outbox(Generic[R]):
 
     Bytes are reserved before the work that needs them and given back when the transport takes the answer, so a peer
     that does not read its answers soon stops being served, and costs no more memory than `bytes_max`. Reservations are
-    granted in the order they were asked for; one that is larger than the bound is granted when it is alone.
+    granted in the order they were asked for; one that is larger than the bound is granted when it is alone. All are
+    drawn from the call's share of the process's memory too.
     """
 
     def __init__(self, *, bytes_max: int) -> None:
         self.open_requests = 0
         self._bytes_max = bytes_max
         self._bytes = 0
+        self._memory = current_share()
         self._wanting: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._ready: deque[tuple[R, int]] = deque()
         self._ended = False
@@ -28,21 +33,42 @@ class Outbox(Generic[R]):
         self._wake: asyncio.Future[None] | None = None
 
     async def reserve(self, cost_bytes: int) -> None:
-        """Wait until `cost_bytes` more fit, and take them."""
+        """Wait until `cost_bytes` more fit, and take them. Errors: Overloaded when the process has no room for them."""
         if not self._wanting and self._fits(cost_bytes):
             self._bytes += cost_bytes
-            return
-        granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._wanting.append((cost_bytes, granted))
-        try:
-            await granted
-        except asyncio.CancelledError:
-            if granted.done() and not granted.cancelled():
-                self.release(cost_bytes)
-            raise
+        else:
+            granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._wanting.append((cost_bytes, granted))
+            try:
+                await granted
+            except asyncio.CancelledError:
+                if granted.done() and not granted.cancelled():
+                    self._free(cost_bytes)
+                raise
+        if self._memory is not None:
+            try:
+                self._memory.draw(cost_bytes)
+            except Overloaded:
+                self._free(cost_bytes)
+                raise
+            self._memory.asked_bytes += cost_bytes
 
     def release(self, cost_bytes: int) -> None:
         """Give reserved bytes back without an answer."""
+        self._answered(cost_bytes)
+        self._let_go(cost_bytes)
+
+    def _answered(self, cost_bytes: int) -> None:
+        """Reserved bytes wait for the peer now, and no more for somebody else."""
+        if self._memory is not None:
+            self._memory.asked_bytes -= cost_bytes
+
+    def _let_go(self, cost_bytes: int) -> None:
+        if self._memory is not None:
+            self._memory.give_back(cost_bytes)
+        self._free(cost_bytes)
+
+    def _free(self, cost_bytes: int) -> None:
         self._bytes -= cost_bytes
         while self._wanting and (self._wanting[0][1].done() or self._fits(self._wanting[0][0])):
             cost, granted = self._wanting.popleft()
@@ -52,6 +78,7 @@ class Outbox(Generic[R]):
 
     def put(self, answer: R, cost_bytes: int) -> None:
         """Send the answer of an open request; its reserved bytes are given back when it is taken."""
+        self._answered(cost_bytes)
         self._ready.append((answer, cost_bytes))
         self._rouse()
 
@@ -77,7 +104,7 @@ class Outbox(Generic[R]):
             while self._ready:
                 answer, cost_bytes = self._ready.popleft()
                 self.open_requests -= 1
-                self.release(cost_bytes)
+                self._let_go(cost_bytes)
                 yield answer
             if self._ended and (self._abandoned or not self.open_requests):
                 break

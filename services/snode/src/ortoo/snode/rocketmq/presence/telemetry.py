@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from apache.rocketmq.v2.definition_pb2 import Settings
 from apache.rocketmq.v2.service_pb2 import TelemetryCommand
 from ortoo.common.errors import Invalid, OrtooError, Overloaded
+from ortoo.common.grpc.call_memory import current_share
 from ortoo.common.grpc.errors import request_failed
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
@@ -22,6 +23,8 @@ from ortoo.snode.rocketmq.protocol.filters import compile_filter
 from ortoo.snode.rocketmq.protocol.names import group_name, topic_name
 from ortoo.snode.rocketmq.send.transacting import Transacting
 
+FAREWELL_S = 2.0
+"""How long a client that has not read for a long time may take to hear why its stream ends."""
 REPEATS_S = (1.0, 2.0, 7.0)
 """When the settings are said again to a client that may have missed the first answer."""
 ANSWERS = ("thread_stack_trace", "verify_message_result", "verify_message_command")
@@ -67,7 +70,11 @@ class Telemetry:
                 self._take(caller, request, stream, scope)
             stream.end()
         except Overloaded as error:
-            stream.end(error)  # it reads nothing, not even why
+            stream.end(error)
+            # The end travels behind what it does not read, so that one that goes on so never hears of it.
+            await self.clock.sleep(FAREWELL_S)
+            if (share := current_share()) is not None:
+                share.end()
         except (Refused, OrtooError) as error:
             stream.last(TelemetryCommand(status=status_of(error)), Invalid(str(error), field="settings"))
         except asyncio.CancelledError:

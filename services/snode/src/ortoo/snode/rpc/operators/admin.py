@@ -44,7 +44,7 @@ class AdminService(DirectoryAdmin, GroupAdmin):
         """Messages of a topic as text-friendly records."""
         given = 0
         wanted = compile_filter(request.tag_expression, request.sql_expression)
-        with self.long_calls.running("tails") as memory:
+        with self.long_calls.running() as memory:
             messages = self.reading.tail(
                 request.topic, memory, from_first=request.from_first, follow=request.follow, wanted=wanted
             )

@@ -1,0 +1,104 @@
+"""Retention beside delayed messages: what waits stays, and holds nothing else up."""
+
+from dataclasses import replace
+
+import pytest
+
+from ortoo.common.records.batch import Message, encode
+from tests.contract.deferred_store import DeferredStore
+from tests.contract.one_store import QUEUES, SETTINGS, TOPIC
+
+RETENTION_BYTES = 32 << 10
+SMALL = replace(SETTINGS, retention_bytes=RETENTION_BYTES, retention_interval_ms=3_600_000, checkpoint_records=100)
+
+
+async def fill(one: DeferredStore, size_bytes: int) -> None:
+    """Let the log grow by so many bytes of plain messages."""
+    for _ in range(size_bytes // 2_000):
+        await one.append(bytes(2_000))
+    await one.store.engine.appender.flush()
+    await one.clock.pass_time(1)
+
+
+async def delay(one: DeferredStore, count: int, after_ms: int, body_bytes: int = 100) -> list[bytes]:
+    """Delay so many messages, each for a different queue in turn; returns their bodies."""
+    due_ms, bodies = one.clock.now_ms() + after_ms, [b"%06d" % row + bytes(body_bytes) for row in range(count)]
+    for row, body in enumerate(bodies):
+        batch = encode([Message(body, deliver_at_ms=due_ms + row)], now_ms=1)
+        await one.delays.append(TOPIC, row % QUEUES, batch)
+    return bodies
+
+
+async def delayed_bodies(one: DeferredStore, bodies: list[bytes]) -> list[bytes]:
+    """Which of these can be read from the queues, sorted."""
+    found = []
+    for queue_id in range(QUEUES):
+        offset = one.store.describe_queues(TOPIC)[queue_id].begin_offset
+        while (fetched := await one.store.fetch(TOPIC, queue_id, offset)).batches:
+            found += [body for body in bodies for stored in fetched.batches if body in stored.batch.records]
+            offset = fetched.next_offset
+    return sorted(found)
+
+
+@pytest.mark.parametrize("seconds", [5.0, 0.0, 14.0])
+async def test_what_is_due_soon_holds_no_segment(seconds: float) -> None:
+    """B-086: messages due within seconds are in memory already; their segments go all the same, and each comes once."""
+    one = DeferredStore(settings=SMALL)
+    await one.open()
+    bodies = await delay(one, 20, 16_000)
+    await fill(one, 3 * RETENTION_BYTES)
+    await one.clock.pass_time(16.0 - seconds - 1.0)
+    keeping = one.store.engine.housekeeping
+    before = keeping.deleted_segments
+    await keeping.retain()
+    assert keeping.deleted_segments > before
+    await one.halt()
+    await one.restart()
+    await one.clock.pass_time(30)
+    assert await delayed_bodies(one, bodies) == sorted(bodies)
+    assert one.store.timers.live == 0
+    await one.halt()
+    await one.store.close()
+
+
+async def test_what_comes_due_while_it_is_moved_comes_once() -> None:
+    """B-086: again and again segments go while messages in them are being delivered."""
+    one = DeferredStore(settings=SMALL)
+    await one.open()
+    bodies = await delay(one, 60, 4_000)
+    await fill(one, 3 * RETENTION_BYTES)
+    keeping = one.store.engine.housekeeping
+    for _ in range(80):
+        keeping._rescued_bytes = 0
+        await keeping.retain()
+        await one.append(bytes(4_000))
+        await one.clock.pass_time(0.1)
+    await one.clock.pass_time(10)
+    assert one.store.timers.live == 0
+    found = await delayed_bodies(one, bodies)
+    assert len(found) == len(set(found)), "a delayed message came twice"
+    await one.halt()
+    await one.store.close()
+
+
+async def test_more_waits_than_the_log_may_hold() -> None:
+    """B-086: messages that wait and take more than retention leaves are stored again only as the log grows."""
+    one = DeferredStore(settings=SMALL)
+    await one.open()
+    await delay(one, 60, 86_400_000, body_bytes=1_500)
+    await fill(one, RETENTION_BYTES)
+    keeping, appender = one.store.engine.housekeeping, one.store.engine.appender
+    await keeping.retain()
+    await one.clock.pass_time(1)
+    begun = appender.appended_position
+    for _ in range(20):
+        await keeping.retain()
+        await one.clock.pass_time(1)
+    assert appender.appended_position - begun < 8_192, "nothing new came, and all is written again"
+    await fill(one, 4 * RETENTION_BYTES)
+    before = keeping.deleted_segments
+    await keeping.retain()
+    assert keeping.deleted_segments > before
+    assert one.store.timers.live == 60
+    await one.halt()
+    await one.store.close()

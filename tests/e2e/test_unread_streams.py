@@ -1,0 +1,120 @@
+"""Enodes and name servers whose callers do not read stay within their memory, and serve those who do."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from ortoo.common.grpc.channels import MESSAGE_BYTES_MAX, Channels
+from ortoo.testing.servers.processes import ProcessCluster, process_cluster
+from ortoo.v1 import (
+    admin_pb2_grpc,
+    enode_pb2,
+    enode_pb2_grpc,
+    namesrv_pb2,
+    namesrv_pb2_grpc,
+    producer_pb2,
+    producer_pb2_grpc,
+    record_pb2,
+)
+from tests.e2e.many_sessions import memory_bytes
+
+BUDGET_BYTES = 48 << 20
+SLACK_BYTES = 64 << 20
+"""For freed buffers, received requests and caches, which are counted elsewhere."""
+STREAMS, CALLS_A_CHANNEL = 100, 10
+STORED, BODY_BYTES = 32, 512 << 10
+TOPICS, WATCHES = 300, 300
+Calls = list[Any]
+
+
+@contextlib.asynccontextmanager
+async def deaf_calls(address: str, count: int, begin: Callable[[Any], Awaitable[Any]]) -> AsyncIterator[Calls]:
+    """So many calls that `begin` opens on connections of their own, and that nobody reads."""
+    options = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX)]
+    async with contextlib.AsyncExitStack() as stack:
+        count_channels = range(-(-count // CALLS_A_CHANNEL))
+        channels = [
+            await stack.enter_async_context(grpc.aio.insecure_channel(address, options=options)) for _ in count_channels
+        ]
+        yield [await begin(channels[number % len(channels)]) for number in range(count)]
+
+
+async def refusal_of(call: Any) -> str:
+    """Why a call that was not read ended; "" if it goes on."""
+    return "" if not call.done() else str(await call.details())
+
+
+async def stored(cluster: ProcessCluster, channels: Channels) -> int:
+    """Store large messages; returns their topic's id."""
+    admin = admin_pb2_grpc.AdminServiceStub(channels.to(cluster.address))
+    created = await admin.CreateTopic(namesrv_pb2.CreateTopicRequest(name="flood", read_queue_count=1))
+    producing = producer_pb2_grpc.ProducerServiceStub(channels.to(cluster.address))
+    for _ in range(STORED):
+        message = record_pb2.Message(body=bytes(BODY_BYTES))
+        await producing.Publish(producer_pb2.PublishRequest(topic="flood", messages=[message]))
+    return int(created.topic.topic_id)
+
+
+async def test_an_enodes_unread_streams_cost_bounded_memory(tmp_path: Path) -> None:
+    """B-083, G17: streams of reads whose answers nobody takes; an honest snode's read goes on, and its appends."""
+    environ = {"enode": {"LOG_LEVEL": "error", "MEMORY_BUDGET_BYTES": BUDGET_BYTES, "STORE_RECENT_BYTES": 1 << 20}}
+    async with asyncio.timeout(90), process_cluster(tmp_path, environ=environ) as cluster, Channels() as channels:
+        topic_id = await stored(cluster, channels)
+        pid, honest = cluster.enode.pid, enode_pb2_grpc.EnodeServiceStub(channels.to(cluster.enode.address))
+        before_bytes = largest_bytes = memory_bytes(pid)
+
+        async def begin(channel: grpc.aio.Channel) -> Any:
+            nonlocal largest_bytes
+            call: Any = enode_pb2_grpc.EnodeServiceStub(channel).FetchBatches()
+            with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+                for number in range(8):
+                    await call.write(
+                        enode_pb2.FetchBatchesRequest(request_id=number, topic_id=topic_id, bytes_max=4 << 20)
+                    )
+            largest_bytes = max(largest_bytes, memory_bytes(pid))
+            return call
+
+        async with deaf_calls(cluster.enode.address, STREAMS, begin):
+            answered = 0
+            while answered < 20:
+                reading = honest.FetchBatches()
+                await reading.write(enode_pb2.FetchBatchesRequest(topic_id=topic_id, bytes_max=1 << 20))
+                answer: Any = await reading.read()
+                assert answer.batches or "memory_budget_bytes" in answer.failure.message, answer
+                answered += bool(answer.batches)
+                reading.cancel()
+                await stored_one_more(cluster, channels)
+                largest_bytes = max(largest_bytes, memory_bytes(pid))
+        assert largest_bytes - before_bytes < BUDGET_BYTES + SLACK_BYTES
+        assert cluster.enode.alive
+
+
+async def stored_one_more(cluster: ProcessCluster, channels: Channels) -> None:
+    """Send one small message."""
+    producing = producer_pb2_grpc.ProducerServiceStub(channels.to(cluster.address))
+    await producing.Publish(producer_pb2.PublishRequest(topic="flood", messages=[record_pb2.Message(body=b"x")]))
+
+
+async def test_a_name_servers_unread_watches_cost_bounded_memory(tmp_path: Path) -> None:
+    """B-083, G17: more watches than it has memory for are refused or ended, and the directory is served meanwhile."""
+    environ = {"namesrv": {"LOG_LEVEL": "error", "MEMORY_BUDGET_BYTES": 4 << 20}}
+    async with asyncio.timeout(90), process_cluster(tmp_path, environ=environ) as cluster, Channels() as channels:
+        stub = namesrv_pb2_grpc.NameServiceStub(channels.to(cluster.namesrv.address))
+        for number in range(TOPICS):
+            await stub.CreateTopic(namesrv_pb2.CreateTopicRequest(name=f"{'t' * 100}{number}", read_queue_count=1))
+        pid = cluster.namesrv.pid
+        before_bytes = largest_bytes = memory_bytes(pid)
+
+        async def begin(channel: grpc.aio.Channel) -> Any:
+            return namesrv_pb2_grpc.NameServiceStub(channel).WatchRoutes(namesrv_pb2.WatchRoutesRequest())
+
+        async with deaf_calls(cluster.namesrv.address, WATCHES, begin) as calls:
+            while not any(["allowed (memory_budget_bytes)" in await refusal_of(call) for call in calls]):
+                await stub.GetTopic(namesrv_pb2.GetTopicRequest(name=f"{'t' * 100}0"))
+                largest_bytes = max(largest_bytes, memory_bytes(pid))
+        assert largest_bytes - before_bytes < SLACK_BYTES
+        assert cluster.namesrv.alive

@@ -1,0 +1,111 @@
+"""What parses strangers' bytes and texts, fuzzed by itself, guided by the branches it takes: batches, handles, SQL.
+
+    python -m tests.hostile.fuzz TARGET --seconds 60
+
+Whatever the bytes, the answer is a value or an OrtooError that says what is wrong. Anything else is a finding: atheris
+ends the process with it, and leaves the input in the working folder.
+"""
+
+import argparse
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import atheris
+
+with atheris.instrument_imports(include=["ortoo"]):
+    from ortoo.common.errors import OrtooError
+    from ortoo.common.groups.handle import HandleKind, read_handle
+    from ortoo.common.groups.handle_seal import HandleSeals
+    from ortoo.common.grpc.signature import check_time, read_signature
+    from ortoo.common.records.batch import encode, open_batch
+    from ortoo.common.records.message import Message
+    from ortoo.common.records.sealed_batch import SealedBatch, crc32c
+    from ortoo.snode.filters.selection import compile_filter
+    from ortoo.snode.pop.receipt_handle import ReceiptHandle, read_receipt
+    from ortoo.snode.send.batch_check import check
+
+SEEDS_MAX_BYTES = 4_096
+MESSAGES = [
+    Message(b"body", keys=("key",), tag="tag", properties={"a": "1"}),
+    Message(b"x" * 50, message_group="group", deliver_at_ms=1_800_000_000_000, priority=3),
+]
+
+
+def batch(data: bytes) -> None:
+    """A batch whose checksum is right and whose columns are anything: checked as when it is sent, then read."""
+    for count in (1, 2, len(data) % 7 + 1):
+        sealed = SealedBatch(data, crc32c(data), count, len(data))
+        with contextlib.suppress(OrtooError):
+            list(open_batch(sealed))
+        with contextlib.suppress(OrtooError):
+            check(replace(sealed, delayed=bool(count % 2)))
+
+
+def handle(data: bytes) -> None:
+    """Handles of leases, delayed messages and transactions."""
+    text = data.decode("latin-1")
+    for seals in (HandleSeals(), None):
+        with contextlib.suppress(OrtooError):
+            read_receipt(text, seals)
+        for kind in HandleKind:
+            with contextlib.suppress(OrtooError):
+                read_handle(text, kind, "handle", seals)
+
+
+def signature(data: bytes) -> None:
+    """What RocketMQ's clients sign with."""
+    text = data.decode("utf-8", "replace")
+    with contextlib.suppress(OrtooError):
+        read_signature(text)
+    for local in (False, True):
+        with contextlib.suppress(OrtooError):
+            check_time(text, 1_800_000_000_000, 60_000, local=local)
+
+
+def sql(data: bytes) -> None:
+    """Filters by SQL and by tags."""
+    text = data.decode("utf-8", "replace")
+    with contextlib.suppress(OrtooError):
+        compile_filter("", text)
+    with contextlib.suppress(OrtooError):
+        compile_filter(text, "")
+
+
+TARGETS: dict[str, tuple[Callable[[bytes], None], list[bytes]]] = {
+    "batch": (batch, [encode(MESSAGES[:1], now_ms=1).records, encode(MESSAGES[1:], now_ms=1).records]),
+    "handle": (handle, [ReceiptHandle("enode-0", "g", 1, 0, 1, 0, 1).text(HandleSeals()).encode()]),
+    "signature": (
+        signature,
+        [
+            b"MQv2-HMAC-SHA1 Credential=key, SignedHeaders=x-mq-date-time, Signature=" + b"0A" * 20,
+            b"20260101T000000Z",
+        ],
+    ),
+    "sql": (sql, [b"a > 1 AND NOT (b LIKE 'x%' ESCAPE '!') OR c IN ('1', '2') AND d IS NOT NULL", b"a || b"]),
+}
+"""What is fuzzed, and what it begins with."""
+
+
+def main() -> None:
+    """Run one target for a time; the status is not 0 when something was found."""
+    parser = argparse.ArgumentParser(prog="python -m tests.hostile.fuzz", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("target", choices=TARGETS)
+    parser.add_argument("--seconds", type=int, default=60)
+    chosen = parser.parse_args()
+    run, seeds = TARGETS[chosen.target]
+    folder = Path(tempfile.mkdtemp(prefix="ortoo-fuzz-"))
+    for number, seed in enumerate(seeds):
+        (folder / f"seed-{number}").write_bytes(seed)
+    options = [f"-max_total_time={chosen.seconds}", f"-max_len={SEEDS_MAX_BYTES}", "-verbosity=0", "-timeout=5"]
+    os.chdir(folder)
+    atheris.Setup([sys.argv[0], *options, str(folder)], run)
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()

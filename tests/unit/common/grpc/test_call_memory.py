@@ -1,0 +1,124 @@
+"""What calls cost, over real connections: a peer that reads nothing is rid of, and costs nothing from then on."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import grpc
+import pytest
+
+from ortoo.common.errors import Overloaded
+from ortoo.common.grpc.call_memory import CALL_BYTES, TRANSPORT_COPIES, current_share
+from ortoo.common.grpc.connections import peer_of
+from ortoo.common.grpc.server import GrpcServer
+from ortoo.common.process.clock import SystemClock
+from ortoo.common.process.memory_budget import MemoryBudget, MemoryShare
+
+ANSWER = bytes(8 << 20)
+"""More than the window that gRPC gives a peer which does not read."""
+
+
+def server_of(budget: MemoryBudget, answers: Any) -> GrpcServer:
+    """A server of one method in both directions, and one of one answer."""
+
+    async def one(request: bytes, context: Any) -> bytes:
+        return ANSWER
+
+    handlers = {
+        "Many": grpc.stream_stream_rpc_method_handler(answers, bytes, bytes),
+        "One": grpc.unary_unary_rpc_method_handler(one, bytes, bytes),
+    }
+    generic = grpc.method_handlers_generic_handler("ortoo.v1.Test", handlers)
+    return GrpcServer(
+        "127.0.0.1:0", [("ortoo.v1.Test", lambda s: s.add_generic_rpc_handlers((generic,)))], memory=budget
+    )
+
+
+@contextlib.asynccontextmanager
+async def connected(server: GrpcServer) -> AsyncIterator[grpc.aio.Channel]:
+    """A connection of its own that takes large answers."""
+    options = [("grpc.max_receive_message_length", -1), ("grpc.use_local_subchannel_pool", 1)]
+    async with grpc.aio.insecure_channel(server.address, options=options) as channel:
+        yield channel
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for what another task brings about."""
+    while not condition():
+        await SystemClock().sleep(0.01)
+
+
+async def test_a_peer_that_reads_nothing_is_ended_and_its_answers_are_let_go() -> None:
+    """B-083: the handler waits in a write that never ends; the end of the connection ends it, and others go on."""
+    budget, opened, over = MemoryBudget(1 << 30), asyncio.Queue[MemoryShare](), asyncio.Event()
+
+    async def answers(requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
+        share = current_share()
+        assert share is not None
+        opened.put_nowait(share)
+        context.add_done_callback(lambda _: over.set())
+        async for request in requests:
+            for _ in range(int(request)):
+                yield ANSWER
+
+    server = server_of(budget, answers)
+    async with asyncio.timeout(30), server, connected(server) as deaf, connected(server) as honest:
+        call: Any = deaf.stream_stream("/ortoo.v1.Test/Many")()
+        await call.write(b"5")
+        share = await opened.get()
+        await until(lambda: share.unread_bytes == TRANSPORT_COPIES * len(ANSWER))
+        assert budget.used_bytes == CALL_BYTES + TRANSPORT_COPIES * len(ANSWER)
+        reading: Any = honest.stream_stream("/ortoo.v1.Test/Many")()
+        await reading.write(b"1")
+        await opened.get()
+        share.evict("it does not read")
+        await over.wait()
+        assert budget.by_kind() in (
+            {("Many",): CALL_BYTES},
+            {("Many",): CALL_BYTES + TRANSPORT_COPIES * len(ANSWER)},
+        )
+        assert await reading.read() == ANSWER
+        with pytest.raises(grpc.aio.AioRpcError):
+            while await call.read() is not grpc.aio.EOF:
+                pass
+        reading.cancel()
+
+
+async def test_a_single_answer_that_nobody_takes_counts_until_its_peer_is_gone() -> None:
+    """B-083: the handler has long returned, and gRPC still keeps what it answered."""
+    budget = MemoryBudget(1 << 30)
+    async with asyncio.timeout(30), server_of(budget, None) as server:
+        async with connected(server) as channel:
+            one: Any = channel.unary_unary("/ortoo.v1.Test/One")
+            calls = [one(b"") for _ in range(3)]
+            assert [len(await call) for call in calls] == [len(ANSWER)] * 3
+        await until(lambda: not budget.used_bytes)
+
+
+async def test_a_call_that_does_not_fit_is_refused() -> None:
+    """B-083: even a call costs something, and a refusal says how much."""
+    budget = MemoryBudget(1)
+    async with asyncio.timeout(30), server_of(budget, None) as server, connected(server) as channel:
+        one: Any = channel.unary_unary("/ortoo.v1.Test/One")
+        with pytest.raises(grpc.aio.AioRpcError, match=f"{CALL_BYTES} bytes more are asked for by One") as refused:
+            await one(b"")
+        assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert budget.refused == {"One": 1}
+        with pytest.raises(Overloaded):
+            budget.share("Many").fix(1)
+
+
+@pytest.mark.parametrize(
+    ("name", "peer"),
+    [
+        ("ipv4:127.0.0.1:4711", ("127.0.0.1", 4711)),
+        ("ipv6:%5B::1%5D:4711", ("::1", 4711)),
+        ("ipv6:[fe80::1%25eth0]:9", ("fe80::1", 9)),
+        ("unix:/tmp/socket", None),
+        ("", None),
+    ],
+)
+def test_peers_are_known_by_what_grpc_says_of_them(name: str, peer: tuple[str, int] | None) -> None:
+    """Addresses of both versions, and none where there is no port."""
+    assert peer_of(name) == peer
