@@ -8,7 +8,7 @@ from ortoo.client import app as asynchronous
 from ortoo.client.blocking.admin import Admin
 from ortoo.client.blocking.consumers import Consumer, PopConsumer, PullConsumer
 from ortoo.client.blocking.facade import Facade, blocking, entering, iterating
-from ortoo.client.blocking.loop_thread import LoopThread
+from ortoo.client.blocking.loop_thread import LoopThread, new_loop_thread
 from ortoo.client.core.place import Receipt
 from ortoo.client.produce.producer import Producer as AsyncProducer
 from ortoo.client.produce.transactions import Transaction as AsyncTransaction
@@ -101,7 +101,7 @@ def connect(
     secret_key: str = "",
 ) -> Iterator[Client]:
     """Connect to a cluster through one or more snodes, host:port each; see `ortoo.client.connect`."""
-    thread = LoopThread()
+    thread = new_loop_thread()
     try:
         connecting = asynchronous.connect(
             addresses, client_id=client_id, room=room, access_key=access_key, secret_key=secret_key
