@@ -1,15 +1,18 @@
 """What the fixture `blocking_broker` is."""
 
+import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
+from ortoo.cli.dev.cluster import ANY_PORT, open_dev_cluster
 from ortoo.client import DeadLetter, DelayedMessage, GroupDescription, Message, NotFound, StoredMessage
 from ortoo.client.blocking import Client, connect
+from ortoo.client.blocking.loop_thread import LoopThread
 from ortoo.testing.pytest_broker.broker import DELAYED_MAX, Harm, started
 from ortoo.testing.pytest_broker.clock import BlockingClock
 from ortoo.testing.pytest_broker.faults import Faults
-from ortoo.testing.pytest_broker.real_port import RealBroker
 from ortoo.testing.pytest_broker.stage import Stage
 
 
@@ -112,3 +115,21 @@ class BlockingBroker(Harm):
     def _needs_virtual_time(self, what: str) -> None:
         if self._real is not None:
             raise RuntimeError(f"{what}: a broker with a real port runs in real time, without clock, seed and faults")
+
+
+class RealBroker:
+    """A real broker: what `ortoo dev` runs, in a thread of the test's process and with its data in a folder that goes with it."""
+
+    def __init__(self) -> None:
+        """Start it, and wait until it is ready."""
+        self._parts = ExitStack()
+        folder = self._parts.enter_context(tempfile.TemporaryDirectory(prefix="ortoo-"))
+        thread = LoopThread()
+        self._parts.callback(thread.close)
+        running = self._parts.enter_context(thread.inside(open_dev_cluster(Path(folder), ANY_PORT)))
+        self.address = running.address
+        """host:port."""
+
+    def close(self) -> None:
+        """Stop it and forget its data."""
+        self._parts.close()

@@ -6,6 +6,7 @@ from typing import Any
 
 from ortoo.client import Client, DeadLetter, DelayedMessage, GroupDescription, Message, NotFound, StoredMessage, connect
 from ortoo.testing.pytest_broker.clock import BrokerClock
+from ortoo.testing.pytest_broker.durations import Duration, seconds_of
 from ortoo.testing.pytest_broker.faults import Fault, Faults, LostAnswers
 from ortoo.testing.pytest_broker.stage import ADDRESS, Stage
 from ortoo.testing.simulation.cluster.machine import Machine
@@ -35,9 +36,9 @@ class Harm:
         """Whoever does the harm. Errors: RuntimeError for a broker in real time."""
         return self._stage.faults
 
-    def kill(self, role: str) -> None:
-        """End a role's process as `kill -9` does. What was stored stays."""
-        self.faults.machine(role).kill()
+    def kill(self, role: str, *, back_after: Duration | None = None) -> None:
+        """End a role's process as `kill -9` does; what was stored stays. Somebody starts it again `back_after` that."""
+        self.faults.kill(role, None if back_after is None else seconds_of(back_after))
 
     def freeze(self, role: str) -> Fault:
         """Stop a role's process as SIGSTOP does, until the `with` block or `end()` lets it go on."""
@@ -47,13 +48,16 @@ class Harm:
         """Let nothing reach a role's machine, nor anything from it: packets wait, connections stay."""
         return self.faults.isolate(role)
 
-    def lose_acknowledgements(self, count: int = 1, *, kill: str | None = None) -> LostAnswers:
+    def lose_acknowledgements(
+        self, count: int = 1, *, kill: str | None = None, back_after: Duration | None = None
+    ) -> LostAnswers:
         """Lose the next answers to sends: the messages are stored, and their sender sees its connection break.
 
-        With `kill="enode"` this role's process is killed at the first one. Senders of this library send again by
-        themselves; whoever sends by other means may store a message twice.
+        With `kill="enode"` that role's process is killed at the first one, and started again `back_after` that.
+        Senders of this library send again by themselves, and nothing is stored twice for it.
         """
-        return self.faults.lose_answers(count, kill)
+        back_s = None if back_after is None else seconds_of(back_after)
+        return self.faults.lose_answers(count, kill, back_s)
 
     def full_disk(self) -> Fault:
         """Let the enode's disk have no room left: sends are refused."""

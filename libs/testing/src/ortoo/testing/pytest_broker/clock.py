@@ -1,5 +1,6 @@
 """The broker's time, in the test's hand."""
 
+import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
@@ -15,6 +16,34 @@ LEAD_S = 2.0
 """A leap ends so long before what is due, so that whoever lost its connection by it is back in time."""
 LEAP_MIN_S = 1.0
 LEAP_MAX_S = 10 * 86_400.0
+
+
+class ClientsClock(RunClock):
+    """The clock of clients in the test: the loop can tell their sleep from that of the test."""
+
+    def __init__(self, loop: BrokerLoop) -> None:
+        """Follow `loop`."""
+        super().__init__(loop)
+        self._timers = loop
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait for so many virtual seconds."""
+        if seconds <= 0:
+            await super().sleep(seconds)
+            return
+        over = self._timers.create_future()
+        self._timers.in_client = True
+        timer = self._timers.call_later(seconds, _wake, over)
+        self._timers.in_client = False
+        try:
+            await over
+        finally:
+            timer.cancel()
+
+
+def _wake(sleeper: "asyncio.Future[None]") -> None:
+    if not sleeper.done():
+        sleeper.set_result(None)
 
 
 class Passing:

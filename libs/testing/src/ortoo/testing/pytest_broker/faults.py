@@ -6,6 +6,7 @@ from typing import Self
 
 from ortoo.testing.memory_grpc import Packet
 from ortoo.testing.pytest_broker.conversation import TEST
+from ortoo.testing.pytest_broker.loop import BrokerLoop
 from ortoo.testing.simulation.cluster.cluster import SimulatedCluster
 from ortoo.testing.simulation.cluster.machine import Machine
 
@@ -49,8 +50,9 @@ class LostAnswers(Fault):
 class Faults:
     """Whoever does harm to a broker."""
 
-    def __init__(self, cluster: SimulatedCluster) -> None:
+    def __init__(self, cluster: SimulatedCluster, loop: BrokerLoop) -> None:
         """Harm these machines."""
+        self._loop = loop
         self._network = cluster.world.network
         self._world = cluster.world
         self._enode = cluster.enodes[0]
@@ -63,6 +65,13 @@ class Faults:
         if role not in self._machines:
             raise ValueError(f"{role!r} is no role of the broker; there are {', '.join(ROLES)}")
         return self._machines[role]
+
+    def kill(self, role: str, back_after_s: float | None) -> None:
+        """End a process as SIGKILL does; somebody starts it again after so long, unless that is None."""
+        machine = self.machine(role)
+        machine.kill()
+        if back_after_s is not None:
+            self._loop.wait_for(self._loop.call_later(back_after_s, machine.start, context=self._loop.outside.context))
 
     def freeze(self, role: str) -> Fault:
         """Stop a process as SIGSTOP does."""
@@ -95,9 +104,10 @@ class Faults:
         disk.current.full_after(0)
         return Fault(lambda: disk.current.heal())
 
-    def lose_answers(self, count: int, kill: str | None) -> LostAnswers:
+    def lose_answers(self, count: int, kill: str | None, back_after_s: float | None) -> LostAnswers:
         """Lose the next answers to sends with their connection, and kill a role at the first one."""
-        victim = self.machine(kill) if kill is not None else None
+        if kill is not None:
+            self.machine(kill)
 
         def loses(source: str, target: str, packet: Packet) -> bool:
             is_answer = target == TEST and packet.message is not None
@@ -107,9 +117,8 @@ class Faults:
                 return False
             fault.lost += 1
             self._note(f"the answer of {source} to {packet.method} is lost")
-            if fault.lost == 1 and victim is not None:
-                loop = self._world.loop
-                loop.call_soon(victim.kill, context=loop.outside.context)
+            if fault.lost == 1 and kill is not None:
+                self._loop.call_soon(self.kill, kill, back_after_s, context=self._loop.outside.context)
             return True
 
         fault = LostAnswers(lambda: self._network.watchers.pop(loses, None))

@@ -16,7 +16,9 @@ from ortoo.testing.simulation.kernel.process import SimulatedProcess, current_pr
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 LONG_S = 15.0
-"""A timer of the test that is set for longer than this is something to wait for; a shorter one is housekeeping."""
+"""A timer of the test that is set for so long is something to wait for; a shorter one is housekeeping."""
+CLIENTS_LONG_S = 60.0
+"""The same of a timer of the client library, which looks for new routes every half minute."""
 GRPC = "ortoo.testing.memory_grpc"
 
 
@@ -31,20 +33,12 @@ class BrokerLoop(VirtualLoop):
         """So much time passes by itself; what a test advances does not count."""
         super().__init__(chances)
         self.patience_s = patience_s
-        self.is_over = False
-        """The broker has ended: whoever tidies up after it finds nothing to do."""
         self.threads: dict[int, BorrowedThread] = {}
         """Threads of the test that are in the middle of something, by their identity."""
+        self.in_client = False
+        """Whether the timer that is set now is one of the client library."""
         self._limit_s = patience_s
         self._long: list[asyncio.TimerHandle] = []
-
-    def run_until_complete(self, future: Any) -> Any:
-        """As asyncio's; nothing happens when the broker has ended."""
-        if self.is_over:
-            if asyncio.iscoroutine(future):
-                future.close()
-            return None
-        return super().run_until_complete(future)
 
     def advanced(self, seconds: float) -> None:
         """The test lets so much time pass: its patience begins anew at the end."""
@@ -55,15 +49,19 @@ class BrokerLoop(VirtualLoop):
         self._long = [timer for timer in self._long if not timer.cancelled() and timer.when() > self.time()]
         return min((timer.when() for timer in self._long), default=None)
 
+    def wait_for(self, timer: asyncio.TimerHandle) -> None:
+        """Let no leap of time pass over this timer."""
+        self._long.append(timer)
+
     def call_at(
         self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
         """As `VirtualLoop.call_at`."""
         timer = super().call_at(when, callback, *args, context=context)
-        if when - self.time() >= LONG_S and is_of_test(current_process()):
+        if when - self.time() >= (CLIENTS_LONG_S if self.in_client else LONG_S) and is_of_test(current_process()):
             module = getattr(callback, "__module__", "") or ""
             if not module.startswith(GRPC):
-                self._long.append(timer)
+                self.wait_for(timer)
         return timer
 
     def run_in_executor(self, executor: Any, func: Callable[[*Ts], T], *args: *Ts) -> "asyncio.Future[T]":

@@ -2,8 +2,8 @@
 
 import inspect
 import secrets  # noqa: TID251  # a seed has to come from somewhere
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Generator, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -96,9 +96,9 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> "Iterator[None]":
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Tell a failed test's seed, and what was said last."""
-    report: Any = yield
+    report = yield
     stage = item.stash.get(_STAGE, None)
     if stage is not None and report.failed:
         report.sections.append(("ortoo broker", stage.told(item.nodeid)))

@@ -4,9 +4,12 @@ import asyncio
 import contextlib
 import gc
 import logging
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from typing import Any, TypeVar, cast
 
+import structlog
+
+from ortoo.client import connect
 from ortoo.client.blocking.loop_thread import using_loop_threads
 from ortoo.common.cluster.process_name import named_process
 from ortoo.common.grpc.transport import using_transport
@@ -14,7 +17,7 @@ from ortoo.common.process.clock import using_clock
 from ortoo.common.process.randomness import using_randomness
 from ortoo.testing.memory_grpc import NODE
 from ortoo.testing.pytest_broker.choices import Choices
-from ortoo.testing.pytest_broker.clock import Passing
+from ortoo.testing.pytest_broker.clock import ClientsClock, Passing
 from ortoo.testing.pytest_broker.conversation import TEST, Conversation
 from ortoo.testing.pytest_broker.durations import told
 from ortoo.testing.pytest_broker.faults import Faults
@@ -29,6 +32,7 @@ ADDRESS = "localhost:8081"
 """Where the snode listens, so that a client that is told nothing finds it."""
 NEVER_S = 20 * 86_400.0
 """Nothing expires only because the test let a day pass at once: longer than `LEAP_MAX_S` of the clock."""
+LOOK_S = 0.02
 TIDY_S = 30.0
 """So long the tasks that a test left may take to hear that they are cancelled."""
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -60,12 +64,12 @@ class Stage:
         snode.address = ADDRESS
         self.world.network.settle(snode.name, ADDRESS)
         self.world.network.settle(snode.name, ADDRESS.replace("localhost", "127.0.0.1"))
-        self.faults = Faults(self.cluster)
+        self.faults = Faults(self.cluster, self.loop)
         self.passing = Passing(self.loop, self.world.clock, self.cluster.enodes[0])
         self._process = self.world.process(TEST)
         self._clients = 0
         self._test = contextlib.ExitStack()
-        self._was_collecting = False
+        self._was_collecting = self._is_over = False
 
     def open(self) -> None:
         """Switch the broker on; from now on the context of whoever calls is the test's. Errors: those of settings."""
@@ -76,14 +80,14 @@ class Stage:
             self.drive(self._start())
             enter = self._test.enter_context
             enter(using_transport(self.world.network.transport))
-            enter(using_clock(self.world.clock))
+            enter(using_clock(ClientsClock(self.loop)))
             enter(using_randomness(self._next_chance))
             enter(using_loop_threads(lambda: TakenTurns(self.loop)))
             enter(named_process(TEST))
             token = NODE.set(self._process)
             self._test.callback(NODE.reset, token)
-            if self.choices.topics:
-                self.drive(self._make_topics())
+            self.drive(self._prepare())
+            self.conversation.lines_of_test = 0
         except BaseException:
             self.close()
             raise
@@ -91,18 +95,19 @@ class Stage:
     def close(self) -> None:
         """End everything; the context is what it was before."""
         try:
-            if self.loop.is_over:
+            if self._is_over:
                 return
+            self._is_over = True
             with contextlib.suppress(Exception):
                 self.drive(self._tidy())
             for thread in tuple(self.loop.threads.values()):
                 thread.end()
             self._test.close()
-            bury_all(self.loop, self.world.processes)
+            with _silence():
+                bury_all(self.loop, self.world.processes)
             for task in asyncio.all_tasks(self.loop):
-                asyncio.tasks._unregister_task(task)  # type: ignore[attr-defined]  # documented, for those who end tasks
+                asyncio.tasks._unregister_task(task)  # documented, for those who end tasks
             self.world.database.close()
-            self.loop.is_over = True
             if not self.is_adopted:
                 self.loop.close()
         finally:
@@ -138,10 +143,11 @@ class Stage:
             raise ValueError(f"the broker does not start: {'; '.join(map(str, self.world.findings.all))}")
         starting.result()
 
-    async def _make_topics(self) -> None:
-        from ortoo.client import connect
-
+    async def _prepare(self) -> None:
+        """Wait until the name server knows the enode, and make the topics."""
         async with connect(ADDRESS) as client:
+            while not any(enode.alive for enode in (await client.admin.describe_cluster()).enodes):
+                await self.world.clock.sleep(LOOK_S)
             for topic in self.choices.topics:
                 await client.admin.create_topic(topic)
 
@@ -163,3 +169,18 @@ class Stage:
     def _next_chance(self) -> Any:
         self._clients += 1
         return self.world.chances.of(f"client {self._clients}")
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    """Let nobody hear what processes say while they are buried."""
+
+    def drop(*_: Any) -> Any:
+        raise structlog.DropEvent
+
+    before = structlog.get_config()
+    structlog.configure(processors=[drop])
+    try:
+        yield
+    finally:
+        structlog.configure(**before)

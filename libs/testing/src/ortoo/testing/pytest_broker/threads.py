@@ -56,6 +56,8 @@ class BorrowedThread:
 
     def wait(self, wanted: "asyncio.Future[Any]") -> None:
         """Let the loop go on until `wanted` is done. Only the thread itself calls this."""
+        if self._is_ended:
+            raise _Ended
         self._wanted = wanted
         self._loops_turn.release()
         self._its_turn.acquire()
@@ -86,7 +88,7 @@ class TakenTurns(LoopThread):
 
     def __init__(self, loop: "BrokerLoop") -> None:
         """Calls come from the test, or from a thread that it began by `asyncio.to_thread` or as a handler."""
-        self._loop = loop
+        self._turning = loop
         self._owner = threading.get_ident()
         self._context = copy_context()
 
@@ -100,26 +102,26 @@ class TakenTurns(LoopThread):
 
     def soon(self, call: Any, *arguments: Any) -> None:
         """Run a plain function on the loop."""
-        self._loop.call_soon(call, *arguments, context=self._context.copy())
+        self._turning.call_soon(call, *arguments, context=self._context.copy())
 
     def close(self) -> None:
         """Nothing ends: the loop is the test's."""
 
     def _begin(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
         thread = threading.get_ident()
-        if thread not in self._loop.threads:
+        if thread not in self._turning.threads:
             refused = ""
             if thread != self._owner:
                 refused = (
                     "a thread that the test began itself cannot use a broker on virtual time: give the work to "
                     "asyncio.to_thread, or take a real one with blocking_broker.port()"
                 )
-            elif self._loop.is_running():
+            elif self._turning.is_running():
                 refused = "a blocking call inside a coroutine stops everything; use ortoo.client or asyncio.to_thread"
             if refused:
                 work.close()
                 raise Conflict(refused)
-        return _Answer(self, self._loop.create_task(work, context=self._context.copy()))
+        return _Answer(self, self._turning.create_task(work, context=self._context.copy()))
 
     def _outcome(self, future: concurrent.futures.Future[T]) -> T:
         assert isinstance(future, _Answer)
@@ -135,7 +137,7 @@ class TakenTurns(LoopThread):
         """Let the loop run until `task` is done."""
         if task.done():
             return
-        thread = self._loop.threads.get(threading.get_ident())
+        thread = self._turning.threads.get(threading.get_ident())
         if thread is not None:
             thread.wait(task)
             return
@@ -143,7 +145,7 @@ class TakenTurns(LoopThread):
         async def done() -> None:
             await asyncio.wait([task])
 
-        self._loop.run_until_complete(self._loop.create_task(done(), context=self._context.copy()))
+        self._turning.run_until_complete(self._turning.create_task(done(), context=self._context.copy()))
 
 
 class _Answer(concurrent.futures.Future[T]):
