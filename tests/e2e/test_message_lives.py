@@ -4,8 +4,6 @@ import asyncio
 import sys
 from pathlib import Path
 
-import pytest
-
 from ortoo.client import connect
 from ortoo.common.process.clock import SystemClock
 from ortoo.testing.runs.fifo_run import FifoRun
@@ -55,7 +53,6 @@ async def test_a_killed_consumer_loses_its_message_within_the_lease_and_a_second
             await killed.wait()
 
 
-@pytest.mark.one_try
 async def test_message_groups_keep_their_order_while_consumers_come_and_go_and_one_group_is_poisoned(
     tmp_path: Path,
 ) -> None:
@@ -66,7 +63,6 @@ async def test_message_groups_keep_their_order_while_consumers_come_and_go_and_o
     assert seen["consumers_joined"] > 24
 
 
-@pytest.mark.one_try
 async def test_a_replay_that_is_killed_goes_on_and_sends_each_dead_letter_once(tmp_path: Path) -> None:
     """The command killed, then the enode; a dry run before changes no byte of the store (E-173)."""
     seen = await ReplayRun(tmp_path, letters=4_000).run()

@@ -118,7 +118,7 @@ class BlockingBroker(Harm):
 
 
 class RealBroker:
-    """A real broker: what `ortoo dev` runs, in a thread of the test's process and with its data in a folder that goes with it."""
+    """What `ortoo dev` runs, in a thread of the test's process, with its data in a folder that goes with it."""
 
     def __init__(self) -> None:
         """Start it, and wait until it is ready."""
