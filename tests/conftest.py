@@ -11,6 +11,16 @@ settings.register_profile("ortoo", deadline=None, max_examples=60, print_blob=Tr
 settings.load_profile("ortoo")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _processes_are_forked() -> Iterator[None]:
+    """Roles and commands begin without the second that their imports take; see `ortoo.testing.servers.fork_server`."""
+    from ortoo.testing.servers.spawning import end_server, forking
+
+    with forking():
+        yield
+    end_server()
+
+
 @pytest.fixture(autouse=True)
 def _logs_are_left_as_they_were() -> Iterator[None]:
     """How loud a process is belongs to all of it: a command that is called within a test must not silence the next."""
