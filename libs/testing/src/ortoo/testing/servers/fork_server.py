@@ -27,6 +27,7 @@ PRELOADED = (
     "ortoo.namesrv.__main__", "ortoo.enode.__main__", "ortoo.snode.__main__", "ortoo.cli.app", "ortoo.cli.dev.cluster",
     "ortoo.client.blocking", "ortoo.cli.doctor.run", "ortoo.namesrv.app", "ortoo.enode.app", "ortoo.snode.app",
 )  # fmt: skip
+OURS = ("ortoo.", "tests.")
 REQUEST_BYTES_MAX = 1 << 20
 
 
@@ -45,7 +46,7 @@ class ForkServer:
     def takes(self, words: Sequence[str]) -> bool:
         """Whether this is a command that can be forked."""
         return words[0] == "ortoo" or (
-            len(words) > 2 and words[0] == sys.executable and words[1] == "-m" and words[2].startswith("ortoo.")
+            len(words) > 2 and words[0] == sys.executable and words[1] == "-m" and words[2].startswith(OURS)
         )
 
     def fork(self, words: Sequence[str], environ: Mapping[str, str], files: Sequence[int]) -> int:
