@@ -29,6 +29,7 @@ PRELOADED = (
 )  # fmt: skip
 OURS = ("ortoo.", "tests.")
 REQUEST_BYTES_MAX = 1 << 20
+UNREAD_S = 0.5
 
 
 class ForkServer:
@@ -76,6 +77,7 @@ class ForkedProcess:
         self.stderr: asyncio.StreamReader | None = None
         self._loop = asyncio.get_running_loop()
         self._ended = asyncio.Event()
+        self._pipes: list[_Pipe] = []
         self._descriptor = os.pidfd_open(pid)
         self._loop.add_reader(self._descriptor, self._reap)
 
@@ -95,6 +97,8 @@ class ForkedProcess:
     async def wait(self) -> int:
         """Wait until it has ended; its exit code, or minus the signal."""
         await self._ended.wait()
+        for pipe in self._pipes:
+            await pipe.close_soon()
         assert self.returncode is not None
         return self.returncode
 
@@ -106,6 +110,14 @@ class ForkedProcess:
         said = [await reader.read() if reader is not None else b"" for reader in (self.stdout, self.stderr)]
         await self.wait()
         return said[0], said[1]
+
+    async def reading(self, descriptor: int) -> asyncio.StreamReader:
+        """What comes out of a pipe from it."""
+        reader = asyncio.StreamReader(limit=REQUEST_BYTES_MAX)
+        pipe = _Pipe(reader)
+        self._pipes.append(pipe)
+        await self._loop.connect_read_pipe(lambda: pipe, os.fdopen(descriptor, "rb"))
+        return reader
 
     def _reap(self) -> None:
         self._loop.remove_reader(self._descriptor)
@@ -135,15 +147,34 @@ async def forked(
         for descriptor in theirs:
             os.close(descriptor)
     process.stdin = ours[0] if ours[0] >= 0 else None
-    process.stdout, process.stderr = [await _reader(one) if one >= 0 else None for one in ours[1:]]
+    process.stdout, process.stderr = [await process.reading(one) if one >= 0 else None for one in ours[1:]]
     return process
 
 
-async def _reader(descriptor: int) -> asyncio.StreamReader:
-    loop = asyncio.get_running_loop()
-    reader = asyncio.StreamReader(limit=1 << 20)
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(descriptor, "rb"))
-    return reader
+class _Pipe(asyncio.StreamReaderProtocol):
+    """What reads a pipe, and knows when it is closed."""
+
+    def __init__(self, reader: asyncio.StreamReader) -> None:
+        super().__init__(reader)
+        self._is_closed = asyncio.Event()
+        self._link: asyncio.BaseTransport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._link = transport
+        super().connection_made(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._is_closed.set()
+        super().connection_lost(exc)
+
+    async def close_soon(self) -> None:
+        """Wait until all is read; a pipe that nobody reads any more is closed."""
+        try:
+            async with asyncio.timeout(UNREAD_S):
+                await self._is_closed.wait()
+        except TimeoutError:
+            assert self._link is not None
+            self._link.close()
 
 
 def _write_all(descriptor: int, data: bytes) -> None:
@@ -190,7 +221,8 @@ def become(words: Sequence[str], environ: Mapping[str, str], folder: str) -> Non
         sys.argv = list(words)
         from ortoo.cli.app import main
 
-        sys.exit(main())
+        main()
+        return
     sys.argv = list(words[2:])
     sys.modules.pop(f"{words[2]}.__main__", None)  # its imports are done; it itself is run
     runpy.run_module(words[2], run_name="__main__", alter_sys=True)
