@@ -19,6 +19,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -43,6 +44,7 @@ class ForkServer:
         clean = {name: value for name, value in os.environ.items() if not name.startswith("ORTOO_")}
         self._server = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=clean, stdin=subprocess.DEVNULL)
         theirs.close()
+        self._one_at_a_time = threading.Lock()
 
     def takes(self, words: Sequence[str]) -> bool:
         """Whether this is a command that can be forked."""
@@ -53,8 +55,9 @@ class ForkServer:
     def fork(self, words: Sequence[str], environ: Mapping[str, str], files: Sequence[int]) -> int:
         """Run a command with these standard files; the number of its process, which is this one's child."""
         request = json.dumps({"words": list(words), "environ": dict(environ), "folder": os.getcwd()}).encode()
-        socket.send_fds(self._socket, [request], list(files))
-        answer = self._socket.recv(32)
+        with self._one_at_a_time:  # answers do not say whose they are
+            socket.send_fds(self._socket, [request], list(files))
+            answer = self._socket.recv(32)
         if not answer:
             raise ConnectionError("the fork server has ended")
         return int(answer)
