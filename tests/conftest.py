@@ -1,8 +1,6 @@
-"""What every test gets: properties that never fail for being slow, and a second try for what races with the machine."""
+"""What every test gets: properties that never fail for being slow, and logs as they were. No test gets a second try."""
 
-from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 import structlog
@@ -12,8 +10,15 @@ from hypothesis import settings
 settings.register_profile("ortoo", deadline=None, max_examples=60, print_blob=True)
 settings.load_profile("ortoo")
 
-SECOND_TRY = frozenset({"integration", "e2e", "official", "deploy"})
-"""Folders whose tests look at real processes from outside, while others want the same processors."""
+
+@pytest.fixture(scope="session", autouse=True)
+def _processes_are_forked() -> Iterator[None]:
+    """Roles and commands begin without the second that their imports take; see `ortoo.testing.servers.fork_server`."""
+    from ortoo.testing.servers.spawning import end_server, forking
+
+    with forking():
+        yield
+    end_server()
 
 
 @pytest.fixture(autouse=True)
@@ -22,18 +27,3 @@ def _logs_are_left_as_they_were() -> Iterator[None]:
     before = structlog.get_config()
     yield
     structlog.configure(**before)
-
-
-def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
-    """Give such tests a second try; not those that count messages, where one loss in a hundred runs is a loss."""
-    for item in items:
-        folder = item.path.relative_to(Path(__file__).parent).parts[0]
-        if folder in SECOND_TRY and item.get_closest_marker("one_try") is None:
-            item.add_marker(pytest.mark.flaky(reruns=1))
-
-
-def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Show each first try that failed in full: that the second one passed does not explain it."""
-    for report in terminalreporter.stats.get("rerun", ()):
-        terminalreporter.section(f"FAILED AT THE FIRST TRY: {report.nodeid}")
-        terminalreporter.write_line(report.longreprtext)

@@ -6,6 +6,7 @@ What needs the tools in .tools says NOT CHECKED when they are missing; `make dep
 import json
 import re
 import subprocess
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,7 @@ def run(*command: str, given: str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, input=given, capture_output=True, text=True, check=False, timeout=300)
 
 
+@cache
 def rendered(helm: str, *options: str) -> str:
     """What helm makes of the chart."""
     done = run(tool(helm), "template", "r", str(CHART), "--namespace", "n", *options)
@@ -61,6 +63,7 @@ def rendered(helm: str, *options: str) -> str:
     return done.stdout
 
 
+@cache
 def objects(text: str) -> list[dict[str, Any]]:
     """The Kubernetes objects of a text."""
     script = "import json, sys, yaml; print(json.dumps([o for o in yaml.safe_load_all(sys.stdin) if o]))"
@@ -99,15 +102,13 @@ def test_both_helms_make_the_same(case: str) -> None:
 @pytest.mark.parametrize("version", KUBERNETES)
 def test_every_object_satisfies_the_schema(version: str) -> None:
     """Strictly, against three versions of Kubernetes; only the Prometheus operator's kinds are unknown to it."""
-    validate = tool("kubernetes-validate")
-    for options in CASES.values():
-        text = rendered("helm", *options)
-        found = objects(text)
-        known = [one for one in found if not one["apiVersion"].startswith("monitoring.coreos.com")]
-        done = run(validate, "-k", version, "--strict", "-", given="\n---\n".join(map(json.dumps, known)))
-        said = done.stdout + done.stderr
-        assert (done.returncode, "WARN" in said) == (0, False), said
-        assert said.count("passed for resource") == len(known)
+    found = [one for options in CASES.values() for one in objects(rendered("helm", *options))]
+    known = [one for one in found if not one["apiVersion"].startswith("monitoring.coreos.com")]
+    given = "\n---\n".join(map(json.dumps, known))
+    done = run(tool("kubernetes-validate"), "-k", version, "--strict", "-", given=given)
+    said = done.stdout + done.stderr
+    assert (done.returncode, "WARN" in said) == (0, False), said
+    assert said.count("passed for resource") == len(known)
 
 
 @pytest.mark.parametrize(

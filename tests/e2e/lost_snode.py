@@ -20,6 +20,8 @@ from tests.e2e.consumer_cluster import Books, consumer_cluster, ends_of, members
 TOPIC, GROUP = "flow", "workers"
 QUEUES = 64
 SETTLE_S = 5.0
+FLOWING = 2_000
+"""So many messages show that they flow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +71,14 @@ async def lose_snode(folder: Path, *, count: int) -> LostSnode:
 
             async with Background("run") as background:
                 producing = background.spawn("produce", produce())
-                await clock.sleep(3)
+                await until(lambda: len(books.received) > FLOWING, 60)
                 before = {one.queue: one.committed_offset for one in (await other.admin.lag(GROUP, TOPIC)).queues}
                 await running.cluster.snodes[0].kill()
                 await until(lambda: not settled(found, QUEUES), 5)
                 took_s = await until(lambda: settled(found, QUEUES), 60)
                 after = {one.queue: one.committed_offset for one in (await other.admin.lag(GROUP, TOPIC)).queues}
-                await clock.sleep(2)
+                flown = len(books.received)
+                await until(lambda: len(books.received) > flown + FLOWING, 60)
                 stop.set()
                 await producing
             ends = await ends_of(other, TOPIC)

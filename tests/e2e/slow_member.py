@@ -25,6 +25,7 @@ from ortoo.client import ConsumerSettings, connect
 from ortoo.common.process import logs
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
+from ortoo.testing.servers.spawning import Spawned, spawn
 from ortoo.v1 import admin_pb2_grpc, client_pb2
 from tests.e2e.consumer_cluster import ConsumerCluster, consumer_cluster, ends_of
 
@@ -113,8 +114,12 @@ async def slow_member(folder: Path, *, rate: float, seconds: float, grace_s: flo
         async with connect(running.addresses) as mq:
             await mq.admin.create_topic(TOPIC, queue_count=QUEUES)
         processes = [
-            await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "tests.e2e.slow_member", "--member", running.addresses[0], f"m-{n}", str(out))
+            await spawn(
+                *(sys.executable, "-m", "tests.e2e.slow_member", "--member", running.addresses[0], f"m-{n}", str(out)),
+                env=os.environ,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.DEVNULL,
+                stderr=sys.stderr,
             )
             for n, out in enumerate(outs)
         ]
@@ -131,7 +136,7 @@ async def slow_member(folder: Path, *, rate: float, seconds: float, grace_s: flo
 async def _watch(
     running: ConsumerCluster,
     outs: Sequence[Path],
-    processes: Sequence[asyncio.subprocess.Process],
+    processes: Sequence[Spawned],
     *,
     rate: float,
     seconds: float,

@@ -21,6 +21,8 @@ from tests.e2e.consumer_cluster import Books, ConsumerCluster, consumer_cluster,
 
 TOPIC, GROUP = "flow", "workers"
 QUEUES, MEMBERS = 16, 4
+FLOWING = 1_000
+"""So many messages show that they flow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,7 @@ async def store_away(folder: Path, *, away_s: float) -> StoreAway:
         ):
             await until(lambda: settled([*here, *there], QUEUES), 60)
             producing = background.spawn("produce", produce(mq, stop))
-            await clock.sleep(3)
+            await until(lambda: len(books.received) > FLOWING, 60)
             before = len(books.received)
             await running.store.stop()
             await clock.sleep(away_s / 2)
@@ -100,7 +102,8 @@ async def store_away(folder: Path, *, away_s: float) -> StoreAway:
                         await clock.sleep(0.05)
                 healed_s = clock.monotonic_s() - began_s
                 settled_s = await until(lambda: settled([*here, *there, *late], QUEUES), 60)
-                await clock.sleep(2)
+                flown = len(books.received)
+                await until(lambda: len(books.received) > flown + FLOWING, 60)
                 stop.set()
                 await producing
                 ends = await ends_of(mq, TOPIC)

@@ -9,8 +9,6 @@ from tests.e2e.member_storm import member_storm
 from tests.e2e.slow_member import slow_member
 from tests.e2e.store_away import store_away
 
-pytestmark = pytest.mark.one_try
-
 
 @pytest.mark.timeout(180)
 async def test_members_of_a_killed_snode_go_on_at_the_other(tmp_path: Path) -> None:

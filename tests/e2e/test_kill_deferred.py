@@ -7,8 +7,6 @@ import pytest
 from ortoo.testing.runs.timer_run import TimerRun
 from ortoo.testing.runs.transaction_run import TransactionRun
 
-pytestmark = pytest.mark.one_try
-
 
 async def test_delayed_messages_outlive_a_kill_and_steps_of_the_clock(tmp_path: Path) -> None:
     """The enode killed and its clock set back and forward by an hour: none early, lost or twice (G6, E-176)."""

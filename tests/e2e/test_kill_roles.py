@@ -6,8 +6,6 @@ import pytest
 
 from tests.e2e.kill_roles import kill_dev, kill_roles
 
-pytestmark = pytest.mark.one_try
-
 
 async def test_three_kills_of_each_role_lose_nothing(tmp_path: Path) -> None:
     """F2, I1, I2, I6, I13, E-078, E-107: each role killed three times, and all at once: every promise holds."""

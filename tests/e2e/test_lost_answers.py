@@ -3,13 +3,9 @@
 import asyncio
 from pathlib import Path
 
-import pytest
-
 from ortoo.client import Client, connect
 from ortoo.testing.servers.processes import process_cluster
 from tests.e2e.deaf_relay import deaf_relay
-
-pytestmark = pytest.mark.one_try
 
 BEFORE, LOST, AFTER = 10, 60, 30
 

@@ -101,7 +101,6 @@ class Load:
         assert self.failed == []
 
 
-@pytest.mark.one_try
 async def test_messages_flow_while_name_servers_and_database_come_and_go(shared: Shared) -> None:
     """Either name server is killed, the database is stopped, all name servers move: no send fails (E-026, E-003)."""
     async with connect(shared.cluster.address) as mq, Background("load") as background:

@@ -14,8 +14,6 @@ from ortoo.testing.servers import grpcurl
 from ortoo.testing.servers.lone_enode import NO_NAME_SERVER, append_batches, open_lone_enode, stored_batches, topic
 from ortoo.testing.servers.processes import RoleProcess
 
-pytestmark = pytest.mark.one_try
-
 TOPIC = 7
 BATCH = encode_bodies([b"m" * 200] * 10, now_ms=1)
 

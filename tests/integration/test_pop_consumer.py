@@ -88,45 +88,6 @@ async def test_workers_of_one_consumer_pop_together_and_settle_their_own(tmp_pat
         assert sorted(map(int, seen)) == list(range(3000))
 
 
-async def test_a_handler_ten_times_longer_than_the_lease_gets_its_message_once(tmp_path: Path) -> None:
-    """The lease is renewed while the handler runs; others that wait do not get the message."""
-    async with open_cluster(tmp_path) as cluster, connect(cluster.address) as mq:
-        await cluster.create_topic("jobs")
-        await send(mq, "slow")
-        seen: list[int] = []
-        handled = asyncio.Event()
-
-        async def handle(message: PoppedMessage) -> None:
-            seen.append(message.attempt)
-            await CLOCK.sleep(15.0)
-            handled.set()
-
-        settings = PopSettings(invisible_ms=1500)
-        async with mq.pop_consumer("g", "jobs", settings=settings) as one, Background("worker") as background:
-            running = background.spawn("run", one.run(handle))
-            async with mq.pop_consumer("g", "jobs", settings=settings) as other:
-                spare = background.spawn("pop", other.pop(wait_ms=17_000))
-                await handled.wait()
-                assert await spare == []
-            running.cancel()
-        assert seen == [1]
-
-
-async def test_a_consumer_that_is_gone_loses_its_messages_within_the_lease_and_a_second(tmp_path: Path) -> None:
-    """Without a word of farewell: what a killed process does."""
-    async with open_cluster(tmp_path) as cluster, connect(cluster.address) as mq:
-        await cluster.create_topic("jobs")
-        await send(mq, "a")
-        settings = PopSettings(invisible_ms=1500, renew_max_ms=0)
-        async with mq.pop_consumer("g", "jobs", settings=settings) as gone, mq.pop_consumer("g", "jobs") as other:
-            assert len(await gone.pop()) == 1
-            began_s = CLOCK.monotonic_s()
-            [again] = await other.pop()
-            assert 1.3 < CLOCK.monotonic_s() - began_s < 2.5
-            assert again.attempt == 2
-            await again.ack()
-
-
 async def test_a_failing_handler_decides_when_its_message_comes_again(tmp_path: Path) -> None:
     """RetryLater with a delay, without counting, parked; and an error of its own."""
     async with open_cluster(tmp_path) as cluster, connect(cluster.address) as mq:

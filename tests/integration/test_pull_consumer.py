@@ -10,7 +10,6 @@ import pytest
 from ortoo.client import (
     Client,
     Conflict,
-    FlowLimits,
     Invalid,
     Message,
     PullStatus,
@@ -19,7 +18,6 @@ from ortoo.client import (
     blocking,
     connect,
 )
-from ortoo.common.process.clock import SystemClock
 from ortoo.testing.servers.cluster import Cluster, open_cluster
 from tests.integration.pull_group import PROMPT, beside, only_queue, prompt, send, stored_offset, until
 
@@ -68,22 +66,6 @@ async def test_offsets_are_stored_at_their_pace(mq: Client) -> None:
             return await consumer.committed(queue) == 1
 
         await until(is_stored)
-
-
-async def test_a_pull_waits_for_a_message_at_the_end_of_its_queue(mq: Client) -> None:
-    """E-154: a message ends the wait at once; without one the answer comes when the wait is over."""
-    queue = await only_queue(mq, "one")
-    clock, reader = SystemClock(), mq.pull_consumer("g")
-    began_s = clock.monotonic_s()
-    nothing = await reader.pull(queue, 0, wait_ms=300)
-    assert nothing.status is PullStatus.NO_NEW
-    assert clock.monotonic_s() - began_s >= 0.29
-    waiting = beside(reader.pull(queue, 0, wait_ms=15_000))
-    began_s = clock.monotonic_s()
-    await send(mq, [b"hello"], "one")
-    found = await waiting
-    assert clock.monotonic_s() - began_s < 3.0
-    assert (found.status, found.next_offset, found.batches[0].bodies()) == (PullStatus.FOUND, 1, [b"hello"])
 
 
 async def test_an_offset_that_is_not_stored_is_corrected(mq: Client) -> None:
@@ -188,61 +170,6 @@ async def test_a_suspended_consumer_takes_nothing_and_goes_on_where_it_was(mq: C
             batch = await consumer.poll(10_000)
             assert batch is not None
             topics.add(batch.queue.topic)
-
-
-async def test_pulling_stops_at_the_limit_and_goes_on_soon_after(mq: Client) -> None:
-    """E-140, E-143: with nothing processed at most the limit and one pull are held; one ack lets pulling go on."""
-    queue = await only_queue(mq, "one")
-    await send(mq, range(2000), "one")
-    async with mq.pull_consumer("g", "one", prompt(limits=FlowLimits(messages_max=100))) as consumer:
-        await until(lambda: queue in consumer.queues and consumer.position(queue) > 100)
-        clock = SystemClock()
-        await clock.sleep(0.2)
-        held = consumer.position(queue)
-        assert held <= 132
-        batch = await consumer.poll()
-        assert batch is not None
-        batch.ack()
-        began_s = clock.monotonic_s()
-        await until(lambda: consumer.position(queue) > held)
-        assert clock.monotonic_s() - began_s < 1.0
-
-
-async def test_pulling_stops_at_the_size(mq: Client) -> None:
-    """E-141: of messages of 1 MiB not more are held than the limit says, one pull besides; one ack lets it go on."""
-    queue = await only_queue(mq, "one")
-    async with mq.producer("one") as producer:
-        for _ in range(8):
-            await producer.send(b"x" * (1 << 20))
-    async with mq.pull_consumer("g", "one", prompt(limits=FlowLimits(bytes_max=2 << 20))) as consumer:
-        await until(lambda: queue in consumer.queues and consumer.position(queue) >= 3)
-        await SystemClock().sleep(0.3)
-        held = consumer.position(queue)
-        assert held <= 4
-        while (batch := await consumer.poll(15_000)) is not None and batch.next_offset < 8:
-            batch.ack()
-        assert batch is not None
-
-
-async def test_one_stuck_message_stops_pulling_at_the_span(mq: Client) -> None:
-    """E-142: few messages are held, but the newest is more than the span ahead of the stuck one."""
-    queue = await only_queue(mq, "one")
-    await send(mq, range(2000), "one")
-    stuck = asyncio.Event()
-
-    async def handle(message: ReceivedMessage) -> None:
-        if message.offset == 0:
-            await stuck.wait()
-
-    async with mq.pull_consumer("g", "one", prompt(limits=FlowLimits(span_max=500))) as consumer:
-        running = beside(consumer.run(handle))
-        await until(lambda: queue in consumer.queues and consumer.position(queue) > 501)
-        await SystemClock().sleep(0.2)
-        assert consumer.position(queue) <= 501 + 32
-        assert await stored_offset(mq, "g", queue) == 0
-        stuck.set()
-        await until(lambda: consumer.position(queue) == 2000)
-        running.cancel()
 
 
 async def test_handlers_run_beside_one_another(mq: Client) -> None:

@@ -17,8 +17,8 @@ from ortoo.client.pull.settings import PullSettings
 from ortoo.client.push.consumer import Consumer, ConsumerSettings
 from ortoo.client.read.fetch import fetch
 from ortoo.client.sessions.session import Session
-from ortoo.common.process.clock import Clock, SystemClock
-from ortoo.common.process.randomness import Randomness
+from ortoo.common.process.clock import Clock, current_clock
+from ortoo.common.process.randomness import Randomness, current_randomness
 from ortoo.v1 import producer_pb2
 from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
 
@@ -119,8 +119,8 @@ async def connect(
         room=room,
         credentials=credentials_from(access_key, secret_key),
         tls=tls_from(tls_ca_file, tls_certificate_file, tls_key_file),
-        clock=clock or SystemClock(),
-        randomness=randomness or Randomness(),
+        clock=clock or current_clock(),
+        randomness=randomness or current_randomness(),
     )
     async with connection, Session(connection) as session:
         yield Client(connection, session)

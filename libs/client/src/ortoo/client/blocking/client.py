@@ -7,7 +7,7 @@ from ortoo.client import app as asynchronous
 from ortoo.client.blocking.admin import Admin
 from ortoo.client.blocking.consumers import Consumer, PopConsumer, PullConsumer
 from ortoo.client.blocking.facade import Facade, OpenFacade, blocking, entering, iterating, opening
-from ortoo.client.blocking.loop_thread import LoopThread
+from ortoo.client.blocking.loop_thread import LoopThread, new_loop_thread
 from ortoo.client.core.place import Receipt
 from ortoo.client.produce.producer import Producer as AsyncProducer
 from ortoo.client.produce.transactions import Transaction as AsyncTransaction
@@ -109,7 +109,7 @@ def connect(
 
     Close it, or use it as a `with` block.
     """
-    thread = LoopThread()
+    thread = new_loop_thread()
     try:
         opened = thread.open(
             asynchronous.connect(

@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
+from contextvars import ContextVar
 from typing import Any, Generic, TypeVar
 
 from ortoo.client.core.closed import Closed
@@ -46,8 +47,7 @@ class LoopThread:
             raise Conflict("a blocking call on the client's own loop would wait for itself; use ortoo.client there")
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
-    @staticmethod
-    def _outcome(future: concurrent.futures.Future[T], limit_s: float | None) -> T:
+    def _outcome(self, future: concurrent.futures.Future[T], limit_s: float | None) -> T:
         try:
             return future.result(limit_s)
         except BaseException as error:
@@ -174,3 +174,21 @@ class Opened(Generic[T]):
                 raise
 
         return self._thread.wait(leave())
+
+
+_threads: ContextVar[Callable[[], LoopThread]] = ContextVar("loop_threads")
+
+
+def new_loop_thread() -> LoopThread:
+    """What the calls of one client run on: a thread of its own, unless the context says otherwise."""
+    return _threads.get(LoopThread)()
+
+
+@contextmanager
+def using_loop_threads(make: Callable[[], LoopThread]) -> Iterator[None]:
+    """Let clients that are connected in the block run on what `make` gives."""
+    token = _threads.set(make)
+    try:
+        yield
+    finally:
+        _threads.reset(token)

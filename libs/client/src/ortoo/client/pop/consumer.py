@@ -205,12 +205,25 @@ class PopConsumer:
         """Give each message to `handler`, up to `concurrency` at a time; acknowledge it when the handler returns.
 
         A handler that raises gives its message back: `RetryLater` says when, anything else means by the group's
-        back-off, with the error kept for the dead letter. Runs until cancelled, or until the group is refused.
+        back-off, with the error kept for the dead letter. Runs until cancelled, or until the group is refused: while
+        nobody answers it tries on.
         """
 
         async def messages() -> AsyncIterator[PoppedMessage]:
+            failures = 0
             while True:
-                for message in await self.pop(min(self._settings.messages_max, concurrency)):
+                try:
+                    popped = await self.pop(min(self._settings.messages_max, concurrency))
+                except OrtooError as error:
+                    if not error.retriable:
+                        raise
+                    if not failures:
+                        _log.warning("nothing can be popped now; trying on", reason=str(error))
+                    await self._connection.pause(failures)
+                    failures += 1
+                    continue
+                failures = 0
+                for message in popped:
                     yield message
 
         async def handle(message: PoppedMessage) -> None:

@@ -1,7 +1,9 @@
 """Which process this is, in names that people read: its machine and its number."""
 
+import contextlib
 import os
 import socket
+from collections.abc import Iterator
 from contextvars import ContextVar
 
 _given: ContextVar[str] = ContextVar("process_name", default="")
@@ -15,3 +17,13 @@ def process_name() -> str:
 def name_this_process(name: str) -> None:
     """Let this task, and those that it begins, be a process of this name."""
     _given.set(name)
+
+
+@contextlib.contextmanager
+def named_process(name: str) -> Iterator[None]:
+    """As `name_this_process`, for the length of the block."""
+    token = _given.set(name)
+    try:
+        yield
+    finally:
+        _given.reset(token)

@@ -1,7 +1,10 @@
 """Time as an argument: production passes `SystemClock`, tests a virtual one."""
 
 import asyncio
+import contextlib
 import time
+from collections.abc import Iterator
+from contextvars import ContextVar
 from typing import Protocol
 
 
@@ -32,3 +35,21 @@ class SystemClock:
     async def sleep(self, seconds: float) -> None:
         """Sleep on the running event loop."""
         await asyncio.sleep(seconds)
+
+
+_clock: ContextVar[Clock] = ContextVar("clock")
+
+
+def current_clock() -> Clock:
+    """The clock for whoever was given none: the machine's, unless the task's context says otherwise."""
+    return _clock.get(None) or SystemClock()
+
+
+@contextlib.contextmanager
+def using_clock(clock: Clock) -> Iterator[None]:
+    """Let `current_clock` be `clock` in the block, and in tasks that it spawns."""
+    token = _clock.set(clock)
+    try:
+        yield
+    finally:
+        _clock.reset(token)

@@ -1,7 +1,10 @@
 """Chance as an argument, so that one seed replays a run."""
 
+import contextlib
 import random
 import uuid
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 
 
 class Randomness:
@@ -34,3 +37,21 @@ class Randomness:
     def uuid_text(self) -> str:
         """A random UUID as text, 36 characters."""
         return str(uuid.UUID(int=self._random.getrandbits(128), version=4))
+
+
+_streams: ContextVar[Callable[[], Randomness]] = ContextVar("randomness")
+
+
+def current_randomness() -> Randomness:
+    """Chance for whoever was given none: the operating system's, unless the task's context says otherwise."""
+    return _streams.get(Randomness)()
+
+
+@contextlib.contextmanager
+def using_randomness(streams: Callable[[], Randomness]) -> Iterator[None]:
+    """Let `current_randomness` be what `streams` gives in the block, and in tasks that it spawns."""
+    token = _streams.set(streams)
+    try:
+        yield
+    finally:
+        _streams.reset(token)

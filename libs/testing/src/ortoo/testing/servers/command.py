@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ortoo.testing.servers import grpcurl
 from ortoo.testing.servers.processes import RoleProcess
+from ortoo.testing.servers.spawning import spawn
 
 TIMEOUT_S = 30.0
 
@@ -39,7 +40,7 @@ async def run(
 
     Errors: TimeoutError, after the process was killed.
     """
-    process = await asyncio.create_subprocess_exec(
+    process = await spawn(
         *words,
         env=environ(address),
         stdin=asyncio.subprocess.PIPE,

@@ -20,6 +20,7 @@ from typing import Any
 
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.process.clock import SystemClock
+from ortoo.testing.servers.spawning import Spawned, spawn
 from ortoo.v1 import namesrv_pb2, namesrv_pb2_grpc
 
 READY_TIMEOUT_S = 30.0
@@ -56,7 +57,7 @@ class RoleProcess:
         self.arguments: tuple[str, ...] = ()
         self.environ_more: Mapping[str, str] = {}
         self.starts = 0
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: Spawned | None = None
         self._spawned = asyncio.Event()
 
     @property
@@ -100,7 +101,7 @@ class RoleProcess:
         clean = {name: value for name, value in os.environ.items() if not name.startswith("ORTOO_")}
         with (self.folder / "log").open("ab") as log:
             log_begin = log.tell()
-            self._process = await asyncio.create_subprocess_exec(
+            self._process = await spawn(
                 *self._command(self.address or "127.0.0.1:0"),
                 env=clean | STACKS_AT_ABORT | self._settings(self.address or "127.0.0.1:0") | dict(self.environ_more),
                 stdin=asyncio.subprocess.DEVNULL,

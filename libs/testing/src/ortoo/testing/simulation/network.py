@@ -15,6 +15,8 @@ SELDOM_S = (0.002, 0.05)
 SELDOM = 0.01
 OUTSIDE = "outside"
 Undo = Callable[[], object]
+Watcher = Callable[[str, str, Packet], bool]
+"""Called with the machine that sends, the one that receives, and the packet."""
 
 
 @dataclass(slots=True, eq=False)
@@ -42,6 +44,8 @@ class SimulatedNetwork:
         self._breaking: dict[str, float] = {}
         self._dark: dict[str, None] = {}
         self._traps: list[_Trap] = []
+        self.watchers: dict[Watcher, None] = {}
+        """Who sees each packet before it leaves; one that returns True has it lost, with its connection."""
 
     # what machines say
 
@@ -129,6 +133,9 @@ class SimulatedNetwork:
         """How long a packet takes; it may be the one that breaks its connection."""
         client, server = self._connections.get(connection, (OUTSIDE, OUTSIDE))
         source, target = (client, server) if to_server else (server, client)
+        if self.watchers and any(watcher(source, target, packet) for watcher in tuple(self.watchers)):
+            connection.reset()
+            return 0.0
         for machine in (source, target):
             if machine in self._breaking and happens(self._chance, self._breaking[machine]):
                 connection.reset()

@@ -1,7 +1,7 @@
 """One run's world: time, chance, the network, the neighbours, and what is found wrong."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextvars import copy_context
 from typing import Any, TextIO
 
@@ -21,10 +21,17 @@ from ortoo.testing.simulation.network import SimulatedNetwork
 class World:
     """Everything that a run has, besides its machines."""
 
-    def __init__(self, seed: int, *, trace_file: TextIO | None = None, name_servers: int = 1) -> None:
+    def __init__(
+        self,
+        seed: int,
+        *,
+        trace_file: TextIO | None = None,
+        name_servers: int = 1,
+        make_loop: Callable[[Chances], VirtualLoop] = VirtualLoop,
+    ) -> None:
         """A world in which nothing has happened yet."""
         self.chances = Chances(seed)
-        self.loop = VirtualLoop(self.chances)
+        self.loop = make_loop(self.chances)
         self.clock = RunClock(self.loop)
         self.trace = Trace(trace_file)
         self.findings = Findings(self.loop)

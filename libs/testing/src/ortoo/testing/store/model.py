@@ -199,13 +199,20 @@ def _check_messages(history: History, found: Observed, moment: int, settled: His
         is_answered = sent.answered_at <= moment  # then both were there, and retention may have taken the batch
         if sent.topic_id in found.topics and not is_answered and is_kept != (offset_key in found.offsets):
             raise Broken(f"queue {sent.key}: of a batch and the commit that it carried only one is found: {is_kept=}")
+    ends = _acknowledged_ends(history, moment)
     for key, (_, end) in found.ranges.items():
-        highest = max(
-            (one.first_offset + one.batch.count for one in history.sends
-             if one.key == key and one.answered_at <= moment and not one.refused), default=0,
-        )  # fmt: skip
+        highest = ends.get(key, 0)
         if end < highest:
             raise Broken(f"queue {key} ends at {end}; offsets up to {highest} were acknowledged and could be reused")
+
+
+def _acknowledged_ends(history: History, moment: int) -> dict[tuple[int, int], int]:
+    """Behind which offset of each queue nothing was acknowledged by then."""
+    ends: dict[tuple[int, int], int] = {}
+    for one in history.sends:
+        if one.answered_at <= moment and not one.refused:
+            ends[one.key] = max(ends.get(one.key, 0), one.first_offset + one.batch.count)
+    return ends
 
 
 def _check_found(sent: Sent, first_offset: int, batch: SealedBatch, moment: int) -> None:

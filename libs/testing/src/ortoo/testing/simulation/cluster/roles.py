@@ -2,7 +2,9 @@
 
 import contextlib
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from ortoo.common.process.service import Running
 from ortoo.enode import app as enode_app
@@ -35,6 +37,8 @@ class RoleMachine(Machine):
         self.address = address
         world.network.settle(name, address)
         self.running: Running | None = None
+        self.chosen: dict[str, Any] = {}
+        """Settings of the role that are to differ from those of a simulated machine."""
 
     def move(self) -> None:
         """Have another address from the next start on, as in a cluster that hands them out anew."""
@@ -71,7 +75,10 @@ class NamesrvMachine(RoleMachine):
             stop_grace_s=STOP_GRACE_S,
         )
         return namesrv_app.open_namesrv(
-            chosen, clock=self.clock, randomness=self.randomness(), open_catalog=self.world.database.open
+            replace(chosen, **self.chosen),
+            clock=self.clock,
+            randomness=self.randomness(),
+            open_catalog=self.world.database.open,
         )
 
 
@@ -97,7 +104,7 @@ class EnodeMachine(RoleMachine):
             transaction_check_interval_ms=CHECK_INTERVAL_MS,
         )
         return enode_app.open_enode(
-            chosen, clock=self.clock, randomness=self.randomness(), disk=self.disk.opened()
+            replace(chosen, **self.chosen), clock=self.clock, randomness=self.randomness(), disk=self.disk.opened()
         )  # fmt: skip
 
     def kill(self) -> None:
@@ -132,5 +139,8 @@ class SnodeMachine(RoleMachine):
             stop_grace_s=STOP_GRACE_S,
         )
         return snode_app.open_snode(
-            chosen, clock=self.clock, randomness=self.randomness(), connect_redis=self.world.redis.client
+            replace(chosen, **self.chosen),
+            clock=self.clock,
+            randomness=self.randomness(),
+            connect_redis=self.world.redis.client,
         )

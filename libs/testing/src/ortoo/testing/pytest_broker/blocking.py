@@ -1,0 +1,135 @@
+"""What the fixture `blocking_broker` is."""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from ortoo.cli.dev.cluster import ANY_PORT, open_dev_cluster
+from ortoo.client import DeadLetter, DelayedMessage, GroupDescription, Message, NotFound, StoredMessage
+from ortoo.client.blocking import Client, connect
+from ortoo.client.blocking.loop_thread import LoopThread
+from ortoo.testing.pytest_broker.broker import DELAYED_MAX, Harm, started
+from ortoo.testing.pytest_broker.clock import BlockingClock
+from ortoo.testing.pytest_broker.faults import Faults
+from ortoo.testing.pytest_broker.stage import Stage
+
+
+class BlockingBroker(Harm):
+    """As `Broker`, for tests that are plain functions and use `ortoo.client.blocking`."""
+
+    def __init__(self, stage: Stage) -> None:
+        """The fixture is the way in."""
+        super().__init__(stage)
+        self._real: RealBroker | None = None
+        self._clock = BlockingClock(stage.passing, stage.drive)
+
+    @property
+    def clock(self) -> BlockingClock:
+        """The time of everybody: the broker, the test and its clients. Errors: RuntimeError after `port`."""
+        self._needs_virtual_time("clock")
+        return self._clock
+
+    @property
+    def address(self) -> str:
+        """Where clients connect: host:port."""
+        return super().address if self._real is None else self._real.address
+
+    def port(self) -> int:
+        """A real TCP port on 127.0.0.1, for programs in any language; the first call starts a real broker there.
+
+        From then on this fixture is that broker, in real time: it has no clock, no seed and no faults. Clients of the
+        test connect to `address`. Errors: RuntimeError when something was sent before.
+        """
+        if self._real is None:
+            if self._stage.conversation.lines_of_test:
+                raise RuntimeError("port() comes first: what was said on virtual time would not be there")
+            if self._stage.choices.settings:
+                raise RuntimeError("a broker with a real port has the settings of `ortoo dev`; take them from the mark")
+            self._stage.close()
+            self._real = RealBroker()
+            for topic in self._stage.choices.topics:
+                self.create_topic(topic)
+        return int(self._real.address.rpartition(":")[2])
+
+    @property
+    def faults(self) -> Faults:
+        """Whoever does the harm. Errors: RuntimeError after `port`."""
+        self._needs_virtual_time("faults")
+        return super().faults
+
+    def start(self, role: str) -> None:
+        """Start a role again that was killed, and wait until it is ready."""
+        self._stage.drive(started(self.faults.machine(role)))
+
+    def restart(self, role: str) -> None:
+        """Kill a role, start it again, and wait until it is ready."""
+        self.kill(role)
+        self.start(role)
+
+    def create_topic(self, name: str, *, queues: int = 4) -> None:
+        """Make a topic. Errors: AlreadyExists, Invalid."""
+        with connect(self.address) as client:
+            client.admin.create_topic(name, queue_count=queues)
+
+    def send(self, topic: str, *messages: Message | bytes) -> None:
+        """Send messages, and wait until all are stored."""
+        with connect(self.address) as client, client.producer(topic) as producer:
+            producer.send_many(messages)
+
+    def messages(self, topic: str) -> list[StoredMessage]:
+        """All messages that are stored in a topic, consumed or not; those of one queue in order. Errors: NotFound."""
+        with connect(self.address) as client:
+            return list(client.admin.tail(topic, from_first=True, follow=False))
+
+    def dead_letters(self, group: str) -> list[DeadLetter]:
+        """The messages that a group gave up."""
+        with connect(self.address) as client:
+            try:
+                return list(client.admin.dead_letters(group))
+            except NotFound:
+                return []
+
+    def delayed(self, topic: str) -> list[DelayedMessage]:
+        """The messages of a topic that wait for their time, by that; `deliver_at_ms` says until when."""
+        with connect(self.address) as client:
+            return client.admin.list_delayed(topic, limit=DELAYED_MAX)
+
+    def subscribers(self, group: str) -> GroupDescription:
+        """Who is in a group (`members`), and how far it is in each topic (`progress`). Errors: NotFound."""
+        with connect(self.address) as client:
+            return client.admin.groups.describe(group)
+
+    @contextmanager
+    def connect(self, **options: Any) -> Iterator[Client]:
+        """A client of this broker, as `ortoo.client.blocking.connect` gives it."""
+        with connect(self.address, **options) as client:
+            yield client
+
+    def close(self) -> None:
+        """End the real broker, if there is one."""
+        if self._real is not None:
+            self._real.close()
+
+    def _needs_virtual_time(self, what: str) -> None:
+        if self._real is not None:
+            raise RuntimeError(f"{what}: a broker with a real port runs in real time, without clock, seed and faults")
+
+
+class RealBroker:
+    """What `ortoo dev` runs, in a thread of the test's process, with its data in a folder that goes with it."""
+
+    def __init__(self) -> None:
+        """Start it, and wait until it is ready."""
+        self._parts = ExitStack()
+        folder = self._parts.enter_context(tempfile.TemporaryDirectory(prefix="ortoo-"))
+        thread = LoopThread()
+        self._parts.callback(thread.close)
+        running = self._parts.enter_context(thread.inside(open_dev_cluster(Path(folder), ANY_PORT)))
+        self.address = running.address
+        """host:port."""
+
+    def close(self) -> None:
+        """Stop it and forget its data."""
+        self._parts.close()

@@ -1,0 +1,159 @@
+"""What the fixture `broker` is."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from ortoo.client import Client, DeadLetter, DelayedMessage, GroupDescription, Message, NotFound, StoredMessage, connect
+from ortoo.testing.pytest_broker.clock import BrokerClock
+from ortoo.testing.pytest_broker.durations import Duration, seconds_of
+from ortoo.testing.pytest_broker.faults import Fault, Faults, LostAnswers
+from ortoo.testing.pytest_broker.stage import ADDRESS, Stage
+from ortoo.testing.simulation.cluster.machine import Machine
+
+DELAYED_MAX = 1_000
+
+
+class Harm:
+    """What can be done to a broker at once, without waiting. Roles are "namesrv", "enode" and "snode"."""
+
+    def __init__(self, stage: Stage) -> None:
+        """The fixtures are the way in."""
+        self._stage = stage
+
+    @property
+    def address(self) -> str:
+        """Where clients connect: host:port. A client that is told nothing connects there too."""
+        return ADDRESS
+
+    @property
+    def seed(self) -> int:
+        """What everything in the broker follows from, such as how long packets take."""
+        return self._stage.choices.seed
+
+    @property
+    def faults(self) -> Faults:
+        """Whoever does the harm. Errors: RuntimeError for a broker in real time."""
+        return self._stage.faults
+
+    def kill(self, role: str, *, back_after: Duration | None = None) -> None:
+        """End a role's process as `kill -9` does; what was stored stays. Somebody starts it again `back_after` that."""
+        self.faults.kill(role, None if back_after is None else seconds_of(back_after))
+
+    def freeze(self, role: str) -> Fault:
+        """Stop a role's process as SIGSTOP does, until the `with` block or `end()` lets it go on."""
+        return self.faults.freeze(role)
+
+    def isolate(self, role: str) -> Fault:
+        """Let nothing reach a role's machine, nor anything from it: packets wait, connections stay."""
+        return self.faults.isolate(role)
+
+    def lose_acknowledgements(
+        self, count: int = 1, *, kill: str | None = None, back_after: Duration | None = None
+    ) -> LostAnswers:
+        """Lose the next answers to sends: the messages are stored, and their sender sees its connection break.
+
+        With `kill="enode"` that role's process is killed at the first one, and started again `back_after` that.
+        Senders of this library send again by themselves, and nothing is stored twice for it.
+        """
+        back_s = None if back_after is None else seconds_of(back_after)
+        return self.faults.lose_answers(count, kill, back_s)
+
+    def full_disk(self) -> Fault:
+        """Let the enode's disk have no room left: sends are refused."""
+        return self.faults.full_disk()
+
+    def slow_disk(self, factor: float = 50.0) -> Fault:
+        """Let the enode's disk take so many times as long as usual."""
+        return self.faults.slow_disk(factor)
+
+    def slow_network(self, factor: float = 50.0) -> Fault:
+        """Let everything between the test and the broker take so many times as long as usual."""
+        return self.faults.slow_network(factor)
+
+
+class Broker(Harm):
+    """A name server, an enode and a snode beside the test, on virtual time. Made by the fixture `broker`."""
+
+    def __init__(self, stage: Stage) -> None:
+        """The fixture is the way in."""
+        super().__init__(stage)
+        self.clock = BrokerClock(stage.passing)
+        """The time of everybody: the broker, the test and its clients."""
+
+    def port(self) -> int:
+        """Errors: RuntimeError always: an asynchronous test runs on virtual time, a real port in real time."""
+        raise RuntimeError(
+            "an asynchronous test runs on virtual time, and a port in real time. Write a plain `def` test and take "
+            "the fixture blocking_broker: its port() is a real broker, for programs in any language"
+        )
+
+    async def start(self, role: str) -> None:
+        """Start a role again that was killed, and wait until it is ready."""
+        await started(self.faults.machine(role))
+
+    async def restart(self, role: str) -> None:
+        """Kill a role, start it again, and wait until it is ready."""
+        self.kill(role)
+        await self.start(role)
+
+    async def create_topic(self, name: str, *, queues: int = 4) -> None:
+        """Make a topic. Errors: AlreadyExists, Invalid."""
+        async with connect(ADDRESS) as client:
+            await client.admin.create_topic(name, queue_count=queues)
+
+    async def send(self, topic: str, *messages: Message | bytes) -> None:
+        """Send messages, and wait until all are stored."""
+        async with connect(ADDRESS) as client:
+            await send(client, topic, messages)
+
+    async def messages(self, topic: str) -> list[StoredMessage]:
+        """All messages that are stored in a topic, consumed or not; those of one queue in order. Errors: NotFound."""
+        async with connect(ADDRESS) as client:
+            return await messages(client, topic)
+
+    async def dead_letters(self, group: str) -> list[DeadLetter]:
+        """The messages that a group gave up."""
+        async with connect(ADDRESS) as client:
+            return await dead_letters(client, group)
+
+    async def delayed(self, topic: str) -> list[DelayedMessage]:
+        """The messages of a topic that wait for their time, by that; `deliver_at_ms` says until when."""
+        async with connect(ADDRESS) as client:
+            return await client.admin.list_delayed(topic, limit=DELAYED_MAX)
+
+    async def subscribers(self, group: str) -> GroupDescription:
+        """Who is in a group (`members`), and how far it is in each topic (`progress`). Errors: NotFound."""
+        async with connect(ADDRESS) as client:
+            return await client.admin.groups.describe(group)
+
+    @asynccontextmanager
+    async def connect(self, **options: Any) -> AsyncIterator[Client]:
+        """A client of this broker, as `ortoo.client.connect` gives it."""
+        async with connect(ADDRESS, **options) as client:
+            yield client
+
+
+async def started(machine: Machine) -> None:
+    """Start a machine, and wait until it is ready."""
+    machine.start()
+    await machine.ready.wait()
+
+
+async def send(client: Client, topic: str, given: Sequence[Message | bytes]) -> None:
+    """Send messages, and wait until all are stored."""
+    async with client.producer(topic) as producer:
+        await (await producer.send_many(given))
+
+
+async def messages(client: Client, topic: str) -> list[StoredMessage]:
+    """All messages of a topic."""
+    return [stored async for stored in client.admin.tail(topic, from_first=True, follow=False)]
+
+
+async def dead_letters(client: Client, group: str) -> list[DeadLetter]:
+    """The dead letters of a group; none when it never had one."""
+    try:
+        return [letter async for letter in client.admin.dead_letters(group)]
+    except NotFound:
+        return []

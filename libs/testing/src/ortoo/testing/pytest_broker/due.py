@@ -1,0 +1,18 @@
+"""What an enode is going to do by itself, and when: so that time can be let pass without passing over anything."""
+
+from ortoo.enode.state.fold import State
+
+LINES_MAX = 1_000
+"""So many leases of a queue are looked at."""
+
+
+def next_due_ms(state: State, after_ms: int) -> int | None:
+    """When the next delayed message, lease, retry or check of a transaction is due: wall-clock milliseconds."""
+    found = [half.next_check_ms for half in state.halves.open.values()]
+    for topic_id in tuple(state.timers._topics):
+        found += [at_ms for at_ms, *_ in state.timers.listed(topic_id, after_ms, 1)]
+    for queues in tuple(state.pops._topics.values()):
+        for queue in tuple(queues.values()):
+            pieces = queue.intervals.rows(queue.intervals.floor, LINES_MAX)
+            found += [piece.hold.until_ms for piece in pieces if piece.hold is not None]
+    return min((at_ms for at_ms in found if at_ms > after_ms), default=None)

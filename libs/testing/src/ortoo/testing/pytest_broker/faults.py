@@ -1,0 +1,129 @@
+"""What can be done to a broker: each fault ends when its `with` block does, or by `end()`."""
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from ortoo.testing.memory_grpc import Packet
+from ortoo.testing.pytest_broker.conversation import TEST
+from ortoo.testing.pytest_broker.loop import BrokerLoop
+from ortoo.testing.simulation.cluster.cluster import SimulatedCluster
+from ortoo.testing.simulation.cluster.machine import Machine
+
+ROLES = ("namesrv", "enode", "snode")
+SENDING = ("Publish", "Produce", "EndTransaction", "BeginTransaction", "SendMessage")
+"""The calls by which messages are sent, of Ortoo's protocol and of RocketMQ's."""
+
+
+class Fault:
+    """Something that is wrong now."""
+
+    def __init__(self, undo: Callable[[], object]) -> None:
+        """`undo` is called once."""
+        self._undo: Callable[[], object] | None = undo
+
+    def end(self) -> None:
+        """Let all be well again; nothing happens the second time."""
+        undo, self._undo = self._undo, None
+        if undo is not None:
+            undo()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.end()
+
+
+class LostAnswers(Fault):
+    """Answers to sends that are lost on their way: the message is stored, and its sender does not hear of it."""
+
+    def __init__(self, undo: Callable[[], object]) -> None:
+        """None was lost yet."""
+        super().__init__(undo)
+        self.lost = 0
+        """How many were lost."""
+
+
+class Faults:
+    """Whoever does harm to a broker."""
+
+    def __init__(self, cluster: SimulatedCluster, loop: BrokerLoop) -> None:
+        """Harm these machines."""
+        self._loop = loop
+        self._network = cluster.world.network
+        self._world = cluster.world
+        self._enode = cluster.enodes[0]
+        self._machines: dict[str, Machine] = dict(
+            zip(ROLES, (cluster.name_servers[0], cluster.enodes[0], cluster.snodes[0]), strict=True)
+        )
+
+    def machine(self, role: str) -> Machine:
+        """The machine of a role. Errors: ValueError."""
+        if role not in self._machines:
+            raise ValueError(f"{role!r} is no role of the broker; there are {', '.join(ROLES)}")
+        return self._machines[role]
+
+    def kill(self, role: str, back_after_s: float | None) -> None:
+        """End a process as SIGKILL does; somebody starts it again after so long, unless that is None."""
+        machine = self.machine(role)
+        machine.kill()
+        if back_after_s is not None:
+            self._loop.wait_for(self._loop.call_later(back_after_s, machine.start, context=self._loop.outside.context))
+
+    def freeze(self, role: str) -> Fault:
+        """Stop a process as SIGSTOP does."""
+        machine = self.machine(role)
+        machine.pause()
+        return Fault(machine.resume)
+
+    def isolate(self, role: str) -> Fault:
+        """Let nothing reach a machine, nor anything from it."""
+        name = self.machine(role).name
+        self._note(f"isolate {name}")
+        return Fault(self._network.isolate(name))
+
+    def slow_network(self, factor: float) -> Fault:
+        """Let everything between the test and the broker take so many times as long."""
+        self._note(f"network slower by {factor:g}")
+        return Fault(self._network.slow(TEST, factor))
+
+    def slow_disk(self, factor: float) -> Fault:
+        """Let the enode's disk take so many times as long."""
+        latency, before = self._enode.disk.latency, self._enode.disk.latency.factor
+        latency.factor = factor
+        self._note(f"disk slower by {factor:g}")
+        return Fault(lambda: setattr(latency, "factor", before))
+
+    def full_disk(self) -> Fault:
+        """Let the enode's disk have no room left."""
+        self._note("disk full")
+        disk = self._enode.disk
+        disk.current.full_after(0)
+        return Fault(lambda: disk.current.heal())
+
+    def lose_answers(self, count: int, kill: str | None, back_after_s: float | None) -> LostAnswers:
+        """Lose the next answers to sends with their connection, and kill a role at the first one."""
+        if kill is not None:
+            self.machine(kill)
+
+        def loses(source: str, target: str, packet: Packet) -> bool:
+            is_answer = target == TEST and packet.message is not None
+            if not is_answer or packet.method.rpartition("/")[2] not in SENDING:
+                return False
+            if fault.lost == count:
+                return False
+            fault.lost += 1
+            self._note(f"the answer of {source} to {packet.method} is lost")
+            if fault.lost == 1 and kill is not None:
+                self._loop.call_soon(self.kill, kill, back_after_s, context=self._loop.outside.context)
+            return True
+
+        fault = LostAnswers(lambda: self._network.watchers.pop(loses, None))
+        self._network.watchers[loses] = None
+        return fault
+
+    def _note(self, what: str) -> None:
+        self._world.trace.add(self._world.loop.time(), "fault", what)

@@ -1,0 +1,181 @@
+"""Threads that take turns with the loop, so that blocking calls work on virtual time and the seed decides everything.
+
+The loop and the threads of a test never run at the same time: a thread runs while the loop waits for it, until it
+returns or makes a blocking call of the client; then the loop goes on until the call is done.
+"""
+
+import asyncio
+import concurrent.futures
+import os
+import threading
+from collections.abc import Callable, Coroutine
+from contextvars import copy_context
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ortoo.client.blocking.loop_thread import LoopThread
+from ortoo.client.core.closed import Closed
+from ortoo.common.errors import Conflict
+
+if TYPE_CHECKING:
+    from ortoo.testing.pytest_broker.loop import BrokerLoop
+
+T = TypeVar("T")
+
+
+class _Ended(BaseException):
+    """The broker is gone; nobody is to catch that."""
+
+
+class BorrowedThread:
+    """A thread that runs a function of the test."""
+
+    def __init__(self, loop: "BrokerLoop", work: Callable[[], Any], answer: "asyncio.Future[Any]") -> None:
+        """A thread that has not begun; `answer` gets what `work` returns or raises."""
+        self._loop = loop
+        self._work = work
+        self._answer = answer
+        self._its_turn = threading.Semaphore(0)
+        self._loops_turn = threading.Semaphore(0)
+        self._wanted: asyncio.Future[Any] | None = None
+        self._is_ended = False
+        self._finish: Callable[[], None] | None = None
+        self._thread = threading.Thread(target=self._run, name="ortoo-test", daemon=True)
+
+    def go(self, *_: object) -> None:
+        """Give the thread its turn, until it returns or waits for something. Only the loop calls this."""
+        if self._thread.ident is None:
+            self._thread.start()
+            assert self._thread.ident is not None
+            self._loop.threads[self._thread.ident] = self
+        self._its_turn.release()
+        self._loops_turn.acquire()
+        if self._finish is not None:
+            self._loop.threads.pop(self._thread.ident or 0, None)
+            if not self._answer.done():
+                self._finish()
+        elif self._wanted is not None:
+            self._wanted.add_done_callback(self.go)
+
+    def wait(self, wanted: "asyncio.Future[Any]") -> None:
+        """Let the loop go on until `wanted` is done. Only the thread itself calls this."""
+        if self._is_ended:
+            raise _Ended
+        self._wanted = wanted
+        self._loops_turn.release()
+        self._its_turn.acquire()
+        if self._is_ended:
+            raise _Ended
+
+    def end(self) -> None:
+        """Let the thread unwind: what it waits for will not come."""
+        self._is_ended = True
+        self._its_turn.release()
+        self._thread.join(timeout=1.0)
+
+    def _run(self) -> None:
+        self._its_turn.acquire()
+        answer = self._answer
+        try:
+            result = self._work()
+        except BaseException as error:
+            failure = error
+            self._finish = lambda: answer.set_exception(failure)
+        else:
+            self._finish = lambda: answer.set_result(result)
+        self._loops_turn.release()
+
+
+class TakenTurns(LoopThread):
+    """What a blocking client runs on in a test: no thread of its own, but the test's loop."""
+
+    def __init__(self, loop: "BrokerLoop") -> None:
+        """Calls come from the test, or from a thread that it began by `asyncio.to_thread` or as a handler."""
+        self._opened = {}
+        self._is_closed = False
+        self._process_id = os.getpid()
+        self._turning = loop
+        self._owner = threading.get_ident()
+        self._context = copy_context()
+
+    def call(self, call: Callable[[], T]) -> T:
+        """Run a plain function where the loop is."""
+        return call()
+
+    def soon(self, call: Any, *arguments: Any) -> None:
+        """Run a plain function on the loop."""
+        self._turning.call_soon(call, *arguments, context=self._context.copy())
+
+    def _end(self) -> None:
+        self._is_closed = True  # nothing else ends: the loop is the test's
+
+    def _begin(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        if self._is_closed:
+            work.close()
+            raise Closed("this client is closed; connect again")
+        thread = threading.get_ident()
+        if thread not in self._turning.threads:
+            refused = ""
+            if thread != self._owner:
+                refused = (
+                    "a thread that the test began itself cannot use a broker on virtual time: give the work to "
+                    "asyncio.to_thread, or take a real one with blocking_broker.port()"
+                )
+            elif self._turning.is_running():
+                refused = "a blocking call inside a coroutine stops everything; use ortoo.client or asyncio.to_thread"
+            if refused:
+                work.close()
+                raise Conflict(refused)
+        return _Answer(self, self._turning.create_task(work, context=self._context.copy()))
+
+    def _outcome(self, future: concurrent.futures.Future[T], limit_s: float | None) -> T:
+        assert isinstance(future, _Answer)
+        try:
+            self.finish(future.task, limit_s)
+        except BaseException:
+            if not future.done():
+                future.cancel()
+            raise
+        if not future.task.done():
+            future.cancel()
+            raise TimeoutError(f"no outcome within {limit_s:g} s; it is unknown")
+        return future.task.result()  # type: ignore[no-any-return]
+
+    def finish(self, task: "asyncio.Task[Any]", limit_s: float | None = None) -> None:
+        """Let the loop run until `task` is done, for so long at most."""
+        if task.done():
+            return
+
+        async def done() -> None:
+            await asyncio.wait([task], timeout=limit_s)
+
+        waiting = self._turning.create_task(done(), context=self._context.copy())
+        thread = self._turning.threads.get(threading.get_ident())
+        if thread is not None:
+            thread.wait(waiting)
+        else:
+            self._turning.run_until_complete(waiting)
+
+
+class _Answer(concurrent.futures.Future[T]):
+    """What a call will bring. Cancelling it waits until the call has ended."""
+
+    def __init__(self, turns: TakenTurns, task: "asyncio.Task[Any]") -> None:
+        super().__init__()
+        self.task = task
+        self._turns = turns
+        task.add_done_callback(self._settle)
+
+    def cancel(self) -> bool:
+        if not self.task.done():
+            self.task.cancel()
+            self._turns.finish(self.task)
+        return self.task.cancelled()
+
+    def _settle(self, task: "asyncio.Task[Any]") -> None:
+        if task.cancelled():
+            super().cancel()
+            self.set_running_or_notify_cancel()
+        elif (error := task.exception()) is not None:
+            self.set_exception(error)
+        else:
+            self.set_result(task.result())

@@ -1,0 +1,38 @@
+"""How processes of ours are started: for real, or within `forking` from a process that has imported everything."""
+
+import asyncio
+import contextlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ortoo.testing.servers.fork_server import ForkedProcess, ForkServer, forked
+
+Spawned = asyncio.subprocess.Process | ForkedProcess
+_server: list[ForkServer] = []
+_wanted: list[bool] = [False]
+
+
+@contextlib.contextmanager
+def forking(*, wanted: bool = True) -> Iterator[None]:
+    """Fork what can be forked within the block, or do not: a test of the start itself wants the real thing."""
+    before, _wanted[0] = _wanted[0], wanted
+    try:
+        yield
+    finally:
+        _wanted[0] = before
+
+
+def end_server() -> None:
+    """End the fork server, if one was started."""
+    while _server:
+        _server.pop().close()
+
+
+async def spawn(*words: str, env: Mapping[str, str], stdin: int, stdout: int, stderr: Any) -> Spawned:
+    """As `asyncio.create_subprocess_exec`."""
+    if _wanted[0]:
+        if not _server:
+            _server.append(ForkServer())
+        if _server[0].takes(words):
+            return await forked(_server[0], *words, env=env, stdin=stdin, stdout=stdout, stderr=stderr)
+    return await asyncio.create_subprocess_exec(*words, env=env, stdin=stdin, stdout=stdout, stderr=stderr)

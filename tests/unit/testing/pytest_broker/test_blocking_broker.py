@@ -1,0 +1,105 @@
+"""The fixture `blocking_broker`: blocking clients on virtual time, and a real port."""
+
+import threading
+
+import pytest
+
+from ortoo.client import Conflict, Message
+from ortoo.client.blocking import connect
+from ortoo.testing.pytest_broker import BlockingBroker, Broker
+
+pytestmark = pytest.mark.ortoo(topics=["orders", "bills"])
+
+
+def test_a_blocking_program_runs_on_virtual_time(blocking_broker: BlockingBroker) -> None:
+    """Delayed messages, looks, a killed enode and hours that pass, all by calls that return when they are done."""
+    clock = blocking_broker.clock
+    with connect() as mq, mq.producer("orders") as producer:
+        producer.send(Message(b"later", deliver_at_ms=clock.in_ms("5h")))
+        blocking_broker.kill("enode", back_after="3s")
+        producer.send(b"now")
+        assert [waiting.deliver_at_ms - clock.now_ms() for waiting in blocking_broker.delayed("orders")] == [
+            pytest.approx(5 * 3_600_000, abs=60_000)
+        ]
+        clock.advance(hours=6)
+        blocking_broker.restart("snode")
+    assert sorted(stored.message.body for stored in blocking_broker.messages("orders")) == [b"later", b"now"]
+    assert blocking_broker.delayed("orders") == []
+    assert blocking_broker.dead_letters("nobody") == []
+
+
+def test_a_handler_may_make_blocking_calls(blocking_broker: BlockingBroker) -> None:
+    """Handlers run in threads that take turns with the broker: they send, and stop their consumer."""
+    threads = set()
+
+    def handler(message: object) -> None:
+        threads.add(threading.get_ident())
+        bills.send(b"bill for " + message.body)  # type: ignore[attr-defined]
+        if len(blocking_broker.messages("bills")) == 3:
+            consumer.stop()
+
+    with connect() as mq, mq.producer("bills") as bills, mq.pop_consumer("billing", "orders") as consumer:
+        blocking_broker.send("orders", b"1", b"2", b"3")
+        consumer.run(handler, concurrency=2)
+    assert sorted(stored.message.body for stored in blocking_broker.messages("bills")) == [
+        b"bill for 1", b"bill for 2", b"bill for 3",
+    ]  # fmt: skip
+    assert threading.get_ident() not in threads
+
+
+def test_iterators_and_pulls_work(blocking_broker: BlockingBroker) -> None:
+    """A consumer that is walked with `for`, and one that pulls."""
+    blocking_broker.send("orders", b"1", b"2")
+    with connect() as mq, mq.pop_consumer("walking", "orders") as consumer:
+        seen = []
+        for message in consumer:
+            seen.append(message.body)
+            consumer.ack(message)
+            if len(seen) == 2:
+                break
+    assert sorted(seen) == [b"1", b"2"]
+    assert blocking_broker.subscribers("walking").group.name == "walking"
+
+
+def test_a_thread_of_the_tests_own_is_refused_in_words(blocking_broker: BlockingBroker) -> None:
+    """It could not take turns; the error names what can be done."""
+    told: list[str] = []
+
+    def work() -> None:
+        try:
+            producer.send(b"x")
+        except Conflict as error:
+            told.append(str(error))
+
+    with connect() as mq, mq.producer("orders") as producer:
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+    assert len(told) == 1
+    assert "blocking_broker.port()" in told[0]
+
+
+async def test_a_blocking_call_in_a_coroutine_is_refused_in_words(broker: Broker) -> None:
+    """It would stop the loop that it waits for."""
+    with pytest.raises(Conflict, match=r"asyncio\.to_thread"), connect():
+        pass
+
+
+def test_a_real_port_is_a_real_broker(blocking_broker: BlockingBroker) -> None:
+    """It has the topics of the mark, clients reach it by its address, and there is no virtual time any more."""
+    port = blocking_broker.port()
+    assert blocking_broker.address == f"127.0.0.1:{port}"
+    assert blocking_broker.port() == port
+    blocking_broker.send("orders", b"x")
+    assert [stored.message.body for stored in blocking_broker.messages("orders")] == [b"x"]
+    with pytest.raises(RuntimeError, match="real time"):
+        _ = blocking_broker.clock
+    with pytest.raises(RuntimeError, match="real time"):
+        blocking_broker.kill("enode")
+
+
+def test_a_port_comes_first(blocking_broker: BlockingBroker) -> None:
+    """What was sent on virtual time would not be there."""
+    blocking_broker.send("orders", b"x")
+    with pytest.raises(RuntimeError, match="comes first"):
+        blocking_broker.port()
