@@ -4,11 +4,15 @@ import asyncio
 from typing import Any
 
 from ortoo.common.errors import Invalid
+from ortoo.common.process import background, containment
 from ortoo.enode.cluster import topic_copies
 from ortoo.enode.pops import lines
 from ortoo.enode.rpc.streams import append
+from ortoo.enode.store import engine
 from ortoo.namesrv.directory import watches
 from ortoo.snode.enodes import queue_locks
+from ortoo.snode.membership import store as membership_store
+from ortoo.snode.push import flow
 from ortoo.snode.push import session as push_session
 from ortoo.snode.send import publisher
 
@@ -28,6 +32,61 @@ def an_enode_away_ends_the_snode() -> None:
                 self.runtime.background.spawn("attach", stay(self, entry.name))
 
     queue_locks.Attachments.look = look  # type: ignore[method-assign]
+
+
+def nothing_is_contained() -> None:
+    """Containment (B-004): what fails while it serves one peer fails in the process's own group of tasks."""
+
+    async def run(self: Any, work: Any) -> object:
+        return await work
+
+    containment.Scope._run = run  # type: ignore[method-assign]
+
+
+def an_identified_send_ends_the_snode() -> None:
+    """Containment (B-002): a send with a dedup id that its enode does not answer ends the snode."""
+    asked = background.Background.asked
+
+    def spawned(self: Any, name: str, work: Any) -> Any:
+        if not name.startswith("publish "):
+            return asked(self, name, work)
+        outcome = asyncio.get_running_loop().create_future()
+
+        async def run() -> None:
+            outcome.set_result(await work)
+
+        self.spawn(name, run())
+        return outcome
+
+    background.Background.asked = spawned  # type: ignore[method-assign]
+
+
+def a_flushed_store_is_left_empty() -> None:
+    """Evidence (B-080): a snode that its membership store has forgotten says its members no more."""
+
+    async def nothing(self: Any) -> None:
+        """Neither say nor ask."""
+
+    membership_store.MembershipStore._reload = nothing  # type: ignore[method-assign]
+
+
+def credit_is_not_charged() -> None:
+    """Budgets (B-083): a push session sends whatever there is, however little its client takes."""
+
+    def charge(self: Any, messages: int, size_bytes: int) -> None:
+        """Owe nothing."""
+
+    flow.Credit.charge = charge  # type: ignore[method-assign]
+
+
+def a_part_of_a_request_is_stored() -> None:
+    """All or nothing (B-027): of several changes that belong together the last one is left out."""
+    store = engine.Engine.store
+
+    async def some(self: Any, changes: Any) -> None:
+        await store(self, changes[:-1] if len(changes) > 1 else changes)
+
+    engine.Engine.store = some  # type: ignore[method-assign]
 
 
 def an_empty_directory_is_believed() -> None:
@@ -75,16 +134,17 @@ def members_of_the_dead_stay() -> None:
 
 
 def a_change_of_the_routes_is_lost() -> None:
-    """watches: every few changes a follower is not woken, and passes over what was new."""
-    wake = watches.Watches._wake
-    counts = {"published": 0}
+    """watches: of every few changes each follower passes over one."""
+    follow = watches.Watches.follow
 
-    def sleepy(self: Any) -> None:
-        counts["published"] += 1
-        if counts["published"] % 4:
-            wake(self)
+    async def hasty(self: Any) -> Any:
+        number = 0
+        async for change in follow(self):
+            number += 1
+            if change.snapshot or number % 4:
+                yield change
 
-    watches.Watches._wake = sleepy  # type: ignore[method-assign]
+    watches.Watches.follow = hasty  # type: ignore[method-assign]
 
 
 def a_task_is_left_behind() -> None:

@@ -78,6 +78,15 @@ def believe_torn_frames() -> None:
     recovery.find_cut = cut
 
 
+def a_failed_sync_is_believed() -> None:
+    """G1 (B-025): what is read back after a sync that failed is not written again before it is believed."""
+
+    def rewrite(segment: Any, position: int, end: int) -> None:
+        """Believe the page cache."""
+
+    recovery.rewrite = rewrite
+
+
 def give_offsets_again() -> None:
     """G3: after a crash a queue goes on at an offset that it has given already."""
     settle = recovery._settle_ranges

@@ -79,10 +79,17 @@ class Lane:
 class SimulatedDiskWork:
     """One lane that only flushes, and a few for everything else."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, chance: Randomness, latency: Latency) -> None:
-        """Work as `chance` and `latency` say."""
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        chance: Randomness,
+        latency: Latency,
+        writes: Callable[[], object] = lambda: None,
+    ) -> None:
+        """Work as `chance` and `latency` say; `writes` is called when a flush begins."""
         self._loop = loop
         self._closed = False
+        self._writes = writes
         self._flushing = Lane(loop, chance, latency)
         self._reading = [Lane(loop, chance, latency) for _ in range(READ_LANES)]
 
@@ -103,6 +110,7 @@ class SimulatedDiskWork:
             return lambda: done(group, error)
 
         self._flushing.put(work)
+        self._writes()
 
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `work` in one of the lanes. A cancelled caller still waits for it: nothing runs behind its back."""

@@ -17,7 +17,8 @@ from ortoo.testing.disks.disk_image import (
 from ortoo.testing.disks.memory_disk import MemoryDisk
 
 WRITES = (Write, Resize)
-NAMES = (Create, Rename, Remove, SyncFolder)
+RENAMING = (Create, Rename, Remove)
+NAMES = (*RENAMING, SyncFolder)
 
 
 class PowerIsOff(BaseException):
@@ -40,6 +41,8 @@ class Platter(MemoryDisk):
         """So many of the next writes fail, and nothing of them arrives."""
         self.failing_names = 0
         """So many of the next changes of names fail."""
+        self.named: Callable[[], object] = lambda: None
+        """Called when a file got, changed or lost its name."""
         self.misdirect_bytes = 0
         """The next write goes so far beside its place, and says that all is well."""
 
@@ -63,6 +66,8 @@ class Platter(MemoryDisk):
             place = (operation.position + self.misdirect_bytes) % max(1, size - len(operation.data))
             operation, self.misdirect_bytes = Write(operation.number, place, operation.data), 0
         super().do(operation)
+        if isinstance(operation, RENAMING):
+            self.named()
 
     def read(self, number: int, position: int, length: int) -> bytes:
         """Bytes of a file as programs see them. Errors: OSError, where reads are to fail."""

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from ortoo.common.process.randomness import Randomness
@@ -10,6 +11,7 @@ from ortoo.testing.disks.faulty_disk import FaultyDisk
 from ortoo.testing.simulation.disk.disk_work import Latency, SimulatedDiskWork
 from ortoo.testing.simulation.disk.platter import Platter, PowerIsOff
 from ortoo.testing.simulation.kernel.chances import happens
+from ortoo.testing.simulation.kernel.event_loop import VirtualLoop
 
 CAPACITY_BYTES = 256 << 20
 INTERRUPTED = 0.8
@@ -21,17 +23,20 @@ CUT_AFTER = (1, 1, 1, 1, 2, 2, 3, 5, 8)
 class SimulatedDisk(FaultyDisk):
     """The disk as one process has it: faults on demand, and work that takes its time."""
 
-    def __init__(self, platter: Platter, chance: Randomness, latency: Latency) -> None:
-        """Work on `platter`."""
+    def __init__(
+        self, platter: Platter, chance: Randomness, latency: Latency, writes: Callable[[], object] = lambda: None
+    ) -> None:
+        """Work on `platter`; `writes` is called when a flush begins."""
         super().__init__(platter)
         self.platter = platter
         self._chance = chance
         self._latency = latency
+        self._writes = writes
         self._work: SimulatedDiskWork | None = None
 
     def work(self, loop: asyncio.AbstractEventLoop) -> SimulatedDiskWork:
         """Who works on it while a store is open."""
-        self._work = SimulatedDiskWork(loop, self._chance, self._latency)
+        self._work = SimulatedDiskWork(loop, self._chance, self._latency, self._writes)
         return self._work
 
     def stop(self) -> None:
@@ -56,13 +61,15 @@ class MachineDisk:
         self._chance = chance
         self._capacity_bytes = capacity_bytes
         self._image = DiskImage()
+        self._awaited: dict[Callable[[], None], str] = {}
         self.current: SimulatedDisk = self.opened()
         """The disk as the process that runs now has it."""
 
     def opened(self) -> SimulatedDisk:
         """The disk for a process that starts."""
         platter = Platter(capacity_bytes=self._capacity_bytes, image=self._image)
-        self.current = SimulatedDisk(platter, self._chance, self.latency)
+        platter.named = partial(self._happens, "name")
+        self.current = SimulatedDisk(platter, self._chance, self.latency, partial(self._happens, "write"))
         return self.current
 
     def killed(self) -> None:
@@ -78,6 +85,20 @@ class MachineDisk:
         """All of it is gone."""
         self.current.stop()
         self._image = DiskImage()
+
+    def at_next(self, work: str, loop: VirtualLoop, patience_s: float, happen: Callable[[], object]) -> None:
+        """Call `happen` once: when a "name" has changed, or a "write" begins, or after so many seconds."""
+
+        def once() -> None:
+            if self._awaited.pop(once, ""):
+                loop.call_soon(happen, context=loop.outside.context)
+
+        self._awaited[once] = work
+        loop.call_later(patience_s, once, context=loop.outside.context)
+
+    def _happens(self, work: str) -> None:
+        for once in [once for once, awaited in self._awaited.items() if awaited == work]:
+            once()
 
     def flip_bit(self, suffix: str) -> str:
         """Change one bit that is durable, in a file whose name ends so; returns where, empty when there is none."""

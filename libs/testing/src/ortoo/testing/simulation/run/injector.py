@@ -19,6 +19,8 @@ SLOW_NETWORK = 40.0
 FULL_AFTER_BYTES = 50_000
 PATIENCE_S = 1.5
 """A fault that waits for packets happens anyway after so long."""
+DISK_PATIENCE_S = 6.0
+"""A fault that waits for a disk happens anyway after so long."""
 DETAINING = frozenset({"pause", "isolate", "partition", "one way", "slow network"})
 """These hold answers up."""
 Undo = Callable[[], object]
@@ -43,8 +45,11 @@ class Injector:
         begun_s = loop.time()
         for fault in faults:
             await self.world.clock.sleep(max(0.0, begun_s + fault.at_s - loop.time()))
-            if fault.packets:
-                self.world.network.after_packets(fault.target, fault.packets, PATIENCE_S, partial(self._happen, fault))
+            happen = partial(self._soon, fault)
+            if fault.at_work:
+                self._enode(fault).disk.at_next(fault.at_work, self.world.loop, DISK_PATIENCE_S, happen)
+            elif fault.packets:
+                self.world.network.after_packets(fault.target, fault.packets, PATIENCE_S, happen)
             else:
                 self._happen(fault)
 
@@ -59,6 +64,10 @@ class Injector:
             machine.start()
         self.world.network.heal()
         self.oracle.trouble(self.world.loop.time())
+
+    def _soon(self, fault: Fault) -> None:
+        loop = self.world.loop
+        loop.call_later(fault.moment_s, self._happen, fault, context=loop.outside.context)
 
     def _happen(self, fault: Fault) -> None:
         if self._is_over:

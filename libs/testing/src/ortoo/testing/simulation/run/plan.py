@@ -12,6 +12,13 @@ FIRST_AT_S = 2.0
 ARMED = 0.6
 """This part of the faults waits for packets."""
 PACKETS_MAX = 6
+MOMENT_S = 0.005
+"""What waited happens a moment after that, at most: while a flush is under way, or its answer."""
+FLUSHING_S = 0.001_5
+"""What waited for the disk happens earlier than that, while it is at work."""
+AT_WORK = 0.6
+"""This part of what ends an enode waits for its disk: until that changes a name, or has bytes to write."""
+ENDING = frozenset({"kill", "power cut"})
 
 NAMESRV, ENODE, SNODE, CLIENT = "namesrv", "enode", "snode", "client"
 
@@ -66,9 +73,14 @@ class Fault:
     """How bad it is, from 0 to 1; what that means is the fault's business."""
     packets: int = 0
     """It waits for so many packets of its target, so that it meets a conversation and not the silence between two."""
+    at_work: str = ""
+    """It waits for its target's disk: until that changes a "name", or has to "write"."""
+    moment_s: float = 0.0
+    """When what it waits for has come, it happens so much later."""
 
     def __str__(self) -> str:
         after = f" after {self.packets} packets" if self.packets else ""
+        after = f" at a {self.at_work}" if self.at_work else after
         between = f" {self.other}" if self.kind in ("partition", "one way") else ""
         return f"{self.number}: {self.at_s:.2f} s {self.kind} {self.target}{between} for {self.lasts_s:.2f} s{after}"
 
@@ -99,7 +111,10 @@ def drawn_plan(
         other = others[chance.below(len(others))]
         lasts_s, amount = chance.uniform(least_s, most_s), chance.uniform(0.0, 1.0)
         packets = chance.below(PACKETS_MAX) + 1 if chance.uniform(0.0, 1.0) < ARMED else 0
-        fault = Fault(len(faults), at_s, kind, target, other, lasts_s, amount, packets)
+        at_work = ("write", "name")[chance.below(2)] if chance.uniform(0.0, 1.0) < AT_WORK else ""
+        at_work = at_work if kind in ENDING and target in machines[ENODE] else ""
+        moment_s = chance.uniform(0.0, FLUSHING_S if at_work else MOMENT_S)
+        fault = Fault(len(faults), at_s, kind, target, other, lasts_s, amount, packets, at_work, moment_s)
         if targets and target != other:
             faults.append(fault)
         at_s += chance.uniform(0.1, 1.9) * gap_s

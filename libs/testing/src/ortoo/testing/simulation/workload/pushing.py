@@ -8,11 +8,14 @@ from ortoo.testing.simulation.workload.application import Application, Work
 from ortoo.testing.simulation.workload.scenario import Scenario
 
 HANDLED_S = 0.02
+CREDITS = (12, 32_768)
+"""How many messages a member takes before it has done with some of them."""
 
 
 async def push_member(application: Application, client: Client, group: str, topic: str) -> None:
     """Consume a topic as a member of a group, for ever."""
-    settings = ConsumerSettings(from_first=True, client_id=application.life)
+    credit = CREDITS[application.chance.below(len(CREDITS))]
+    settings = ConsumerSettings(from_first=True, client_id=application.life, unfinished_messages_max=credit)
     async with client.consumer(group, {topic: "*"}, settings) as consumer:
         watched = _Watched(application, consumer, group)
         application.queues = lambda: consumer.queues
@@ -33,8 +36,9 @@ class _Watched:
         self._group = group
         self._opened_at_s = self._oracle.now_s()
         self._moves = self._oracle.offsets.moves(group)
+        self._unfinished = 0
         member = consumer._member
-        forget, hear = member._forget, member._hear
+        forget, hear, begin, free = member._forget, member._hear, member._begin, member._free
 
         def forgotten() -> None:
             forget()
@@ -43,13 +47,28 @@ class _Watched:
 
         def heard(bulky: Bulky) -> bool:
             said, _ = bulky
+            if said.delivery.HasField("batch"):
+                if self._unfinished >= member._messages_max:
+                    member_says = f"{application.life} took {member._messages_max} and was sent more"
+                    self._oracle.findings.add("G13", f"{member_says}: {self._unfinished} are not finished")
+                self._unfinished += said.delivery.next_offset - said.delivery.first_offset
             if self._moves == self._oracle.offsets.moves(group):
                 for one in said.acknowledged.offsets:
                     self._oracle.offsets.durable(group, queue_of(one.queue), one.offset)
             return hear(bulky)
 
-        # The client's users have no use for these two moments; the model has.
+        def began() -> None:
+            self._unfinished = 0
+            begin()
+
+        def freed(messages: int, size_bytes: int) -> None:
+            self._unfinished -= messages
+            free(messages, size_bytes)
+
+        # The client's users have no use for these moments; the model has.
         member._forget = forgotten  # type: ignore[method-assign]
+        member._begin = began  # type: ignore[method-assign]
+        member._free = freed  # type: ignore[method-assign]
         member._hear = heard  # type: ignore[method-assign]
 
     def check(self, queue: Queue, offset: int) -> None:

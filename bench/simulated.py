@@ -1,0 +1,102 @@
+"""How fast the simulated cluster runs: virtual seconds for each second of a processor."""
+
+import argparse
+import asyncio
+import gc
+import time
+from collections.abc import Sequence
+
+from bench.report import Figures, main
+from ortoo.client import Client
+from ortoo.testing.simulation.cluster.cluster import Shape, SimulatedCluster
+from ortoo.testing.simulation.logs import simulated_logs
+from ortoo.testing.simulation.oracle.oracle import Oracle
+from ortoo.testing.simulation.run.scenarios import SCENARIOS
+from ortoo.testing.simulation.workload.application import Application
+from ortoo.testing.simulation.workload.pushing import push_member
+from ortoo.testing.simulation.workload.scenario import Scenario
+from ortoo.testing.simulation.world import World
+
+METHOD = (
+    "a name server, 2 enodes, 2 snodes and 12 clients that push and pop, at 4 and at 50 messages a second and with "
+    "nothing to do (15 while busy), and one machine of each role with one idle client; no faults; virtual seconds for "
+    "each processor second, when everything has been running for 5 virtual seconds"
+)
+WARM_S = 5.0
+LARGE, SMALL = Shape(1, 2, 2), Shape(1, 1, 1)
+BUSY = ("popping", "pushing", "transacting")
+"""Scenarios with twelve clients together, the one of the bench with them."""
+
+
+class Idle(Scenario):
+    """Members of a group, to which nobody sends anything."""
+
+    name = "idle"
+    members = 0
+
+    def build(self) -> None:
+        """As many as there are to be."""
+
+        async def consume(application: Application, client: Client) -> None:
+            await push_member(application, client, "push-idle", self.name)
+
+        self.consumers = [self.application(f"c{n}", consume) for n in range(self.members)]
+
+
+class IdleMany(Idle):
+    """Twelve clients, with the one that made the topic."""
+
+    members = 11
+
+
+def measured(shape: Shape, kinds: Sequence[type[Scenario]], rate_per_s: float, seconds: float) -> Figures:
+    """Run it, and say how many virtual seconds a processor second gave and how many messages were sent in each."""
+    world = World(1)
+    cluster, oracle = SimulatedCluster(world, shape), Oracle(world)
+    scenarios = [kind(cluster, oracle, rate_per_s=rate_per_s / len(kinds)) for kind in kinds]
+    figures: Figures = {}
+
+    async def prepare(_: Application, client: Client) -> None:
+        for scenario in scenarios:
+            await scenario.prepare(client)
+        prepared.set()
+        await asyncio.Event().wait()
+
+    async def whole() -> None:
+        await cluster.start()
+        Application(oracle, "operator", cluster.addresses, prepare).start()
+        await prepared.wait()
+        for application in [one for scenario in scenarios for one in scenario.applications]:
+            application.start()
+        await world.clock.sleep(WARM_S)
+        sent, begun_s = len(oracle.sent), time.process_time()
+        await world.clock.sleep(seconds)
+        took_s = time.process_time() - begun_s
+        figures["virtual_s_per_processor_s"] = round(seconds / took_s, 1)
+        figures["messages_per_virtual_s"] = round((len(oracle.sent) - sent) / seconds, 1)
+        figures["clients"] = 1 + sum(len(scenario.applications) for scenario in scenarios)
+
+    prepared = asyncio.Event()
+    gc.collect()
+    gc.disable()  # as in a run, which collects at virtual times
+    with simulated_logs(world), world.running():
+        world.loop.run_until_complete(world.loop.create_task(whole(), context=world.loop.outside.context))
+    gc.enable()
+    assert not world.findings.all, world.findings.all
+    return figures
+
+
+async def measure(options: argparse.Namespace) -> Figures:
+    """The four loads, one after another."""
+    busy = [SCENARIOS[name] for name in BUSY]
+    seconds = options.seconds
+    return {
+        "at_4_per_s": await asyncio.to_thread(measured, LARGE, busy, 4.0, seconds),
+        "at_50_per_s": await asyncio.to_thread(measured, LARGE, busy, 65.0, seconds / 3),
+        "idle_12_clients": await asyncio.to_thread(measured, LARGE, [IdleMany], 1.0, seconds * 10),
+        "idle_small_broker": await asyncio.to_thread(measured, SMALL, [Idle], 1.0, seconds * 30),
+    }
+
+
+if __name__ == "__main__":
+    main("simulated", METHOD, measure, seconds=30.0)
