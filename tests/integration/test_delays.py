@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ortoo.client import Conflict, ConsumerSettings, DelayedMessage, Invalid, Message, NotFound, blocking, connect
+from ortoo.common.groups.handle import HandleKind, read_handle
 from ortoo.common.records.batch import encode, open_batch
 from ortoo.enode.app import RunningEnode
 from ortoo.testing.servers.cluster import open_cluster
@@ -158,7 +159,11 @@ async def test_the_client_delays_lists_and_recalls(tmp_path: Path) -> None:
         assert [(it.message_id, it.deliver_at_ms) for it in listed] == [
             (late.message_id, due_ms), (never.message_id, due_ms), (receipts[1].message_id, due_ms + 10),
         ]  # fmt: skip
-        assert listed[1].recall_handle == never.recall_handle
+        named = [
+            read_handle(text, HandleKind.DELAYED, "recall_handle", await cluster.seals())
+            for text in (listed[1].recall_handle, never.recall_handle)
+        ]
+        assert named[0] == named[1]
         await mq.recall(never.recall_handle)
         with pytest.raises(NotFound):
             await mq.recall(never.recall_handle)

@@ -225,7 +225,7 @@ async def test_a_wrong_request_is_refused_by_the_name_of_the_field(request_, fie
 
 
 async def test_a_changed_handle_is_refused(tmp_path: Path) -> None:
-    """A handle carries a CRC: one character less or other is no handle."""
+    """A handle is sealed: one character less or other is no handle."""
     async with open_cluster(tmp_path) as cluster:
         await cluster.create_topic("jobs")
         await send(cluster, "a")

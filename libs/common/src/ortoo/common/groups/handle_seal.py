@@ -25,8 +25,8 @@ from ortoo.common.errors import Invalid, OrtooError, Unsupported
 from ortoo.common.records.sealed_batch import crc32c
 
 PLAIN, SEALED = 1, 2
-VERSION_MAX = 15
-"""Handles will not have more versions; texts that are none begin with anything."""
+VERSION_MAX = 5
+"""Up to here an unknown version is taken for a newer one; a text that is no handle begins with anything."""
 MAC_BYTES = 16
 SEAL_BYTES = 4 + MAC_BYTES
 NEW_MS = 60_000

@@ -20,7 +20,7 @@ from ortoo.common.grpc.header_channel import Headers
 from ortoo.common.process.clock import Clock
 
 ADMIN_TOKEN = "x-ortoo-admin-token"
-"""Calls about users carry this token as it is, from snodes to name servers."""
+"""Calls about users and keys carry this token as it is, from snodes to name servers."""
 CLUSTER_PROOF = "x-ortoo-cluster"
 LENGTH_MIN = 16
 WINDOW_S = 600
@@ -43,7 +43,9 @@ def read_token(path: str, field: str) -> str:
 def check_admin_token(expected: str, given: str) -> None:
     """Refuse another token than the expected one; an empty one expects nothing. Errors: Forbidden."""
     if expected and not hmac.compare_digest(expected.encode(), given.encode()):
-        raise Forbidden("users are shown and changed through a snode, or with the cluster's token", field=ADMIN_TOKEN)
+        raise Forbidden(
+            "users and keys are for snodes and operators with the name server's admin_token_file", field=ADMIN_TOKEN
+        )
 
 
 class ClusterToken:
