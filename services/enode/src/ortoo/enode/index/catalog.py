@@ -6,10 +6,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from operator import attrgetter
 
+from ortoo.common.errors import Overloaded
 from ortoo.enode.log.answers import Damage
 from ortoo.enode.log.queue_index import Contents, QueueEntry, QueueKey, SliceAt
 from ortoo.enode.log.rows import Rows
 from ortoo.enode.log.segment import Segment
+
+RUN_BYTES = 362
+"""What it costs in memory to know of the batches of one queue in one sealed segment, as measured."""
 
 
 @dataclass(slots=True, eq=False)
@@ -83,6 +87,8 @@ class Catalog:
         self.contents: dict[int, Contents] = {}
         """Of sealed segments whose index file is written, by base."""
         self.damages: list[Damage] = []
+        self.run_count = 0
+        """How many pairs of a queue and a sealed segment that holds something of it are known."""
         self.floor = 0
         """Where queues begin that are new: not 0 when a damaged place may have held offsets of unknown queues."""
         self._topics: dict[int, list[QueueKey]] = {}
@@ -100,6 +106,20 @@ class Catalog:
     def begin_position(self) -> int:
         """The first position that is still there."""
         return self.segments[0].base if self.segments else 0
+
+    @property
+    def index_bytes(self) -> int:
+        """What knowing where everything lies costs in memory: it grows with queues times segments."""
+        return RUN_BYTES * (self.run_count + len(self._active))
+
+    def check_room(self, queue: QueueLog, bytes_max: int) -> None:
+        """Refuse one more queue in the active segment. 0 = there is no bound. Errors: Overloaded."""
+        if queue.rows is None and 0 < bytes_max < self.index_bytes + RUN_BYTES:
+            raise Overloaded(
+                f"{len(self.queues)} queues in {len(self.segments)} segments take {self.index_bytes} bytes of index, "
+                f"{bytes_max} are allowed (store.index_bytes_max); use fewer queues, larger segments or less retention",
+                retry_after_ms=10_000,
+            )
 
     def queue(self, key: QueueKey) -> QueueLog:
         """A queue, made when it is first asked for."""
@@ -147,6 +167,7 @@ class Catalog:
         self.contents[segment.base] = contents
         for entry in contents.queues:
             self.queue((entry.topic_id, entry.queue_id)).runs.append(Run.indexed(segment, entry))
+            self.run_count += 1
 
     def seal(self, segment: Segment) -> "Sealed":
         """The active segment is full and durable: its rows become runs. Returns what its index file is made of."""
@@ -155,6 +176,7 @@ class Catalog:
             if queue.rows:
                 runs[key] = Run.fresh(segment, queue.rows)
                 queue.runs.append(runs[key])
+                self.run_count += 1
             queue.rows = None
         sealed = Sealed(segment, runs, self._slices, self._holes)
         self._active, self._slices, self._holes = {}, [], []
@@ -187,6 +209,7 @@ class Catalog:
             queue = self.queues.get(key)
             if queue is not None and queue.runs and queue.runs[0].segment is segment:
                 del queue.runs[0]
+                self.run_count -= 1
                 queue.begin_offset = queue.first_stored_offset()
         end = segment.end or segment.base
         self.damages = [one for one in self.damages if one.position + one.length_bytes > end]
@@ -197,6 +220,7 @@ class Catalog:
         keys = self._topics.pop(topic_id, [])
         for key in keys:
             self._active.pop(key, None)
+            self.run_count -= len(self.queues[key].runs)
         return [self.queues.pop(key) for key in keys]
 
     def close(self) -> None:

@@ -64,6 +64,10 @@ class StoreSettings:
     """Memory for recently stored batches, which tailing readers are served from."""
     index_bytes: int = 32 * MIB
     """Memory for queue indexes of old segments, loaded when somebody reads there."""
+    index_bytes_max: int = 0
+    """Memory for knowing which queue lies in which segment, 362 bytes for each such pair. When it is used up, sends to
+    queues that have nothing in the newest segment yet are refused. 0 = a quarter of what the container or the machine
+    has."""
     fetch_bytes_max: int = 4 * MIB
     """The most that one fetch answers, beyond its first batch."""
     read_threads: int = 4
@@ -101,6 +105,8 @@ class StoreSettings:
         ):  # fmt: skip
             if getattr(self, name) < 1:
                 raise Invalid(f"{getattr(self, name)}; expected at least 1", field=name)
-        for name in ("retention_age_ms", "retention_bytes", "headroom_bytes", "recent_bytes", "index_bytes"):
+        for name in (
+            "retention_age_ms", "retention_bytes", "headroom_bytes", "recent_bytes", "index_bytes", "index_bytes_max",
+        ):  # fmt: skip
             if getattr(self, name) < 0:
                 raise Invalid(f"{getattr(self, name)}; expected 0 or more", field=name)

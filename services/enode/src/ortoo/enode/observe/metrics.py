@@ -45,6 +45,10 @@ def register(metrics: Metrics, store: Store, clock: Clock) -> None:
         "How long flushes took, all together.",
         lambda: store.describe().counters["flush_ms"] / 1000,
     )
+    metrics.gauge(
+        "ortoo_index_bytes", "Memory for knowing which queue lies where.", lambda: store.engine.catalog.index_bytes
+    )
+    metrics.gauge("ortoo_index_bytes_max", "What that may be at most.", lambda: store.engine.settings.index_bytes_max)
     metrics.gauge("ortoo_dedup_ids", "Ids of messages that are remembered.", lambda: len(store.engine.state.ids))
     _register_topics(metrics, store)
     _register_groups(metrics, store, clock)

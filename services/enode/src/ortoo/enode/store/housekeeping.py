@@ -39,6 +39,7 @@ CHECKPOINTS_KEPT = 2
 FORGET_INTERVAL_MS = 300_000
 KEYS_INTERVAL_MS = 200
 KEYS_STEP_BYTES = 4 << 20
+INDEX_WARNING_PERCENT = 80
 
 _log = get_logger("store")
 
@@ -88,6 +89,7 @@ class Housekeeping:
         self.checkpoint_due = asyncio.Event()
         self._checkpoint_is_due = False
         self.deleted_segments = 0
+        self.index_is_nearly_full = False
         begin = read_log_begin(self.disk, self.appender.active.folder)
         self._begin_position = begin.position if begin is not None else 0
         self.rescues: dict[int, Rescue] = {}
@@ -290,6 +292,22 @@ class Housekeeping:
         if self._sealed:
             self._sealed_event.set()
         await self._prepare_spare()
+        self._look_at_index()
+
+    def _look_at_index(self) -> None:
+        """Tell, once until it is so no more, that the memory for the index is nearly used up."""
+        used_bytes, most_bytes = self.catalog.index_bytes, self.settings.index_bytes_max
+        is_nearly_full = bool(most_bytes) and used_bytes * 100 >= most_bytes * INDEX_WARNING_PERCENT
+        if is_nearly_full and not self.index_is_nearly_full:
+            _log.warning(
+                "the index is nearly full: give queues that are not used back, make segments larger or retention "
+                "shorter, or raise store.index_bytes_max",
+                used_bytes=used_bytes,
+                most_bytes=most_bytes,
+                queues=len(self.catalog.queues),
+                segments=len(self.catalog.segments),
+            )
+        self.index_is_nearly_full = is_nearly_full
 
     async def _prepare_spare(self) -> None:
         appender = self.appender

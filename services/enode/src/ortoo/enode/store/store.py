@@ -175,21 +175,19 @@ class Store:
         return Appended(first_offset, stored_at_ms, flush_mode)
 
     async def append_together(self, writes: Sequence[Write]) -> None:
-        """Store several batches without sequences, all or none; returns when they are durable.
+        """Store several batches without sequences, all or none, for whose room is made before; returns when durable.
 
-        Room for all is reserved first. Errors: as `append`; Invalid when they are more than may wait for the disk.
+        Errors: as `append`; Invalid when they are more than may wait for the disk.
         """
         appender, most = self._appender, self._settings.pending_bytes_max
-        length = sum(frame_bytes(len(write.batch.records) + write.changes_bytes()) for write in writes)
-        if length > most:
+        if (length := sum(frame_bytes(len(one.batch.records) + one.changes_bytes()) for one in writes)) > most:
             raise Invalid(f"{length} bytes together; at most {most} fit: ask for fewer messages")
         appender.check_load(length)
         if not appender.fits(length):
             await appender.make_room(length, is_state=False)
             appender.check_load(length)
         queues = [self._target(write.topic_id, write.queue_id, write.deferral) for write in writes]
-        answers = [self._placed(*one, FlushMode.SYNC) for one in zip(queues, writes, strict=True)]
-        if answers:
+        if answers := [self._placed(*one, FlushMode.SYNC) for one in zip(queues, writes, strict=True)]:
             await self._flushed(answers[-1])
 
     async def fetch(
@@ -344,11 +342,13 @@ class Store:
     def _target(self, topic_id: int, queue_id: int, deferral: Deferral | None) -> QueueLog:
         """The queue whose log takes the batch: the one it is for, or the one in which such batches wait.
 
-        Errors: NotFound; Unavailable when the store is closed.
+        Errors: NotFound; Unavailable when the store is closed; Overloaded when the index has no room.
         """
         self._check_open()
         queue = self._queue(topic_id, queue_id)
-        return queue if deferral is None else self._catalog.queue((deferral.system_topic_id, 0))
+        queue = queue if deferral is None else self._catalog.queue((deferral.system_topic_id, 0))
+        self._catalog.check_room(queue, self._settings.index_bytes_max)
+        return queue
 
     def _queue_to_read(self, topic_id: int, queue_id: int) -> QueueLog:
         """The queue to read; one beyond the topic's count still can be, as long as it holds something."""

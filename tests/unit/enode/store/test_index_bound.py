@@ -1,0 +1,59 @@
+"""The memory for knowing where everything lies: counted, told before it is used up, and bounded."""
+
+from dataclasses import replace
+
+import pytest
+import structlog
+
+from ortoo.common.errors import Overloaded
+from ortoo.enode.index.catalog import RUN_BYTES
+from tests.contract.one_store import QUEUES, SETTINGS, TOPIC, OneStore
+
+SEGMENTS = 4
+"""In each of them something of every queue."""
+
+
+async def fill(one: OneStore, segments: int) -> None:
+    """Let the log grow by so many segments."""
+    begun = len(one.store.engine.catalog.segments)
+    while len(one.store.engine.catalog.segments) < begun + segments:
+        for queue_id in range(QUEUES):
+            await one.append(bytes(1_000), queue_id)
+    await one.clock.pass_time(2)
+
+
+def counted(one: OneStore) -> int:
+    """The pairs of queues and sealed segments, counted one by one."""
+    return sum(len(queue.runs) for queue in one.store.engine.catalog.queues.values())
+
+
+async def test_the_index_is_counted_as_it_grows_and_shrinks() -> None:
+    """B-085: by seals, retention, deleted topics and a restart alike."""
+    one = OneStore(settings=replace(SETTINGS, retention_bytes=40_000, checkpoint_records=10))
+    await one.open()
+    for _ in range(3):
+        await fill(one, SEGMENTS)
+        await one.store.engine.housekeeping.retain()
+        assert one.store.engine.catalog.run_count == counted(one) > 0
+    await one.restart()
+    assert one.store.engine.catalog.run_count == counted(one) > 0
+    await one.store.delete_topics([TOPIC])
+    assert one.store.engine.catalog.run_count == counted(one)
+    await one.store.close()
+
+
+async def test_a_full_index_refuses_and_is_told_before() -> None:
+    """B-085: what is nearly full is said in the log once; what is full refuses new pairs alone, and says what to do."""
+    most_bytes = RUN_BYTES * (QUEUES * SEGMENTS + 1)
+    one = OneStore(settings=replace(SETTINGS, index_bytes_max=most_bytes))
+    await one.open()
+    with structlog.testing.capture_logs() as said:
+        await fill(one, SEGMENTS - 1)
+        await one.clock.pass_time(5)
+    assert [line["most_bytes"] for line in said if "nearly full" in line["event"]] == [most_bytes]
+    with pytest.raises(Overloaded, match=f"{most_bytes} are allowed .store.index_bytes_max."):
+        await fill(one, SEGMENTS)
+    assert one.store.engine.catalog.index_bytes <= most_bytes
+    known = next(key for key, queue in one.store.engine.catalog.queues.items() if queue.rows)
+    await one.append(b"x", known[1])
+    await one.store.close()
