@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,11 @@ def bodies(**options: str) -> list[bytes]:
 async def test_queries_have_their_own_users_and_speak_tls(tmp_path: Path) -> None:
     """A user who may reads, one who may not is refused, one process beside the other; in the clear TLS hears nobody."""
     made, key = await certificate(tmp_path)
-    tls = {"tls_listen_address": "127.0.0.1:0", "tls_certificate_file": str(made), "tls_key_file": str(key)}
+    tls: dict[str, Any] = {
+        "tls_listen_address": "127.0.0.1:0",
+        "tls_certificate_file": str(made),
+        "tls_key_file": str(key),
+    }
     async with guarded(tmp_path, **tls) as cluster:
         async with as_user(cluster, "shop") as mq, mq.producer("t") as producer:
             await producer.send(Message(b"one"))
