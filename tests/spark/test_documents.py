@@ -1,5 +1,6 @@
 """The documents about Spark say what is true: every option is in them, and the tutorial runs as it stands."""
 
+import json
 import os
 import re
 import signal
@@ -109,3 +110,33 @@ def test_the_tutorial_runs_as_it_stands(
     assert "reconciled: 200 rows" in outputs[0]
     assert "the same job again adds nothing" in outputs[2]
     assert "archive" in outputs[3]
+
+
+def test_the_report_over_two_live_topics_is_what_a_batch_finds(spark: Any, broker: Broker, folder: Path) -> None:
+    """A windowed join of two streams, from its page as it stands: equal to the batch, for each window that is over."""
+    days = [f"2026-01-{day:02} {hour:02}:00:00" for day in (1, 2) for hour in range(24)]
+    bodies = {
+        "flights": [
+            {"origin": origin, "hour": at, "delay": float(number * 7 % 60)}
+            for number, at in enumerate(days) for origin in ("EWR", "JFK", "LGA") for _ in range(number % 3)
+        ],
+        "weather": [{"airport": origin, "at": at, "wind": float(number * 5 % 40)}
+                    for number, at in enumerate(days) for origin in ("EWR", "JFK")],
+    }  # fmt: skip
+    late = "2026-02-01 00:00:00"  # closes the windows before it
+    bodies["flights"].append({"origin": "EWR", "hour": late, "delay": 0.0})
+    bodies["weather"].append({"airport": "EWR", "at": late, "wind": 0.0})
+    for topic, rows in bodies.items():
+        broker.client.admin.create_topic(topic)
+        with broker.client.producer(topic) as producer:
+            producer.send_many([Message(json.dumps(row).encode()) for row in rows])
+    report, live = re.findall(r"```python\n(.*?)```", (DOCS / "joins.md").read_text(), re.S)
+    names: dict[str, Any] = {"spark": spark, "checkpoint": str(folder / "checkpoint")}
+    report = report.replace('format("ortoo")', f'format("ortoo").option("address", "{broker.address}")')
+    exec(report + live, names)
+    names["query"].awaitTermination()
+    found = spark.table("report").collect()
+    whole = names["delays_by_wind"](names["topic"](spark.read, "flights"), names["topic"](spark.read, "weather"))
+    expected = whole.where(f"window.end < '{late}'").collect()
+    assert len(expected) > 8
+    assert sorted(map(str, found)) == sorted(map(str, expected))

@@ -12,7 +12,7 @@ from ortoo.client import NotFound, OutOfRange, Queue, QueueInfo, TopicDescriptio
 from ortoo.client.admin.descriptions import TopicPlacement
 from ortoo.spark.core.offsets import Offsets
 from ortoo.spark.reading.data_loss import Loss
-from ortoo.spark.reading.slice_reader import _Rest, read_slice
+from ortoo.spark.reading.slice_reader import Remainder, read_slice
 from ortoo.spark.reading.stream_read import StreamReader
 
 MESSAGE_BYTES = 10
@@ -217,7 +217,7 @@ class Spark:
         for task in reader.partitions(start, self.offsets[at]):
             self.happens()
             for part in task.slices:
-                rest = _Rest(self.link, part, reader._options.on_data_loss)  # type: ignore[arg-type]
+                rest = Remainder(self.link, part, reader._options.on_data_loss)  # type: ignore[arg-type]
                 rest._lost = lambda loss, topic_id=part.topic_id: self._report(topic_id, loss)  # type: ignore[method-assign, misc]
                 for each in read_slice(self.link, rest, columns=(), wanted="*", timeout_ms=1_000):  # type: ignore[arg-type]
                     rows += each.numbers  # type: ignore[attr-defined]

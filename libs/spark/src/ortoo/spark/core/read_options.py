@@ -25,9 +25,9 @@ KNOWN: Final = (
 )  # fmt: skip
 """Every option of a read, as documents write it."""
 _SPARK_DOES: Final = {
-    "bodyFormat": "ortoo.spark.bodies.text() or .json(...)",
-    "valueSchema": 'ortoo.spark.bodies.json("id bigint, name string")',
-    "onInvalid": "the argument on_invalid of ortoo.spark.bodies.json or .text",
+    "bodyFormat": "ortoo.spark.format.bodies.text() or .json(...)",
+    "valueSchema": 'ortoo.spark.format.bodies.json("id bigint, name string")',
+    "onInvalid": "the argument on_invalid of ortoo.spark.format.bodies.json or .text",
 }
 """Options of earlier versions, and what is written now: bodies are decoded by Spark."""
 

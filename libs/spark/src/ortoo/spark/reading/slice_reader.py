@@ -37,7 +37,7 @@ def read_arrow(
     waiting: list[Any] = []
     rows = size_bytes = 0
     for part in slices:
-        rest = _Rest(link, part, on_data_loss)
+        rest = Remainder(link, part, on_data_loss)
         for received in read_slice(link, rest, columns=decoder.fields, wanted=wanted, timeout_ms=timeout_ms):
             batch = decoder.decode(received)
             if rows and (rows + len(batch) > ROWS_MAX or size_bytes + received.size_bytes > BYTES_MAX):
@@ -51,7 +51,7 @@ def read_arrow(
 
 
 def read_slice(
-    link: Link, rest: "_Rest", *, columns: Sequence[str], wanted: Filter, timeout_ms: int
+    link: Link, rest: "Remainder", *, columns: Sequence[str], wanted: Filter, timeout_ms: int
 ) -> Iterator[ReceivedBatch]:
     """The batches of one slice, all of it: a read that breaks goes on where it was until the time is over."""
     queue = rest.part.queue
@@ -80,7 +80,7 @@ def read_slice(
         link.sleep(_RETRY_S)
 
 
-class _Rest:
+class Remainder:
     """What is left of a slice."""
 
     def __init__(self, link: Link, part: Slice, policy: str) -> None:

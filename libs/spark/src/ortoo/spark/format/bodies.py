@@ -1,6 +1,6 @@
 """Columns that hold what lies in the bodies of messages, decoded by Spark.
 
-    from ortoo.spark import bodies
+    from ortoo.spark.format import bodies
     frame.withColumn("order", bodies.json("id bigint, name string"))
 
 Each takes a body alone, so one that is not what it should be touches no other row. `on_invalid` says what becomes of
