@@ -86,7 +86,7 @@ def a_part_of_a_request_is_stored() -> None:
     async def some(self: Any, changes: Any, *others: Any) -> None:
         await store(self, changes[:-1] if len(changes) > 1 else changes, *others)
 
-    engine.Engine.store = some  # type: ignore[method-assign]
+    engine.Engine.store = some  # type: ignore[method-assign, assignment]
 
 
 def an_empty_directory_is_believed() -> None:
