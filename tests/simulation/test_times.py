@@ -9,6 +9,7 @@ import pytest
 from ortoo.client import Client, FlowLimits, PoppedMessage, PopSettings, PullStatus, ReceivedMessage, connect
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.process.background import Background
+from ortoo.common.process.clock import SystemClock
 from ortoo.testing.pytest_broker import Broker
 from ortoo.v1 import failure_pb2, producer_pb2, pull_pb2, record_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
@@ -49,7 +50,7 @@ async def test_a_handler_ten_times_longer_than_the_lease_gets_its_message_once(b
     async def handle(message: PoppedMessage) -> None:
         seen.append(message.attempt)
         begun.set()
-        await asyncio.sleep(15.0)  # noqa: TID251  # of virtual time, as an application's own work
+        await SystemClock().sleep(15.0)  # of virtual time, as an application's own work
         handled.set()
 
     settings = PopSettings(invisible_ms=1500)

@@ -1,7 +1,6 @@
 """What pytest loads: options, the mark, the fixtures. Everything else is imported when a test asks for a broker."""
 
 import inspect
-import secrets  # noqa: TID251  # a seed has to come from somewhere
 from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -167,6 +166,7 @@ def _is_coroutine_test(request: pytest.FixtureRequest) -> bool:
 
 def _stage_of(item: pytest.Item) -> "Stage":
     """The broker of a test, switched off at first. Fails the test when what it wants is wrong."""
+    from ortoo.common.process.randomness import Randomness
     from ortoo.testing.pytest_broker.choices import chosen
     from ortoo.testing.pytest_broker.stage import Stage
 
@@ -177,7 +177,7 @@ def _stage_of(item: pytest.Item) -> "Stage":
         positional = tuple(value for mark in marks for value in mark.args)
         given, ini = item.config.getoption("--ortoo-seed"), item.config.getini("ortoo_seed")
         try:
-            seed = given if given is not None else int(ini) if ini else secrets.randbelow(SEEDS)
+            seed = given if given is not None else int(ini) if ini else Randomness().below(SEEDS)
             choices = chosen(
                 named,
                 positional,
