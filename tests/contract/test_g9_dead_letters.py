@@ -1,29 +1,40 @@
 """G9: after N attempts a message is in the dead-letter topic exactly once, with the reason."""
 
+from ortoo.common.records.batch import encode
+from ortoo.common.records.message import Message
 from ortoo.common.records.message_id import message_id_text
 from tests.contract.one_store import TOPIC
 from tests.contract.pop_store import DEAD_LETTERS, PopStore, play, texts
 
 
 def test_the_last_failed_attempt_parks_the_message_with_everything_one_asks() -> None:
-    """E-172: reason, attempts, last error, consumer and where it came from; and it is not delivered again."""
+    """E-172, B-129: reason, attempts, last error, consumer and where it came from; and it is not delivered again."""
 
     async def scenario(it: PopStore) -> None:
-        await it.send("a")
+        await it.send("before", queue_id=1)
+        sent = Message(b"a", "tag", ("key",), priority=3, deliver_at_ms=2, expire_at_ms=1 << 50, properties={"k": "v"})
+        await it.store.append(TOPIC, 1, encode([sent], now_ms=1))
+        await it.ack(await it.pop(1))
         for number in range(3):
             popped = await it.pop()
             assert texts(popped) == ["a"]
             await it.give_back(popped, error=f"boom {number}")
         assert texts(await it.pop(wait_ms=60_000)) == []
         [letter] = await it.dead_letters()
-        assert letter.body == b"a"
-        assert letter.message_id == message_id_text(TOPIC, "enode-0", 0, 0)
+        assert (letter.body, letter.tag, tuple(letter.keys), letter.properties["k"]) == (b"a", "tag", ("key",), "v")
+        assert letter.message_id == message_id_text(TOPIC, "enode-0", 1, 1)
         told = letter.properties
         assert told["DLQ_REASON"] == "attempts"
         assert told["DLQ_ATTEMPTS"] == "3"
         assert told["DLQ_ERROR"] == "boom 2"
         assert told["DLQ_CONSUMER"] == "me"
-        assert (told["DLQ_ORIGIN_TOPIC"], told["DLQ_ORIGIN_OFFSET"], told["DLQ_GROUP"]) == ("orders", "0", "billing")
+        assert (told["DLQ_ORIGIN_TOPIC"], told["DLQ_GROUP"]) == ("orders", "billing")
+        assert (told["DLQ_ORIGIN_ENODE"], told["DLQ_ORIGIN_QUEUE_ID"], told["DLQ_ORIGIN_OFFSET"]) == (
+            "enode-0",
+            "1",
+            "1",
+        )
+        assert (told["DLQ_PRIORITY"], told["DLQ_DELIVER_AT_MS"], told["DLQ_EXPIRE_AT_MS"]) == ("3", "2", str(1 << 50))
 
     play(scenario)
 

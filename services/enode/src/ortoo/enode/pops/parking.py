@@ -65,8 +65,9 @@ def _copy(opened: OpenedBatch, store: Store, place: PopKey, letter: DeadLetter, 
     added = {
         "DLQ_ATTEMPTS": str(letter.attempts),
         "DLQ_CONSUMER": letter.consumer,
+        "DLQ_DELIVER_AT_MS": _text(message.deliver_at_ms),
         "DLQ_ERROR": letter.error[:ERROR_LENGTH_MAX],
-        "DLQ_EXPIRE_AT_MS": str(message.expire_at_ms or ""),
+        "DLQ_EXPIRE_AT_MS": _text(message.expire_at_ms),
         "DLQ_GROUP": group,
         "DLQ_ORIGIN_ENODE": store.enode,
         "DLQ_ORIGIN_OFFSET": str(letter.offset),
@@ -74,12 +75,17 @@ def _copy(opened: OpenedBatch, store: Store, place: PopKey, letter: DeadLetter, 
         "DLQ_ORIGIN_STORED_AT_MS": str(opened.stored.stored_at_ms),
         "DLQ_ORIGIN_TOPIC": message.properties.get("RETRY_TOPIC", store.topic_name(topic_id)),
         "DLQ_PARKED_AT_MS": str(now_ms),
+        "DLQ_PRIORITY": _text(message.priority),
         "DLQ_REASON": letter.reason,
     }
     properties = {**message.properties, **{name: value for name, value in added.items() if value}}
     return message.replace(
         message_id=message_id, properties=properties, deliver_at_ms=None, priority=None, expire_at_ms=None
     )
+
+
+def _text(number: int | None) -> str:
+    return "" if number is None else str(number)
 
 
 class Parking:

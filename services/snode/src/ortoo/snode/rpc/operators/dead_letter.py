@@ -72,7 +72,12 @@ def _progress(progress: Progress, *, done: bool) -> pb.ReplayProgress:
 
 def _letter(letter: Letter) -> pb.DeadLetter:
     told = letter.message.properties
-    kept = {name: value for name, value in told.items() if not name.startswith("DLQ_")}
+    sent = letter.message.replace(
+        properties={name: value for name, value in told.items() if not name.startswith("DLQ_")},
+        priority=_number_or_none(told.get("DLQ_PRIORITY", "")),
+        deliver_at_ms=_number_or_none(told.get("DLQ_DELIVER_AT_MS", "")),
+        expire_at_ms=_number_or_none(told.get("DLQ_EXPIRE_AT_MS", "")),
+    )
     return write(
         pb.DeadLetter,
         letter,
@@ -87,7 +92,7 @@ def _letter(letter: Letter) -> pb.DeadLetter:
         ),
         origin_offset=_number(told.get("DLQ_ORIGIN_OFFSET", "")),
         parked_at_ms=_number(told.get("DLQ_PARKED_AT_MS", "")) or letter.stored_at_ms,
-        message=write(record_pb2.Message, letter.message.replace(properties=kept)),
+        message=write(record_pb2.Message, sent),
         body_text=body_text(letter.message),
         trace_context=letter.message.trace_context or "",
     )
@@ -98,4 +103,8 @@ def _peeked(peeked: Peeked) -> pb.PeekedMessage:
 
 
 def _number(text: str) -> int:
-    return int(text) if text.isdigit() else 0
+    return _number_or_none(text) or 0
+
+
+def _number_or_none(text: str) -> int | None:
+    return int(text) if text.isdigit() else None
