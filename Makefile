@@ -148,7 +148,7 @@ imports: $(READY)
 	@lint-imports || { echo 'an import crosses a border: see [tool.importlinter] in pyproject.toml'; exit 1; }
 
 quick-tests: $(READY)
-	@$(PYTEST) $(QUICK_TESTS)
+	@$(PYTEST) -n 2 --dist worksteal $(QUICK_TESTS)
 
 # Most of the time these wait for processes and for clocks, so that more of them run at once than there are cores.
 slow-tests: $(READY) $(NODE_READY)

@@ -13,8 +13,8 @@ settings.load_profile("ortoo")
 
 @pytest.fixture(scope="session", autouse=True)
 def _processes_are_forked() -> Iterator[None]:
-    """Roles and commands begin without the second that their imports take; see `ortoo.testing.servers.fork_server`."""
-    from ortoo.testing.servers.spawning import end_server, forking
+    """Roles and commands begin without the second that their imports take; see `ortoo.testing.forks.fork_server`."""
+    from ortoo.testing.forks.spawning import end_server, forking
 
     with forking():
         yield

@@ -25,7 +25,7 @@ from ortoo.client import ConsumerSettings, connect
 from ortoo.common.process import logs
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
-from ortoo.testing.servers.spawning import Spawned, spawn
+from ortoo.testing.forks.spawning import Spawned, spawn
 from ortoo.v1 import admin_pb2_grpc, client_pb2
 from tests.e2e.consumer_cluster import ConsumerCluster, consumer_cluster, ends_of
 

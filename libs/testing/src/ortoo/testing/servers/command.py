@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ortoo.testing.forks.spawning import spawn
 from ortoo.testing.servers import grpcurl
 from ortoo.testing.servers.processes import RoleProcess
-from ortoo.testing.servers.spawning import spawn
 
 TIMEOUT_S = 30.0
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.process.clock import SystemClock
-from ortoo.testing.servers.spawning import Spawned, spawn
+from ortoo.testing.forks.spawning import Spawned, spawn
 from ortoo.v1 import namesrv_pb2, namesrv_pb2_grpc
 
 READY_TIMEOUT_S = 30.0

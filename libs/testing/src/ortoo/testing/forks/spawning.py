@@ -5,7 +5,8 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ortoo.testing.servers.fork_server import ForkedProcess, ForkServer, forked
+from ortoo.testing.forks.fork_server import ForkServer
+from ortoo.testing.forks.forked_process import ForkedProcess, forked
 
 Spawned = asyncio.subprocess.Process | ForkedProcess
 _server: list[ForkServer] = []

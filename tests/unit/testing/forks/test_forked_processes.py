@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from ortoo.testing.forks.forked_process import ForkedProcess
+from ortoo.testing.forks.spawning import forking, spawn
 from ortoo.testing.servers.command import environ
-from ortoo.testing.servers.fork_server import ForkedProcess
-from ortoo.testing.servers.spawning import forking, spawn
 
 PIPE, NOTHING = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
 ROLE = (sys.executable, "-m", "ortoo.namesrv")
