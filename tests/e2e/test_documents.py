@@ -33,6 +33,7 @@ ELSEWHERE = {
 NOT_RUN = {
     "python -m ortoo.testing.simulation": "tests/simulation run seeds of it",
     "make simulate": "takes an hour",
+    "make planted": "takes an hour",
     "python -m tests.simulation": "takes as long as its bugs need seeds",
     "kubectl": "there is no Kubernetes here",
     "pip install": "it is about machines that have a package index",

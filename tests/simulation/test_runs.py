@@ -11,7 +11,7 @@ from ortoo.testing.simulation.run.outcome import Choices
 from ortoo.testing.simulation.run.simulation import run
 
 SEEDS = 20
-TROUBLE = ["--seconds", "4", "--fault", "kill", "--fault", "power cut", "--fault", "kill client", "--fault", "reset"]
+TROUBLE = ["--seconds", "8", "--fault", "kill", "--fault", "power cut", "--fault", "kill client", "--fault", "reset"]
 
 
 def outcomes(*, hash_seed: int, gc_threshold: int, arguments: list[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""A few seeds of the simulated cluster, in processes of their own; `make simulate` runs many more."""
+"""Seeds with every fault there is are the same runs in processes of their own; `make check` runs fifty others."""
 
 import os
 import re
@@ -14,14 +14,6 @@ def simulated(words: Sequence[str], *, hash_seed: str = "random") -> subprocess.
     command = [sys.executable, "-m", "ortoo.testing.simulation", *words]
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=190)
-
-
-@pytest.mark.timeout(400)
-def test_a_cluster_in_trouble_keeps_its_promises() -> None:
-    """Six seeds, a quarter of a minute of faults each: nothing is lost, mixed up, hangs or is left behind."""
-    done = simulated(["--seed", "1", "--seeds", "6", "--seconds", "15"])
-    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
-    assert len(re.findall(r"^seed \d+: [1-9]\d* sent, [1-9]\d* delivered", done.stdout, re.MULTILINE)) == 6
 
 
 @pytest.mark.timeout(400)
