@@ -63,7 +63,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 away = ", ".join(sorted({queue.enode for queue in state.missing}))
                 raise Unavailable(f"the enodes {away} are away, so nobody can say where a new query starts; try again")
             self._offsets.first = Offsets(start_offsets(link, self._options, state), dict(state.topic_ids))
-            self._cached = (link.clock.monotonic_s(), state)
+            self._changed_s = link.clock.monotonic_s()
+            self._cached = (self._changed_s, state)
         return self._offsets.first.to_json()
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802 - Spark's name
