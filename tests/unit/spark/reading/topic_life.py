@@ -170,6 +170,8 @@ class Spark:
         self.rows_max = 1_000
         """How many rows a batch may have, unless Spark asks for everything."""
         self.happens: Callable[[], None] = lambda: None
+        self.events_left = 12
+        """How many things may still happen."""
         self._once = False
 
     def run(self, trigger: str = "available_now") -> None:

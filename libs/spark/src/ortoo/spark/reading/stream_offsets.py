@@ -64,6 +64,11 @@ class StreamOffsets:
         """A batch is planned, or one of an earlier run is repeated: the start is in the checkpoint."""
         self._pinned = True
 
+    def moves(self, at: Offsets, held: TopicState) -> bool:
+        """Whether what is held, if it is true, moves a queue or loses messages."""
+        moved, losses = self._moved(at, held)
+        return bool(losses) or moved != at
+
     def next(self, at: Offsets, held: TopicState, now_s: float, *, everything: bool = False) -> Step:
         """How far the batch behind `at` goes: within the limits, or with `everything` without any.
 

@@ -63,6 +63,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 away = ", ".join(sorted({queue.enode for queue in state.missing}))
                 raise Unavailable(f"the enodes {away} are away, so nobody can say where a new query starts; try again")
             self._offsets.first = Offsets(start_offsets(link, self._options, state), dict(state.topic_ids))
+            self._changed_s = link.clock.monotonic_s()
+            self._cached = (self._changed_s, state)
         return self._offsets.first.to_json()
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802 - Spark's name
@@ -141,7 +143,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return 0.0 if self._cached is None else self._cached[0] + self._age_max_s(now_s) - now_s
 
     def _next(self, at: Offsets, everything: bool) -> Offsets:
-        step = self._offsets.next(at, self._state(), self._link().clock.monotonic_s(), everything=everything)
+        # An old answer may be from before `at`; what moves offsets or loses messages is looked at anew.
+        state = self._state(fresh=self._offsets.moves(at, self._state()))
+        step = self._offsets.next(at, state, self._link().clock.monotonic_s(), everything=everything)
         self._tell(step.losses)
         return step.end
 
