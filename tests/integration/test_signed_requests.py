@@ -8,7 +8,7 @@ import pytest
 
 from ortoo.client import ConsumerSettings
 from ortoo.common.errors import Forbidden
-from ortoo.common.grpc.header_channel import Headers, with_headers
+from ortoo.common.grpc.channels import Headers, with_headers
 from ortoo.common.grpc.signature import signing
 from ortoo.v1 import admin_pb2, namesrv_pb2
 from ortoo.v1.admin_pb2_grpc import AdminServiceStub

@@ -1,12 +1,16 @@
-"""Outgoing connections: one channel an address, made when it is first needed."""
+"""Outgoing connections: one channel an address, made when it is first needed, and the headers of its calls."""
 
+from collections.abc import Callable
 from types import TracebackType
-from typing import Self
+from typing import Any, Self, cast
 
 import grpc
 
-from ortoo.common.grpc.header_channel import HeadersOf, with_headers
 from ortoo.common.grpc.transport import current_transport
+
+Headers = tuple[tuple[str, str], ...]
+HeadersOf = Callable[[str, bytes | None], Headers]
+"""Makes the headers of a call by its path, "/ortoo.v1.AdminService/ListTopics", and its request; None for a stream."""
 
 MESSAGE_BYTES_MAX = 8 << 20
 """Largest gRPC message anywhere: a 4 MiB body, its batch and its envelope, with room."""
@@ -65,3 +69,45 @@ class Channels:
         channel = self._channels.pop(address, None)
         if channel is not None:
             await channel.close()
+
+
+def with_headers(channel: grpc.aio.Channel, headers_of: HeadersOf) -> grpc.aio.Channel:
+    """What stubs need of a channel; a stream gets its headers once, when it is opened."""
+    return cast("grpc.aio.Channel", _HeaderChannel(channel, headers_of))
+
+
+class _HeaderChannel:
+    """The other channel, but for how methods are made."""
+
+    def __init__(self, channel: grpc.aio.Channel, headers_of: HeadersOf) -> None:
+        self._channel = channel
+        self._headers_of = headers_of
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._channel, name)
+        if name in ("unary_unary", "unary_stream"):
+            return self._making(found)
+        return self._making_streams(found) if name in ("stream_unary", "stream_stream") else found
+
+    def _making(self, make: Any) -> Callable[..., Any]:
+        def made(path: str, request_serializer: Callable[[Any], bytes], *how: Any, **options: Any) -> Any:
+            method = make(path, bytes, *how, **options)  # requests are written here, for the headers may be about them
+
+            def call(request: Any, *, metadata: Any = None, **rest: Any) -> Any:
+                data = request_serializer(request)
+                return method(data, metadata=(*(metadata or ()), *self._headers_of(path, data)), **rest)
+
+            return call
+
+        return made
+
+    def _making_streams(self, make: Any) -> Callable[..., Any]:
+        def made(path: str, *how: Any, **options: Any) -> Any:
+            method = make(path, *how, **options)
+
+            def call(*requests: Any, metadata: Any = None, **rest: Any) -> Any:
+                return method(*requests, metadata=(*(metadata or ()), *self._headers_of(path, None)), **rest)
+
+            return call
+
+        return made

@@ -14,9 +14,8 @@ from typing import Any
 import grpc
 
 from ortoo.common.errors import Forbidden, Invalid
-from ortoo.common.grpc.channels import Channels
+from ortoo.common.grpc.channels import Channels, Headers
 from ortoo.common.grpc.errors import Context, with_call
-from ortoo.common.grpc.header_channel import Headers
 from ortoo.common.process.clock import Clock
 
 ADMIN_TOKEN = "x-ortoo-admin-token"

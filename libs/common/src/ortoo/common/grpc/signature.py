@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from ortoo.common.errors import Invalid
-from ortoo.common.grpc.header_channel import Headers, HeadersOf
+from ortoo.common.grpc.channels import Headers, HeadersOf
 from ortoo.common.process.clock import Clock
 
 DATE_TIME = "x-mq-date-time"

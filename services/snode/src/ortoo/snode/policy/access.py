@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 
 from ortoo.common.errors import Forbidden, Invalid, NotFound, Unavailable
-from ortoo.common.grpc.header_channel import with_headers
+from ortoo.common.grpc.channels import with_headers
 from ortoo.common.grpc.signature import (
     AUTHORIZATION,
     DATE_TIME,
