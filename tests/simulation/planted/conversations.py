@@ -83,10 +83,10 @@ def a_part_of_a_request_is_stored() -> None:
     """All or nothing (B-027): of several changes that belong together the last one is left out."""
     store = engine.Engine.store
 
-    async def some(self: Any, changes: Any, *others: Any) -> None:
-        await store(self, changes[:-1] if len(changes) > 1 else changes, *others)
+    async def some(self: Any, changes: Any, *more: Any) -> None:
+        await store(self, changes[:-1] if len(changes) > 1 else changes, *more)
 
-    engine.Engine.store = some  # type: ignore[method-assign, assignment]
+    engine.Engine.store = some  # type: ignore[method-assign,assignment]
 
 
 def an_empty_directory_is_believed() -> None:
