@@ -59,11 +59,11 @@ def with_new_voters(member: Member) -> Outcome:
     return member, ()
 
 
-def on_members_committed(member: Member) -> Outcome:
-    """Those who are no members any more are not known any more."""
+def without_strangers(member: Member) -> Member:
+    """The leader forgets the streams of those who are no members any more."""
     role = member.role
     assert isinstance(role, Leader)
     everybody = member.rules.in_force(member.log).everybody
     streams = tuple(one for one in role.streams if one.follower.member in everybody)
     heard = tuple(one for one in role.heard if one.member in everybody)
-    return replace(member, role=replace(role, streams=streams, heard=heard)), ()
+    return replace(member, role=replace(role, streams=streams, heard=heard))

@@ -44,7 +44,7 @@ def _may_break_silence(member: Member, now_s: float) -> bool:
 def on_saved_candidate(member: Member, now_s: float) -> Outcome:
     """The candidate's own promise is on disk: count it, and ask the others."""
     me, epoch = member.me, member.reign.epoch
-    after, actions = on_promise(member, Promise(epoch, me, member.log.tail), now_s)
+    after, actions = on_promise(member, Promise(epoch, me, member.log.tail, is_electable=True), now_s)
     return after, (*(Send(one, PromiseAsk(epoch, me)) for one in others_who_vote(member)), *actions)
 
 
@@ -54,13 +54,16 @@ def on_saved_voter(member: Member) -> Outcome:
 
 
 def _promise_of(member: Member) -> Action:
-    reign = member.reign
-    tail = member.rules.claimed_tail(member.log, reign)
-    return Send(reign.leader.member, Promise(reign.epoch, member.me, tail))
+    reign, rules, log = member.reign, member.rules, member.log
+    tail, is_electable = rules.claimed_tail(log, reign), rules.is_electable(log, reign)
+    return Send(reign.leader.member, Promise(reign.epoch, member.me, tail, is_electable))
 
 
 def on_promise(member: Member, promise: Promise, now_s: float) -> Outcome:
-    """Count it; lead when it is enough; step back when the voter may have what is committed and this one has not."""
+    """Count it; lead when it is enough.
+
+    A voter that is ahead may have what is committed and this member has not: it does not count, and it leads if it can.
+    """
     role, rules, log = member.role, member.rules, member.log
     if not isinstance(role, Candidate) or promise.epoch != member.reign.epoch or not member.is_saved:
         return member, ()
@@ -68,6 +71,8 @@ def on_promise(member: Member, promise: Promise, now_s: float) -> Outcome:
     if not rules.counts_vote(voters, promise.voter):
         return member, ()
     if promise.voter != member.me and rules.is_ahead(promise.tail, log.tail):
+        if not promise.is_electable:
+            return member, ()
         after, actions = turned(member, Idle())
         return after, (*actions, Suggest(promise.voter.member, promise.epoch))
     kept = tuple(one for one in role.promises if one.voter.member != promise.voter.member)

@@ -45,7 +45,9 @@ def on_heartbeat(member: Member, beat: Heartbeat, now_s: float) -> Outcome:
 def _heard(member: Member, beat: Heartbeat, actions: tuple[Action, ...]) -> Outcome:
     role = member.role
     assert isinstance(role, Follower)
-    member, committed = _learn_commit(replace(member, role=replace(role, leader_sent=beat.sent)), beat.committed)
+    is_known = (beat.incarnation, beat.stream) == (member.me.incarnation, role.stream)
+    role = replace(role, lacks=not is_known or beat.appended > member.log.appended)
+    member, committed = _learn_commit(replace(member, role=role), beat.committed)
     stream, flushed = (role.stream, member.log.flushed) if role.is_matched else (0, 0)
     answer = HeartbeatAnswer(beat.epoch, member.me, beat.round, stream, flushed)
     return member, (*actions, *committed, Send(beat.leader.member, answer))
@@ -159,9 +161,8 @@ def on_follower_tick(member: Member, tick: Tick, now_s: float) -> Outcome:
     role, limits = member.role, member.limits
     assert isinstance(role, Follower)
     actions: tuple[Action, ...] = ()
-    lacks = not role.is_matched or role.leader_sent > member.log.appended
     is_stuck = now_s - role.progress_s >= limits.retry_s and not role.is_cutting
-    if lacks and is_stuck and member.is_saved:
+    if role.lacks and is_stuck and member.is_saved:
         member, actions = new_stream(member, now_s)
     after, said = on_leaderless_tick(member, tick, now_s)
     return after, (*actions, *said)

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from ortoo.enode.members.changing import on_members_committed, with_new_voters
+from ortoo.enode.members.changing import with_new_voters, without_strangers
 from ortoo.enode.members.driver import Action, Appended, HandOver, Lead, Send, Ship, Shipped, Suggest
 from ortoo.enode.members.following import committed_to
 from ortoo.enode.members.identity import MemberId, Process
@@ -63,7 +63,8 @@ def on_match_ask(member: Member, ask: MatchAsk) -> Outcome:
 def on_matched(member: Member, message: Matched) -> Outcome:
     """From here on, what is sent on the stream and acknowledged counts."""
     stream = _stream_now(member, message.epoch, message.follower, message.stream)
-    if stream is None or stream.is_matched or message.position > member.log.appended:
+    log = member.log
+    if stream is None or stream.is_matched or not log.begin <= message.position <= log.appended:
         return member, ()
     assert isinstance(member.role, Leader)
     position = message.position
@@ -120,19 +121,32 @@ def _with_stream(role: Leader, stream: Stream) -> Leader:
 
 
 def _ship_all(member: Member) -> Outcome:
-    """Let everybody have what is new, each only so far ahead of what it acknowledges."""
-    role, appended = member.role, member.log.appended
+    """Let everybody have what is new, each only so far ahead of what it acknowledges.
+
+    Who is so late that the log begins behind it has to match again, and starts at the begin.
+    """
+    role, begin, appended = member.role, member.log.begin, member.log.appended
     assert isinstance(role, Leader)
     ships: list[Action] = []
     streams: list[Stream] = []
     for one in role.streams:
         limit = min(appended, member.rules.counted_position(one) + member.limits.window_bytes)
-        if one.is_matched and not one.is_shipping and one.sent < limit:
+        if one.is_matched and one.sent < begin:
+            streams.append(Stream(one.follower, one.number))
+        elif one.is_matched and not one.is_shipping and one.sent < limit:
             ships.append(Ship(one.follower, one.number, one.sent, limit))
             streams.append(replace(one, is_shipping=True))
         else:
             streams.append(one)
     return replace(member, role=replace(role, streams=tuple(streams))), tuple(ships)
+
+
+def deletable_below(member: Member, keep_bytes: int) -> int:
+    """Up to where a `BeginFrame` may go: what a follower still needs stays, unless it is more than `keep_bytes`."""
+    log, role = member.log, member.role
+    assert isinstance(role, Leader)
+    positions = [member.rules.counted_position(one) for one in role.streams]
+    return min([log.committed, *(one for one in positions if one >= log.appended - keep_bytes)])
 
 
 # commitment
@@ -146,9 +160,8 @@ def advance(member: Member) -> Outcome:
     if position <= member.log.committed or not rules.commits(role, position):
         return _serve(member)
     member, actions = committed_to(member, position)
-    member, served = _serve(member)
-    member, changed = on_members_committed(member)
-    return member, (*actions, *served, *changed)
+    member, served = _serve(without_strangers(member))
+    return member, (*actions, *served)
 
 
 def _serve(member: Member) -> Outcome:
@@ -175,6 +188,9 @@ def on_leader_tick(member: Member, now_s: float) -> Outcome:
     )
     if answering < members.majority:
         return turned(member, Idle())
+    if role.successor is not None and now_s >= role.hand_over_until_s:
+        role = replace(role, successor=None)
+        member = replace(member, role=role)
     if now_s < role.next_heartbeat_s or not role.epoch_end:
         return member, ()
     return _beat(member, now_s)
@@ -192,21 +208,22 @@ def _beat(member: Member, now_s: float) -> Outcome:
 def _beat_for(member: Member, to: MemberId, number: int) -> Heartbeat:
     assert isinstance(member.role, Leader)
     stream = member.role.stream_of(to)
-    sent = stream.sent if stream else 0
-    return Heartbeat(member.reign.epoch, member.me, number, member.log.committed, sent)
+    known = (stream.follower.incarnation, stream.number) if stream and stream.is_matched else (0, 0)
+    return Heartbeat(member.reign.epoch, member.me, number, member.log.committed, member.log.appended, *known)
 
 
 # handing over
 
 
-def on_hand_over(member: Member, event: HandOver) -> Outcome:
+def on_hand_over(member: Member, event: HandOver, now_s: float) -> Outcome:
     """Append nothing more; when everything is committed and the successor has it, let it lead."""
     role = member.role
     if not isinstance(role, Leader) or event.successor not in member.rules.in_force(member.log).voters:
         return member, ()
     if event.successor == member.me.member:
         return member, ()
-    return _hand_over(replace(member, role=replace(role, successor=event.successor)))
+    until_s = now_s + member.limits.silence_s
+    return _hand_over(replace(member, role=replace(role, successor=event.successor, hand_over_until_s=until_s)))
 
 
 def _hand_over(member: Member) -> Outcome:

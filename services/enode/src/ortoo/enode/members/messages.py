@@ -24,6 +24,8 @@ class Promise:
     epoch: int
     voter: Process
     tail: Tail
+    is_electable: bool
+    """Whether the voter could lead itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +45,11 @@ class Heartbeat:
     round: int
     """Counts the leader's heartbeats."""
     committed: int
-    sent: int
-    """How far frames have been sent on the stream that the leader knows of; 0 without one."""
+    appended: int
+    """Where the leader's log ends."""
+    incarnation: int
+    stream: int
+    """The follower's process and stream that the leader knows as matched; 0 without one."""
 
 
 @dataclass(frozen=True, slots=True)

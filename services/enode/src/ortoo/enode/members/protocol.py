@@ -72,7 +72,7 @@ _HANDLERS: dict[type, Callable[[Member, Any, float], Outcome]] = {
     messages.Matched: _timeless(leading.on_matched),
     messages.Ack: _timeless(leading.on_ack),
     driver.Shipped: _timeless(leading.on_shipped),
-    driver.HandOver: _timeless(leading.on_hand_over),
+    driver.HandOver: leading.on_hand_over,
     driver.AddLearner: _timeless(changing.on_add),
     driver.Remove: _timeless(changing.on_remove),
 }

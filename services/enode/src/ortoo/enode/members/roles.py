@@ -34,8 +34,8 @@ class Follower:
     is_matched: bool = False
     is_cutting: bool = False
     """What does not match the leader's log is being taken away."""
-    leader_sent: int = 0
-    """How far the leader says that it has sent."""
+    lacks: bool = True
+    """Whether the leader has more than this member, or does not know that the stream is matched."""
     progress_s: float = 0.0
     """When something came on the stream, or was asked for."""
 
@@ -78,6 +78,8 @@ class Leader:
     """Its EPOCH frame was committed, and everything waits no longer."""
     successor: MemberId | None = None
     """To whom it hands over. It appends nothing more."""
+    hand_over_until_s: float = 0.0
+    """If the successor has not everything by then, this leader goes on."""
 
     def stream_of(self, member: MemberId) -> Stream | None:
         """The stream to a member; None without one."""

@@ -1,0 +1,222 @@
+"""Random walks through everything that may happen to a world, from a seed; and whether it recovers at the end."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from random import Random  # noqa: TID251
+
+from ortoo.enode.members.driver import AddLearner, HandOver, Proposed, Remove
+from ortoo.enode.members.identity import MemberId
+from ortoo.enode.members.roles import Leader
+from ortoo.enode.members.rules import Rules
+from tests.simulation.members.world import Violation, World
+
+WEIGHTS: Mapping[str, float] = {
+    "deliver": 60,
+    "disk": 25,
+    "tick": 5,
+    "send": 6,
+    "propose": 3,
+    "start": 4,
+    "kill": 0.4,
+    "power": 0.8,
+    "isolate": 0.8,
+    "heal": 1.5,
+    "wipe": 0.0,
+    "damage": 0.0,
+    "hand_over": 0.3,
+    "change": 0.0,
+    "begin": 0.0,
+}
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What there is at first, and what may happen how often."""
+
+    voters: int = 3
+    joiners: int = 0
+    steps: int = 150
+    wipes_max: int = 1
+    """Disks that may be lost: no more than a minority, for more than that nobody can promise anything."""
+    weights: Mapping[str, float] = field(default_factory=dict)
+    lost: float = 0.05
+    """Of messages."""
+    doubled: float = 0.05
+    ordered: float = 0.5
+    """Of messages: those that arrive before all that were sent after."""
+
+
+class Walk:
+    """One run from one seed."""
+
+    def __init__(self, scenario: Scenario, seed: int, rules: Rules, world: type[World] = World) -> None:
+        self.random = Random(f"members {seed}")
+        self.scenario = scenario
+        self.world = world.started(scenario.voters, scenario.joiners, rules)
+        weights = {**WEIGHTS, **scenario.weights}
+        self._kinds = [name for name, weight in weights.items() if weight]
+        self._weights = [weights[name] for name in self._kinds]
+        self._events: dict[str, Callable[[], object]] = {name: getattr(self, f"_{name}") for name in self._kinds}
+
+    def settle(self) -> None:
+        """Let member 1 lead, as a name server proposes it, so that the walk begins where something can be lost."""
+        self.world.epochs_proposed = 1
+        self.world.feed(1, Proposed(1, self.world.machines[1].id))
+        for _ in range(3):
+            self._calm_round()
+
+    def run(self) -> None:
+        """Let things happen. Errors: Violation; AssertionError of the protocol."""
+        self.settle()
+        for name in self.random.choices(self._kinds, self._weights, k=self.scenario.steps):
+            self._events[name]()
+
+    # everything that may happen
+
+    def _deliver(self) -> None:
+        world, chance = self.world, self.random
+        if world.network:
+            index = 0 if chance.random() < self.scenario.ordered else chance.randrange(len(world.network))
+            if chance.random() < self.scenario.lost:
+                world.lose(index)
+            else:
+                world.deliver(index, keeps=chance.random() < self.scenario.doubled)
+
+    def _disk(self) -> None:
+        busy = [number for number, machine in self.world.machines.items() if machine.work and machine.member]
+        if busy:
+            self.world.disk_works(self.random.choice(busy))
+
+    def _tick(self) -> None:
+        self.world.tick()
+
+    def _leaders(self) -> list[int]:
+        return [one for one in self.world.running() if self.world.up(one).may_append()]
+
+    def _send(self) -> None:
+        if leaders := self._leaders():
+            self.world.send(self.random.choice(leaders))
+
+    def _propose(self) -> None:
+        """By a name server that knows something, or by one that knows nothing."""
+        world, chance = self.world, self.random
+        to = chance.choice(list(world.machines))
+        epoch, leader = world.epochs_proposed + chance.choice((0, 1, 1, 1)), world.machines[to].id
+        if world.suggestions and chance.random() < 0.5:
+            above, leader = chance.choice(world.suggestions)
+            epoch = max(above, world.epochs_proposed) + 1
+        world.epochs_proposed = max(epoch, world.epochs_proposed)
+        if world.machines[leader.number].member is not None:
+            world.feed(leader.number, Proposed(epoch, leader))
+
+    def _start(self) -> None:
+        down = [number for number, machine in self.world.machines.items() if machine.member is None]
+        if down:
+            self.world.start(self.random.choice(down))
+
+    def _kill(self) -> None:
+        if running := self.world.running():
+            self.world.kill(self.random.choice(running))
+
+    def _power(self) -> None:
+        share = self.random.choice((0.0, 0.5, 1.0))
+        self.world.power_cut(self.random.choice(list(self.world.machines)), lambda: self.random.random() < share)
+
+    def _isolate(self) -> None:
+        numbers = list(self.world.machines)
+        self.world.cut_off = frozenset(self.random.sample(numbers, self.random.randint(1, len(numbers) - 1)))
+
+    def _heal(self) -> None:
+        self.world.cut_off = frozenset()
+
+    def _wipe(self) -> None:
+        if self.world.wipes < self.scenario.wipes_max:
+            self.world.wipe(self.random.choice(list(self.world.machines)))
+
+    def _damage(self) -> None:
+        machine = self.world.machines[self.random.choice(list(self.world.machines))]
+        begin, end = machine.disk.base.position, machine.disk.flushed.position
+        if self.world.wipes < self.scenario.wipes_max and begin < end <= len(machine.disk.synced):
+            self.world.damage(machine.number, self.random.randrange(begin, end))
+
+    def _hand_over(self) -> None:
+        if leaders := self._leaders():
+            to = self.random.choice(list(self.world.machines.values()))
+            self.world.feed(self.random.choice(leaders), HandOver(to.id))
+
+    def _change(self) -> None:
+        """Somebody who is not there is added, or somebody is removed."""
+        world = self.world
+        leaders = [one for one in world.running() if isinstance(world.up(one).role, Leader)]
+        if not leaders:
+            return
+        leader = self.random.choice(leaders)
+        there = world.up(leader).log.members.everybody
+        absent = [machine.id for machine in world.machines.values() if machine.id not in there]
+        if absent and self.random.random() < 0.6:
+            world.feed(leader, AddLearner(self.random.choice(absent)))
+            return
+        gone: list[MemberId] = [one for one in there if world.machines[one.number].id != one]
+        if not gone and len(world.up(leader).log.members.voters) > self.scenario.voters:
+            gone = list(there)
+        if gone:
+            world.feed(leader, Remove(self.random.choice(gone)))
+
+    def _begin(self) -> None:
+        if leaders := self._leaders():
+            leader = self.random.choice(leaders)
+            log = self.world.up(leader).log
+            if log.begin < log.committed:
+                self.world.move_begin(leader, self.random.randint(log.begin + 1, log.committed))
+
+    # the end
+
+    def recover(self) -> None:
+        """Everybody runs and hears everybody, and a name server proposes: something is committed again."""
+        world = self.world
+        world.cut_off = frozenset()
+        for number, machine in world.machines.items():
+            if machine.member is None:
+                world.start(number)
+        sent: set[object] = set()
+        for _ in range(60):
+            self._calm_round()
+            for leader in self._leaders():
+                world.send(leader)
+                sent.add(world.messages_sent)
+            if not sent.isdisjoint(entry.what for entry in world.truth[-9:]):
+                return
+        raise Violation("a majority talks, and nothing is committed")
+
+    def _calm_round(self) -> None:
+        world = self.world
+        for _ in range(200):
+            busy = [number for number, machine in world.machines.items() if machine.work]
+            if busy:
+                world.disk_works(busy[0])
+            elif world.network:
+                world.deliver(0)
+            else:
+                break
+        if world.suggestions and not self._leaders():
+            _, leader = self.random.choice(world.suggestions)
+            world.epochs_proposed = max(world.epochs_proposed, *(above for above, _ in world.suggestions)) + 1
+            world.suggestions = ()
+            if world.machines[leader.number].id == leader:
+                world.feed(leader.number, Proposed(world.epochs_proposed, leader))
+        world.tick()
+
+
+def first_violation(
+    scenario: Scenario, rules: Rules, world: type[World] = World, *, seeds: range, recovers: bool = False
+) -> tuple[int, str] | None:
+    """The first seed whose walk goes wrong, and how; None when none does."""
+    for seed in seeds:
+        walk = Walk(scenario, seed, rules, world)
+        try:
+            walk.run()
+            if recovers:
+                walk.recover()
+        except (Violation, AssertionError) as found:
+            return seed, f"{type(found).__name__}: {found}"
+    return None
