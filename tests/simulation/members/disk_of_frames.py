@@ -59,14 +59,15 @@ class DiskOfFrames:
         return replace(self, written=(*self.written, *enumerate(entries, begin)))
 
     def sync(self, end: int) -> "DiskOfFrames":
-        """Everything written is there for good, and the mark says so up to `end`."""
+        """Everything written is there for good, and the mark says so up to `end`; only a cut takes the mark back."""
         view = self.view()
         last = view[end - 1] if end else None
-        return replace(self, synced=view, written=(), flushed=Tail(last.epoch if last else 0, end))
+        flushed = max(self.flushed, Tail(last.epoch if last else 0, end))
+        return replace(self, synced=view, written=(), flushed=flushed)
 
     def cut(self, position: int) -> "DiskOfFrames":
         """Take everything behind `position` away, for good."""
-        return replace(self, synced=self.view()[:position], written=()).sync(position)
+        return replace(self, synced=self.view()[:position], written=(), flushed=Tail(0, 0)).sync(position)
 
     def restart(self, base: Base) -> "DiskOfFrames":
         """Nothing is left; the log will begin at `base`."""

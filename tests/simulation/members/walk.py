@@ -6,20 +6,23 @@ from random import Random  # noqa: TID251
 
 from ortoo.enode.members.driver import AddLearner, HandOver, Proposed, Remove
 from ortoo.enode.members.identity import MemberId
+from ortoo.enode.members.messages import Message
 from ortoo.enode.members.roles import Leader
 from ortoo.enode.members.rules import Rules
 from tests.simulation.members.world import Violation, World
 
 WEIGHTS: Mapping[str, float] = {
     "deliver": 60,
+    "late": 1,
     "disk": 25,
-    "tick": 5,
-    "send": 6,
+    "tick": 4,
+    "send": 8,
     "propose": 3,
+    "usurp": 3,
     "start": 4,
     "kill": 0.4,
     "power": 0.8,
-    "isolate": 0.8,
+    "isolate": 1.5,
     "heal": 1.5,
     "wipe": 0.0,
     "damage": 0.0,
@@ -27,6 +30,7 @@ WEIGHTS: Mapping[str, float] = {
     "change": 0.0,
     "begin": 0.0,
 }
+LATE_MAX = 12
 
 
 @dataclass(frozen=True)
@@ -34,8 +38,10 @@ class Scenario:
     """What there is at first, and what may happen how often."""
 
     voters: int = 3
+    voters_min: int = 3
+    """No more than those are removed."""
     joiners: int = 0
-    steps: int = 150
+    steps: int = 200
     wipes_max: int = 1
     """Disks that may be lost: no more than a minority, for more than that nobody can promise anything."""
     weights: Mapping[str, float] = field(default_factory=dict)
@@ -52,6 +58,8 @@ class Walk:
     def __init__(self, scenario: Scenario, seed: int, rules: Rules, world: type[World] = World) -> None:
         self.random = Random(f"members {seed}")
         self.scenario = scenario
+        self.late: list[tuple[int, Message]] = []
+        self.proposals: list[tuple[int, MemberId]] = []
         self.world = world.started(scenario.voters, scenario.joiners, rules)
         weights = {**WEIGHTS, **scenario.weights}
         self._kinds = [name for name, weight in weights.items() if weight]
@@ -80,7 +88,15 @@ class Walk:
             if chance.random() < self.scenario.lost:
                 world.lose(index)
             else:
-                world.deliver(index, keeps=chance.random() < self.scenario.doubled)
+                if chance.random() < self.scenario.doubled:
+                    self.late = [*self.late[-LATE_MAX:], world.network[index]]
+                world.deliver(index)
+
+    def _late(self) -> None:
+        """A message comes once more, when nobody thinks of it any more."""
+        if self.late:
+            to, message = self.random.choice(self.late)
+            self.world.arrive(to, message)
 
     def _disk(self) -> None:
         busy = [number for number, machine in self.world.machines.items() if machine.work and machine.member]
@@ -88,7 +104,7 @@ class Walk:
             self.world.disk_works(self.random.choice(busy))
 
     def _tick(self) -> None:
-        self.world.tick()
+        self.world.tick(self.random.choice((0.1, 0.25, 0.25, 0.5)))
 
     def _leaders(self) -> list[int]:
         return [one for one in self.world.running() if self.world.up(one).may_append()]
@@ -98,16 +114,30 @@ class Walk:
             self.world.send(self.random.choice(leaders))
 
     def _propose(self) -> None:
-        """By a name server that knows something, or by one that knows nothing."""
+        """By a name server that knows something, by one that knows nothing, or by one that says it twice."""
         world, chance = self.world, self.random
         to = chance.choice(list(world.machines))
-        epoch, leader = world.epochs_proposed + chance.choice((0, 1, 1, 1)), world.machines[to].id
-        if world.suggestions and chance.random() < 0.5:
+        epoch = chance.choice((world.epochs_proposed, world.epochs_proposed + 1, chance.randint(1, world.epochs_proposed)))
+        leader = world.machines[to].id
+        if self.proposals and chance.random() < 0.3:
+            epoch, leader = chance.choice(self.proposals)
+        elif world.suggestions and chance.random() < 0.3:
             above, leader = chance.choice(world.suggestions)
             epoch = max(above, world.epochs_proposed) + 1
-        world.epochs_proposed = max(epoch, world.epochs_proposed)
-        if world.machines[leader.number].member is not None:
-            world.feed(leader.number, Proposed(epoch, leader))
+        self._say(epoch, leader)
+
+    def _usurp(self) -> None:
+        """So much time passes that leases are over, and nobody's timer rings; then somebody else is proposed."""
+        world = self.world
+        world.now_s += self.random.choice((0.25, 0.5, 1.0))
+        if running := world.running():
+            self._say(world.epochs_proposed + 1, world.machines[self.random.choice(running)].id)
+
+    def _say(self, epoch: int, leader: MemberId) -> None:
+        self.proposals = [*self.proposals[-3:], (epoch, leader)]
+        self.world.epochs_proposed = max(epoch, self.world.epochs_proposed)
+        if self.world.machines[leader.number].member is not None:
+            self.world.feed(leader.number, Proposed(epoch, leader))
 
     def _start(self) -> None:
         down = [number for number, machine in self.world.machines.items() if machine.member is None]
@@ -157,7 +187,7 @@ class Walk:
             world.feed(leader, AddLearner(self.random.choice(absent)))
             return
         gone: list[MemberId] = [one for one in there if world.machines[one.number].id != one]
-        if not gone and len(world.up(leader).log.members.voters) > self.scenario.voters:
+        if not gone and len(world.up(leader).log.members.voters) > self.scenario.voters_min:
             gone = list(there)
         if gone:
             world.feed(leader, Remove(self.random.choice(gone)))

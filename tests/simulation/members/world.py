@@ -37,7 +37,7 @@ from ortoo.enode.members.rules import Rules
 from tests.simulation.members.disk_of_frames import DiskOfFrames, Entry, marks_of
 
 NETWORK_MAX = 24
-LIMITS = Limits(window_bytes=3)
+LIMITS = Limits(window_bytes=2)
 
 
 class Violation(Exception):
@@ -130,7 +130,7 @@ class World:
     # what happens
 
     def start(self, number: int) -> None:
-        """A process starts, scans its log, and has the disk sync what it found."""
+        """A process starts, scans its log, notes for good what is missing, and has the disk sync what it found."""
         machine = self.machines[number]
         machine.incarnation = self.next_incarnation(machine)
         end = self.log_end(machine.disk)
@@ -138,6 +138,7 @@ class World:
         reign = machine.disk.reign
         if view.tail < machine.disk.flushed:
             reign = replace(reign, owed=max(reign.owed, machine.disk.flushed))
+            machine.disk = replace(machine.disk, reign=reign)
         me = Process(machine.id, machine.incarnation)
         machine.member = Member.started(me, view, reign, self.now_s, rules=self.rules, limits=LIMITS)
         machine.work = (Flushed(0, end),)
@@ -168,11 +169,14 @@ class World:
         self.machines[number].disk = self.machines[number].disk.damaged(position)
         self.wipes += 1
 
-    def deliver(self, index: int, *, keeps: bool = False) -> None:
-        """A message arrives, and may arrive once more."""
+    def deliver(self, index: int) -> None:
+        """A message arrives."""
         to, message = self.network[index]
-        if not keeps:
-            self.lose(index)
+        self.lose(index)
+        self.arrive(to, message)
+
+    def arrive(self, to: int, message: Message) -> None:
+        """A message is there, for whichever process runs there now."""
         if self.machines[to].member is not None:
             self.feed(to, message)
 
@@ -247,7 +251,7 @@ class World:
             marks = marks_of(entries, action.begin)
             committed = member.log.committed
             epoch = member.reign.epoch
-            frames = Frames(epoch, action.stream, action.begin, action.limit, marks, committed, entries)
+            frames = Frames(epoch, action.to, action.stream, action.begin, action.limit, marks, committed, entries)
             self._carry(number, action.to.member.number, frames)
             self.feed(number, Shipped(action.to, action.stream, action.limit))
         elif isinstance(action, Write):
@@ -260,6 +264,7 @@ class World:
             self._check_leader(number, action.epoch)
             self._append(number, Entry(action.epoch, "epoch"))
         elif isinstance(action, AppendMembers):
+            self._check_joiners(number, action.configuration)
             self._append(number, Entry(member.reign.epoch, action.configuration))
         elif isinstance(action, Committed):
             self._check_committed(number, action.position, leads=leads)
@@ -315,6 +320,16 @@ class World:
                 if copies < voters.majority:
                     raise Violation(f"committed at {place} with {copies} disks of {len(voters.voters)}: {entry}")
                 self.truth.append(entry)
+
+    def _check_joiners(self, number: int, members: Configuration) -> None:
+        log = self.up(number).log
+        for voter in set(members.voters) - set(log.members.voters):
+            for place in range(log.begin, log.committed):
+                if (voter, place, self.truth[place]) not in self.held and place >= self._begin_of(voter):
+                    raise Violation(f"member {voter.number} becomes a voter without the frame at {place}")
+
+    def _begin_of(self, member: MemberId) -> int:
+        return self.machines[member.number].disk.base.position
 
     def _check_complete(self, number: int) -> None:
         machine, member = self.machines[number], self.up(number)

@@ -69,9 +69,9 @@ def _ask(member: Member, role: Follower) -> Action:
 def on_match_answer(member: Member, answer: MatchAnswer, now_s: float) -> Outcome:
     """Keep what both logs have, cut what the leader has not; or ask again, further back."""
     role, log = member.role, member.log
-    if not isinstance(role, Follower) or (answer.epoch, answer.stream) != (member.reign.epoch, role.stream):
+    if not isinstance(role, Follower) or role.is_matched or role.is_cutting or answer.epoch != member.reign.epoch:
         return member, ()
-    if role.is_matched or role.is_cutting:
+    if not member.rules.is_answered(member.me, role.stream, answer.follower, answer.stream):
         return member, ()
     role = replace(role, progress_s=now_s)
     member = replace(member, role=role)
@@ -122,7 +122,8 @@ def on_frames(member: Member, frames: Frames, now_s: float) -> Outcome:
     role, log = member.role, member.log
     if not member.rules.obeys(member.reign, frames.epoch) or not isinstance(role, Follower):
         return member, ()
-    if not role.is_matched or role.stream != frames.stream or frames.begin != log.appended:
+    is_mine = (frames.follower, frames.stream) == (member.me, role.stream)
+    if not role.is_matched or not is_mine or frames.begin != log.appended:
         return member, ()
     member = replace(
         member, log=log.extended(frames.end, frames.marks), role=replace(role, progress_s=now_s), heard_s=now_s

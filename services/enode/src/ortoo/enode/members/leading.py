@@ -56,7 +56,7 @@ def on_match_ask(member: Member, ask: MatchAsk) -> Outcome:
         member = replace(member, role=_with_stream(role, Stream(ask.follower, ask.stream)))
     largest = log.history.largest(ask.last_epoch)
     end = log.history.end_of(largest, log.appended) if largest else None
-    answer = MatchAnswer(ask.epoch, ask.stream, largest, log.begin if end is None else end, log.base)
+    answer = MatchAnswer(ask.epoch, ask.follower, ask.stream, largest, log.begin if end is None else end, log.base)
     return member, (Send(ask.follower.member, answer),)
 
 

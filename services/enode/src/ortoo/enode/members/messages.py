@@ -80,6 +80,7 @@ class MatchAnswer:
     """Names that epoch, and where its frames end in the leader's log."""
 
     epoch: int
+    follower: Process
     stream: int
     largest: int
     end: int
@@ -103,6 +104,7 @@ class Frames:
     """Whole frames of the leader's log."""
 
     epoch: int
+    follower: Process
     stream: int
     begin: int
     end: int

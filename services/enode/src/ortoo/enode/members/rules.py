@@ -57,11 +57,12 @@ class Rules:
 
     def commit_position(self, log: LogOutline, leader: Leader, me: MemberId) -> int:
         """Below it, a majority of the voters has everything on disk; the leader's own disk counts as one."""
+        members = self.in_force(log)
         flushed = [
             log.flushed if voter == me else self.counted_position(leader.stream_of(voter))
-            for voter in log.members.voters
+            for voter in members.voters
         ]
-        return sorted(flushed, reverse=True)[log.members.majority - 1]
+        return sorted(flushed, reverse=True)[members.majority - 1]
 
     def counted_position(self, stream: Stream | None) -> int:
         """Only what was sent on a stream matched in this epoch counts, whatever the follower says (B-044)."""
@@ -94,6 +95,10 @@ class Rules:
         """
         of_epoch = own.end_of(largest, own_end)
         return None if of_epoch is None else min(end, of_epoch)
+
+    def is_answered(self, me: Process, stream: int, follower: Process, answered: int) -> bool:
+        """An answer to an earlier start or stream knows less of this log than is acknowledged by now, and may cut it."""
+        return (follower, answered) == (me, stream)
 
     # members
 
