@@ -11,19 +11,36 @@ from dataclasses import dataclass, replace
 from ortoo.enode.members.driver import Event, Flushed, ReignSaved, SaveReign
 from ortoo.enode.members.identity import Configuration, MemberId, Process, Reign, Tail
 from ortoo.enode.members.log_outline import History, LogOutline
+from ortoo.enode.members.messages import MatchAnswer
 from ortoo.enode.members.roles import Leader, Stream
 from ortoo.enode.members.rules import Rules
 from tests.simulation.members.disk_of_frames import DiskOfFrames
-from tests.simulation.members.walk import Scenario, first_violation
+from tests.simulation.members.walk import TURNS, Scenario, first_violation
 from tests.simulation.members.world import Machine, World
 
-CALM = Scenario(weights={"power": 0.3})
-RESTARTS = Scenario(weights={"kill": 2, "power": 2, "start": 12}, doubled=0.2)
-POWER = Scenario(weights={"power": 4, "start": 12, "disk": 12, "kill": 0})
+CALM = Scenario(weights={**TURNS, "power": 0.3})
+SLOW = Scenario(steps=400, weights={**TURNS, "isolate": 4, "heal": 2, "power": 0.3}, window_bytes=1)
+LEASES = Scenario(
+    steps=300,
+    silence_s=60.0,
+    weights={"tick": 6, "usurp": 5, "isolate": 3, "heal": 2, "kill": 0, "power": 0, "send": 12, "hand_over": 0},
+)
+RESTARTS = Scenario(weights={"kill": 3, "power": 3, "start": 20, "propose": 10, "usurp": 6, "late": 3}, doubled=0.3)
+OLD_ANSWERS = Scenario(
+    weights={"kill": 3, "power": 3, "start": 20, "late": 5, "send": 12}, doubled=1.0, comes_late=(MatchAnswer,)
+)
+SAID_TWICE = Scenario(
+    weights={"power": 5, "start": 30, "propose": 10, "usurp": 6, "send": 12, "disk": 14, "isolate": 0}, said_twice=0.7
+)
+TORN = Scenario(weights={"power": 5, "start": 25, "disk": 12, "kill": 0, "usurp": 8, "send": 20}, torn=(0.5,))
+HASTE = Scenario(weights={"kill": 6, "start": 30, "propose": 12, "usurp": 0.2, "tick": 1.5, "isolate": 3})
+UNSAVED = Scenario(weights={"disk": 10, "power": 3, "start": 20, "propose": 12, "usurp": 6})
+POWER = Scenario(weights={"power": 4, "start": 16, "disk": 12, "kill": 0, "usurp": 6, "send": 16})
 EMPTIED = Scenario(weights={"wipe": 1, "start": 8, "isolate": 1.5})
-DAMAGED = Scenario(weights={"damage": 1.5, "start": 8, "isolate": 1.5})
+DAMAGED = Scenario(weights={"damage": 1.5, "start": 8, "isolate": 1.5, "power": 1.5})
 JOINING = Scenario(joiners=1, weights={"change": 2})
-LEAVING = Scenario(voters=4, voters_min=3, weights={"change": 3, "isolate": 2, "propose": 8})
+LEAVING = Scenario(voters_min=1, weights={**TURNS, "change": 6})
+FOUR = Scenario(voters=4, voters_min=3, weights={**TURNS, "change": 8}, window_bytes=3)
 
 
 @dataclass(frozen=True)
@@ -268,38 +285,50 @@ class BelievesStaleFrames(World):
         return disk.log_end(believes_stale=True)
 
 
+class ForgetsTheMark(World):
+    """A start that finds less than was flushed once writes down that this is all."""
+
+    def start(self, number: int) -> None:
+        super().start(number)
+        machine, member = self.machines[number], self.up(number)
+        reign = replace(member.reign, owed=Tail(0, 0))
+        machine.disk = replace(machine.disk, reign=reign, flushed=min(machine.disk.flushed, member.log.tail))
+        machine.member = replace(member, reign=reign)
+
+
 SWITCHES: Mapping[str, Switch] = {
     "promises_twice": Switch(CALM, PromisesTwice),
     "promises_downwards": Switch(CALM, PromisesDownwards),
     "promises_to_a_later_start": Switch(RESTARTS, PromisesToALaterStart),
-    "breaks_the_silence": Switch(CALM, BreaksTheSilence),
+    "breaks_the_silence": Switch(LEASES, BreaksTheSilence),
     "counts_emptied_disks": Switch(EMPTIED, CountsEmptiedDisks),
     "half_is_enough": Switch(CALM, HalfIsEnough),
     "leads_with_less": Switch(CALM, LeadsWithLess),
-    "compares_lengths": Switch(CALM, ComparesLengths),
+    "compares_lengths": Switch(SLOW, ComparesLengths),
     "forgets_what_it_owes": Switch(DAMAGED, ForgetsWhatItOwes),
     "leads_with_a_hole": Switch(DAMAGED, LeadsWithAHole),
-    "obeys_the_old": Switch(CALM, ObeysTheOld),
+    "obeys_the_old": Switch(LEASES, ObeysTheOld),
     "counts_what_is_not_flushed": Switch(POWER, CountsWhatIsNotFlushed),
-    "commits_old_epochs": Switch(CALM, CommitsOldEpochs),
+    "commits_old_epochs": Switch(SLOW, CommitsOldEpochs),
     "serves_at_once": Switch(CALM, ServesAtOnce),
     "believes_commit_unmatched": Switch(CALM, BelievesCommitUnmatched),
-    "matches_by_length": Switch(CALM, MatchesByLength),
+    "matches_by_length": Switch(SLOW, MatchesByLength),
     "matches_its_own_end": Switch(CALM, MatchesItsOwnEnd),
-    "hears_old_answers": Switch(RESTARTS, HearsOldAnswers),
+    "hears_old_answers": Switch(OLD_ANSWERS, HearsOldAnswers),
     "counts_unmatched": Switch(CALM, CountsUnmatched),
     "changes_twice": Switch(LEAVING, ChangesTwice),
-    "changes_at_once": Switch(LEAVING, ChangesAtOnce),
+    "changes_at_once": Switch(FOUR, ChangesAtOnce),
     "joins_empty": Switch(JOINING, JoinsEmpty),
     "changes_when_committed": Switch(LEAVING, ChangesWhenCommitted),
-    "leases_from_the_answer": Switch(CALM, LeasesFromTheAnswer),
-    "speaks_before_it_is_saved": Switch(RESTARTS, world=SpeaksBeforeItIsSaved),
+    "leases_from_the_answer": Switch(LEASES, LeasesFromTheAnswer),
+    "speaks_before_it_is_saved": Switch(UNSAVED, world=SpeaksBeforeItIsSaved),
     "speaks_before_it_is_flushed": Switch(POWER, world=SpeaksBeforeItIsFlushed),
     "believes_what_it_finds": Switch(POWER, world=BelievesWhatItFinds),
-    "forgets_the_lease": Switch(RESTARTS, world=ForgetsTheLease),
+    "forgets_the_lease": Switch(HASTE, world=ForgetsTheLease),
     "keeps_the_disks_name": Switch(EMPTIED, world=KeepsTheDisksName),
-    "keeps_its_start": Switch(RESTARTS, world=KeepsItsStart),
-    "believes_stale_frames": Switch(POWER, world=BelievesStaleFrames),
+    "keeps_its_start": Switch(SAID_TWICE, world=KeepsItsStart),
+    "believes_stale_frames": Switch(TORN, world=BelievesStaleFrames),
+    "forgets_the_mark": Switch(DAMAGED, world=ForgetsTheMark),
 }
 
 

@@ -6,6 +6,7 @@ from random import Random  # noqa: TID251
 
 from ortoo.enode.members.driver import AddLearner, HandOver, Proposed, Remove
 from ortoo.enode.members.identity import MemberId
+from ortoo.enode.members.member import Limits
 from ortoo.enode.members.messages import Message
 from ortoo.enode.members.roles import Leader
 from ortoo.enode.members.rules import Rules
@@ -44,12 +45,37 @@ class Scenario:
     steps: int = 200
     wipes_max: int = 1
     """Disks that may be lost: no more than a minority, for more than that nobody can promise anything."""
+    window_bytes: int = 2
+    silence_s: float = 1.0
+    """How long a leader goes on that nobody answers; nothing that is committed may depend on it."""
     weights: Mapping[str, float] = field(default_factory=dict)
     lost: float = 0.05
     """Of messages."""
     doubled: float = 0.05
+    comes_late: tuple[type, ...] = (object,)
+    """Which messages may come once more much later."""
+    said_twice: float = 0.3
+    """Of proposals."""
+    torn: tuple[float, ...] = (0.0, 0.5, 1.0)
+    """How much of what was not synced may be left by a power cut."""
     ordered: float = 0.5
     """Of messages: those that arrive before all that were sent after."""
+
+
+TURNS = {"usurp": 6, "isolate": 3, "heal": 3, "send": 10}
+"""Leaders come and go."""
+SCENARIOS: Mapping[str, Scenario] = {
+    "three members": Scenario(),
+    "leaders come and go": Scenario(steps=400, weights=TURNS, window_bytes=1),
+    "power cuts": Scenario(weights={"power": 4, "kill": 2, "start": 20, "disk": 14, "usurp": 6, "send": 16}),
+    "a disk is lost": Scenario(joiners=1, weights={"wipe": 0.5, "damage": 0.5, "change": 1}),
+    "the log's begin moves": Scenario(weights={"begin": 3, "wipe": 0.3, "power": 2}),
+    "members come and go": Scenario(voters=2, voters_min=2, joiners=2, wipes_max=0, weights={**TURNS, "change": 4}),
+    "down to one member": Scenario(voters_min=1, wipes_max=0, weights={**TURNS, "change": 4}),
+    "leaders that do not give up": Scenario(steps=300, weights={"tick": 6, "usurp": 5, "isolate": 3}, silence_s=60.0),
+    "five members": Scenario(voters=5, steps=300, wipes_max=2, weights={**TURNS, "wipe": 0.3, "damage": 0.3}),
+}
+"""With all rules on, none of them may break an invariant."""
 
 
 class Walk:
@@ -60,7 +86,8 @@ class Walk:
         self.scenario = scenario
         self.late: list[tuple[int, Message]] = []
         self.proposals: list[tuple[int, MemberId]] = []
-        self.world = world.started(scenario.voters, scenario.joiners, rules)
+        limits = Limits(window_bytes=scenario.window_bytes, silence_s=scenario.silence_s)
+        self.world = world.started(scenario.voters, scenario.joiners, rules, limits)
         weights = {**WEIGHTS, **scenario.weights}
         self._kinds = [name for name, weight in weights.items() if weight]
         self._weights = [weights[name] for name in self._kinds]
@@ -88,9 +115,14 @@ class Walk:
             if chance.random() < self.scenario.lost:
                 world.lose(index)
             else:
-                if chance.random() < self.scenario.doubled:
-                    self.late = [*self.late[-LATE_MAX:], world.network[index]]
-                world.deliver(index)
+                self._arrives(index)
+
+    def _arrives(self, index: int) -> None:
+        if self.random.random() < self.scenario.doubled and isinstance(
+            self.world.network[index][1], self.scenario.comes_late
+        ):
+            self.late = [*self.late[-LATE_MAX:], self.world.network[index]]
+        self.world.deliver(index)
 
     def _late(self) -> None:
         """A message comes once more, when nobody thinks of it any more."""
@@ -119,7 +151,7 @@ class Walk:
         to = chance.choice(list(world.machines))
         epoch = chance.choice((world.epochs_proposed, world.epochs_proposed + 1, chance.randint(1, world.epochs_proposed)))
         leader = world.machines[to].id
-        if self.proposals and chance.random() < 0.3:
+        if self.proposals and chance.random() < self.scenario.said_twice:
             epoch, leader = chance.choice(self.proposals)
         elif world.suggestions and chance.random() < 0.3:
             above, leader = chance.choice(world.suggestions)
@@ -149,11 +181,16 @@ class Walk:
             self.world.kill(self.random.choice(running))
 
     def _power(self) -> None:
-        share = self.random.choice((0.0, 0.5, 1.0))
+        share = self.random.choice(self.scenario.torn)
         self.world.power_cut(self.random.choice(list(self.world.machines)), lambda: self.random.random() < share)
 
     def _isolate(self) -> None:
+        """Most often a leader, for what happens then behind its back is what the protocol is about."""
         numbers = list(self.world.machines)
+        leaders = [one for one in self.world.running() if isinstance(self.world.up(one).role, Leader)]
+        if leaders and self.random.random() < 0.5:
+            self.world.cut_off = frozenset((self.random.choice(leaders),))
+            return
         self.world.cut_off = frozenset(self.random.sample(numbers, self.random.randint(1, len(numbers) - 1)))
 
     def _heal(self) -> None:
@@ -225,7 +262,7 @@ class Walk:
             if busy:
                 world.disk_works(busy[0])
             elif world.network:
-                world.deliver(0)
+                self._arrives(0)
             else:
                 break
         if world.suggestions and not self._leaders():

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from ortoo.enode.members.driver import (
     Action,
@@ -37,7 +36,6 @@ from ortoo.enode.members.rules import Rules
 from tests.simulation.members.disk_of_frames import DiskOfFrames, Entry, marks_of
 
 NETWORK_MAX = 24
-LIMITS = Limits(window_bytes=2)
 
 
 class Violation(Exception):
@@ -68,6 +66,7 @@ class World:
     """Everything there is. It is copied before a step of a search; of a walk it is changed."""
 
     rules: Rules
+    limits: Limits
     machines: dict[int, Machine]
     network: tuple[tuple[int, Message], ...] = ()
     now_s: float = 0.0
@@ -89,7 +88,7 @@ class World:
     """What each disk has ever had for good."""
 
     @classmethod
-    def started(cls, voters: int, joiners: int, rules: Rules, **more: Any) -> "World":
+    def started(cls, voters: int, joiners: int, rules: Rules, limits: Limits) -> "World":
         """Machines with empty disks, of which the first are voters."""
         ids = tuple(MemberId(number, f"disk-{number}") for number in range(1, voters + joiners + 1))
         base = Base(0, 0, Configuration(ids[:voters]))
@@ -98,7 +97,7 @@ class World:
             one.number: Machine(one.number, DiskOfFrames(base if one in ids[:voters] else nothing), one.disk)
             for one in ids
         }
-        world = cls(rules, machines, disks_made=len(ids), **more)
+        world = cls(rules, limits, machines, disks_made=len(ids))
         for number in machines:
             world.start(number)
             world.machines[number].member = replace(world.up(number), lease_until_s=0.0)
@@ -115,7 +114,8 @@ class World:
         machines = tuple(
             (one.disk, one.disk_id, one.incarnation, one.member, one.work) for one in self.machines.values()
         )
-        return hash((machines, frozenset(self.network), self.now_s, self.cut_off, tuple(self.truth)))
+        rest = (frozenset(self.network), self.now_s, self.cut_off, self.wipes, self.messages_sent, tuple(self.truth))
+        return hash((machines, rest))
 
     def up(self, number: int) -> Member:
         """The member that runs there."""
@@ -140,7 +140,7 @@ class World:
             reign = replace(reign, owed=max(reign.owed, machine.disk.flushed))
             machine.disk = replace(machine.disk, reign=reign)
         me = Process(machine.id, machine.incarnation)
-        machine.member = Member.started(me, view, reign, self.now_s, rules=self.rules, limits=LIMITS)
+        machine.member = Member.started(me, view, reign, self.now_s, rules=self.rules, limits=self.limits)
         machine.work = (Flushed(0, end),)
 
     def kill(self, number: int) -> None:
