@@ -27,7 +27,7 @@ SLOW_TESTS := $(wildcard tests/contract tests/conformance tests/integration test
 
 .PHONY: help setup demo dev check test bench bench-store bench-guard crash simulate protos protos-check docs clean
 .PHONY: demo-spark spark-setup spark-tests spark-long bench-spark
-.PHONY: alerts rolling wheels image-check manifests deploy-tools
+.PHONY: alerts explore rolling wheels image-check manifests deploy-tools
 .PHONY: lint types imports quick-tests slow-tests
 
 help:  ## Show this help
@@ -97,6 +97,10 @@ crash: $(READY)  ## Stop the store at 2,500 points, damage it in 500 places, 5,0
 simulate: $(READY)  ## A simulated cluster in trouble, 300 seeds; then every bug that is planted must be found (SEED=1000 SEEDS=5000 for others)
 	@$(PY) -m ortoo.testing.simulation --seed $(or $(SEED),1) --seeds $(or $(SEEDS),300) --workers $$(nproc)
 	@$(PY) -m tests.simulation.planted.table
+
+explore: $(READY)  ## The replication protocol: 10,000 walks a scenario, then each rule switched off until what is lost is found; half an hour
+	@$(PY) -m tests.simulation.members.long_walks --seeds $(or $(SEEDS),10000)
+	@$(PY) -m tests.simulation.members.switched_off
 
 demo-spark: $(SPARK_READY) $(DEMO_READY)  ## The flights through the broker into a lake, reports about them, and United's back
 	@libs/spark/find_java.sh 'the demo on Spark'

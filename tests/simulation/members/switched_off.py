@@ -4,14 +4,14 @@ python -m tests.simulation.members.switched_off [--seeds N] [NAME...]
 """
 
 import argparse
-import time  # noqa: TID251
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ortoo.enode.members.driver import Event, Flushed, ReignSaved, SaveReign
 from ortoo.enode.members.identity import Configuration, MemberId, Process, Reign, Tail
 from ortoo.enode.members.log_outline import History, LogOutline
-from ortoo.enode.members.messages import MatchAnswer
+from ortoo.enode.members.messages import MatchAnswer, Promise
 from ortoo.enode.members.roles import Leader, Stream
 from ortoo.enode.members.rules import Rules
 from tests.simulation.members.disk_of_frames import DiskOfFrames
@@ -30,9 +30,16 @@ OLD_ANSWERS = Scenario(
     weights={"kill": 3, "power": 3, "start": 20, "late": 5, "send": 12}, doubled=1.0, comes_late=(MatchAnswer,)
 )
 SAID_TWICE = Scenario(
-    weights={"power": 5, "start": 30, "propose": 10, "usurp": 6, "send": 12, "disk": 14, "isolate": 0}, said_twice=0.7
+    weights={"power": 4, "start": 30, "propose": 10, "late": 6, "send": 12, "disk": 14, "isolate": 0},
+    said_twice=0.7,
+    doubled=1.0,
+    comes_late=(Promise,),
 )
-TORN = Scenario(weights={"power": 5, "start": 25, "disk": 12, "kill": 0, "usurp": 8, "send": 20}, torn=(0.5,))
+TORN = Scenario(
+    steps=400,
+    weights={"power": 5, "start": 25, "disk": 14, "kill": 0, "usurp": 8, "send": 30, "isolate": 4, "heal": 5},
+    torn=(0.5,),
+)
 HASTE = Scenario(weights={"kill": 6, "start": 30, "propose": 12, "usurp": 0.2, "tick": 1.5, "isolate": 3})
 UNSAVED = Scenario(weights={"disk": 10, "power": 3, "start": 20, "propose": 12, "usurp": 6})
 POWER = Scenario(weights={"power": 4, "start": 16, "disk": 12, "kill": 0, "usurp": 6, "send": 16})

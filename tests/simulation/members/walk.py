@@ -95,8 +95,7 @@ class Walk:
 
     def settle(self) -> None:
         """Let member 1 lead, as a name server proposes it, so that the walk begins where something can be lost."""
-        self.world.epochs_proposed = 1
-        self.world.feed(1, Proposed(1, self.world.machines[1].id))
+        self._say(1, self.world.machines[1].id)
         for _ in range(3):
             self._calm_round()
 
@@ -149,7 +148,9 @@ class Walk:
         """By a name server that knows something, by one that knows nothing, or by one that says it twice."""
         world, chance = self.world, self.random
         to = chance.choice(list(world.machines))
-        epoch = chance.choice((world.epochs_proposed, world.epochs_proposed + 1, chance.randint(1, world.epochs_proposed)))
+        epoch = chance.choice(
+            (world.epochs_proposed, world.epochs_proposed + 1, chance.randint(1, world.epochs_proposed))
+        )
         leader = world.machines[to].id
         if self.proposals and chance.random() < self.scenario.said_twice:
             epoch, leader = chance.choice(self.proposals)

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, replace
 
 from ortoo.enode.members.driver import (
     Action,
-    AppendEpoch,
     Appended,
+    AppendEpoch,
     AppendMembers,
     Committed,
     Cut,
@@ -50,6 +50,8 @@ class Machine:
     disk: DiskOfFrames
     disk_id: str
     incarnation: int = 0
+    starts: int = 0
+    """How often a process was started here, whatever it takes its incarnation for."""
     member: Member | None = None
     work: tuple[Action | Flushed, ...] = ()
     """What the disk still has to do, in this order."""
@@ -82,8 +84,8 @@ class World:
     wipes: int = 0
     truth: list[Entry] = field(default_factory=list)
     """What was committed by a leader, by position. Nothing of it may ever change."""
-    leaders: dict[int, Process] = field(default_factory=dict)
-    """Who has led which epoch."""
+    leaders: dict[int, tuple[Process, int]] = field(default_factory=dict)
+    """Who has led which epoch, and in which start."""
     held: set[tuple[MemberId, int, Entry]] = field(default_factory=set)
     """What each disk has ever had for good."""
 
@@ -132,6 +134,7 @@ class World:
     def start(self, number: int) -> None:
         """A process starts, scans its log, notes for good what is missing, and has the disk sync what it found."""
         machine = self.machines[number]
+        machine.starts += 1
         machine.incarnation = self.next_incarnation(machine)
         end = self.log_end(machine.disk)
         view = machine.disk.outline(end)
@@ -301,9 +304,9 @@ class World:
     # what must always be true
 
     def _check_leader(self, number: int, epoch: int) -> None:
-        me = self.up(number).me
+        me = (self.up(number).me, self.machines[number].starts)
         if self.leaders.setdefault(epoch, me) != me:
-            raise Violation(f"two leaders of epoch {epoch}: {self.leaders[epoch]} and {me}")
+            raise Violation(f"two starts lead epoch {epoch}: {self.leaders[epoch]} and {me}")
 
     def _check_committed(self, number: int, position: int, *, leads: bool) -> None:
         machine, member = self.machines[number], self.up(number)
@@ -345,5 +348,3 @@ class World:
                 f"member {number} answers reads from {member.log.committed} in epoch {member.reign.epoch}, and "
                 f"{len(self.truth)} are committed"
             )
-
-

@@ -7,8 +7,8 @@ import pytest
 from ortoo.enode.members.driver import (
     Action,
     AddLearner,
-    AppendEpoch,
     Appended,
+    AppendEpoch,
     AppendMembers,
     Committed,
     Cut,
@@ -84,7 +84,9 @@ class Run:
     def followed(self, by: Process = TWO, stream: int = 1) -> None:
         """A follower has matched and has everything that this leader has."""
         end = self.member.log.appended
-        self(MatchAsk(1, by, stream, 0), Matched(1, by, stream, 0, 0), Shipped(by, stream, end), Ack(1, by, stream, end))
+        self(
+            MatchAsk(1, by, stream, 0), Matched(1, by, stream, 0, 0), Shipped(by, stream, end), Ack(1, by, stream, end)
+        )
 
     def follow(self, leader: Process = TWO, epoch: int = 1) -> None:
         """Follow a leader, matched with an empty log."""

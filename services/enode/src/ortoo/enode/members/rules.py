@@ -59,8 +59,7 @@ class Rules:
         """Below it, a majority of the voters has everything on disk; the leader's own disk counts as one."""
         members = self.in_force(log)
         flushed = [
-            log.flushed if voter == me else self.counted_position(leader.stream_of(voter))
-            for voter in members.voters
+            log.flushed if voter == me else self.counted_position(leader.stream_of(voter)) for voter in members.voters
         ]
         return sorted(flushed, reverse=True)[members.majority - 1]
 
@@ -97,7 +96,7 @@ class Rules:
         return None if of_epoch is None else min(end, of_epoch)
 
     def is_answered(self, me: Process, stream: int, follower: Process, answered: int) -> bool:
-        """An answer to an earlier start or stream knows less of this log than is acknowledged by now, and may cut it."""
+        """An answer to an earlier start or stream knows less than is acknowledged by now, and may cut that."""
         return (follower, answered) == (me, stream)
 
     # members
