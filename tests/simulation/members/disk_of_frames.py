@@ -61,6 +61,7 @@ class DiskOfFrames:
     def sync(self, end: int) -> "DiskOfFrames":
         """Everything written is there for good, and the mark says so up to `end`; only a cut takes the mark back."""
         view = self.view()
+        assert end <= len(view), f"{end} is said to be flushed, and only {len(view)} is there"
         last = view[end - 1] if end else None
         flushed = max(self.flushed, Tail(last.epoch if last else 0, end))
         return replace(self, synced=view, written=(), flushed=flushed)
@@ -106,7 +107,7 @@ class DiskOfFrames:
         entries = self.read(at, end)
         if entries and not empty.history.starts and entries[0].what != "epoch":
             empty = replace(empty, history=empty.history.begun(entries[0].epoch, at))
-        return replace(empty.extended(end, marks_of(entries, at)), cuts=0)
+        return replace(empty.extended(end, marks_of(entries, at)), cuts=0, is_cutting=False)
 
     def read(self, begin: int, end: int) -> tuple[Entry, ...]:
         """Frames that are there. Errors: AssertionError when one is not."""

@@ -7,7 +7,7 @@ from tests.simulation.members.breadth import around, breadth_first, first_world
 from tests.simulation.members.switched_off import SWITCHES, search
 from tests.simulation.members.walk import SCENARIOS, Walk, first_violation
 
-QUICK = range(1, 101)
+QUICK = range(1, 61)
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

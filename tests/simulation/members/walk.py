@@ -10,7 +10,7 @@ from ortoo.enode.members.member import Limits
 from ortoo.enode.members.messages import Message
 from ortoo.enode.members.roles import Leader
 from ortoo.enode.members.rules import Rules
-from tests.simulation.members.world import Violation, World
+from tests.simulation.members.world import Machine, Violation, World
 
 WEIGHTS: Mapping[str, float] = {
     "deliver": 60,
@@ -46,6 +46,8 @@ class Scenario:
     wipes_max: int = 1
     """Disks that may be lost: no more than a minority, for more than that nobody can promise anything."""
     window_bytes: int = 2
+    lease_s: float = 0.8
+    """0 without leases: nobody reads then, and nobody has to wait before a promise."""
     silence_s: float = 1.0
     """How long a leader goes on that nobody answers; nothing that is committed may depend on it."""
     weights: Mapping[str, float] = field(default_factory=dict)
@@ -67,6 +69,7 @@ TURNS = {"usurp": 6, "isolate": 3, "heal": 3, "send": 10}
 SCENARIOS: Mapping[str, Scenario] = {
     "three members": Scenario(),
     "leaders come and go": Scenario(steps=400, weights=TURNS, window_bytes=1),
+    "no leases": Scenario(weights={**TURNS, "power": 2, "start": 12}, lease_s=0.0),
     "power cuts": Scenario(weights={"power": 4, "kill": 2, "start": 20, "disk": 14, "usurp": 6, "send": 16}),
     "a disk is lost": Scenario(joiners=1, weights={"wipe": 0.5, "damage": 0.5, "change": 1}),
     "the log's begin moves": Scenario(weights={"begin": 3, "wipe": 0.3, "power": 2}),
@@ -86,7 +89,7 @@ class Walk:
         self.scenario = scenario
         self.late: list[tuple[int, Message]] = []
         self.proposals: list[tuple[int, MemberId]] = []
-        limits = Limits(window_bytes=scenario.window_bytes, silence_s=scenario.silence_s)
+        limits = Limits(lease_s=scenario.lease_s, silence_s=scenario.silence_s, window_bytes=scenario.window_bytes)
         self.world = world.started(scenario.voters, scenario.joiners, rules, limits)
         weights = {**WEIGHTS, **scenario.weights}
         self._kinds = [name for name, weight in weights.items() if weight]
@@ -197,15 +200,27 @@ class Walk:
     def _heal(self) -> None:
         self.world.cut_off = frozenset()
 
+    def _victim(self) -> Machine | None:
+        """Whose disk is to be lost: most often one that has what is committed while another has not."""
+        machines = list(self.world.machines.values())
+        if self.world.wipes >= self.scenario.wipes_max:
+            return None
+        complete = [one for one in machines if one.disk.log_end() >= len(self.world.truth)]
+        if len(complete) == len(machines) and self.random.random() < 0.8:
+            return None
+        return self.random.choice(complete or machines)
+
     def _wipe(self) -> None:
-        if self.world.wipes < self.scenario.wipes_max:
-            self.world.wipe(self.random.choice(list(self.world.machines)))
+        if victim := self._victim():
+            self.world.wipe(victim.number)
 
     def _damage(self) -> None:
-        machine = self.world.machines[self.random.choice(list(self.world.machines))]
-        begin, end = machine.disk.base.position, machine.disk.flushed.position
-        if self.world.wipes < self.scenario.wipes_max and begin < end <= len(machine.disk.synced):
-            self.world.damage(machine.number, self.random.randrange(begin, end))
+        victim = self._victim()
+        if victim is None:
+            return
+        begin, end = victim.disk.base.position, victim.disk.flushed.position
+        if begin < end <= len(victim.disk.synced):
+            self.world.damage(victim.number, self.random.randrange(begin, end))
 
     def _hand_over(self) -> None:
         if leaders := self._leaders():
@@ -283,7 +298,7 @@ def first_violation(
         walk = Walk(scenario, seed, rules, world)
         try:
             walk.run()
-            if recovers:
+            if recovers and scenario.silence_s <= 1.0:
                 walk.recover()
         except (Violation, AssertionError) as found:
             return seed, f"{type(found).__name__}: {found}"

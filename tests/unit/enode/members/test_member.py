@@ -63,7 +63,9 @@ class Run:
 
     def __init__(self, members: Configuration = THREE_MEMBERS, *, window_bytes: int = 1000) -> None:
         log = LogOutline().restarted(Base(0, 0, members))
-        self.member = Member.started(ONE, replace(log, cuts=0), Reign(), 0.0, limits=Limits(window_bytes=window_bytes))
+        self.member = Member.started(
+            ONE, replace(log, cuts=0, is_cutting=False), Reign(), 0.0, limits=Limits(window_bytes=window_bytes)
+        )
         self.now_s = LATER_S
         self.wanted: tuple[Action, ...] = ()
 
@@ -222,6 +224,21 @@ def test_a_follower_finds_where_logs_part() -> None:
     assert run(Flushed(1, 50)) == ()
     assert messages(run(CutDone(2))) == [Matched(7, ONE, 2, 35, 35)]
     assert run.member.log.tail == Tail(1, 35)
+
+
+def test_nothing_is_written_behind_a_cut_that_is_not_done() -> None:
+    """Another leader's answer and a proposal wait until the cut is on disk: it would take what lies behind it."""
+    run = Run()
+    run.follow()
+    run(run.frames(0, 30), Flushed(1, 30), beat(THREE, 4), ReignSaved(Reign(4, THREE)))
+    base = Base(0, 1, THREE_MEMBERS)
+    assert run(MatchAnswer(4, ONE, 2, 1, 20, base)) == (Cut(20, 2),)
+    run(beat(TWO, 5), ReignSaved(Reign(5, TWO)))
+    assert run(MatchAnswer(5, ONE, 3, 1, 20, base)) == ()
+    run.now_s = LATER_S + 5
+    assert run(Proposed(6, ONE.member)) == ()
+    assert run(CutDone(2)) == ()
+    assert messages(run(MatchAnswer(5, ONE, 3, 1, 20, base))) == [Matched(5, ONE, 3, 20, 20)]
 
 
 def test_what_is_below_the_leaders_begin_is_owed_before_it_is_given_up() -> None:

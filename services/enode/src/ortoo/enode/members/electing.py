@@ -14,7 +14,8 @@ def on_proposed(member: Member, event: Proposed, now_s: float) -> Outcome:
     me, rules, log = member.me, member.rules, member.log
     is_mine = event.leader == me.member and rules.counts_vote(rules.in_force(log), me)
     stands_already = isinstance(member.role, Candidate | Leader) and event.epoch == member.reign.epoch
-    if not is_mine or stands_already or not rules.is_electable(log, member.reign):
+    is_able = rules.is_electable(log, member.reign) and rules.may_write(log)
+    if not is_mine or stands_already or not is_able:
         return member, ()
     if not rules.may_promise(member.reign, event.epoch, me) or not _may_break_silence(member, now_s):
         return member, ()

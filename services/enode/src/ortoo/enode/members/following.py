@@ -71,12 +71,13 @@ def on_match_answer(member: Member, answer: MatchAnswer, now_s: float) -> Outcom
     role, log = member.role, member.log
     if not isinstance(role, Follower) or role.is_matched or role.is_cutting or answer.epoch != member.reign.epoch:
         return member, ()
-    if not member.rules.is_answered(member.me, role.stream, answer.follower, answer.stream):
+    rules = member.rules
+    if not rules.is_answered(member.me, role.stream, answer.follower, answer.stream) or not rules.may_write(log):
         return member, ()
     role = replace(role, progress_s=now_s)
     member = replace(member, role=role)
     base, lower = answer.base, 0
-    end = member.rules.agreed_end(log.history, log.appended, answer.largest, answer.end)
+    end = rules.agreed_end(log.history, log.appended, answer.largest, answer.end)
     if end is None and (lower := log.history.largest(answer.largest)):
         asking = replace(role, asked_epoch=lower)
         return replace(member, role=asking), (_ask(member, asking),)
@@ -102,11 +103,12 @@ def _start_again(member: Member, base: Base) -> Outcome:
 
 
 def on_cut_done(member: Member, event: CutDone) -> Outcome:
-    """The log is what the leader has, as far as it goes."""
+    """The log is what the leader has, as far as it goes; unless another leads since, who will be asked again."""
     role = member.role
-    if not isinstance(role, Follower) or not role.is_cutting or event.cuts != member.log.cuts:
+    if event.cuts != member.log.cuts:
         return member, ()
-    return _matched(member)
+    member = replace(member, log=replace(member.log, is_cutting=False))
+    return _matched(member) if isinstance(role, Follower) and role.is_cutting else (member, ())
 
 
 def _matched(member: Member) -> Outcome:

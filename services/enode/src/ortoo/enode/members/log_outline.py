@@ -118,6 +118,8 @@ class LogOutline:
     """Of frames that are not committed yet."""
     cuts: int = 0
     """How often this process has cut the log: what the disk had begun before a cut says nothing after it."""
+    is_cutting: bool = False
+    """Whether the last cut is not on disk for good yet."""
 
     @property
     def members(self) -> Configuration:
@@ -157,13 +159,14 @@ class LogOutline:
             placed=tuple(one for one in self.placed if one.end <= position) or self.placed[:1],
             begins=tuple(one for one in self.begins if one.end <= position),
             cuts=self.cuts + 1,
+            is_cutting=True,
         )
 
     def restarted(self, base: Base) -> "LogOutline":
         """An empty log that will begin as another one does: nothing of this one is left."""
         starts = (EpochStart(base.epoch, base.position),) if base.epoch else ()
-        at = base.position
-        return LogOutline(at, at, at, at, History(starts), (PlacedMembers(at, base.configuration),), cuts=self.cuts + 1)
+        at, placed = base.position, (PlacedMembers(base.position, base.configuration),)
+        return LogOutline(at, at, at, at, History(starts), placed, cuts=self.cuts + 1, is_cutting=True)
 
     def committed_to(self, position: int) -> "LogOutline":
         """The log with more of it committed: members and begins that were in doubt no longer are."""

@@ -33,7 +33,7 @@ class Follower:
     """The epoch that the leader was asked about last; -1 before the promise of the leader's epoch is on disk."""
     is_matched: bool = False
     is_cutting: bool = False
-    """What does not match the leader's log is being taken away."""
+    """What does not match the leader's log is being taken away; then it matches."""
     lacks: bool = True
     """Whether the leader has more than this member, or does not know that the stream is matched."""
     progress_s: float = 0.0

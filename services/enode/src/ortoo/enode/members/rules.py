@@ -99,6 +99,10 @@ class Rules:
         """An answer to an earlier start or stream knows less than is acknowledged by now, and may cut that."""
         return (follower, answered) == (me, stream)
 
+    def may_write(self, log: LogOutline) -> bool:
+        """What is cut is gone for good before anything is written behind it, or the cut may take that as well."""
+        return not log.is_cutting
+
     # members
 
     def change_refusal(self, leader: Leader, log: LogOutline) -> str:
