@@ -55,7 +55,9 @@ LEASES = Scenario(
     silence_s=60.0,
     weights={"tick": 6, "usurp": 5, "isolate": 3, "heal": 2, "kill": 0, "power": 0, "send": 12, "hand_over": 0},
 )
-HASTE = Scenario(weights={"kill": 6, "start": 30, "propose": 12, "usurp": 0.2, "tick": 1.5, "isolate": 3})
+HASTE = Scenario(
+    said_twice=0.05, weights={"kill": 6, "start": 30, "propose": 12, "usurp": 0.2, "tick": 1.5, "isolate": 3}
+)
 
 
 @dataclass(frozen=True)
@@ -331,29 +333,29 @@ SWITCHES: Mapping[str, Switch] = {
     "compares_lengths": Switch(SLOW, ComparesLengths, seed=42),
     "forgets_what_it_owes": Switch(DAMAGED, ForgetsWhatItOwes, seed=315),
     "leads_with_a_hole": Switch(DAMAGED, LeadsWithAHole, seed=232),
-    "obeys_the_old": Switch(LEASES, ObeysTheOld),
-    "counts_what_is_not_flushed": Switch(POWER, CountsWhatIsNotFlushed),
-    "commits_old_epochs": Switch(SLOW, CommitsOldEpochs),
-    "serves_at_once": Switch(LEASES, ServesAtOnce),
-    "believes_commit_unmatched": Switch(CALM, BelievesCommitUnmatched),
-    "matches_by_length": Switch(SLOW, MatchesByLength),
+    "obeys_the_old": Switch(LEASES, ObeysTheOld, seed=1186),
+    "counts_what_is_not_flushed": Switch(POWER, CountsWhatIsNotFlushed, seed=11),
+    "commits_old_epochs": Switch(SLOW, CommitsOldEpochs, seed=207),
+    "serves_at_once": Switch(LEASES, ServesAtOnce, seed=38),
+    "believes_commit_unmatched": Switch(CALM, BelievesCommitUnmatched, seed=175),
+    "matches_by_length": Switch(SLOW, MatchesByLength, seed=75),
     "matches_its_own_end": Switch(CALM, MatchesItsOwnEnd, seed=16),
     "hears_old_answers": Switch(OLD_ANSWERS, HearsOldAnswers, seed=30),
     "writes_behind_a_cut": Switch(UNSAVED, WritesBehindACut),
     "counts_unmatched": Switch(CALM, CountsUnmatched, seed=1),
     "changes_twice": Switch(LEAVING, ChangesTwice, seed=47),
-    "changes_at_once": Switch(FOUR, ChangesAtOnce),
+    "changes_at_once": Switch(FOUR, ChangesAtOnce, seed=353),
     "joins_empty": Switch(JOINING, JoinsEmpty, seed=2),
     "changes_when_committed": Switch(LEAVING, ChangesWhenCommitted, seed=27),
     "leases_from_the_answer": Switch(LEASES, LeasesFromTheAnswer, seed=54),
-    "speaks_before_it_is_saved": Switch(UNSAVED, world=SpeaksBeforeItIsSaved),
-    "speaks_before_it_is_flushed": Switch(POWER, world=SpeaksBeforeItIsFlushed),
-    "believes_what_it_finds": Switch(POWER, world=BelievesWhatItFinds),
+    "speaks_before_it_is_saved": Switch(UNSAVED, world=SpeaksBeforeItIsSaved, seed=424),
+    "speaks_before_it_is_flushed": Switch(POWER, world=SpeaksBeforeItIsFlushed, seed=1),
+    "believes_what_it_finds": Switch(POWER, world=BelievesWhatItFinds, seed=810),
     "forgets_the_lease": Switch(HASTE, world=ForgetsTheLease),
-    "keeps_the_disks_name": Switch(EMPTIED, world=KeepsTheDisksName),
-    "keeps_its_start": Switch(SAID_TWICE, world=KeepsItsStart),
+    "keeps_the_disks_name": Switch(EMPTIED, world=KeepsTheDisksName, seed=240),
+    "keeps_its_start": Switch(SAID_TWICE, world=KeepsItsStart, seed=8),
     "believes_stale_frames": Switch(TORN, world=BelievesStaleFrames),
-    "forgets_the_mark": Switch(DAMAGED, world=ForgetsTheMark),
+    "forgets_the_mark": Switch(DAMAGED, world=ForgetsTheMark, seed=232),
 }
 
 
