@@ -1,4 +1,4 @@
-"""Every rule of the protocol and every duty of its driver, switched off: the explorer has to find what goes wrong.
+"""Rules of the protocol and duties of its driver, switched off one by one: the explorer has to find what goes wrong.
 
 python -m tests.simulation.members.switched_off [--seeds N] [NAME...]
 """
@@ -14,7 +14,6 @@ from ortoo.enode.members.log_outline import History, LogOutline
 from ortoo.enode.members.messages import MatchAnswer, Promise
 from ortoo.enode.members.roles import Leader, Stream
 from ortoo.enode.members.rules import Rules
-from tests.simulation.members.disk_of_frames import DiskOfFrames
 from tests.simulation.members.walk import TURNS, Scenario, first_violation
 from tests.simulation.members.world import Machine, World
 
@@ -38,13 +37,6 @@ SAID_TWICE = replace(
 )
 UNSAVED = replace(NO_LEASES, weights={"disk": 10, "power": 3, "start": 20, "propose": 12, "usurp": 6})
 POWER = replace(NO_LEASES, weights={"power": 4, "start": 16, "disk": 12, "kill": 0, "usurp": 6, "send": 16})
-TORN = replace(
-    NO_LEASES,
-    steps=400,
-    weights={"power": 5, "start": 25, "disk": 14, "kill": 0, "usurp": 8, "send": 30, "isolate": 4, "heal": 5},
-    torn=(0.5,),
-    window_bytes=1,
-)
 EMPTIED = replace(NO_LEASES, steps=300, weights={"wipe": 3, "start": 20, "propose": 6, "usurp": 8, "send": 12})
 DAMAGED = replace(NO_LEASES, weights={**TURNS, "damage": 1.5, "start": 12, "power": 1.5})
 JOINING = Scenario(joiners=1, weights={"change": 2})
@@ -54,9 +46,6 @@ LEASES = Scenario(
     steps=300,
     silence_s=60.0,
     weights={"tick": 6, "usurp": 5, "isolate": 3, "heal": 2, "kill": 0, "power": 0, "send": 12, "hand_over": 0},
-)
-HASTE = Scenario(
-    said_twice=0.05, weights={"kill": 6, "start": 30, "propose": 12, "usurp": 0.2, "tick": 1.5, "isolate": 3}
 )
 
 
@@ -200,13 +189,6 @@ class HearsOldAnswers(Rules):
         return True
 
 
-class WritesBehindACut(Rules):
-    """Frames are written before what was cut is gone."""
-
-    def may_write(self, log: LogOutline) -> bool:
-        return True
-
-
 class CountsUnmatched(Rules):
     """What a follower has counts before its log is the leader's."""
 
@@ -282,14 +264,6 @@ class BelievesWhatItFinds(World):
         self.feed(number, flushed)
 
 
-class ForgetsTheLease(World):
-    """A member that was started again promises at once."""
-
-    def start(self, number: int) -> None:
-        super().start(number)
-        self.machines[number].member = replace(self.up(number), lease_until_s=0.0)
-
-
 class KeepsTheDisksName(World):
     """An emptied disk has the id that it had."""
 
@@ -302,13 +276,6 @@ class KeepsItsStart(World):
 
     def next_incarnation(self, machine: Machine) -> int:
         return 1
-
-
-class BelievesStaleFrames(World):
-    """At a start, a frame of an older epoch behind a newer one belongs to the log."""
-
-    def log_end(self, disk: DiskOfFrames) -> int:
-        return disk.log_end(believes_stale=True)
 
 
 class ForgetsTheMark(World):
@@ -341,7 +308,6 @@ SWITCHES: Mapping[str, Switch] = {
     "matches_by_length": Switch(SLOW, MatchesByLength, seed=75),
     "matches_its_own_end": Switch(CALM, MatchesItsOwnEnd, seed=16),
     "hears_old_answers": Switch(OLD_ANSWERS, HearsOldAnswers, seed=30),
-    "writes_behind_a_cut": Switch(UNSAVED, WritesBehindACut),
     "counts_unmatched": Switch(CALM, CountsUnmatched, seed=1),
     "changes_twice": Switch(LEAVING, ChangesTwice, seed=47),
     "changes_at_once": Switch(FOUR, ChangesAtOnce, seed=353),
@@ -351,10 +317,8 @@ SWITCHES: Mapping[str, Switch] = {
     "speaks_before_it_is_saved": Switch(UNSAVED, world=SpeaksBeforeItIsSaved, seed=424),
     "speaks_before_it_is_flushed": Switch(POWER, world=SpeaksBeforeItIsFlushed, seed=1),
     "believes_what_it_finds": Switch(POWER, world=BelievesWhatItFinds, seed=810),
-    "forgets_the_lease": Switch(HASTE, world=ForgetsTheLease),
     "keeps_the_disks_name": Switch(EMPTIED, world=KeepsTheDisksName, seed=240),
     "keeps_its_start": Switch(SAID_TWICE, world=KeepsItsStart, seed=8),
-    "believes_stale_frames": Switch(TORN, world=BelievesStaleFrames),
     "forgets_the_mark": Switch(DAMAGED, world=ForgetsTheMark, seed=232),
 }
 

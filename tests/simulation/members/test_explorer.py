@@ -6,6 +6,7 @@ from ortoo.enode.members.rules import Rules
 from tests.simulation.members.breadth import around, breadth_first, first_world
 from tests.simulation.members.switched_off import SWITCHES, search
 from tests.simulation.members.walk import SCENARIOS, Walk, first_violation
+from tests.simulation.members.world import PromisesFirst
 
 QUICK = range(1, 61)
 
@@ -14,6 +15,11 @@ QUICK = range(1, 61)
 def test_nothing_committed_is_lost_and_a_majority_goes_on(name: str) -> None:
     """Walks of every scenario break no invariant, and each ends with a message committed once all talk again."""
     assert first_violation(SCENARIOS[name], Rules(), seeds=QUICK, recovers=True) is None
+
+
+def test_promises_and_the_log_may_reach_the_disk_in_any_order() -> None:
+    """They are two files: a promise that overtakes a cut or a flush breaks nothing."""
+    assert first_violation(SCENARIOS["power cuts"], Rules(), PromisesFirst, seeds=QUICK, recovers=True) is None
 
 
 def test_all_that_can_happen_at_first() -> None:

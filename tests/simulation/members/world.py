@@ -348,3 +348,13 @@ class World:
                 f"member {number} answers reads from {member.log.committed} in epoch {member.reign.epoch}, and "
                 f"{len(self.truth)} are committed"
             )
+
+
+class PromisesFirst(World):
+    """Another file is another queue: promises are on disk before what is still to be done to the log."""
+
+    def disk_works(self, number: int) -> None:
+        """Do what was asked for first, promises before all else."""
+        machine = self.machines[number]
+        machine.work = tuple(sorted(machine.work, key=lambda task: not isinstance(task, SaveReign)))
+        super().disk_works(number)

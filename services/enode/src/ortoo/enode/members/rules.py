@@ -1,6 +1,6 @@
 """The rules that keep what is committed. Each is one question that the protocol asks before it acts, with its source.
 
-None of them may be left out: tests/explorer switches each one off and finds the run in which something is lost.
+Tests override them one by one: without the rule, the explorer finds the run in which something is lost.
 """
 
 from collections.abc import Sequence
