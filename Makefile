@@ -28,7 +28,7 @@ SLOW_TESTS := $(wildcard tests/contract tests/conformance tests/integration test
 .PHONY: help setup demo dev check test bench bench-store bench-guard crash simulate protos protos-check docs clean
 .PHONY: quick-seeds planted
 .PHONY: demo-spark spark-setup spark-tests spark-long bench-spark
-.PHONY: alerts hostile rolling wheels image-check manifests deploy-tools
+.PHONY: alerts explore hostile rolling wheels image-check manifests deploy-tools
 .PHONY: lint types imports quick-tests slow-tests
 
 help:  ## Show this help
@@ -105,6 +105,10 @@ simulate: $(READY)  ## A simulated cluster in trouble, 300 seeds (SEED=1000 SEED
 
 planted: $(READY)  ## Search for the first seed that finds each planted bug, half an hour: the table in docs/simulation.md
 	@$(PY) -m tests.simulation.planted.table
+
+explore: $(READY)  ## The replication protocol: 10,000 walks a scenario, then each rule switched off until what is lost is found; half an hour
+	@$(PY) -m tests.simulation.members.long_walks --seeds $(or $(SEEDS),10000)
+	@$(PY) -m tests.simulation.members.switched_off
 
 demo-spark: $(SPARK_READY) $(DEMO_READY)  ## The flights through the broker into a lake, reports about them, and United's back
 	@libs/spark/find_java.sh 'the demo on Spark'

@@ -45,8 +45,8 @@ class Appender:
     clock: Clock
     work: DiskWork
     spares: Spares
-    on_durable: Callable[[Group], None]
-    """Gets each group when it is on disk, before its waiters."""
+    on_committed: Callable[[Group], None]
+    """Gets each group when it is committed, before its waiters: on disk, and at a replica where one is waited for."""
     on_roll: Callable[[Segment], None]
     """Gets each new segment as soon as positions are given out in it."""
     failure: str = ""
@@ -65,6 +65,8 @@ class Appender:
     def __post_init__(self) -> None:
         """Nothing is on its way yet."""
         self.durable_position = self.appended_position
+        self.committed_position = self.appended_position
+        """Everything before it is folded into the state, shown and answered for; what lies behind may still go."""
         self._loop = asyncio.get_running_loop()
         self._groups: deque[Group] = deque()
         self._flushing: Group | None = None
@@ -329,10 +331,12 @@ class Appender:
         ):
             group = self._held.popleft()
             try:
-                self.on_durable(group)
+                self.on_committed(group)
             except Exception as defect:
                 self._fail(group, defect)
                 raise
+            if group.parts:
+                self.committed_position = group.end_position
             for waiter, answer in group.waiters:
                 if not waiter.done():
                     waiter.set_result(answer)

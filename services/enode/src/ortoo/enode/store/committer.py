@@ -1,4 +1,4 @@
-"""What happens when frames become durable: they are folded in and shown to readers."""
+"""What happens when frames are committed: they are folded in and shown to readers."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from ortoo.enode.store.housekeeping import Housekeeping
 
 
 class CommitListener(Protocol):
-    """Somebody who wants to know what became durable."""
+    """Somebody who wants to know what is committed."""
 
     def messages_stored(self, topic_ids: Collection[int]) -> None:
         """Messages of these topics can be read now."""
@@ -44,12 +44,12 @@ class Committer:
     def __post_init__(self) -> None:
         """Nothing was committed since the store was opened."""
         self.next_segments: list[Segment] = []
-        """Segments that positions are given out in, but whose predecessors are not durable yet."""
+        """Segments that positions are given out in, but whose predecessors are not committed yet."""
         self.listeners: list[CommitListener] = []
         self.appends = self.appended_messages = self.appended_bytes = 0
 
     def commit(self, group: Group) -> None:
-        """Fold a group that became durable, and show it to readers."""
+        """Fold a group that is committed, and show it to readers."""
         catalog, state, recent = self.catalog, self.state, self.recent
         woken: dict[QueueLog, None] = {}
         topic_ids: set[int] = set()

@@ -70,7 +70,7 @@ class Engine:
             clock=clock,
             work=work,
             spares=spares,
-            on_durable=lambda group: self.committer.commit(group),
+            on_committed=lambda group: self.committer.commit(group),
             on_roll=lambda segment: self.committer.next_segments.append(segment),
         )
         self.keys: Keys = LocalKeys(disk, self.folder, work)

@@ -124,30 +124,33 @@ class Housekeeping:
         self._tide_mark.close()
 
     def sealed(self, sealed: Sealed) -> None:
-        """A segment is full and durable: write its index file and a checkpoint, and have the next spare ready."""
+        """A segment is full and committed: write its index file and a checkpoint, and have the next spare ready."""
         self._sealed.append(sealed)
         self._sealed_event.set()
         if self.frames:
             self.checkpoint_due.set()
 
     def count_changes(self, count: int) -> None:
-        """A frame with so many state changes became durable."""
+        """A frame with so many state changes is committed."""
         self.frames += 1
         self.changes += count
         if self.changes >= self.settings.checkpoint_records:
             self.checkpoint_due.set()
 
     async def checkpoint(self) -> None:
-        """Write the whole state into the log, slice by slice, each as of the moment it is written."""
+        """Write the whole state into the log, slice by slice, each as of the moment it is written.
+
+        The state is folded up to the committed position: what is durable beyond it is folded again at a start.
+        """
         appender = self.appender
-        fold_from = appender.durable_position
+        fold_from = appender.committed_position
         checkpoint_id = appender.appended_position
         self.changes = self.frames = 0
         self._checkpoint_is_due = True
         slices = cut_slices(self.state.checkpoint(), self.settings.checkpoint_slice_bytes)
         for number, (changes, is_last) in enumerate(slices):
             total = number + 1 if is_last else 0
-            part = Slice(checkpoint_id, number, total, fold_from, appender.durable_position, changes)
+            part = Slice(checkpoint_id, number, total, fold_from, appender.committed_position, changes)
             length = SLICE_HEAD_BYTES + len(changes)
             if not appender.fits(length):
                 await appender.make_room(length, is_state=True)
@@ -224,10 +227,10 @@ class Housekeeping:
             self._sealed.popleft()
 
     async def leave_marker(self, folder: Path) -> None:
-        """Write the marker of a clean stop; everything is durable and every sealed segment has its index file."""
+        """Write the marker of a clean stop; everything is committed and every sealed segment has its index file."""
         appender = self.appender
         marker = marker_of(
-            self.catalog, self.state, appender.durable_position, appender.store_open, appender.stored_at_ms
+            self.catalog, self.state, appender.committed_position, appender.store_open, appender.stored_at_ms
         )
         await self.work.run(write_whole, self.disk, folder / CLEAN_NAME, marker.encoded())
 
@@ -238,7 +241,7 @@ class Housekeeping:
             if stretch.base in self.catalog.contents:
                 await self.keys.seal(stretch)
             self._keys_to_seal.popleft()
-        position = self.appender.durable_position
+        position = self.appender.committed_position
         if position - self._keys_advanced >= KEYS_STEP_BYTES:
             self._keys_advanced = position
             base = self.catalog.active.base

@@ -269,7 +269,7 @@ class Store:
         if not self._settings.key_index:
             raise Unavailable("the key index is switched off")
         kind = KIND_KEY if key else KIND_MESSAGE_ID
-        end = self._appender.durable_position
+        end = self._appender.committed_position
         stretches = [Stretch(one.base, end if one.end is None else one.end, one.end is not None)
                      for one in self._catalog.segments if one.base < end]  # fmt: skip
         query = Query(topic_id, kind, key or message_id, begin_ms, end_ms or 1 << 62, limit or FIND_LIMIT)

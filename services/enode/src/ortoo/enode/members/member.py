@@ -1,0 +1,104 @@
+"""One member: its state, and the one function that takes it from event to event."""
+
+from dataclasses import dataclass, field, replace
+
+from ortoo.enode.members.driver import Action, Deposed, SaveReign
+from ortoo.enode.members.identity import MemberId, Process, Reign
+from ortoo.enode.members.log_outline import LogOutline
+from ortoo.enode.members.roles import Idle, Leader, Role
+from ortoo.enode.members.rules import Rules
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Times and sizes. Times are of a clock that goes on while the machine sleeps."""
+
+    heartbeat_s: float = 0.2
+    silence_s: float = 1.0
+    """A follower that hears nothing for so long says so; a leader that no majority answers for so long gives up."""
+    lease_s: float = 0.8
+    """How long a follower promises nothing to others after a heartbeat; below `silence_s`, so it delays nothing."""
+    drift_s: float = 0.05
+    """By how much two clocks may go apart during a lease."""
+    retry_s: float = 0.5
+    """After so long without progress a follower begins a new stream."""
+    window_bytes: int = 16 << 20
+    """So much is sent to a follower before it has acknowledged some of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """Everything that one start of a member knows. `reign` and the log outlive the process, the rest does not."""
+
+    me: Process
+    log: LogOutline
+    reign: Reign
+    is_saved: bool = True
+    """Whether `reign` is on disk. Until then nobody hears of it."""
+    role: Role = Idle()
+    lease_until_s: float = 0.0
+    """Nothing is promised to others before."""
+    streams_begun: int = 0
+    heard_s: float = 0.0
+    """When a leader was heard last, or that none is was reported."""
+    rules: Rules = field(default=Rules(), compare=False, repr=False)
+    limits: Limits = field(default=Limits(), compare=False, repr=False)
+
+    @classmethod
+    def started(
+        cls,
+        me: Process,
+        log: LogOutline,
+        reign: Reign,
+        now_s: float,
+        *,
+        rules: Rules | None = None,
+        limits: Limits | None = None,
+    ) -> "Member":
+        """A process that has just opened its log: it may have given a lease that it does not remember.
+
+        `log` has nothing flushed and nothing committed beyond its begin: the disk is asked to sync what was found.
+        A sole voter has nobody to give a lease to.
+        """
+        limits = limits or Limits()
+        is_alone = log.members.voters == (me.member,)
+        lease_until_s = now_s if is_alone else now_s + limits.lease_s
+        return cls(me, log, reign, lease_until_s=lease_until_s, heard_s=now_s, rules=rules or Rules(), limits=limits)
+
+    @property
+    def members(self) -> tuple[MemberId, ...]:
+        """All others who get the log."""
+        return tuple(one for one in self.rules.in_force(self.log).everybody if one != self.me.member)
+
+    def may_append(self) -> bool:
+        """Whether messages and changes may be appended to the log: sends wait or are refused otherwise."""
+        return isinstance(self.role, Leader) and self.role.is_serving and self.role.successor is None
+
+    def may_read(self, now_s: float) -> bool:
+        """Whether reads and decisions may be answered from what is committed here, without asking others."""
+        role = self.role
+        if not isinstance(role, Leader) or not self.rules.may_serve(role, self.log.committed):
+            return False
+        members = self.rules.in_force(self.log)
+        if members.voters == (self.me.member,):
+            return True
+        current = role.rounds[-1][0] if role.rounds else 0
+        rounds = [current if one == self.me.member else role.heard_of(one).round for one in members.voters]
+        lease_s = self.limits.lease_s - self.limits.drift_s
+        return now_s < self.rules.read_lease_until(role, rounds, members.majority, lease_s)
+
+
+Outcome = tuple[Member, tuple[Action, ...]]
+"""The member after an event, and what is to be done."""
+
+
+def turned(member: Member, role: Role) -> Outcome:
+    """The member in another role; who led says that it does no more."""
+    was_leader = isinstance(member.role, Leader) and not isinstance(role, Leader)
+    return replace(member, role=role), (Deposed(member.reign.epoch),) if was_leader else ()
+
+
+def promised(member: Member, reign: Reign, role: Role) -> Outcome:
+    """The member with a new reign, which nobody hears of before it is saved."""
+    after, actions = turned(member, role)
+    return replace(after, reign=reign, is_saved=False), (*actions, SaveReign(reign))

@@ -1,0 +1,78 @@
+"""The protocol: an event and the time in, the member afterwards and what is to be done out."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from ortoo.enode.members import changing, driver, electing, following, leading, messages
+from ortoo.enode.members.driver import Event, Flushed, ReignSaved, Tick
+from ortoo.enode.members.member import Member, Outcome
+from ortoo.enode.members.roles import Candidate, Follower, Leader, Voter
+
+
+def step(member: Member, event: Event, now_s: float) -> Outcome:
+    """Take one event. `now_s` never goes back while the process lives, and goes on while the machine sleeps."""
+    return _HANDLERS[type(event)](member, event, now_s)
+
+
+def _on_tick(member: Member, event: Tick, now_s: float) -> Outcome:
+    if isinstance(member.role, Leader):
+        return leading.on_leader_tick(member, now_s)
+    if isinstance(member.role, Follower):
+        return following.on_follower_tick(member, event, now_s)
+    return electing.on_leaderless_tick(member, event, now_s)
+
+
+def _on_reign_saved(member: Member, event: ReignSaved, now_s: float) -> Outcome:
+    """Only what was saved last counts, and only now may others hear of it."""
+    if event.reign != member.reign or member.is_saved:
+        return member, ()
+    member = replace(member, is_saved=True)
+    role = member.role
+    if isinstance(role, Candidate):
+        return electing.on_saved_candidate(member, now_s)
+    if isinstance(role, Voter):
+        return electing.on_saved_voter(member)
+    if isinstance(role, Follower) and role.asked_epoch < 0:
+        return following.new_stream(member, now_s)
+    return member, ()
+
+
+def _on_flushed(member: Member, event: Flushed, now_s: float) -> Outcome:
+    log = member.log
+    if event.cuts != log.cuts or event.position <= log.flushed:
+        return member, ()
+    member = replace(member, log=replace(log, flushed=min(event.position, log.appended)))
+    if isinstance(member.role, Leader):
+        return leading.advance(member)
+    return following.on_follower_flushed(member)
+
+
+def _timeless(handler: Callable[[Member, Any], Outcome]) -> Callable[[Member, Any, float], Outcome]:
+    """A handler that does not ask what time it is."""
+    return lambda member, event, now_s: handler(member, event)
+
+
+_HANDLERS: dict[type, Callable[[Member, Any, float], Outcome]] = {
+    Tick: _on_tick,
+    ReignSaved: _on_reign_saved,
+    Flushed: _on_flushed,
+    driver.Proposed: electing.on_proposed,
+    messages.PromiseAsk: electing.on_promise_ask,
+    messages.Promise: electing.on_promise,
+    messages.Newer: _timeless(electing.on_newer),
+    messages.Released: _timeless(electing.on_released),
+    messages.Heartbeat: following.on_heartbeat,
+    messages.MatchAnswer: following.on_match_answer,
+    messages.Frames: following.on_frames,
+    driver.CutDone: _timeless(following.on_cut_done),
+    driver.Appended: leading.on_appended,
+    messages.HeartbeatAnswer: leading.on_heartbeat_answer,
+    messages.MatchAsk: _timeless(leading.on_match_ask),
+    messages.Matched: _timeless(leading.on_matched),
+    messages.Ack: _timeless(leading.on_ack),
+    driver.Shipped: _timeless(leading.on_shipped),
+    driver.HandOver: leading.on_hand_over,
+    driver.AddLearner: _timeless(changing.on_add),
+    driver.Remove: _timeless(changing.on_remove),
+}
