@@ -17,11 +17,11 @@ GROUP = "g"
 async def _durable_beyond(one: OneStore, position: int) -> None:
     """Wait until the store's own disk has more than that."""
     appender, grew = one.store.engine.appender, asyncio.Event()
-    appender.advanced.add(grew)
+    appender.advanced[grew] = None
     while appender.durable_position <= position:
         grew.clear()
         await grew.wait()
-    appender.advanced.discard(grew)
+    del appender.advanced[grew]
 
 
 async def _waiting(one: OneStore) -> tuple[Followers, Follower]:
