@@ -67,8 +67,7 @@ async def test_a_refused_message_harms_no_neighbour(cluster: Cluster) -> None:
             with pytest.raises(Invalid):
                 await sendings[1]
             assert (await sendings[0]).offset + 1 == (await sendings[2]).offset
-            with pytest.raises(Invalid):
-                await producer.flush()
+            await producer.flush()  # the failure was told
         stored = [message async for message in mq.admin.tail_last("t", 10, follow=False)]
     assert [message.message.body for message in stored] == [b"a", b"c"]
 

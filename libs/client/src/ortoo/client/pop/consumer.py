@@ -151,7 +151,8 @@ class PopConsumer:
         except asyncio.CancelledError:
             # The next pop must not have this id: the snode gives back what it finds under it, and so does this one.
             self._called_off.append(attempt_id)
-            self._background.spawn("call off", self._return_called_off())
+            if self._is_open:  # otherwise whoever leaves does it
+                self._background.spawn("call off", self._return_called_off())
             raise
 
     async def _ask_as(self, attempt_id: str, count: int, wait_ms: int = 0) -> list[PopLease]:
