@@ -60,7 +60,7 @@ def topic(broker: Broker) -> str:
         ({"maxBytesPerTrigger": "1 gallon"}, "such as 64k"),
         ({"accessKey": "a"}, "both accessKey and secretKey"),
         ({"tls": "false", "tlsCaFile": "x"}, "it is for tls=true"),
-        ({"tlsCaFile": "/no/such/file"}, "cannot be read here"),
+        ({"tlsCaFile": "/no/such/file"}, "tlsCaFile: /no/such/file cannot be read"),
         ({"subscribe": "no topic"}, "only letters, digits"),
         ({"failOnDataLoss": "maybe"}, "expected true or false"),
         ({"address": "localhost"}, "is not host:port"),

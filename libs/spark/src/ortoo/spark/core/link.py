@@ -6,7 +6,7 @@ opens its own: gRPC's threads do not survive a fork.
 
 import os
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
@@ -82,14 +82,29 @@ def link_to(cluster: Cluster) -> "Link":
     return link
 
 
+@contextmanager
+def _named_as_options() -> Iterator[None]:
+    """Let an error about `tls_ca_file` name `tlsCaFile`."""
+    try:
+        yield
+    except Invalid as error:
+        first, *others = error.field.split("_")
+        raise Invalid(error.message, field=first + "".join(map(str.title, others))) from None
+
+
 class Link:
     """A connection on a thread of its own. Calls wait; they may come from any thread but that one."""
 
     def __init__(self, cluster: Cluster) -> None:
-        """Connect to whichever snode answers, when something is asked."""
+        """Connect to whichever snode answers, when something is asked. Errors: Invalid for a file of TLS."""
         self.clock: Clock = SystemClock()
         self._thread = LoopThread()
-        self.connection = Connection(
+        with _named_as_options():
+            self.connection = self._connected(cluster)
+        self.admin = Admin(self.connection)
+
+    def _connected(self, cluster: Cluster) -> Connection:
+        return Connection(
             cluster.addresses,
             clock=self.clock,
             randomness=Randomness(),
@@ -98,7 +113,6 @@ class Link:
             call_timeout_s=cluster.call_timeout_ms / 1000,
             tries_max=cluster.call_attempts,
         )
-        self.admin = Admin(self.connection)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the link's loop and wait for it."""
