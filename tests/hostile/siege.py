@@ -15,7 +15,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +56,7 @@ SPARED = frozenset(
 """Methods by which processes of the cluster say that they come and go; whoever may call them speaks for them."""
 
 
-@dataclass(slots=True)
+@dataclass
 class Verdict:
     """What became of a siege."""
 
@@ -299,7 +299,7 @@ def main() -> int:
             Path(folder), seconds=chosen.seconds, number=chosen.seed, half_open=chosen.half_open, deaf=chosen.deaf
         )
     broken = verdict.broken(memory_mib_max=chosen.memory_mib)
-    sys.stdout.write(json.dumps(asdict(verdict) | {"our_fault": len(verdict.our_fault)}) + "\n")
+    sys.stdout.write(json.dumps(vars(verdict) | {"our_fault": len(verdict.our_fault)}) + "\n")
     for line in broken:
         sys.stdout.write(line + "\n")
     return 1 if broken else 0
