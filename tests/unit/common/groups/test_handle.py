@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import string
 from dataclasses import replace
 
 import pytest
@@ -49,6 +50,16 @@ def test_handles_are_as_they_ever_were() -> None:
         "AwEQMlR2mLrc_gMAAAAqAAAAAAAAAABo5c-LAQAAKAAAAAAAAAAFAAAAZW5vZGUtMAcAAAA58OQoKRnYLWI_Gm8I2AO_",
     ]
     assert HANDLE.text_of_batch(batch, b"") == HANDLE.text(PLAIN)
+
+
+@pytest.mark.parametrize("seals", [SEALS, PLAIN])
+def test_a_handle_has_one_spelling(seals: HandleSeals) -> None:
+    """Any other last sign is refused, also one that stands for the same bytes in base64, and so is padding."""
+    text = HANDLE.text(seals)
+    signs = [*string.ascii_letters, *string.digits, "-", "_", "=", "=="]
+    for changed in [text[:-1] + sign for sign in signs if sign != text[-1]] + [text + "="]:
+        with pytest.raises(Invalid):
+            read(changed, seals)
 
 
 @pytest.mark.parametrize("seals", [SEALS, PLAIN])

@@ -116,12 +116,13 @@ def opened(seals: HandleSeals | None, purpose: bytes, text: str, wrong: Invalid)
 
 
 def decoded(text: str, wrong: Invalid) -> bytes:
-    """The bytes of a handle, at least one. Errors: `wrong`."""
+    """The bytes of a handle, at least one. Errors: `wrong`, also for another spelling of the same bytes."""
     try:
-        data = base64.b64decode(text.encode("ascii") + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
+        given = text.encode("ascii")
+        data = base64.b64decode(given + b"=" * (-len(given) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, UnicodeEncodeError):
         raise wrong from None
-    if not data:
+    if not data or base64.urlsafe_b64encode(data).rstrip(b"=") != given:
         raise wrong
     return data
 
