@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ortoo.common.errors import Conflict, Invalid, OrtooError
-from ortoo.common.process.allocator import keep_freed_buffers
+from ortoo.common.process.allocator import keep_freed_buffers, spare_what_stays
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.logs import get_logger
@@ -105,6 +105,7 @@ async def _run(
     try:
         async with Background("stop") as background, open_service() as running:
             background.spawn("late", tell_of_late_stop(stop, clock))
+            spare_what_stays()
             ready = True
             loop.add_signal_handler(signal.SIGHUP, on_reload, running)
             print(f"ready {running.name} {running.address}", flush=True)
