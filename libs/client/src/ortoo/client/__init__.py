@@ -39,6 +39,7 @@ from ortoo.client.admin.descriptions import (
 )
 from ortoo.client.admin.groups import GroupAdmin
 from ortoo.client.app import Client, connect
+from ortoo.client.apps.app import App, TopicProducer
 from ortoo.client.core.closed import Closed, Left
 from ortoo.client.core.filters import Filter, Sql
 from ortoo.client.core.handlers import RetryLater
@@ -81,6 +82,7 @@ __all__ = [
     "Adoption",
     "AllocationStrategy",
     "AlreadyExists",
+    "App",
     "Client",
     "ClientDescription",
     "ClientInfo",
@@ -147,6 +149,7 @@ __all__ = [
     "TopicInfo",
     "TopicMode",
     "TopicPlacement",
+    "TopicProducer",
     "TopicProgress",
     "Transaction",
     "TransactionCheck",

@@ -242,14 +242,14 @@ class PopConsumer:
         if failure is None:
             await message.ack()
         elif not isinstance(failure, RetryLater):
-            await message.give_back(error=f"{type(failure).__name__}: {failure}")
+            await message.give_back(error=_said(failure))
         elif failure.delay_level == PARK_LEVEL:
-            await message.park(str(failure.__cause__ or failure))
+            await message.park(_said(failure))
         else:
             delay_ms = failure.delay_ms
             if delay_ms is None and failure.delay_level > 0:
                 delay_ms = delay_ms_of_level(failure.delay_level)
-            await message.give_back(delay_ms, counts=failure.counts, error=str(failure.__cause__ or failure))
+            await message.give_back(delay_ms, counts=failure.counts, error=_said(failure))
 
     # settling
 
@@ -327,6 +327,12 @@ class PopConsumer:
         else:
             for lease in leases:
                 lease.renewed_at_s = now_s
+
+
+def _said(failure: Exception) -> str:
+    """The error as whoever looks at the dead letter reads it: what the handler met, where it said so."""
+    cause = failure.__cause__ if isinstance(failure, RetryLater) else failure
+    return str(failure) if cause is None else f"{type(cause).__name__}: {cause}"
 
 
 async def _outcome(handler: PopHandler, message: PoppedMessage, where: dict[str, object]) -> Exception | None:
