@@ -90,12 +90,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def _run_once(self) -> None:
         """One turn: of one process, what was ready when the turn began."""
-        timers = self._timers
+        timers, runnable = self._timers, self._runnable
         if timers and timers[0][0] <= self._now_s:
             self._fire()
-        elif not self._runnable and not self._stopping:
+        while not runnable and not self._stopping:
             self._pass_time()
-        runnable = self._runnable
         if not runnable:
             return
         self._turns += 1
