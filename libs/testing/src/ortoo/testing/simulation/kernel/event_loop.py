@@ -80,12 +80,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def wake(self, process: SimulatedProcess) -> None:
         """Give a process turns again."""
-        if process.ready and not process.paused and process not in self._runnable:
+        if process.ready and not process.paused and not process.is_runnable:
+            process.is_runnable = True
             self._runnable.append(process)
 
     def rest(self, process: SimulatedProcess) -> None:
         """Give a process no more turns."""
-        if process in self._runnable:
+        if process.is_runnable:
+            process.is_runnable = False
             self._runnable.remove(process)
 
     def _run_once(self) -> None:
@@ -136,9 +138,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if not process.is_alive:
             process.remains.append(handle)
             return
-        ready = process.ready
-        ready.append(handle)
-        if len(ready) == 1 and not process.paused:
+        process.ready.append(handle)
+        if not process.is_runnable and not process.paused:
+            process.is_runnable = True
             self._runnable.append(process)
 
     # what asyncio asks of a loop
