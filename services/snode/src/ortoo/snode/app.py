@@ -133,9 +133,16 @@ async def open_snode(
         await enter(telemetry.open(ready=lambda: server.serving))
         await cluster.watch.ready.wait()
         await enodes.attachments.look()
+
+        async def sweep() -> None:
+            """One timer for both: what is looked for in either is rare."""
+            try:
+                await pushes.sweep()
+            finally:
+                await clients.sessions.sweep()
+
         steps: list[tuple[str, float, Callable[[], Awaitable[object]]]] = [
-            ("sweep", settings.sweep_interval_s, pushes.sweep),
-            ("sweep sessions", settings.sweep_interval_s, clients.sessions.sweep),
+            ("sweep", settings.sweep_interval_s, sweep),
             ("sweep clients", PRESENCE_SWEEP_S, gateway.presence.sweep),
             ("renew leases", LEASES_INTERVAL_S, gateway.leases.renew),
         ]

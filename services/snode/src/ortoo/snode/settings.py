@@ -78,7 +78,7 @@ class Settings(ServiceSettings):
     """A file with limits on requests, read again when it changes (docs/operations/consumers.md). Empty = no limits."""
     interceptors: str = ""
     """What else is called around every call: `module:attribute`, several separated by `;`."""
-    sweep_interval_s: float = 0.5
+    sweep_interval_s: float = 1.0
     """How often silent and slow sessions are looked for."""
     trace_endpoint: str = ""
     """http://host:port of an OTLP/gRPC receiver of spans of messages with a sampled trace context. Empty = none."""

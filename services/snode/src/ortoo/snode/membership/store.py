@@ -56,10 +56,9 @@ return text
 _BEAT = """
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local known = redis.call('ZSCORE', KEYS[1], ARGV[1])
-redis.call('ZADD', KEYS[1], string.format('%.0f', now), ARGV[1])
+local added = redis.call('ZADD', KEYS[1], string.format('%.0f', now), ARGV[1])
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', now - tonumber(ARGV[2])))
-return {known and 1 or 0, redis.call('ZRANGE', KEYS[1], 0, -1)}
+return {1 - added, redis.call('ZRANGE', KEYS[1], 0, -1)}
 """
 
 
@@ -156,7 +155,7 @@ class MembershipStore:
             _log.info("the membership store answers")
             self.connected.set()
             while True:
-                message = await changes.get_message(ignore_subscribe_messages=True, timeout=1.0)
+                message = await changes.get_message(ignore_subscribe_messages=True, timeout=None)
                 if message is not None:
                     self._hear(message["data"])
 
@@ -193,7 +192,7 @@ class MembershipStore:
 
     async def _beat_for_ever(self) -> None:
         while True:
-            await self._clock.sleep(self._timeout_s / 4)
+            await self._clock.sleep(self._timeout_s / 3)
             known, alive = await self._beat_once()
             if not known:
                 _log.warning("the membership store has forgotten this snode; saying all members again")
