@@ -157,7 +157,7 @@ class Driver:
         self.clients[ask["name"]] = client
 
     def subscribe_lite(self, ask):
-        for patience in range(50, -1, -1):
+        for patience in range(300, -1, -1):
             try:
                 self.clients[ask["name"]].subscribe_lite(ask["lite_topic"])
                 return

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -37,3 +38,17 @@ async def spawn(*words: str, env: Mapping[str, str], stdin: int, stdout: int, st
         if _server[0].takes(words):
             return await forked(_server[0], *words, env=env, stdin=stdin, stdout=stdout, stderr=stderr)
     return await asyncio.create_subprocess_exec(*words, env=env, stdin=stdin, stdout=stdout, stderr=stderr)
+
+
+async def outcome(*words: str, env: Mapping[str, str] | None = None) -> tuple[int, str, str]:
+    """Run a program to its end: exit code, standard output, standard error. Without `env` it has this process's own."""
+    process = await spawn(
+        *words,
+        env=os.environ if env is None else env,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, error = await process.communicate()
+    assert process.returncode is not None
+    return process.returncode, out.decode(), error.decode()
