@@ -39,7 +39,7 @@ async def diagnose(addresses: Sequence[str], topic: str, group: str, *, as_json:
 
 
 async def _behind(
-    addresses: Sequence[str], topic: str, group: str, deadline_s: float, details_s: float
+    addresses: Sequence[str], topic: str, group: str, deadline_s: float, details_s: float = DETAILS_TIMEOUT_S
 ) -> list[Finding]:
     """What is wrong in the cluster behind a snode."""
     try:
