@@ -9,6 +9,7 @@ import logging
 import sys
 import threading
 import time
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 from rocketmq import (
@@ -30,6 +31,7 @@ from rocketmq.grpc_protocol import FilterType
 from rocketmq.v5.exception import LiteSubscriptionQuotaExceededException
 
 logging.disable(logging.CRITICAL)
+warnings.simplefilter("ignore")
 VERDICTS = {"commit": TransactionResolution.COMMIT, "rollback": TransactionResolution.ROLLBACK}
 OUT = threading.Lock()
 STDOUT = sys.stdout

@@ -3,14 +3,15 @@
 import asyncio
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ortoo.testing.forks.fork_server import ForkServer
+from ortoo.testing.forks.fork_server import PRELOADED, ForkServer
 from ortoo.testing.forks.forked_process import ForkedProcess, forked
 
 Spawned = asyncio.subprocess.Process | ForkedProcess
-_server: list[ForkServer] = []
+_servers: dict[tuple[str, ...], ForkServer] = {}
+"""By what they have imported."""
 _wanted: list[bool] = [False]
 
 
@@ -25,18 +26,21 @@ def forking(*, wanted: bool = True) -> Iterator[None]:
 
 
 def end_server() -> None:
-    """End the fork server, if one was started."""
-    while _server:
-        _server.pop().close()
+    """End the fork servers that were started."""
+    while _servers:
+        _servers.popitem()[1].close()
 
 
-async def spawn(*words: str, env: Mapping[str, str], stdin: int, stdout: int, stderr: Any) -> Spawned:
-    """As `asyncio.create_subprocess_exec`."""
+async def spawn(
+    *words: str, env: Mapping[str, str], stdin: int, stdout: int, stderr: Any, preloaded: Sequence[str] = PRELOADED
+) -> Spawned:
+    """As `asyncio.create_subprocess_exec`; what is forked has imported `preloaded` before."""
     if _wanted[0]:
-        if not _server:
-            _server.append(ForkServer())
-        if _server[0].takes(words):
-            return await forked(_server[0], *words, env=env, stdin=stdin, stdout=stdout, stderr=stderr)
+        server = _servers.get(tuple(preloaded))
+        if server is None:
+            server = _servers[tuple(preloaded)] = ForkServer(preloaded)
+        if server.takes(words):
+            return await forked(server, *words, env=env, stdin=stdin, stdout=stdout, stderr=stderr)
     return await asyncio.create_subprocess_exec(*words, env=env, stdin=stdin, stdout=stdout, stderr=stderr)
 
 
