@@ -111,10 +111,11 @@ def with_extremes(made: Message, topic_id: int, path: tuple[str, ...] = ()) -> I
     for field in made.DESCRIPTOR.fields:
         name = ".".join((*path, field.name))
         if field.message_type is not None and not field.message_type.GetOptions().map_entry and len(path) < 4:
-            if field.message_type.full_name == "google.protobuf.Duration":
+            made_of: Any = field.message_type
+            if made_of.full_name == "google.protobuf.Duration":
                 yield from ((f"{name}.seconds", number) for number in NUMBERS[FieldDescriptor.CPPTYPE_INT64])
-            elif field.message_type.full_name != made.DESCRIPTOR.full_name:
-                yield from with_extremes(GetMessageClass(field.message_type)(), topic_id, (*path, field.name))
+            elif made_of.full_name != made.DESCRIPTOR.full_name:
+                yield from with_extremes(GetMessageClass(made_of)(), topic_id, (*path, field.name))
         elif field.cpp_type in NUMBERS and field.name.endswith(UNITS):
             yield from ((name, number) for number in NUMBERS[field.cpp_type])
 
