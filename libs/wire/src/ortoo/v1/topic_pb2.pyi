@@ -450,6 +450,7 @@ class Enode(_message.Message):
     REPLICA_ID_FIELD_NUMBER: _builtins.int
     REPLICATION_ADDRESS_FIELD_NUMBER: _builtins.int
     REPLICAS_FIELD_NUMBER: _builtins.int
+    INDEX_NEARLY_FULL_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name in the cluster; it keeps it over restarts."""
     address: _builtins.str
@@ -464,6 +465,10 @@ class Enode(_message.Message):
     """Among the copies of its log it has number 0; its replicas have 1 and more."""
     replication_address: _builtins.str
     """host:port where replicas follow its log; empty when none can."""
+    index_nearly_full: _builtins.bool
+    """Its memory for knowing which queue lies in which segment is used to four fifths or more (store.index_bytes_max):
+    when it is full, sends to queues that have nothing in the newest segment are refused.
+    """
     @_builtins.property
     def replicas(self) -> _containers.RepeatedCompositeFieldContainer[Global___Replica]:
         """The replicas that follow its log now, by number."""
@@ -479,10 +484,11 @@ class Enode(_message.Message):
         replica_id: _builtins.int = ...,
         replication_address: _builtins.str = ...,
         replicas: _abc.Iterable[Global___Replica] | None = ...,
+        index_nearly_full: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "alive", b"alive", "name", b"name", "replica_id", b"replica_id", "replicas", b"replicas", "replication_address", b"replication_address", "role", b"role", "store_id", b"store_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "alive", b"alive", "index_nearly_full", b"index_nearly_full", "name", b"name", "replica_id", b"replica_id", "replicas", b"replicas", "replication_address", b"replication_address", "role", b"role", "store_id", b"store_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
