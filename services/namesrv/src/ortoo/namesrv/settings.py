@@ -36,6 +36,8 @@ class Settings(ServiceSettings):
     """How often changes by other name servers over the same database are looked for."""
     topic_deletion_grace_ms: Annotated[int, Range(0, 365 * DAY_MS)] = DAY_MS
     """How long a deleted topic can come back; enodes drop its messages afterwards. 0 = they do so at once."""
+    group_deletion_grace_ms: Annotated[int, Range(0, 365 * DAY_MS)] = DAY_MS
+    """How long a deleted group can come back; enodes drop its offsets afterwards, unless it is used. 0 = at once."""
     admin_token_file: str = ""
     """A file with a token that calls about users must carry, as do those of snodes with the same file. Empty = none."""
     secrets_key_file: str = ""

@@ -180,7 +180,7 @@ NEEDS: Mapping[str, Needs] = {
             *("PutUser", "DeleteUser", "ListUsers", "DescribeCluster", "ListTransactions", "ResumeTransaction"),
             *("ListClients", "DescribeClient", "CallClient", "ListConsumers", "SetDeliveryMode", "ListDeliveryModes"),
             *("DescribeFlowControl", "UpdateFlowControl", "UndeleteTopic", "ListDeletedTopics"),
-            *("ListOfferedTopics", "AdoptTopics"),
+            *("ListOfferedTopics", "AdoptTopics", "UndeleteGroup", "ListDeletedGroups"),
         )
     },
     **{f"ExternalScaler/{name}": _scales for name in ("IsActive", "StreamIsActive", "GetMetricSpec", "GetMetrics")},
