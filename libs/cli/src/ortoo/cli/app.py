@@ -50,6 +50,8 @@ FAMILIES: dict[str, tuple[str, dict[str, Callable[..., Any]]]] = {
             "update": groups.update,
             "mode": groups.mode,
             "delete": groups.delete,
+            "undelete": groups.undelete,
+            "deleted": groups.deleted,
             "clone": groups.clone,
         },
     ),

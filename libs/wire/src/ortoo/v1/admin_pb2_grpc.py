@@ -103,6 +103,16 @@ class AdminServiceStub:
                 request_serializer=ortoo_dot_v1_dot_namesrv__pb2.DeleteGroupRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_namesrv__pb2.DeleteGroupResponse.FromString,
                 _registered_method=True)
+        self.UndeleteGroup = channel.unary_unary(
+                '/ortoo.v1.AdminService/UndeleteGroup',
+                request_serializer=ortoo_dot_v1_dot_namesrv__pb2.UndeleteGroupRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_namesrv__pb2.UndeleteGroupResponse.FromString,
+                _registered_method=True)
+        self.ListDeletedGroups = channel.unary_unary(
+                '/ortoo.v1.AdminService/ListDeletedGroups',
+                request_serializer=ortoo_dot_v1_dot_namesrv__pb2.ListDeletedGroupsRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_namesrv__pb2.ListDeletedGroupsResponse.FromString,
+                _registered_method=True)
         self.ListGroups = channel.unary_unary(
                 '/ortoo.v1.AdminService/ListGroups',
                 request_serializer=ortoo_dot_v1_dot_namesrv__pb2.ListGroupsRequest.SerializeToString,
@@ -313,7 +323,23 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def DeleteGroup(self, request, context):
-        """Deletes a group.
+        """Deletes a group; it can come back until its grace period is over.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UndeleteGroup(self, request, context):
+        """Takes a deletion back: settings and offsets are as they were.
+
+        grpcurl -plaintext -d '{"name":"g"}' HOST:PORT ortoo.v1.AdminService/UndeleteGroup
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListDeletedGroups(self, request, context):
+        """The deleted groups that can come back, the last deleted first.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -557,6 +583,16 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.DeleteGroup,
                     request_deserializer=ortoo_dot_v1_dot_namesrv__pb2.DeleteGroupRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_namesrv__pb2.DeleteGroupResponse.SerializeToString,
+            ),
+            'UndeleteGroup': grpc.unary_unary_rpc_method_handler(
+                    servicer.UndeleteGroup,
+                    request_deserializer=ortoo_dot_v1_dot_namesrv__pb2.UndeleteGroupRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_namesrv__pb2.UndeleteGroupResponse.SerializeToString,
+            ),
+            'ListDeletedGroups': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListDeletedGroups,
+                    request_deserializer=ortoo_dot_v1_dot_namesrv__pb2.ListDeletedGroupsRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_namesrv__pb2.ListDeletedGroupsResponse.SerializeToString,
             ),
             'ListGroups': grpc.unary_unary_rpc_method_handler(
                     servicer.ListGroups,
@@ -1021,6 +1057,60 @@ class AdminService:
             '/ortoo.v1.AdminService/DeleteGroup',
             ortoo_dot_v1_dot_namesrv__pb2.DeleteGroupRequest.SerializeToString,
             ortoo_dot_v1_dot_namesrv__pb2.DeleteGroupResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UndeleteGroup(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.AdminService/UndeleteGroup',
+            ortoo_dot_v1_dot_namesrv__pb2.UndeleteGroupRequest.SerializeToString,
+            ortoo_dot_v1_dot_namesrv__pb2.UndeleteGroupResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListDeletedGroups(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.AdminService/ListDeletedGroups',
+            ortoo_dot_v1_dot_namesrv__pb2.ListDeletedGroupsRequest.SerializeToString,
+            ortoo_dot_v1_dot_namesrv__pb2.ListDeletedGroupsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -828,6 +828,54 @@ class DeleteGroupRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
+    AT_ONCE_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Its name."""
+    at_once: _builtins.bool
+    """Without a grace period: enodes drop what they keep of it now, and it cannot come back."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        at_once: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_once", b"at_once", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteGroupRequest: _TypeAlias = DeleteGroupRequest  # noqa: Y015
+
+@_typing.final
+class DeleteGroupResponse(_message.Message):
+    """It is deleted."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DUE_AT_MS_FIELD_NUMBER: _builtins.int
+    due_at_ms: _builtins.int
+    """From when on it cannot come back, milliseconds since 1970-01-01 UTC."""
+    def __init__(
+        self,
+        *,
+        due_at_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["due_at_ms", b"due_at_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteGroupResponse: _TypeAlias = DeleteGroupResponse  # noqa: Y015
+
+@_typing.final
+class UndeleteGroupRequest(_message.Message):
+    """Which deleted group is to come back."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name."""
     def __init__(
@@ -841,11 +889,35 @@ class DeleteGroupRequest(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___DeleteGroupRequest: _TypeAlias = DeleteGroupRequest  # noqa: Y015
+Global___UndeleteGroupRequest: _TypeAlias = UndeleteGroupRequest  # noqa: Y015
 
 @_typing.final
-class DeleteGroupResponse(_message.Message):
-    """It is deleted."""
+class UndeleteGroupResponse(_message.Message):
+    """The group is back."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def group(self) -> _topic_pb2.Group:
+        """As it was, with a new version."""
+
+    def __init__(
+        self,
+        *,
+        group: _topic_pb2.Group | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["group", b"group"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UndeleteGroupResponse: _TypeAlias = UndeleteGroupResponse  # noqa: Y015
+
+@_typing.final
+class ListDeletedGroupsRequest(_message.Message):
+    """No choice."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -858,7 +930,63 @@ class DeleteGroupResponse(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___DeleteGroupResponse: _TypeAlias = DeleteGroupResponse  # noqa: Y015
+Global___ListDeletedGroupsRequest: _TypeAlias = ListDeletedGroupsRequest  # noqa: Y015
+
+@_typing.final
+class ListDeletedGroupsResponse(_message.Message):
+    """The deleted groups that can come back."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUPS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def groups(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeletedGroup]:
+        """The last deleted first."""
+
+    def __init__(
+        self,
+        *,
+        groups: _abc.Iterable[Global___DeletedGroup] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["groups", b"groups"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListDeletedGroupsResponse: _TypeAlias = ListDeletedGroupsResponse  # noqa: Y015
+
+@_typing.final
+class DeletedGroup(_message.Message):
+    """A group that is gone, and of which enodes keep what they have."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_FIELD_NUMBER: _builtins.int
+    DELETED_AT_MS_FIELD_NUMBER: _builtins.int
+    DUE_AT_MS_FIELD_NUMBER: _builtins.int
+    deleted_at_ms: _builtins.int
+    """When it was deleted, milliseconds since 1970-01-01 UTC."""
+    due_at_ms: _builtins.int
+    """From when on it cannot come back, milliseconds since 1970-01-01 UTC."""
+    @_builtins.property
+    def group(self) -> _topic_pb2.Group:
+        """As it was."""
+
+    def __init__(
+        self,
+        *,
+        group: _topic_pb2.Group | None = ...,
+        deleted_at_ms: _builtins.int = ...,
+        due_at_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["group", b"group"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deleted_at_ms", b"deleted_at_ms", "due_at_ms", b"due_at_ms", "group", b"group"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeletedGroup: _TypeAlias = DeletedGroup  # noqa: Y015
 
 @_typing.final
 class ListGroupsRequest(_message.Message):
@@ -1103,6 +1231,7 @@ class WatchRoutesResponse(_message.Message):
     DUE_TOPIC_IDS_FIELD_NUMBER: _builtins.int
     HANDLE_KEYS_FIELD_NUMBER: _builtins.int
     MORE_FIELD_NUMBER: _builtins.int
+    DUE_GROUPS_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     """The directory's version after this message."""
     snapshot: _builtins.bool
@@ -1149,6 +1278,10 @@ class WatchRoutesResponse(_message.Message):
     def handle_keys(self) -> Global___HandleKeys:
         """Absent = as before. With a snapshot, and when a key is new."""
 
+    @_builtins.property
+    def due_groups(self) -> _containers.RepeatedCompositeFieldContainer[Global___DueGroup]:
+        """Deleted groups whose grace period is over: enodes drop what they keep of them. Told again with each snapshot."""
+
     def __init__(
         self,
         *,
@@ -1165,14 +1298,47 @@ class WatchRoutesResponse(_message.Message):
         due_topic_ids: _abc.Iterable[_builtins.int] | None = ...,
         handle_keys: Global___HandleKeys | None = ...,
         more: _builtins.bool = ...,
+        due_groups: _abc.Iterable[Global___DueGroup] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["handle_keys", b"handle_keys"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["deleted_groups", b"deleted_groups", "deleted_topic_ids", b"deleted_topic_ids", "deleted_topics", b"deleted_topics", "directory_id", b"directory_id", "due_topic_ids", b"due_topic_ids", "enodes", b"enodes", "groups", b"groups", "handle_keys", b"handle_keys", "more", b"more", "snapshot", b"snapshot", "snodes", b"snodes", "topics", b"topics", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deleted_groups", b"deleted_groups", "deleted_topic_ids", b"deleted_topic_ids", "deleted_topics", b"deleted_topics", "directory_id", b"directory_id", "due_groups", b"due_groups", "due_topic_ids", b"due_topic_ids", "enodes", b"enodes", "groups", b"groups", "handle_keys", b"handle_keys", "more", b"more", "snapshot", b"snapshot", "snodes", b"snodes", "topics", b"topics", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___WatchRoutesResponse: _TypeAlias = WatchRoutesResponse  # noqa: Y015
+
+@_typing.final
+class DueGroup(_message.Message):
+    """A group whose deletion is to be carried out."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    DELETED_AT_MS_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Its name."""
+    version: _builtins.int
+    """The directory's version since which it is due. Whoever has carried out those of a version has done so with all
+    before: a group of this name that was made later is another one.
+    """
+    deleted_at_ms: _builtins.int
+    """When it was deleted, milliseconds since 1970-01-01 UTC: what was used since then is no longer its own."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        version: _builtins.int = ...,
+        deleted_at_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deleted_at_ms", b"deleted_at_ms", "name", b"name", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DueGroup: _TypeAlias = DueGroup  # noqa: Y015
 
 @_typing.final
 class User(_message.Message):

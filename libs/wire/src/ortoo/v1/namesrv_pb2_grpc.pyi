@@ -45,7 +45,13 @@ class NameServiceStub:
     PutGroup: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.PutGroupRequest, _namesrv_pb2.PutGroupResponse]
     """Creates a group or changes it."""
     DeleteGroup: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.DeleteGroupRequest, _namesrv_pb2.DeleteGroupResponse]
-    """Deletes a group."""
+    """Deletes a group: its settings are gone at once, and can come back until its grace period is over; then enodes drop
+    its offsets, locks and modes, unless somebody has used it since.
+    """
+    UndeleteGroup: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.UndeleteGroupRequest, _namesrv_pb2.UndeleteGroupResponse]
+    """Takes a deletion back while its grace period lasts: settings and offsets are as they were."""
+    ListDeletedGroups: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.ListDeletedGroupsRequest, _namesrv_pb2.ListDeletedGroupsResponse]
+    """The deleted groups that can come back, the last deleted first."""
     ListGroups: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.ListGroupsRequest, _namesrv_pb2.ListGroupsResponse]
     """All groups, by name."""
     PutUser: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.PutUserRequest, _namesrv_pb2.PutUserResponse]
@@ -187,7 +193,25 @@ class NameServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _namesrv_pb2.DeleteGroupRequest,
         context: _aio.ServicerContext[_namesrv_pb2.DeleteGroupRequest, _abc.Awaitable[_namesrv_pb2.DeleteGroupResponse]],
     ) -> _abc.Awaitable[_namesrv_pb2.DeleteGroupResponse]:
-        """Deletes a group."""
+        """Deletes a group: its settings are gone at once, and can come back until its grace period is over; then enodes drop
+        its offsets, locks and modes, unless somebody has used it since.
+        """
+
+    @_abc_1.abstractmethod
+    def UndeleteGroup(
+        self,
+        request: _namesrv_pb2.UndeleteGroupRequest,
+        context: _aio.ServicerContext[_namesrv_pb2.UndeleteGroupRequest, _abc.Awaitable[_namesrv_pb2.UndeleteGroupResponse]],
+    ) -> _abc.Awaitable[_namesrv_pb2.UndeleteGroupResponse]:
+        """Takes a deletion back while its grace period lasts: settings and offsets are as they were."""
+
+    @_abc_1.abstractmethod
+    def ListDeletedGroups(
+        self,
+        request: _namesrv_pb2.ListDeletedGroupsRequest,
+        context: _aio.ServicerContext[_namesrv_pb2.ListDeletedGroupsRequest, _abc.Awaitable[_namesrv_pb2.ListDeletedGroupsResponse]],
+    ) -> _abc.Awaitable[_namesrv_pb2.ListDeletedGroupsResponse]:
+        """The deleted groups that can come back, the last deleted first."""
 
     @_abc_1.abstractmethod
     def ListGroups(

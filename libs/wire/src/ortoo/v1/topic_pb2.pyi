@@ -296,6 +296,7 @@ class Group(_message.Message):
     RETRY_FIELD_NUMBER: _builtins.int
     IN_FLIGHT_MAX_FIELD_NUMBER: _builtins.int
     PARK_EXPIRED_FIELD_NUMBER: _builtins.int
+    BY_USE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Letters, digits and _ - % |, at most 120 characters."""
     version: _builtins.int
@@ -326,6 +327,10 @@ class Group(_message.Message):
     """Messages whose time is over before the group got them: true = parked, as dead letters with the reason "expired";
     false = dropped and counted.
     """
+    by_use: _builtins.bool
+    """Nobody declared it: it was created because a consumer named it. Enodes forget what they keep of such a group when
+    nobody has used it for long (group_retention_ms). PutGroup and UpdateGroup declare it.
+    """
     @_builtins.property
     def retry(self) -> Global___RetryPolicy:
         """When a message comes again that was given back without a delay of its own. Absent = classic."""
@@ -346,10 +351,11 @@ class Group(_message.Message):
         retry: Global___RetryPolicy | None = ...,
         in_flight_max: _builtins.int = ...,
         park_expired: _builtins.bool = ...,
+        by_use: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_broadcast_enabled", b"_broadcast_enabled", "_notify_members_changed", b"_notify_members_changed", "_slow_consumer_grace_ms", b"_slow_consumer_grace_ms", "broadcast_enabled", b"broadcast_enabled", "notify_members_changed", b"notify_members_changed", "retry", b"retry", "slow_consumer_grace_ms", b"slow_consumer_grace_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_broadcast_enabled", b"_broadcast_enabled", "_notify_members_changed", b"_notify_members_changed", "_slow_consumer_grace_ms", b"_slow_consumer_grace_ms", "attempts_max", b"attempts_max", "broadcast_enabled", b"broadcast_enabled", "consume_enabled", b"consume_enabled", "created_at_ms", b"created_at_ms", "in_flight_max", b"in_flight_max", "name", b"name", "notify_members_changed", b"notify_members_changed", "park_expired", b"park_expired", "retry", b"retry", "slow_consumer_grace_ms", b"slow_consumer_grace_ms", "slow_consumer_threshold_messages", b"slow_consumer_threshold_messages", "unacknowledged_bytes_max", b"unacknowledged_bytes_max", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_broadcast_enabled", b"_broadcast_enabled", "_notify_members_changed", b"_notify_members_changed", "_slow_consumer_grace_ms", b"_slow_consumer_grace_ms", "attempts_max", b"attempts_max", "broadcast_enabled", b"broadcast_enabled", "by_use", b"by_use", "consume_enabled", b"consume_enabled", "created_at_ms", b"created_at_ms", "in_flight_max", b"in_flight_max", "name", b"name", "notify_members_changed", b"notify_members_changed", "park_expired", b"park_expired", "retry", b"retry", "slow_consumer_grace_ms", b"slow_consumer_grace_ms", "slow_consumer_threshold_messages", b"slow_consumer_threshold_messages", "unacknowledged_bytes_max", b"unacknowledged_bytes_max", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__broadcast_enabled: _TypeAlias = _typing.Literal["broadcast_enabled"]  # noqa: Y015
     _WhichOneofArgType__broadcast_enabled: _TypeAlias = _typing.Literal["_broadcast_enabled", b"_broadcast_enabled"]  # noqa: Y015
@@ -450,6 +456,7 @@ class Enode(_message.Message):
     REPLICA_ID_FIELD_NUMBER: _builtins.int
     REPLICATION_ADDRESS_FIELD_NUMBER: _builtins.int
     REPLICAS_FIELD_NUMBER: _builtins.int
+    INDEX_NEARLY_FULL_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name in the cluster; it keeps it over restarts."""
     address: _builtins.str
@@ -464,6 +471,10 @@ class Enode(_message.Message):
     """Among the copies of its log it has number 0; its replicas have 1 and more."""
     replication_address: _builtins.str
     """host:port where replicas follow its log; empty when none can."""
+    index_nearly_full: _builtins.bool
+    """Its memory for knowing which queue lies in which segment is used to four fifths or more (store.index_bytes_max):
+    when it is full, sends to queues that have nothing in the newest segment are refused.
+    """
     @_builtins.property
     def replicas(self) -> _containers.RepeatedCompositeFieldContainer[Global___Replica]:
         """The replicas that follow its log now, by number."""
@@ -479,10 +490,11 @@ class Enode(_message.Message):
         replica_id: _builtins.int = ...,
         replication_address: _builtins.str = ...,
         replicas: _abc.Iterable[Global___Replica] | None = ...,
+        index_nearly_full: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "alive", b"alive", "name", b"name", "replica_id", b"replica_id", "replicas", b"replicas", "replication_address", b"replication_address", "role", b"role", "store_id", b"store_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "alive", b"alive", "index_nearly_full", b"index_nearly_full", "name", b"name", "replica_id", b"replica_id", "replicas", b"replicas", "replication_address", b"replication_address", "role", b"role", "store_id", b"store_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

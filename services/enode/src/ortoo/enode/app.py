@@ -134,6 +134,7 @@ async def open_enode(
             announced,
             followers.all,
             topics,
+            lambda: store.engine.housekeeping.index_is_nearly_full,
             name_servers,
             channels,
             interval_s=settings.heartbeat_interval_s,

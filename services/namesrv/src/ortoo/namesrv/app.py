@@ -60,6 +60,7 @@ async def open_namesrv(
             await catalog.contents(),
             lease_s=settings.lease_s,
             deletion_grace_ms=settings.topic_deletion_grace_ms,
+            group_deletion_grace_ms=settings.group_deletion_grace_ms,
             watchers_max=settings.watchers_max,
             rotation=KeyRotation(settings.handle_key_interval_ms, settings.unsigned_handles_grace_ms),
             clock=clock,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ortoo.cli.commands.delays import text_of_time
 from ortoo.cli.terminal.command import GroupName, TopicName
 from ortoo.cli.terminal.output import Answer, Columns, Table
 from ortoo.common.errors import Invalid
@@ -93,10 +94,31 @@ async def mode(
     return Answer({"before": before, "mode": to}, said)
 
 
-async def delete(mq: "Client", group: GroupName) -> Answer:
-    """Delete a group and its offsets."""
-    await mq.admin.delete_group(group)
+async def delete(
+    mq: "Client",
+    group: GroupName,
+    at_once: Annotated[bool, typer.Option("--at-once", help="Forget its offsets now; it cannot come back.")] = False,
+) -> Answer:
+    """Delete a group; it can come back for a day (group_deletion_grace_ms), then its offsets go."""
+    await mq.admin.delete_group(group, at_once=at_once)
     return Answer({"deleted": group}, f"deleted group {group}")
+
+
+async def undelete(mq: "Client", group: GroupName) -> Answer:
+    """Take a deletion back, with settings and offsets."""
+    back = await mq.admin.undelete_group(group)
+    return Answer(back, f"group {back.name} is back")
+
+
+async def deleted(mq: "Client") -> Answer:
+    """Show the deleted groups that can come back."""
+    groups = await mq.admin.list_deleted_groups()
+    columns: Columns = {
+        "GROUP": "group.name",
+        "DELETED": lambda one: text_of_time(one.deleted_at_ms),
+        "UNTIL": lambda one: text_of_time(one.due_at_ms),
+    }
+    return Answer(groups, Table(columns, groups))
 
 
 async def clone(

@@ -9,6 +9,7 @@ from ortoo.client.admin.descriptions import (
     ClusterInfo,
     DeadLetter,
     DelayedMessage,
+    DeletedGroup,
     DeletedTopic,
     FoundMessages,
     GroupInfo,
@@ -176,9 +177,25 @@ class Admin:
         )
         return group_info((await self._call("PutGroup", namesrv_pb2.PutGroupRequest(group=group))).group)
 
-    async def delete_group(self, name: str) -> None:
-        """Delete a group. Errors: NotFound."""
-        await self._call("DeleteGroup", namesrv_pb2.DeleteGroupRequest(name=name))
+    async def delete_group(self, name: str, *, at_once: bool = False) -> None:
+        """Delete a group; it can come back for a day, unless its offsets are to go `at_once`. Errors: NotFound.
+
+        What somebody uses after the deletion stays.
+        """
+        await self._call("DeleteGroup", namesrv_pb2.DeleteGroupRequest(name=name, at_once=at_once))
+
+    async def undelete_group(self, name: str) -> GroupInfo:
+        """Take a deletion back: settings and offsets are as they were.
+
+        Errors: NotFound; AlreadyExists when somebody declared a group of this name since.
+        """
+        request = namesrv_pb2.UndeleteGroupRequest(name=name)
+        return group_info((await self._call("UndeleteGroup", request)).group)
+
+    async def list_deleted_groups(self) -> list[DeletedGroup]:
+        """The deleted groups that can come back, the last deleted first."""
+        answer = await self._call("ListDeletedGroups", namesrv_pb2.ListDeletedGroupsRequest())
+        return [read(DeletedGroup, one, group=group_info(one.group)) for one in answer.groups]
 
     async def lag(self, group: str, topic: str) -> GroupLag:
         """How far a group is behind in each queue of a topic. Errors: NotFound for the topic or the group."""
@@ -197,7 +214,7 @@ class Admin:
                 read(ProcessInfo, it, replicas=tuple((one.replica_id, one.address) for one in it.replicas))
                 for it in answer.enodes
             ),
-            snodes=tuple(read(ProcessInfo, it, role="", replicas=()) for it in answer.snodes),
+            snodes=tuple(read(ProcessInfo, it, role="", replicas=(), index_nearly_full=False) for it in answer.snodes),
         )
 
     async def consumer_count(self, group: str) -> int:

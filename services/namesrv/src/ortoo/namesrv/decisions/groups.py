@@ -36,6 +36,8 @@ class Group:
     retry: RetryPolicy = RetryPolicy()
     in_flight_max: int = 0
     park_expired: bool = False
+    by_use: bool = False
+    """Whether nobody declared it: a consumer named it."""
 
 
 def completed(request: Group) -> Group:
@@ -65,6 +67,8 @@ def put(
 ) -> Group:
     """The group after a completed request; the `existing` one itself if it is so already.
 
+    What was declared once is never again one that is there by use alone.
+
     Errors: AlreadyExists, Overloaded.
     """
     if existing is None:
@@ -75,7 +79,12 @@ def put(
         raise AlreadyExists(
             f"group {request.name} exists; leave out create_only to change it, or give another name", field="group.name"
         )
-    changed = dataclasses.replace(request, version=existing.version, created_at_ms=existing.created_at_ms)
+    changed = dataclasses.replace(
+        request,
+        version=existing.version,
+        created_at_ms=existing.created_at_ms,
+        by_use=request.by_use and existing.by_use,
+    )
     return existing if changed == existing else dataclasses.replace(changed, version=version)
 
 

@@ -36,6 +36,7 @@ class Enode:
     replica_id: int = 0
     replication_address: str = ""
     replicas: tuple[Replica, ...] = ()
+    index_nearly_full: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,8 +114,18 @@ class NameService(NameServiceServicer):
 
     async def DeleteGroup(self, request: pb.DeleteGroupRequest, context: Context) -> pb.DeleteGroupResponse:
         """Delete a group."""
-        await self._directory.delete_group(request.name)
-        return pb.DeleteGroupResponse()
+        return write(pb.DeleteGroupResponse, await self._directory.delete_group(request.name, at_once=request.at_once))
+
+    async def UndeleteGroup(self, request: pb.UndeleteGroupRequest, context: Context) -> pb.UndeleteGroupResponse:
+        """Take a deletion back."""
+        group = await self._directory.undelete_group(request.name)
+        return pb.UndeleteGroupResponse(group=write(topic_pb2.Group, group))
+
+    async def ListDeletedGroups(
+        self, request: pb.ListDeletedGroupsRequest, context: Context
+    ) -> pb.ListDeletedGroupsResponse:
+        """The deleted groups that can come back."""
+        return pb.ListDeletedGroupsResponse(groups=map(wire.deleted_group_to, self._directory.deleted_groups()))
 
     async def ListGroups(self, request: pb.ListGroupsRequest, context: Context) -> pb.ListGroupsResponse:
         """All groups."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from ortoo.common.grpc.fields import read, write
 from ortoo.namesrv.catalog.users import User
-from ortoo.namesrv.decisions.deletions import DeletedTopic
+from ortoo.namesrv.decisions.deletions import DeletedGroup, DeletedTopic
 from ortoo.namesrv.decisions.groups import Group
 from ortoo.namesrv.decisions.leases import Enode
 from ortoo.namesrv.decisions.publish_order import PublishPlace
@@ -35,6 +35,11 @@ def topic_to(topic: Topic) -> topic_pb2.Topic:
 def deleted_to(deletion: DeletedTopic) -> namesrv_pb2.DeletedTopic:
     """A deleted topic, written."""
     return write(namesrv_pb2.DeletedTopic, deletion, topic=topic_to(deletion.topic))
+
+
+def deleted_group_to(deletion: DeletedGroup) -> namesrv_pb2.DeletedGroup:
+    """A deleted group, written."""
+    return write(namesrv_pb2.DeletedGroup, deletion)
 
 
 def group_of(group: topic_pb2.Group) -> Group:

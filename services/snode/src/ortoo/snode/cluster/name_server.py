@@ -89,8 +89,10 @@ class NameServer:
         return topic_of(answer.topic)
 
     async def ensure_group(self, name: str) -> Group:
-        """A group; created with the default settings unless it exists."""
-        request = namesrv_pb2.PutGroupRequest(group=topic_pb2.Group(name=name, consume_enabled=True), create_only=True)
+        """A group; created by its use, with the default settings, unless it exists."""
+        request = namesrv_pb2.PutGroupRequest(
+            group=topic_pb2.Group(name=name, consume_enabled=True, by_use=True), create_only=True
+        )
         try:
             with rpc_errors(self.peer):
                 return group_of((await self.stub.PutGroup(request, timeout=CALL_TIMEOUT_S)).group)

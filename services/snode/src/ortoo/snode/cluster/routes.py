@@ -159,6 +159,7 @@ class EnodeEntry:
     replication_address: str = ""
     replicas: tuple[tuple[int, str], ...] = ()
     """(number, address) of those who follow its log."""
+    index_nearly_full: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,11 @@ class DirectoryAdmin(AdminServiceServicer):
     PutGroup = _passed_on("PutGroup", lambda arrival, _, answer: arrival.version(answer.group.version))
     """Create a group or change it."""
     DeleteGroup = _passed_on("DeleteGroup")
-    """Delete a group."""
+    """Delete a group; enodes keep its offsets until the grace period is over."""
+    UndeleteGroup = _passed_on("UndeleteGroup", lambda arrival, _, answer: arrival.version(answer.group.version))
+    """Take a deletion back; its settings are in force when this returns."""
+    ListDeletedGroups = _passed_on("ListDeletedGroups")
+    """The deleted groups that can come back."""
     ListGroups = _passed_on("ListGroups")
     """All groups, by name."""
     PutUser = _passed_on("PutUser", is_admin=True)
