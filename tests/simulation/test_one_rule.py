@@ -106,7 +106,9 @@ async def rocketmq(mq: Client, group: str, handled: Handled) -> None:
         telemetry = stub.Telemetry(metadata=metadata)
         try:
             await telemetry.write(calls.TelemetryCommand(settings=settings))
-            told = (await telemetry.read()).settings.backoff_policy
+            answer = await telemetry.read()
+            assert isinstance(answer, calls.TelemetryCommand)
+            told = answer.settings.backoff_policy
             assert told.max_attempts == ATTEMPTS_MAX
             assert [delay.seconds for delay in told.customized_backoff.next] == list(DELAYS_S)
             request = calls.ReceiveMessageRequest(

@@ -29,7 +29,7 @@ class ReceivedBatch:
         rows: bytes = b"",
         generation: int = 0,
         finished: Finished | None = None,
-        current: Callable[[], bool] = lambda: True,
+        current: Callable[[], bool] | None = None,
     ) -> None:
         """`rows` are int32 each, empty = all: which rows of the stored batch, whose row 0 is `first_offset`.
 
@@ -78,7 +78,7 @@ class ReceivedBatch:
     @property
     def is_current(self) -> bool:
         """Whether it is still this consumer's; otherwise its queue begins anew, here or elsewhere."""
-        return self._current()
+        return self._current is None or self._current()
 
     @property
     def sealed(self) -> SealedBatch:

@@ -63,7 +63,7 @@ def received_batch(
     *,
     generation: int = 0,
     finished: Finished | None = None,
-    current: Callable[[], bool] = lambda: True,
+    current: Callable[[], bool] | None = None,
 ) -> ReceivedBatch:
     """The batch of an answer; `records` are its bytes if they came beside it. The rest as `ReceivedBatch` says."""
     return ReceivedBatch(
