@@ -466,6 +466,10 @@ class SendBackMessagesRequest(_message.Message):
     DELAYS_MS_FIELD_NUMBER: _builtins.int
     PARK_FIELD_NUMBER: _builtins.int
     RULES_FIELD_NUMBER: _builtins.int
+    UNCOUNTED_FIELD_NUMBER: _builtins.int
+    ATTEMPT_FIELD_NUMBER: _builtins.int
+    CLIENT_ID_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
     group: _builtins.str
     """The group."""
     topic_id: _builtins.int
@@ -476,6 +480,14 @@ class SendBackMessagesRequest(_message.Message):
     """The group's retry topic."""
     park: _builtins.bool
     """Park them now."""
+    uncounted: _builtins.bool
+    """This delivery is no attempt."""
+    attempt: _builtins.int
+    """Which try it was, by a consumer that tries again by itself; 0 = as the copies say."""
+    client_id: _builtins.str
+    """Who says so."""
+    error: _builtins.str
+    """What went wrong."""
     @_builtins.property
     def offsets(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Which messages."""
@@ -499,10 +511,14 @@ class SendBackMessagesRequest(_message.Message):
         delays_ms: _abc.Iterable[_builtins.int] | None = ...,
         park: _builtins.bool = ...,
         rules: Global___PopRules | None = ...,
+        uncounted: _builtins.bool = ...,
+        attempt: _builtins.int = ...,
+        client_id: _builtins.str = ...,
+        error: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["rules", b"rules"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["delays_ms", b"delays_ms", "group", b"group", "offsets", b"offsets", "park", b"park", "queue_id", b"queue_id", "retry_topic_id", b"retry_topic_id", "rules", b"rules", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "client_id", b"client_id", "delays_ms", b"delays_ms", "error", b"error", "group", b"group", "offsets", b"offsets", "park", b"park", "queue_id", b"queue_id", "retry_topic_id", b"retry_topic_id", "rules", b"rules", "topic_id", b"topic_id", "uncounted", b"uncounted"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -4,9 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ortoo.common.errors import OrtooError
+from ortoo.common.groups.failure_rule import ATTEMPTS_MAX
 from ortoo.common.records.sealed_batch import SealedBatch
-
-ATTEMPTS_MAX = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +143,12 @@ class SendBackWish:
     """After the first, second, … delivery."""
     park: bool = False
     rules: PopRules = PopRules()
+    counts: bool = True
+    """Whether this delivery counts as an attempt."""
+    attempt: int = 0
+    """Which try it was, by a consumer that tries again by itself; 0 = as the copies say."""
+    consumer: str = ""
+    error: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from itertools import groupby
 from operator import itemgetter
 
 from ortoo.common.errors import Conflict, NotFound
+from ortoo.common.groups.failure_rule import REASON_ATTEMPTS
 from ortoo.common.groups.pop import LeasePart, Popped, PoppedBatch, PopRules, PopWish, Stale, Verdict, merged, runs
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
@@ -15,7 +16,6 @@ from ortoo.enode.pops.line import SCANNED_MAX
 from ortoo.enode.pops.lines import GroupLine, GroupLines, Lines
 from ortoo.enode.pops.parking import (
     PARK_LEASE_MS,
-    REASON_ATTEMPTS,
     REASON_EXPIRED,
     RETRY_DELAY_MS,
     DeadLetter,

@@ -8,6 +8,7 @@ import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from ortoo.common.groups.failure_rule import FailureRule
 from ortoo.enode.changes.pops import Delivered
 from ortoo.enode.pops.key_order import KeyOrder
 from ortoo.enode.state.interval_map import Hold, IntervalMap, Phase, Piece
@@ -112,6 +113,7 @@ class PopLine:
         """Lease up to `limit` messages: those that came back first, then new ones, by offset."""
         self._advance(now_ms)
         taken = Taken()
+        rule = FailureRule(attempts_max)
         room = limit
         until_ms = now_ms + duration_ms
         while room and self._ready:
@@ -124,7 +126,7 @@ class PopLine:
                 attempt = piece.hold.attempt if piece.hold is not None else 0
                 if piece.first + count < piece.end:
                     heapq.heappush(self._ready, (piece.first + count, piece.end))
-                if attempts_max and attempt >= attempts_max:
+                if rule.is_last(attempt):
                     taken.exhausted.append((piece.first, count, attempt))
                 else:
                     attempt += 1

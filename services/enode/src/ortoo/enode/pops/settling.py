@@ -3,12 +3,13 @@
 from collections.abc import Iterable
 
 from ortoo.common.errors import OrtooError
+from ortoo.common.groups.failure_rule import Again, FailureRule, Park
 from ortoo.common.groups.pop import Finish, GiveBack, LeasePart, Renew, Stale, Verdict, merged
 from ortoo.common.process.clock import Clock
 from ortoo.enode.changes.all import Change
 from ortoo.enode.changes.pops import Delivered, PopFinished, PopLeased, PopNote, PopReturned
 from ortoo.enode.pops.lines import GroupLine, GroupLines
-from ortoo.enode.pops.parking import PARK_LEASE_MS, REASON_ASKED, REASON_ATTEMPTS, DeadLetter, Parking
+from ortoo.enode.pops.parking import PARK_LEASE_MS, DeadLetter, Parking
 from ortoo.enode.state.tables.pops import FinishReason
 from ortoo.enode.store.store import Store
 
@@ -68,26 +69,28 @@ class Settling:
     async def _give_back(self, group: GroupLines, parts: Iterable[LeasePart], how: GiveBack) -> list[Stale]:
         changes: list[Change] = []
         stale: list[Stale] = []
-        parking: list[tuple[GroupLine, int, list[Delivered]]] = []
+        parking: list[tuple[GroupLine, int, list[DeadLetter]]] = []
+        rule = FailureRule(how.rules.attempts_max, how.delays_ms)
         for part in parts:
             line = group.line(part.queue_id)
             owned = line.attempts(part.ranges, part.number)
             stale += _stale(part, owned.stale)
-            exhausted = [row for row in owned.rows if _is_exhausted(row[2], how)]
-            if exhausted:
-                line.renew([row[:2] for row in exhausted], part.number, group.now_ms(), PARK_LEASE_MS)
-                parking.append((line, part.number, exhausted))
+            letters = list[DeadLetter]()
             for row in owned.rows:
-                if row not in exhausted:
-                    changes += self._returned(line, part.number, row, how)
+                first, count, attempt = row
+                match rule.after(attempt, counts=how.counts, park=how.park):
+                    case Park(reason):
+                        line.renew([(first, count)], part.number, group.now_ms(), PARK_LEASE_MS)
+                        letters += [
+                            DeadLetter(offset, attempt, reason, how.consumer, how.error)
+                            for offset in range(first, first + count)
+                        ]
+                    case Again(delay_ms):
+                        changes += self._returned(line, part.number, row, delay_ms, how)
+            if letters:
+                parking.append((line, part.number, letters))
         await self._write(group, changes)
-        for line, number, rows in parking:
-            reason = REASON_ASKED if how.park else REASON_ATTEMPTS
-            letters = [
-                DeadLetter(offset, attempt, reason, how.consumer, how.error)
-                for first, count, attempt in rows
-                for offset in range(first, first + count)
-            ]
+        for line, number, letters in parking:
             if how.park:
                 await self._parking.park(line, letters, how.rules)
             else:
@@ -96,8 +99,7 @@ class Settling:
         group.plan()
         return stale
 
-    def _returned(self, line: GroupLine, number: int, row: Delivered, how: GiveBack) -> list[Change]:
-        delay_ms = how.delays_ms[min(row[2], len(how.delays_ms)) - 1]
+    def _returned(self, line: GroupLine, number: int, row: Delivered, delay_ms: int, how: GiveBack) -> list[Change]:
         settled = line.give_back([row[:2]], number, line.group.now_ms(), delay_ms, counts=how.counts)
         until_ms = self._clock.now_ms() + delay_ms
         changes: list[Change] = [PopReturned(*line.place, number, until_ms, delay_ms, tuple(settled.rows))]
@@ -118,10 +120,6 @@ class Settling:
         except OrtooError:
             group.forget()
             raise
-
-
-def _is_exhausted(attempt: int, how: GiveBack) -> bool:
-    return how.park or (how.counts and 0 < how.rules.attempts_max <= attempt)
 
 
 def _stale(part: LeasePart, offsets: Iterable[int]) -> list[Stale]:

@@ -71,7 +71,13 @@ class PopHandlers(Handlers):
         await self.topics.arrival(request.rules.dead_letter_topic_id)
         check_group_name(request.group)
         check_number("offsets", len(request.offsets), MESSAGES_MAX)
-        wish = read(SendBackWish, request, rules=read(PopRules, request.rules))
+        wish = read(
+            SendBackWish,
+            request,
+            rules=read(PopRules, request.rules),
+            counts=not request.uncounted,
+            consumer=request.client_id,
+        )
         return pb.SendBackMessagesResponse(message_ids=await self.sending.send_back(wish))
 
     async def ReplayStored(self, request: pb.ReplayStoredRequest, context: Context) -> pb.ReplayStoredResponse:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import AlreadyExists, Invalid, NotFound, Overloaded
+from ortoo.common.groups.failure_rule import ATTEMPTS_LIMIT, ATTEMPTS_MAX
 from ortoo.common.groups.retry_policy import RetryPolicy
 
 GROUPS_MAX = 100_000
@@ -14,8 +15,6 @@ SLOW_GRACE_DEFAULT_MS = 10_000
 SLOW_GRACE_MAX_MS = 86_400_000
 UNACKNOWLEDGED_DEFAULT_BYTES = 64 << 20
 UNACKNOWLEDGED_MAX_BYTES = 16 << 30
-ATTEMPTS_DEFAULT = 16
-ATTEMPTS_MAX = 1_000
 IN_FLIGHT_MAX = 1_000_000
 
 
@@ -47,14 +46,14 @@ def completed(request: Group) -> Group:
         request,
         slow_consumer_threshold_messages=request.slow_consumer_threshold_messages or SLOW_THRESHOLD_DEFAULT_MESSAGES,
         unacknowledged_bytes_max=request.unacknowledged_bytes_max or UNACKNOWLEDGED_DEFAULT_BYTES,
-        attempts_max=request.attempts_max or ATTEMPTS_DEFAULT,
+        attempts_max=request.attempts_max or ATTEMPTS_MAX,
         retry=request.retry.checked("group.retry"),
     )
     for field, most in (
         ("slow_consumer_threshold_messages", SLOW_THRESHOLD_MAX_MESSAGES),
         ("slow_consumer_grace_ms", SLOW_GRACE_MAX_MS),
         ("unacknowledged_bytes_max", UNACKNOWLEDGED_MAX_BYTES),
-        ("attempts_max", ATTEMPTS_MAX),
+        ("attempts_max", ATTEMPTS_LIMIT),
         ("in_flight_max", IN_FLIGHT_MAX),
     ):
         if getattr(group, field) > most:

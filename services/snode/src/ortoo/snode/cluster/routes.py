@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
+from ortoo.common.groups.failure_rule import ATTEMPTS_MAX
 from ortoo.common.groups.handle_seal import HandleKeys
 from ortoo.common.groups.retry_policy import RetryPolicy
 
 UNACKNOWLEDGED_BYTES_MAX = 64 << 20
-ATTEMPTS_MAX = 16
 RETRY_PREFIX, DEAD_LETTER_PREFIX = "%RETRY%", "%DLQ%"
 """What the names of a group's own topics begin with."""
 

@@ -65,7 +65,7 @@ def stale_of(answer: pb.SettlePoppedResponse) -> list[Stale]:
 
 def send_back_to(wish: SendBackWish) -> pb.SendBackMessagesRequest:
     """Messages to give back by offset, written."""
-    return write(pb.SendBackMessagesRequest, wish)
+    return write(pb.SendBackMessagesRequest, wish, uncounted=not wish.counts, client_id=wish.consumer)
 
 
 def replay_to(wish: ReplayWish) -> pb.ReplayStoredRequest:

@@ -64,9 +64,10 @@ class Settling:
         is_failure = self.leases.drop(handle)
         verdict: Verdict = Renew(invisible_ms)
         if is_failure or request.suspend or not invisible_ms:
+            # A push consumer's delay is its reading of the group's back-off, which some clients misread.
+            delays_ms = () if is_failure and not request.suspend else (invisible_ms,)
             rules = pop_rules(self.directory.group(group))
-            counts = not request.suspend
-            verdict = GiveBack((invisible_ms,), counts, caller.client_id, "the consumer failed", rules=rules)
+            verdict = GiveBack(delays_ms, not request.suspend, caller.client_id, "the consumer failed", rules=rules)
         await self._settle(handle, verdict)
         return pb.ChangeInvisibleDurationResponse(status=ok(), receipt_handle=request.receipt_handle)
 
