@@ -155,42 +155,44 @@ class Popping:
         self._turn += 1
         at = self._turn % len(sources)
         turned = [*sources[at:], *sources[:at]]
-        found: list[PoppedMessages] = []
-        blocked = ""
+        answers: list[PopAnswer] = []
         failures: list[OrtooError] = []
         if len(turned) > 1:
-            for source in turned:
-                room = call.messages_max - sum(len(one.popped.offsets) for one in found)
-                if room <= 0:
-                    break
-                try:
-                    answer = await self._pop_source(source, replace(call, messages_max=room, wait_ms=0))
-                except Conflict:
-                    raise
-                except OrtooError as error:
-                    failures.append(error)
-                    continue
-                found += answer.batches
-                blocked = blocked or answer.blocked
+            try:
+                for source in turned:
+                    room = call.messages_max - sum(len(one.popped.offsets) for one in _together(answers).batches)
+                    if room <= 0:
+                        break
+                    try:
+                        answers.append(await self._pop_source(source, replace(call, messages_max=room, wait_ms=0)))
+                    except Conflict:
+                        raise
+                    except OrtooError as error:
+                        failures.append(error)
+            except BaseException:
+                self._give_back(answers)
+                raise
             if len(failures) == len(turned):
                 raise failures[0]
-            if found or not call.wait_ms:
-                return PopAnswer(found, "" if found else blocked)
+            together = _together(answers)
+            if together.batches or not call.wait_ms:
+                return together
         return await self._first_of(turned, call)
 
     async def _first_of(self, sources: Sequence[Source], call: PopCall) -> PopAnswer:
         """Wait at all sources; what several bring at once is given together."""
         if len(sources) == 1:
             return await self._pop_source(sources[0], call)
-        waiting: set[asyncio.Task[PopAnswer | OrtooError]]
         # Tasks, not futures of theirs: one that is called off must hear it at once, or what it got would be lost.
         tasks = [self._runtime.background.contained("pop", tried(self._pop_source(source, call))) for source in sources]
-        waiting = set(tasks)
+        waiting: set[asyncio.Task[PopAnswer | OrtooError]] = set(tasks)
+        taken: set[asyncio.Task[PopAnswer | OrtooError]] = set()
         answers: list[PopAnswer] = []
         failure: OrtooError = Unavailable("nothing could be popped")
         try:
             while waiting and not answers:  # an enode that is away holds up only its own
                 done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                taken |= done
                 for found in [task.result() for task in tasks if task in done]:
                     if isinstance(found, OrtooError):
                         failure = found
@@ -198,12 +200,17 @@ class Popping:
                         answers.append(found)
             if not answers:
                 raise failure
-            batches = [batch for answer in answers for batch in answer.batches]
-            return PopAnswer(batches, "" if batches else next((one.blocked for one in answers), ""))
+            return _together(answers)
         finally:
+            late = [task.result() for task in tasks if task.done() and not task.cancelled() and task not in taken]
+            self._give_back([one for one in late if isinstance(one, PopAnswer)])
             for task in tasks:
-                if not task.done():
-                    task.cancel()
+                task.cancel()
+
+    def _give_back(self, answers: Iterable[PopAnswer]) -> None:
+        """Give back what was popped for a call that gets something else, or nothing any more."""
+        for answer in answers:
+            self._runtime.background.contained("give back", self.release(answer))
 
     async def _pop_source(self, source: Source, call: PopCall) -> PopAnswer:
         link = self._links.to(source.enode)
@@ -362,6 +369,11 @@ def _part(handle: ReceiptHandle, offsets: Sequence[int]) -> LeasePart:
     if not offsets:
         return LeasePart(handle.queue_id, handle.number, ((handle.first_offset, handle.count),), is_exact=False)
     return LeasePart(handle.queue_id, handle.number, runs(offsets))
+
+
+def _together(answers: Sequence[PopAnswer]) -> PopAnswer:
+    batches = [batch for answer in answers for batch in answer.batches]
+    return PopAnswer(batches, "" if batches else next((one.blocked for one in answers if one.blocked), ""))
 
 
 def _part_of(one: PoppedBatch, opened: OpenedBatch, rows: list[int]) -> PoppedBatch:
