@@ -118,10 +118,12 @@ class PopConsumer:
             self._pops.close()
             await self._calls.settle()
         finally:
-            await self._background.__aexit__(kind, error, traceback)
-        await self._return(list(self._leases))
-        self._called_off += self._unanswered
-        await self._return_called_off()
+            try:
+                await self._background.__aexit__(kind, error, traceback)  # raises the cancellation that ends the block
+            finally:
+                await self._return(list(self._leases))
+                self._called_off += self._unanswered
+                await self._return_called_off()
 
     async def pop(self, messages_max: int = 0, wait_ms: float | None = None) -> list[PoppedMessage]:
         """Take up to `messages_max` messages (0 = the setting), waiting for the first; empty when none came in time.
