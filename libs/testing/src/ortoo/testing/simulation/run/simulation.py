@@ -21,9 +21,12 @@ from ortoo.testing.simulation.run.outcome import Choices, Outcome
 from ortoo.testing.simulation.run.plan import Fault, drawn_plan
 from ortoo.testing.simulation.run.scenarios import SCENARIOS
 from ortoo.testing.simulation.workload.application import Application
+from ortoo.testing.simulation.workload.cancelling import Cancelling
 from ortoo.testing.simulation.workload.scenario import Scenario
 from ortoo.testing.simulation.world import World
 
+ON_REQUEST = frozenset({Cancelling.name})
+"""Scenarios that run when they are asked for by name only."""
 SETTLE_S = 180.0
 """Everything comes to rest within so many virtual seconds after the last fault."""
 DAMAGED_S = 60.0
@@ -99,7 +102,7 @@ class Run:
         )
 
     def _drawn_scenarios(self) -> list[str]:
-        names = sorted(SCENARIOS)
+        names = sorted(SCENARIOS.keys() - ON_REQUEST)
         chosen = [name for name in names if self._chance.uniform(0, 1) < SCENARIO_DRAWN]
         return chosen or [names[self._chance.below(len(names))]]
 
