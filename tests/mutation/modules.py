@@ -49,11 +49,11 @@ MODULES: Mapping[str, Mutated] = {
         ["unit/snode/push"],
     ),
     "membership": Mutated(
-        [f"{SNODE}/membership/*.py"],
+        [f"{SNODE}/membership/{name}.py" for name in ("local", "members", "assignment")],
         ["unit/snode/membership"],
     ),
     "access": Mutated(
-        [f"{SNODE}/policy/access*.py", f"{SNODE}/policy/principal.py"],
+        [f"{SNODE}/policy/{name}.py" for name in ("access_rules", "access_needs", "principal")],
         ["unit/snode/policy"],
     ),
     "gateway settling": Mutated(
