@@ -25,7 +25,7 @@ MODULES: Mapping[str, Mutated] = {
             "unit/enode/pops",
             "unit/enode/store",
             "property/test_timers.py",
-            "mutation/test_seeds.py",
+            "simulation/test_short_runs.py",
         ],
     ),
     "pops": Mutated(
@@ -37,12 +37,12 @@ MODULES: Mapping[str, Mutated] = {
             "contract/test_g8_pop.py",
             "contract/test_expiry.py",
             "contract/test_pop_holes.py",
-            "mutation/test_seeds.py",
+            "simulation/test_short_runs.py",
         ],
     ),
     "parking": Mutated(
         [f"{ENODE}/pops/parking.py"],
-        ["contract/test_g9_dead_letters.py", "contract/test_expiry.py", "mutation/test_seeds.py"],
+        ["contract/test_g9_dead_letters.py", "contract/test_expiry.py", "simulation/test_short_runs.py"],
     ),
     "push sessions": Mutated(
         [f"{SNODE}/push/*.py"],
@@ -58,6 +58,6 @@ MODULES: Mapping[str, Mutated] = {
     ),
     "gateway settling": Mutated(
         [f"{SNODE}/rocketmq/receive/{name}.py" for name in ("settling", "leases")],
-        ["unit/snode/rocketmq", "mutation/test_seeds.py"],
+        ["unit/snode/rocketmq", "simulation/test_short_runs.py"],
     ),
 }

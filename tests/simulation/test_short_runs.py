@@ -1,4 +1,4 @@
-"""A few short runs of the simulated cluster, for mutants that only a conversation shows."""
+"""A few short runs with everything in them but hostile clients; mutants are tried with these, too."""
 
 import pytest
 
