@@ -26,7 +26,7 @@ QUICK_TESTS := tests/unit tests/property tests/golden tests/repo tests/simulatio
 SLOW_TESTS := $(wildcard tests/contract tests/conformance tests/integration tests/e2e tests/official tests/deploy)
 
 .PHONY: help setup demo dev check test bench bench-store bench-guard crash simulate protos protos-check docs clean
-.PHONY: quick-seeds planted
+.PHONY: quick-seeds planted mutants
 .PHONY: demo-spark spark-setup spark-tests spark-long bench-spark
 .PHONY: alerts explore hostile rolling wheels image-check manifests deploy-tools
 .PHONY: lint types imports quick-tests slow-tests
@@ -105,6 +105,9 @@ simulate: $(READY)  ## A simulated cluster in trouble, 300 seeds (SEED=1000 SEED
 
 planted: $(READY)  ## Search for the first seed that finds each planted bug, half an hour: the table in docs/simulation.md
 	@$(PY) -m tests.simulation.planted.table
+
+mutants: $(READY)  ## Change the deciding modules in thousands of ways and count what the quick tests notice, an hour (NAME=state for one)
+	@$(PY) -m tests.mutation.table $(if $(NAME),"$(NAME)")
 
 explore: $(READY)  ## The replication protocol: 10,000 walks a scenario, then each rule switched off until what is lost is found; half an hour
 	@$(PY) -m tests.simulation.members.long_walks --seeds $(or $(SEEDS),10000)

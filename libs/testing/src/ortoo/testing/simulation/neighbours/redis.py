@@ -216,7 +216,7 @@ class _Connection(FakeAsyncRedisConnection):
     async def can_read(self, timeout: float | None = 0) -> bool:
         """Wait for an answer, for so long at most; None = for ever."""
         if not self.is_connected:
-            await self.connect_check_health(check_health=False)
+            await self.connect()  # type: ignore[no-untyped-call]
         try:
             async with asyncio.timeout(timeout):
                 while self._sock is not None and self._sock.responses.empty():
