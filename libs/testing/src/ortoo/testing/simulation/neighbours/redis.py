@@ -87,7 +87,7 @@ class SimulatedRedis:
             connection_class=_Connection,
             simulated=self,
             server=self.server,
-            socket_timeout=CALL_TIMEOUT_S,
+            socket_timeout=None,
             socket_connect_timeout=CALL_TIMEOUT_S,
             decode_responses=True,
         )
