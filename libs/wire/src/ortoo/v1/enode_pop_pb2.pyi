@@ -99,6 +99,7 @@ class PopRules(_message.Message):
     FROM_LAST_FIELD_NUMBER: _builtins.int
     DEAD_LETTER_TOPIC_ID_FIELD_NUMBER: _builtins.int
     PARK_EXPIRED_FIELD_NUMBER: _builtins.int
+    ORDER_BATCHED_FIELD_NUMBER: _builtins.int
     attempts_max: _builtins.int
     """After so many deliveries a message is parked; 0 = never."""
     in_order: _builtins.bool
@@ -113,6 +114,8 @@ class PopRules(_message.Message):
     """Where exhausted messages go; 0 = the topic does not exist yet."""
     park_expired: _builtins.bool
     """Messages whose time is over are parked; otherwise they are dropped."""
+    order_batched: _builtins.bool
+    """In order: one pop may bring several messages of a message group, one behind another."""
     def __init__(
         self,
         *,
@@ -123,10 +126,11 @@ class PopRules(_message.Message):
         from_last: _builtins.bool = ...,
         dead_letter_topic_id: _builtins.int = ...,
         park_expired: _builtins.bool = ...,
+        order_batched: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts_max", b"attempts_max", "by_priority", b"by_priority", "dead_letter_topic_id", b"dead_letter_topic_id", "from_last", b"from_last", "in_flight_max", b"in_flight_max", "in_order", b"in_order", "park_expired", b"park_expired"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts_max", b"attempts_max", "by_priority", b"by_priority", "dead_letter_topic_id", b"dead_letter_topic_id", "from_last", b"from_last", "in_flight_max", b"in_flight_max", "in_order", b"in_order", "order_batched", b"order_batched", "park_expired", b"park_expired"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -222,12 +226,15 @@ class LeasePart(_message.Message):
     LEASE_NUMBER_FIELD_NUMBER: _builtins.int
     RANGES_FIELD_NUMBER: _builtins.int
     LENIENT_FIELD_NUMBER: _builtins.int
+    IN_TIME_FIELD_NUMBER: _builtins.int
     queue_id: _builtins.int
     """The queue."""
     lease_number: _builtins.int
     """The lease."""
     lenient: _builtins.bool
     """Pass over those that the lease does not have; otherwise they are answered as stale."""
+    in_time: _builtins.bool
+    """A lease that ran out is over, though nobody else has its messages; one that is done can only be finished again."""
     @_builtins.property
     def ranges(self) -> _containers.RepeatedCompositeFieldContainer[Global___OffsetRange]:
         """Which messages."""
@@ -239,10 +246,11 @@ class LeasePart(_message.Message):
         lease_number: _builtins.int = ...,
         ranges: _abc.Iterable[Global___OffsetRange] | None = ...,
         lenient: _builtins.bool = ...,
+        in_time: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["lease_number", b"lease_number", "lenient", b"lenient", "queue_id", b"queue_id", "ranges", b"ranges"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["in_time", b"in_time", "lease_number", b"lease_number", "lenient", b"lenient", "queue_id", b"queue_id", "ranges", b"ranges"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

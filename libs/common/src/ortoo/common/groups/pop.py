@@ -26,6 +26,8 @@ class PopRules:
     """Where exhausted messages go; 0 = the topic does not exist yet."""
     park_expired: bool = False
     """Whether messages whose time is over are parked; otherwise they are dropped."""
+    order_batched: bool = False
+    """In order: whether one pop may bring several messages of a message group, one behind another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,8 @@ class LeasePart:
     """(first offset, count), rising."""
     is_exact: bool = True
     """Whether each of them must be the lease's; otherwise those that are not are passed over."""
+    in_time: bool = False
+    """Whether a lease that ran out is over at once, and a message that is done can only be finished again."""
 
     @property
     def is_possible(self) -> bool:

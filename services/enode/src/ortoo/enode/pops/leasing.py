@@ -184,12 +184,13 @@ class Leasing:
         leased: list[Delivered] = []
         exhausted: list[Delivered] = []
         given = False
+        heads: list[int] | None = [] if wish.rules.order_batched and line.keys is not None else None
         try:
             while room > 0:
                 end = self._end(wish.topic_id, line.queue_id)
                 taken = line.take(
                     line.group.now_ms(), room, end, number=number, duration_ms=wish.invisible_ms,
-                    attempts_max=wish.rules.attempts_max,
+                    attempts_max=wish.rules.attempts_max, heads=heads,
                 )  # fmt: skip
                 leased += taken.rows
                 exhausted += taken.exhausted

@@ -110,7 +110,7 @@ def _pop_request(request: pb.PopQueuesRequest) -> PopWish:
 
 def _part(part: pb.LeasePart) -> LeasePart:
     ranges = tuple((one.first_offset, one.count) for one in part.ranges)
-    return LeasePart(part.queue_id, part.lease_number, ranges, is_exact=not part.lenient)
+    return LeasePart(part.queue_id, part.lease_number, ranges, is_exact=not part.lenient, in_time=part.in_time)
 
 
 def _verdict(request: pb.SettlePoppedRequest) -> Verdict:

@@ -79,5 +79,9 @@ def _ranges(ranges: Sequence[tuple[int, int]]) -> list[pb.OffsetRange]:
 
 def _part(part: LeasePart) -> pb.LeasePart:
     return pb.LeasePart(
-        queue_id=part.queue_id, lease_number=part.number, ranges=_ranges(part.ranges), lenient=not part.is_exact
+        queue_id=part.queue_id,
+        lease_number=part.number,
+        ranges=_ranges(part.ranges),
+        lenient=not part.is_exact,
+        in_time=part.in_time,
     )

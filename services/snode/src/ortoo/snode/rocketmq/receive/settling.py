@@ -16,7 +16,7 @@ from ortoo.snode.rocketmq.protocol.codes import Refused, common_status, ok, stat
 from ortoo.snode.rocketmq.protocol.messages import in_ms
 from ortoo.snode.rocketmq.protocol.names import check_same_topic, group_name, topic_name
 from ortoo.snode.rocketmq.receive.leases import Leases
-from ortoo.snode.rocketmq.receive.receiving import INVISIBLE_MS_MAX
+from ortoo.snode.rocketmq.receive.receiving import check_invisible
 
 ENTRIES_MAX = 1_024
 
@@ -57,9 +57,7 @@ class Settling:
         """
         group, topic = group_name(request.group), topic_name(request.topic)
         invisible_ms = in_ms(request.invisible_duration)
-        if not 0 <= invisible_ms <= INVISIBLE_MS_MAX:
-            what = f"invisible for {invisible_ms} ms; expected 0 to {INVISIBLE_MS_MAX}"
-            raise Refused(Code.ILLEGAL_INVISIBLE_TIME, what)
+        check_invisible(invisible_ms, 0)
         handle = self._handle(request.receipt_handle, group, topic)
         is_failure = self.leases.drop(handle)
         verdict: Verdict = Renew(invisible_ms)
@@ -88,7 +86,7 @@ class Settling:
         return pb.ForwardMessageToDeadLetterQueueResponse(status=ok())
 
     async def _settle(self, handle: ReceiptHandle, verdict: Verdict) -> None:
-        [stale] = await self.popping.settle([(handle, (handle.first_offset,))], verdict)
+        [stale] = await self.popping.settle([(handle, (handle.first_offset,))], verdict, in_time=True)
         if stale:
             raise Refused(Code.INVALID_RECEIPT_HANDLE, "the lease is over: the message came again, or is done")
 
