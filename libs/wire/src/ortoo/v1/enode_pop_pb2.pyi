@@ -37,6 +37,7 @@ class PopQueuesRequest(_message.Message):
     ATTEMPT_ID_FIELD_NUMBER: _builtins.int
     RULES_FIELD_NUMBER: _builtins.int
     PEEK_FIELD_NUMBER: _builtins.int
+    SKIP_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.int
     """The topic."""
     group: _builtins.str
@@ -55,6 +56,8 @@ class PopQueuesRequest(_message.Message):
     """A pop with the same id gets the same messages again; empty = no matter."""
     peek: _builtins.bool
     """Only look: no lease, no attempt, also messages that consumers have. An empty group looks at the oldest messages."""
+    skip: _builtins.int
+    """When looking: pass over so many."""
     @_builtins.property
     def queue_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Which queues."""
@@ -77,10 +80,11 @@ class PopQueuesRequest(_message.Message):
         attempt_id: _builtins.str = ...,
         rules: Global___PopRules | None = ...,
         peek: _builtins.bool = ...,
+        skip: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["rules", b"rules"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt_id", b"attempt_id", "bytes_max", b"bytes_max", "client_id", b"client_id", "group", b"group", "invisible_ms", b"invisible_ms", "messages_max", b"messages_max", "peek", b"peek", "queue_ids", b"queue_ids", "rules", b"rules", "topic_id", b"topic_id", "wait_ms", b"wait_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt_id", b"attempt_id", "bytes_max", b"bytes_max", "client_id", b"client_id", "group", b"group", "invisible_ms", b"invisible_ms", "messages_max", b"messages_max", "peek", b"peek", "queue_ids", b"queue_ids", "rules", b"rules", "skip", b"skip", "topic_id", b"topic_id", "wait_ms", b"wait_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -145,10 +149,16 @@ class PopQueuesResponse(_message.Message):
     BATCHES_FIELD_NUMBER: _builtins.int
     WANTS_DEAD_LETTER_TOPIC_FIELD_NUMBER: _builtins.int
     BLOCKED_FIELD_NUMBER: _builtins.int
+    MORE_FIELD_NUMBER: _builtins.int
+    PASSED_FIELD_NUMBER: _builtins.int
     wants_dead_letter_topic: _builtins.bool
     """Messages wait for the dead-letter topic; create it and pop again."""
     blocked: _builtins.str
     """Why there is nothing although the queues hold more."""
+    more: _builtins.bool
+    """When looking: there are more than `bytes_max` allows."""
+    passed: _builtins.int
+    """When looking: so many were passed over."""
     @_builtins.property
     def batches(self) -> _containers.RepeatedCompositeFieldContainer[Global___PoppedBatch]:
         """By stored batch."""
@@ -159,10 +169,12 @@ class PopQueuesResponse(_message.Message):
         batches: _abc.Iterable[Global___PoppedBatch] | None = ...,
         wants_dead_letter_topic: _builtins.bool = ...,
         blocked: _builtins.str = ...,
+        more: _builtins.bool = ...,
+        passed: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "blocked", b"blocked", "wants_dead_letter_topic", b"wants_dead_letter_topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "blocked", b"blocked", "more", b"more", "passed", b"passed", "wants_dead_letter_topic", b"wants_dead_letter_topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -44,6 +44,8 @@ class PopWish:
     consumer: str = ""
     attempt_id: str = ""
     rules: PopRules = field(default_factory=PopRules)
+    skip: int = 0
+    """When looking: so many are passed over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,10 @@ class Popped:
     """Whether messages wait for the dead-letter topic to be created."""
     blocked: str = ""
     """Why nothing is given although the queues hold more."""
+    more: bool = False
+    """When looking: whether there are more than the bytes that were asked for."""
+    passed: int = 0
+    """When looking: how many were passed over."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,7 +79,7 @@ class Leasing:
         Errors: NotFound, DataLoss.
         """
         popped = Popped()
-        room = wish.messages_max
+        room, skip, left_bytes = wish.messages_max, wish.skip, wish.bytes_max
         for queue_id in wish.queue_ids:
             stored = self._store.queue_range(wish.topic_id, queue_id)
             intervals = IntervalMap(stored.begin_offset)
@@ -87,10 +87,16 @@ class Leasing:
                 intervals = self._lines.of(wish.topic_id, wish.group).intervals(queue_id) or intervals
             at = max(intervals.floor, stored.begin_offset)
             for piece in list(intervals.unfinished(at, min(stored.end_offset, at + SCANNED_MAX))):
-                count = min(room, piece.end - piece.first)
-                popped.batches += await self._reading.look(
-                    wish.topic_id, queue_id, piece.first, count, piece.hold.attempt if piece.hold else 0
-                )
+                passed = min(skip, piece.end - piece.first)
+                skip, popped.passed = skip - passed, popped.passed + passed
+                count, first = min(room, piece.end - piece.first - passed), piece.first + passed
+                attempt = piece.hold.attempt if piece.hold else 0
+                async for batch in self._reading.look(wish.topic_id, queue_id, first, count, attempt):
+                    if popped.batches and left_bytes < len(batch.batch.records):
+                        popped.more = True
+                        return popped
+                    popped.batches.append(batch)
+                    left_bytes -= len(batch.batch.records)
                 room -= count
                 if room <= 0:
                     return popped

@@ -38,7 +38,7 @@ def popped_of(answer: pb.PopQueuesResponse) -> Popped:
         )
         for one in answer.batches
     ]
-    return Popped(batches, answer.wants_dead_letter_topic, answer.blocked)
+    return Popped(batches, answer.wants_dead_letter_topic, answer.blocked, answer.more, answer.passed)
 
 
 def settlement_to(topic_id: int, group: str, parts: Sequence[LeasePart], verdict: Verdict) -> pb.SettlePoppedRequest:
