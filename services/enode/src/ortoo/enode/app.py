@@ -94,7 +94,7 @@ async def open_enode(
         background = await parts.enter_async_context(Background("enode"))
         name_servers = await found_name_servers(settings.namesrv_address, background=background, clock=clock)
 
-        delays = Delays(store, background, clock=clock)
+        delays = Delays(store, background, clock=clock, delay_max_ms=settings.delay_max_ms)
         store.before_retention(DELAYED_TOPIC_ID, TimerMoves(store, clock=clock).rescue)
         transactions = Transactions(store, background, settings.check_schedule, clock=clock)
         store.before_retention(HALF_TOPIC_ID, transactions.rescue)

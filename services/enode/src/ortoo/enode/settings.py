@@ -67,6 +67,8 @@ class Settings(ServiceSettings):
     """How long until they are asked again; doubles from time to time, up to 120 times this."""
     transaction_checks_max: int = 15
     """After so many checks without a verdict a transaction is parked."""
+    delay_max_ms: int = 366 * DAY_MS
+    """How far ahead messages may be delayed; at most 366 days, which is the default. Others are refused."""
     dedup_window_ms: int = 600_000
     """For how long a message with the property DEDUP_ID is not stored again; 0 = the property means nothing."""
     trace_endpoint: str = ""
@@ -103,6 +105,7 @@ class Settings(ServiceSettings):
             ("transaction_check_after_ms", 1, DAY_MS),
             ("transaction_check_interval_ms", 1, DAY_MS),
             ("transaction_checks_max", 1, DAY_MS),
+            ("delay_max_ms", 0, 366 * DAY_MS),
             ("dedup_window_ms", 0, 7 * DAY_MS),
         ):
             if not least <= getattr(self, name) <= most:

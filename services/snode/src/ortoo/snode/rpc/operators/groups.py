@@ -89,7 +89,7 @@ class GroupAdmin(admin_pb2_grpc.AdminServiceServicer):
         """One client: who it is, its queues, and what it says about itself."""
         entry = self.clients.find(request.client_id)
         if (other := await self._other(entry, request)) is not None:
-            with rpc_errors(f"snode {entry.snode}"):
+            with rpc_errors(f"snode {entry.snode}", within=True):
                 return await other.DescribeClient(request, timeout=COMMAND_TIMEOUT_MS / 1000 + FORWARD_S)
         queues = map(_queue, self.clients.queues(request.client_id, request.group))
         response = pb.DescribeClientResponse(client=write(pb.ClientInfo, entry), queues=queues)
@@ -106,7 +106,7 @@ class GroupAdmin(admin_pb2_grpc.AdminServiceServicer):
         """Make a client do something and answer what it said."""
         entry = self.clients.find(request.client_id)
         if (other := await self._other(entry, request)) is not None:
-            with rpc_errors(f"snode {entry.snode}"):
+            with rpc_errors(f"snode {entry.snode}", within=True):
                 return await other.CallClient(request, timeout=COMMAND_TIMEOUT_MAX_MS / 1000 + FORWARD_S)
         return pb.CallClientResponse(result=await self._call(request.client_id, request.command))
 
