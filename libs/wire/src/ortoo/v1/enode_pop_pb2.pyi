@@ -378,6 +378,7 @@ class GiveBack(_message.Message):
     CLIENT_ID_FIELD_NUMBER: _builtins.int
     PARK_FIELD_NUMBER: _builtins.int
     RULES_FIELD_NUMBER: _builtins.int
+    ATTEMPT_FIELD_NUMBER: _builtins.int
     uncounted: _builtins.bool
     """This delivery is no attempt."""
     error: _builtins.str
@@ -386,6 +387,8 @@ class GiveBack(_message.Message):
     """Who says so."""
     park: _builtins.bool
     """Park them now."""
+    attempt: _builtins.int
+    """Which try it was, by a consumer that tries again by itself; 0 = as often as they were delivered."""
     @_builtins.property
     def delays_ms(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """How long after the first, second, … delivery, milliseconds; the last one also after all later ones."""
@@ -403,10 +406,11 @@ class GiveBack(_message.Message):
         client_id: _builtins.str = ...,
         park: _builtins.bool = ...,
         rules: Global___PopRules | None = ...,
+        attempt: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["rules", b"rules"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "delays_ms", b"delays_ms", "error", b"error", "park", b"park", "rules", b"rules", "uncounted", b"uncounted"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "client_id", b"client_id", "delays_ms", b"delays_ms", "error", b"error", "park", b"park", "rules", b"rules", "uncounted", b"uncounted"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

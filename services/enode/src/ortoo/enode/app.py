@@ -114,7 +114,7 @@ async def open_enode(
         server = enode_server(handlers, settings, background, telemetry.calls, token, memory)
         followers = Followers(store.engine.appender, is_waited_for=settings.role is NodeRole.SYNC_MASTER)
         register(telemetry.metrics, store, clock)
-        register_pops(telemetry.metrics, store, pops)
+        register_pops(telemetry.metrics, store, pops, sending)
         register_followers(telemetry.metrics, followers)
         replication_address = await parts.enter_async_context(
             open_replication(settings, store.engine, followers, background, token)

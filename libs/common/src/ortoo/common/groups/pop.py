@@ -138,6 +138,8 @@ class GiveBack:
     park: bool = False
     """Put them into the dead-letter topic now."""
     rules: PopRules = PopRules()
+    attempt: int = 0
+    """Which try it was, by a consumer that tries again by itself; 0 = as often as they were delivered."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,6 +46,11 @@ class Leasing:
         self.expired_totals: Counter[tuple[int, str]] = Counter()
         """(topic id, group) to messages whose time was over before the group got them."""
 
+    @property
+    def parked_totals(self) -> Counter[tuple[int, str]]:
+        """(topic id, group) to messages that became dead letters of groups that pop."""
+        return self._parking.parked_totals
+
     async def forget_idle(self) -> None:
         """Put groups out of memory that have nothing there which the log does not say; to be called once a minute."""
         await self._lines.forget_idle()

@@ -91,11 +91,11 @@ class Settling:
             letters = list[DeadLetter]()
             for row in owned.rows:
                 first, count, attempt = row
-                match rule.after(attempt, counts=how.counts, park=how.park):
-                    case Park(reason):
+                match rule.after(max(attempt, how.attempt), counts=how.counts, park=how.park):
+                    case Park(reason, attempts):
                         line.renew([(first, count)], part.number, group.now_ms(), PARK_LEASE_MS)
                         letters += [
-                            DeadLetter(offset, attempt, reason, how.consumer, how.error)
+                            DeadLetter(offset, attempts, reason, how.consumer, how.error)
                             for offset in range(first, first + count)
                         ]
                     case Again(delay_ms):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from apache.rocketmq.v2 import service_pb2 as pb
 from apache.rocketmq.v2.definition_pb2 import Code
+from ortoo.common.groups.failure_rule import ATTEMPTS_LIMIT, FailureRule
 from ortoo.common.groups.pop import Finish, GiveBack, Renew, Verdict
 from ortoo.common.process.containment import told_as
 from ortoo.snode.cluster.directory import Directory
@@ -80,8 +81,10 @@ class Settling:
         handle = self._handle(request.receipt_handle, group, topic)
         await self.popping.ensure_dead_letters([handle])
         rules = pop_rules(self.directory.group(group))
-        words = f"given up after {request.delivery_attempt} of {request.max_delivery_attempts} attempts"
-        await self._settle(handle, GiveBack((0,), True, caller.client_id, words, park=True, rules=rules))
+        tried = min(max(request.delivery_attempt, 0), ATTEMPTS_LIMIT)
+        words = f"given up after {tried} of {request.max_delivery_attempts} attempts"
+        is_last = FailureRule(rules.attempts_max).is_last(tried)
+        await self._settle(handle, GiveBack((0,), True, caller.client_id, words, not is_last, rules, tried))
         self.leases.drop(handle)
         return pb.ForwardMessageToDeadLetterQueueResponse(status=ok())
 
