@@ -144,7 +144,7 @@ async def test_no_answer_names_what_is_inside(cluster: Cluster) -> None:
 
 def _filled(method: Any) -> Any:
     """A request that names a topic, a group and a queue where it can."""
-    request = GetMessageClass(method.input_type)()
+    request: Any = GetMessageClass(method.input_type)()
     for field in method.input_type.fields:
         if field.name in ("topic", "group", "name", "producer_group") and field.message_type is None:
             setattr(request, field.name, "g" if "group" in field.name else "one")
