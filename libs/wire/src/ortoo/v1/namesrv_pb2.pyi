@@ -777,21 +777,29 @@ class PutGroupRequest(_message.Message):
 
     GROUP_FIELD_NUMBER: _builtins.int
     CREATE_ONLY_FIELD_NUMBER: _builtins.int
+    FIELDS_FIELD_NUMBER: _builtins.int
     create_only: _builtins.bool
     """Refuse if it exists already."""
     @_builtins.property
     def group(self) -> _topic_pb2.Group:
-        """Fields left 0 take their defaults; consume_enabled must be said."""
+        """With `fields`, what they name; otherwise the whole group: what is left 0 takes its default, and what is left out
+        of the settings that can be (`optional`) is as it was, of a new group its default.
+        """
+
+    @_builtins.property
+    def fields(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Only these settings change, by the names of Group's fields, such as attempts_max; 0 is their default then, too."""
 
     def __init__(
         self,
         *,
         group: _topic_pb2.Group | None = ...,
         create_only: _builtins.bool = ...,
+        fields: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["group", b"group"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["create_only", b"create_only", "group", b"group"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["create_only", b"create_only", "fields", b"fields", "group", b"group"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

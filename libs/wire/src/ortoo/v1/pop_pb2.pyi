@@ -90,7 +90,7 @@ class PopRequest(_message.Message):
     matter.
     """
     readable: _builtins.bool
-    """Answer with `messages` as well, for people: bodies and properties readable in JSON."""
+    """Answer with `messages` instead of `batch`, for people: bodies and properties readable in JSON."""
     @_builtins.property
     def options(self) -> Global___PopOptions:
         """How the group pops; all its members say the same."""
@@ -226,7 +226,7 @@ class PoppedMessages(_message.Message):
 
     @_builtins.property
     def messages(self) -> _containers.RepeatedCompositeFieldContainer[_record_pb2.Message]:
-        """Only if the request asked for it: the messages again, each by itself."""
+        """Only if the request asked for it: the messages, each by itself; `batch` is empty then."""
 
     def __init__(
         self,

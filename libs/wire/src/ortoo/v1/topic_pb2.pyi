@@ -302,7 +302,7 @@ class Group(_message.Message):
     version: _builtins.int
     """Grows with every change of any topic or group."""
     consume_enabled: _builtins.bool
-    """Whether its members may consume at all."""
+    """Whether its members may consume at all. In PutGroup: absent = as it is; a new group may."""
     slow_consumer_threshold_messages: _builtins.int
     """A member is slow when it lags behind by more messages than this and acknowledges nothing; 0 = 1,024."""
     slow_consumer_grace_ms: _builtins.int
@@ -340,7 +340,7 @@ class Group(_message.Message):
         *,
         name: _builtins.str = ...,
         version: _builtins.int = ...,
-        consume_enabled: _builtins.bool = ...,
+        consume_enabled: _builtins.bool | None = ...,
         slow_consumer_threshold_messages: _builtins.int = ...,
         slow_consumer_grace_ms: _builtins.int | None = ...,
         created_at_ms: _builtins.int = ...,
@@ -353,18 +353,22 @@ class Group(_message.Message):
         park_expired: _builtins.bool = ...,
         by_use: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_broadcast_enabled", b"_broadcast_enabled", "_notify_members_changed", b"_notify_members_changed", "_slow_consumer_grace_ms", b"_slow_consumer_grace_ms", "broadcast_enabled", b"broadcast_enabled", "notify_members_changed", b"notify_members_changed", "retry", b"retry", "slow_consumer_grace_ms", b"slow_consumer_grace_ms"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_broadcast_enabled", b"_broadcast_enabled", "_consume_enabled", b"_consume_enabled", "_notify_members_changed", b"_notify_members_changed", "_slow_consumer_grace_ms", b"_slow_consumer_grace_ms", "broadcast_enabled", b"broadcast_enabled", "consume_enabled", b"consume_enabled", "notify_members_changed", b"notify_members_changed", "retry", b"retry", "slow_consumer_grace_ms", b"slow_consumer_grace_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_broadcast_enabled", b"_broadcast_enabled", "_notify_members_changed", b"_notify_members_changed", "_slow_consumer_grace_ms", b"_slow_consumer_grace_ms", "attempts_max", b"attempts_max", "broadcast_enabled", b"broadcast_enabled", "by_use", b"by_use", "consume_enabled", b"consume_enabled", "created_at_ms", b"created_at_ms", "in_flight_max", b"in_flight_max", "name", b"name", "notify_members_changed", b"notify_members_changed", "park_expired", b"park_expired", "retry", b"retry", "slow_consumer_grace_ms", b"slow_consumer_grace_ms", "slow_consumer_threshold_messages", b"slow_consumer_threshold_messages", "unacknowledged_bytes_max", b"unacknowledged_bytes_max", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_broadcast_enabled", b"_broadcast_enabled", "_consume_enabled", b"_consume_enabled", "_notify_members_changed", b"_notify_members_changed", "_slow_consumer_grace_ms", b"_slow_consumer_grace_ms", "attempts_max", b"attempts_max", "broadcast_enabled", b"broadcast_enabled", "by_use", b"by_use", "consume_enabled", b"consume_enabled", "created_at_ms", b"created_at_ms", "in_flight_max", b"in_flight_max", "name", b"name", "notify_members_changed", b"notify_members_changed", "park_expired", b"park_expired", "retry", b"retry", "slow_consumer_grace_ms", b"slow_consumer_grace_ms", "slow_consumer_threshold_messages", b"slow_consumer_threshold_messages", "unacknowledged_bytes_max", b"unacknowledged_bytes_max", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__broadcast_enabled: _TypeAlias = _typing.Literal["broadcast_enabled"]  # noqa: Y015
     _WhichOneofArgType__broadcast_enabled: _TypeAlias = _typing.Literal["_broadcast_enabled", b"_broadcast_enabled"]  # noqa: Y015
+    _WhichOneofReturnType__consume_enabled: _TypeAlias = _typing.Literal["consume_enabled"]  # noqa: Y015
+    _WhichOneofArgType__consume_enabled: _TypeAlias = _typing.Literal["_consume_enabled", b"_consume_enabled"]  # noqa: Y015
     _WhichOneofReturnType__notify_members_changed: _TypeAlias = _typing.Literal["notify_members_changed"]  # noqa: Y015
     _WhichOneofArgType__notify_members_changed: _TypeAlias = _typing.Literal["_notify_members_changed", b"_notify_members_changed"]  # noqa: Y015
     _WhichOneofReturnType__slow_consumer_grace_ms: _TypeAlias = _typing.Literal["slow_consumer_grace_ms"]  # noqa: Y015
     _WhichOneofArgType__slow_consumer_grace_ms: _TypeAlias = _typing.Literal["_slow_consumer_grace_ms", b"_slow_consumer_grace_ms"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__broadcast_enabled) -> _WhichOneofReturnType__broadcast_enabled | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__consume_enabled) -> _WhichOneofReturnType__consume_enabled | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__notify_members_changed) -> _WhichOneofReturnType__notify_members_changed | None: ...
     @_typing.overload

@@ -94,7 +94,7 @@ async def open_enode(
         background = await parts.enter_async_context(Background("enode"))
         name_servers = await found_name_servers(settings.namesrv_address, background=background, clock=clock)
 
-        delays = Delays(store, background, clock=clock)
+        delays = Delays(store, background, clock=clock, delay_max_ms=settings.delay_max_ms)
         store.before_retention(DELAYED_TOPIC_ID, TimerMoves(store, clock=clock).rescue)
         transactions = Transactions(store, background, settings.check_schedule, clock=clock)
         store.before_retention(HALF_TOPIC_ID, transactions.rescue)
@@ -114,7 +114,7 @@ async def open_enode(
         server = enode_server(handlers, settings, background, telemetry.calls, token, memory)
         followers = Followers(store.engine.appender, is_waited_for=settings.role is NodeRole.SYNC_MASTER)
         register(telemetry.metrics, store, clock)
-        register_pops(telemetry.metrics, store, pops)
+        register_pops(telemetry.metrics, store, pops, sending)
         register_followers(telemetry.metrics, followers)
         replication_address = await parts.enter_async_context(
             open_replication(settings, store.engine, followers, background, token)

@@ -66,6 +66,8 @@ class Settings(ServiceSettings):
     """How long until they are asked again; doubles from time to time, up to 120 times this."""
     transaction_checks_max: Annotated[int, Range(1, DAY_MS)] = 15
     """After so many checks without a verdict a transaction is parked."""
+    delay_max_ms: Annotated[int, Range(0, 366 * DAY_MS)] = 366 * DAY_MS
+    """How far ahead messages may be delayed; at most 366 days, which is the default. Others are refused."""
     dedup_window_ms: Annotated[int, Range(0, 7 * DAY_MS)] = 600_000
     """For how long a message with the property DEDUP_ID is not stored again; 0 = the property means nothing."""
     trace_endpoint: str = ""

@@ -42,6 +42,7 @@ from ortoo.snode.rocketmq.clients.routes import endpoints_of
 from ortoo.snode.rocketmq.rpc.gateway import open_gateway
 from ortoo.snode.rpc.around.access import AccessInterception
 from ortoo.snode.rpc.around.interception import Interception, TlsOnly
+from ortoo.snode.rpc.around.namespaces import NamespaceWrapping
 from ortoo.snode.rpc.services import make_services
 from ortoo.snode.send import Sending, make_sending
 from ortoo.snode.send.publisher import Publisher
@@ -114,7 +115,7 @@ async def open_snode(
             settings.listen_address,
             services.added,
             outermost=[telemetry.calls],
-            interceptors=[*guards, Interception(policy.chain)],
+            interceptors=[NamespaceWrapping(), *guards, Interception(policy.chain)],
             grace_s=settings.stop_grace_s,
             drain_delay_s=settings.drain_delay_s,
             tls=_tls_listener(settings),

@@ -164,11 +164,11 @@ class Admin:
         self,
         name: str,
         *,
-        consume_enabled: bool = True,
+        consume_enabled: bool | None = None,
         slow_consumer_threshold_messages: int = 0,
         slow_consumer_grace_ms: int = 0,
     ) -> GroupInfo:
-        """Create a group or change it; 0 = the default."""
+        """Create a group or change it; 0 = the default, None = as it is (of a new group yes)."""
         group = topic_pb2.Group(
             name=name,
             consume_enabled=consume_enabled,
@@ -232,16 +232,22 @@ class Admin:
         An `end_ms` of 0 is no end, a `limit` of 0 is 32. Errors: NotFound (topic), Invalid; Unavailable when no enode
         can be asked, or none keeps an index of keys.
         """
-        request = admin_pb2.AdminFindMessagesRequest(
-            topic=topic,
-            key=key,
-            message_id=message_id,
-            begin_ms=begin_ms,
-            end_ms=end_ms,
-            limit=_count(limit, "limit"),
-        )
-        answer = await self._call("FindMessages", request)
-        return read(FoundMessages, answer)
+        messages: list[StoredMessage] = []
+        while True:
+            request = admin_pb2.AdminFindMessagesRequest(
+                topic=topic,
+                key=key,
+                message_id=message_id,
+                begin_ms=begin_ms,
+                end_ms=end_ms,
+                limit=_count(limit, "limit"),
+                skip=len(messages),
+            )
+            answer = await self._call("FindMessages", request)
+            found = read(FoundMessages, answer)
+            messages += found.messages
+            if not answer.more:
+                return FoundMessages(tuple(messages), found.enodes_away)
 
     async def list_delayed(self, topic: str, *, from_ms: int = 0, limit: int = 100) -> list[DelayedMessage]:
         """The delayed messages of a topic that are due at `from_ms` or later, by time."""
@@ -340,9 +346,15 @@ class Admin:
     async def peek(self, topic: str, group: str = "", *, messages_max: int = 10) -> list[PeekedMessage]:
         """The next messages of a topic for a group that pops; without a group the oldest. Nobody notices."""
         count = _count(messages_max, "messages_max")
-        request = dead_letter_pb2.PeekRequest(topic=topic, group=group, messages_max=count)
-        answer = await self._connection.call(DeadLetterServiceStub, "Peek", request)
-        return [read(PeekedMessage, one) for one in answer.messages]
+        found: list[PeekedMessage] = []
+        while True:
+            request = dead_letter_pb2.PeekRequest(
+                topic=topic, group=group, messages_max=max(0, count - len(found)), skip=len(found)
+            )
+            answer = await self._connection.call(DeadLetterServiceStub, "Peek", request)
+            found += [read(PeekedMessage, one) for one in answer.messages]
+            if not answer.more or not answer.messages or len(found) >= (count or len(found)):
+                return found
 
     async def _call(self, method: str, request: Any) -> Any:
         return await self._connection.call(AdminServiceStub, method, request)

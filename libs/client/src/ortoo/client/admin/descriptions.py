@@ -216,6 +216,10 @@ class QueueOffset:
 
     queue: Queue
     offset: int
+    before: int = -1
+    """After a reset: what it was before."""
+    wanted: int = -1
+    """After a reset that left it: where it would be, had going forward been forced."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,6 +46,11 @@ class Leasing:
         self.expired_totals: Counter[tuple[int, str]] = Counter()
         """(topic id, group) to messages whose time was over before the group got them."""
 
+    @property
+    def parked_totals(self) -> Counter[tuple[int, str]]:
+        """(topic id, group) to messages that became dead letters of groups that pop."""
+        return self._parking.parked_totals
+
     async def forget_idle(self) -> None:
         """Put groups out of memory that have nothing there which the log does not say; to be called once a minute."""
         await self._lines.forget_idle()
@@ -79,7 +84,7 @@ class Leasing:
         Errors: NotFound, DataLoss.
         """
         popped = Popped()
-        room = wish.messages_max
+        room, skip, left_bytes = wish.messages_max, wish.skip, wish.bytes_max
         for queue_id in wish.queue_ids:
             stored = self._store.queue_range(wish.topic_id, queue_id)
             intervals = IntervalMap(stored.begin_offset)
@@ -87,10 +92,16 @@ class Leasing:
                 intervals = self._lines.of(wish.topic_id, wish.group).intervals(queue_id) or intervals
             at = max(intervals.floor, stored.begin_offset)
             for piece in list(intervals.unfinished(at, min(stored.end_offset, at + SCANNED_MAX))):
-                count = min(room, piece.end - piece.first)
-                popped.batches += await self._reading.look(
-                    wish.topic_id, queue_id, piece.first, count, piece.hold.attempt if piece.hold else 0
-                )
+                passed = min(skip, piece.end - piece.first)
+                skip, popped.passed = skip - passed, popped.passed + passed
+                count, first = min(room, piece.end - piece.first - passed), piece.first + passed
+                attempt = piece.hold.attempt if piece.hold else 0
+                async for batch in self._reading.look(wish.topic_id, queue_id, first, count, attempt):
+                    if popped.batches and left_bytes < len(batch.batch.records):
+                        popped.more = True
+                        return popped
+                    popped.batches.append(batch)
+                    left_bytes -= len(batch.batch.records)
                 room -= count
                 if room <= 0:
                     return popped
@@ -184,12 +195,13 @@ class Leasing:
         leased: list[Delivered] = []
         exhausted: list[Delivered] = []
         given = False
+        heads: list[int] | None = [] if wish.rules.order_batched and line.keys is not None else None
         try:
             while room > 0:
                 end = self._end(wish.topic_id, line.queue_id)
                 taken = line.take(
                     line.group.now_ms(), room, end, number=number, duration_ms=wish.invisible_ms,
-                    attempts_max=wish.rules.attempts_max,
+                    attempts_max=wish.rules.attempts_max, heads=heads,
                 )  # fmt: skip
                 leased += taken.rows
                 exhausted += taken.exhausted

@@ -1,6 +1,7 @@
 """Parking: a copy of a message in the dead-letter topic, with everything that a person will ask about it."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -100,7 +101,8 @@ class Parking:
 
     def __init__(self, store: Store, reading: PopReading, clock: Clock, background: Background) -> None:
         """Copy within `store`; what was begun goes on in `background` when whoever asked for it goes away."""
-        self.parked_messages = 0
+        self.parked_totals: Counter[tuple[int, str]] = Counter()
+        """(topic id, group) to messages that became dead letters."""
         self._store = store
         self._reading = reading
         self._clock = clock
@@ -163,4 +165,4 @@ class Parking:
                 done = PopFinished(*line.place, FinishReason.PARKED, ranges)
                 await self._store.append(rules.dead_letter_topic_id, 0, batch, consumes=(done,))
                 line.group.line(line.queue_id).drop(ranges)  # it may have been made anew meanwhile
-                self.parked_messages += len(offsets)
+                self.parked_totals[line.group.topic_id, line.group.name] += len(offsets)

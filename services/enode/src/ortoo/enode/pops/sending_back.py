@@ -1,6 +1,7 @@
 """Messages that come again as copies: those a group gave back by offset, and dead letters that are sent again."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -49,7 +50,8 @@ class SendingBack:
         self, store: Store, opened: OpenedBatches, intake: Intake, clock: Clock, background: Background
     ) -> None:
         """Read from `store` through `opened`, write through `intake`, which delays what comes later."""
-        self.parked_messages = 0
+        self.parked_totals: Counter[tuple[int, str]] = Counter()
+        """(topic id, group) to messages that became dead letters."""
         self._background = background
         self._store = store
         self._intake = intake
@@ -101,7 +103,8 @@ class SendingBack:
         try:
             writes = [*self._parked(wish, given), *self._sent_again(wish, given)]
             await self._store.append_together(writes)
-            self.parked_messages += sum(one.mark[1] for one in given)
+            if parked := sum(one.mark[1] for one in given):
+                self.parked_totals[wish.topic_id, wish.group] += parked
             for write in writes:
                 self._intake.delays.stored(write)
         finally:

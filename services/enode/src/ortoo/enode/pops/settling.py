@@ -1,10 +1,11 @@
 """What becomes of leased messages: done, given back, kept for longer, parked."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from ortoo.common.errors import OrtooError
 from ortoo.common.groups.failure_rule import Again, FailureRule, Park
-from ortoo.common.groups.pop import Finish, GiveBack, LeasePart, Renew, Stale, Verdict, merged
+from ortoo.common.groups.pop import Finish, GiveBack, LeasePart, Renew, Stale, Verdict, merged, runs
 from ortoo.common.process.clock import Clock
 from ortoo.enode.changes.all import Change
 from ortoo.enode.changes.pops import Delivered, PopFinished, PopLeased, PopNote, PopReturned
@@ -27,11 +28,23 @@ class Settling:
 
     async def settle(self, group: GroupLines, parts: Iterable[LeasePart], verdict: Verdict) -> list[Stale]:
         """Carry out one verdict; returns messages that their lease has no more. Errors: as `Leasing.settle`."""
+        over: list[Stale] = []
+        parts = [self._in_time(group, part, verdict, over) if part.in_time else part for part in parts]
         if isinstance(verdict, Finish):
-            return await self._finish(group, parts, verdict)
+            return over + await self._finish(group, parts, verdict)
         if isinstance(verdict, Renew):
-            return await self._renew(group, parts, verdict)
-        return await self._give_back(group, parts, verdict)
+            return over + await self._renew(group, parts, verdict)
+        return over + await self._give_back(group, parts, verdict)
+
+    def _in_time(self, group: GroupLines, part: LeasePart, verdict: Verdict, over: list[Stale]) -> LeasePart:
+        """What of a part is not over by the clock; the rest is added to `over`."""
+        line = group.line(part.queue_id)
+        late = line.over(part.ranges, part.number, group.now_ms(), with_done=not isinstance(verdict, Finish))
+        if not late:
+            return part
+        over += _stale(part, late)
+        offsets = (offset for first, count in part.ranges for offset in range(first, first + count))
+        return replace(part, ranges=runs(tuple(offset for offset in offsets if offset not in late)))
 
     async def _finish(self, group: GroupLines, parts: Iterable[LeasePart], verdict: Finish) -> list[Stale]:
         reason = FinishReason.FILTERED if verdict.filtered else FinishReason.ACKNOWLEDGED
@@ -78,11 +91,11 @@ class Settling:
             letters = list[DeadLetter]()
             for row in owned.rows:
                 first, count, attempt = row
-                match rule.after(attempt, counts=how.counts, park=how.park):
-                    case Park(reason):
+                match rule.after(max(attempt, how.attempt), counts=how.counts, park=how.park):
+                    case Park(reason, attempts):
                         line.renew([(first, count)], part.number, group.now_ms(), PARK_LEASE_MS)
                         letters += [
-                            DeadLetter(offset, attempt, reason, how.consumer, how.error)
+                            DeadLetter(offset, attempts, reason, how.consumer, how.error)
                             for offset in range(first, first + count)
                         ]
                     case Again(delay_ms):

@@ -110,7 +110,7 @@ def _pop_request(request: pb.PopQueuesRequest) -> PopWish:
 
 def _part(part: pb.LeasePart) -> LeasePart:
     ranges = tuple((one.first_offset, one.count) for one in part.ranges)
-    return LeasePart(part.queue_id, part.lease_number, ranges, is_exact=not part.lenient)
+    return LeasePart(part.queue_id, part.lease_number, ranges, is_exact=not part.lenient, in_time=part.in_time)
 
 
 def _verdict(request: pb.SettlePoppedRequest) -> Verdict:
@@ -123,7 +123,8 @@ def _verdict(request: pb.SettlePoppedRequest) -> Verdict:
     if kind == "give_back":
         how = request.give_back
         delays_ms = tuple(how.delays_ms) or (0,)
-        return GiveBack(delays_ms, not how.uncounted, how.client_id, how.error, how.park, read(PopRules, how.rules))
+        rules = read(PopRules, how.rules)
+        return GiveBack(delays_ms, not how.uncounted, how.client_id, how.error, how.park, rules, how.attempt)
     raise Invalid("say what becomes of the messages", field="verdict")
 
 

@@ -1,6 +1,7 @@
 """Decisions about consumer groups, as pure functions of what is there."""
 
 import dataclasses
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from ortoo.common.cluster.names import check_group_name
@@ -24,8 +25,8 @@ class Group:
 
     name: str
     version: int
-    consume_enabled: bool
-    slow_consumer_threshold_messages: int
+    consume_enabled: bool = True
+    slow_consumer_threshold_messages: int = 0
     slow_consumer_grace_ms: int = SLOW_GRACE_DEFAULT_MS
     created_at_ms: int = 0
     broadcast_enabled: bool = True
@@ -59,6 +60,35 @@ def completed(request: Group) -> Group:
         if getattr(group, field) > most:
             raise Invalid(f"{getattr(group, field)}; give at most {most}", field=f"group.{field}")
     return group
+
+
+SETTINGS = tuple(
+    field.name for field in dataclasses.fields(Group) if field.name not in ("name", "version", "created_at_ms")
+)
+"""What can be changed of a group."""
+
+
+@dataclass(frozen=True, slots=True)
+class Meant:
+    """Which settings a request is about: those that it names, otherwise those that it holds."""
+
+    fields: Sequence[str] = ()
+    said: Collection[str] = SETTINGS
+
+
+WHOLE = Meant()
+"""All settings."""
+
+
+def changed(request: Group, existing: Group | None, meant: Meant) -> Group:
+    """The group that is asked for, with what the request does not mean as it was. Errors: Invalid for a wrong field."""
+    if unknown := [one for one in meant.fields if one not in SETTINGS]:
+        raise Invalid(f"{unknown[0]!r} is no setting of a group; there are {', '.join(SETTINGS)}", field="fields")
+    if existing is None:
+        return request
+    chosen = meant.fields or meant.said
+    kept = {one: getattr(existing, one) for one in SETTINGS if one not in chosen}
+    return dataclasses.replace(request, **kept)
 
 
 def put(

@@ -15,7 +15,7 @@ from ortoo.namesrv.catalog.catalog import Catalog
 from ortoo.namesrv.catalog.transaction import Contents, Transaction
 from ortoo.namesrv.decisions import deletions, groups, offers, topics
 from ortoo.namesrv.decisions.deletions import DeletedGroup, DeletedTopic
-from ortoo.namesrv.decisions.groups import Group
+from ortoo.namesrv.decisions.groups import WHOLE, Group, Meant
 from ortoo.namesrv.decisions.handle_keys import KeyRotation
 from ortoo.namesrv.decisions.leases import Enode, Leases, Snode
 from ortoo.namesrv.decisions.offers import HeldTopic, OfferedTopic, Offers
@@ -218,16 +218,17 @@ class Directory:
 
         return await self._change(decide)
 
-    async def put_group(self, request: Group, *, create_only: bool) -> Group:
-        """Create or change a group. Errors: as `groups.completed` and `groups.put`."""
-        request = groups.completed(request)
+    async def put_group(self, request: Group, *, create_only: bool, meant: Meant = WHOLE) -> Group:
+        """Create or change a group. Errors: as `groups.changed`, `groups.completed` and `groups.put`."""
+        groups.completed(groups.changed(request, None, meant))
         now_ms = self._clock.now_ms()
 
         def decide(stored: Transaction) -> tuple[Group, RouteChange | None]:
             existing = stored.group(request.name)
             count = stored.group_count()
+            wanted = groups.completed(groups.changed(request, existing, meant))
             group = groups.put(
-                request, existing, create_only=create_only, group_count=count, version=stored.version, now_ms=now_ms
+                wanted, existing, create_only=create_only, group_count=count, version=stored.version, now_ms=now_ms
             )
             if group is existing:
                 return group, None

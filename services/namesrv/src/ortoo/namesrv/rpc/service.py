@@ -109,7 +109,11 @@ class NameService(NameServiceServicer):
 
     async def PutGroup(self, request: pb.PutGroupRequest, context: Context) -> pb.PutGroupResponse:
         """Create or change a group."""
-        group = await self._directory.put_group(wire.group_of(request.group), create_only=request.create_only)
+        group = await self._directory.put_group(
+            wire.group_of(request.group),
+            create_only=request.create_only,
+            meant=wire.meant_by(request),
+        )
         return pb.PutGroupResponse(group=write(topic_pb2.Group, group))
 
     async def DeleteGroup(self, request: pb.DeleteGroupRequest, context: Context) -> pb.DeleteGroupResponse:

@@ -37,7 +37,7 @@ class NameServer:
     @property
     def peer(self) -> str:
         """What errors call it."""
-        return f"name server {self.servers.current}"
+        return "the name server"
 
     @property
     def stub(self) -> NameServiceStub:
@@ -52,13 +52,13 @@ class NameServer:
     async def watch(self) -> AsyncIterator[RouteChange]:
         """Everything at once, then every change; ends or raises when the name server goes away."""
         request = namesrv_pb2.WatchRoutesRequest(with_handle_keys=True)
-        with rpc_errors(self.peer):
+        with rpc_errors(self.peer, within=True):
             async for news in whole_news(self.stub.WatchRoutes(request, metadata=self.admin_metadata)):
                 yield change_of(news)
 
     async def get_topic(self, name: str) -> Topic:
         """One topic. Errors: NotFound, Unavailable."""
-        with rpc_errors(self.peer):
+        with rpc_errors(self.peer, within=True):
             answer = await self.stub.GetTopic(namesrv_pb2.GetTopicRequest(name=name), timeout=CALL_TIMEOUT_S)
         return topic_of(answer.topic)
 
@@ -77,14 +77,14 @@ class NameServer:
             enodes=enodes,
             message_type=message_type.value,  # type: ignore[arg-type]
         )
-        with rpc_errors(self.peer):
+        with rpc_errors(self.peer, within=True):
             answer = await self.stub.CreateTopic(request, timeout=CALL_TIMEOUT_S)
         return topic_of(answer.topic)
 
     async def place_topic(self, name: str, enode: str) -> Topic:
         """Give a topic queues on one more enode. Errors: NotFound, Unavailable."""
         request = namesrv_pb2.UpdateTopicRequest(name=name, add_enodes=[enode])
-        with rpc_errors(self.peer):
+        with rpc_errors(self.peer, within=True):
             answer = await self.stub.UpdateTopic(request, timeout=CALL_TIMEOUT_S)
         return topic_of(answer.topic)
 
@@ -94,14 +94,14 @@ class NameServer:
             group=topic_pb2.Group(name=name, consume_enabled=True, by_use=True), create_only=True
         )
         try:
-            with rpc_errors(self.peer):
+            with rpc_errors(self.peer, within=True):
                 return group_of((await self.stub.PutGroup(request, timeout=CALL_TIMEOUT_S)).group)
         except AlreadyExists:
             return await self.get_group(name)
 
     async def get_group(self, name: str) -> Group:
         """A group's settings. Errors: NotFound, Unavailable."""
-        with rpc_errors(self.peer):
+        with rpc_errors(self.peer, within=True):
             groups = (await self.stub.ListGroups(namesrv_pb2.ListGroupsRequest(), timeout=CALL_TIMEOUT_S)).groups
         found = next((group for group in groups if group.name == name), None)
         if found is None:
@@ -111,13 +111,13 @@ class NameServer:
     async def put_group(self, group: Group) -> Group:
         """Create a group or change it. Errors: Invalid, Overloaded, Unavailable."""
         request = namesrv_pb2.PutGroupRequest(group=group_to(group))
-        with rpc_errors(self.peer):
+        with rpc_errors(self.peer, within=True):
             return group_of((await self.stub.PutGroup(request, timeout=CALL_TIMEOUT_S)).group)
 
     async def secret_of(self, access_key: str) -> str:
         """The secret of a user whose signatures count. Errors: NotFound, Forbidden, Unavailable."""
         request = namesrv_pb2.GetUserRequest(access_key=access_key)
-        with rpc_errors(self.peer):
+        with rpc_errors(self.peer, within=True):
             answer = await self.stub.GetUser(request, timeout=CALL_TIMEOUT_S, metadata=self.admin_metadata)
         if not answer.user.enabled:
             raise Forbidden(f"user {access_key} is disabled", field="access_key")

@@ -281,7 +281,7 @@ class GrpcEnodeLink:
         """Hear of transactions that are due to be checked."""
         call = self._stub.WatchHalves(enode_deferred_pb2.WatchHalvesRequest(producer_groups=producer_groups))
         try:
-            with rpc_errors(self._peer):
+            with rpc_errors(self._peer, within=True):
                 async for answer in call:
                     heard(DueHalf(read(OpenHalf, answer.half), batch_of(answer.batch)))
             raise Unavailable(f"{self._peer} ended the call")
@@ -363,7 +363,7 @@ class GrpcEnodeLink:
         self, method: Callable[..., Awaitable[Answer]], request: object, timeout_s: float | None = None
     ) -> Answer:
         """Ask once. Errors: as the enode says; Unavailable when it does not answer within its time."""
-        with rpc_errors(self._peer):
+        with rpc_errors(self._peer, within=True):
             return await method(request, timeout=timeout_s or self._timeout_s)
 
 

@@ -136,7 +136,7 @@ class RequestStream(Generic[Request, Answer, Result]):
         try:
             error = await part
         except grpc.aio.AioRpcError as failure:
-            error = error_of_rpc(failure, self.peer)
+            error = error_of_rpc(failure, self.peer, within=True)
             if not isinstance(error, Unavailable):
                 error = Unavailable(f"{self.peer} ended the stream: {error}")
         except (grpc.aio.UsageError, asyncio.InvalidStateError):

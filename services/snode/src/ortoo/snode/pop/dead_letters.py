@@ -15,6 +15,7 @@ from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.enodes.link import EnodeLinks
 from ortoo.snode.filters.selection import MessageFilter, Selected
+from ortoo.snode.pull.read_sizes import ANSWER_BYTES_MAX, fitting
 from ortoo.snode.pull.reading import PlacedMessage, Reading, id_of
 from ortoo.snode.topics.arrival import GroupTopics, dead_letter_topic, retry_topic
 from ortoo.snode.topics.group_settings import GroupSettings
@@ -122,23 +123,29 @@ class DeadLetters:
                     due_s = began_s + progress.replayed / replay.messages_per_s
                     await self.clock.sleep(max(0.0, due_s - self.clock.monotonic_s()))
 
-    async def peek(self, topic_name: str, group: str, messages_max: int) -> list[Peeked]:
-        """The next messages of a topic; nothing changes by looking. Errors: NotFound, Unavailable."""
+    async def peek(self, topic_name: str, group: str, messages_max: int, skip: int = 0) -> tuple[list[Peeked], bool]:
+        """The next messages of a topic but for `skip`, and whether more would not fit into one answer.
+
+        Nothing changes by looking. Errors: NotFound, Unavailable.
+        """
         topic = await self.watch.topic(topic_name)
         found: list[Peeked] = []
+        more = False
         for placement in sorted(topic.placements, key=lambda one: one.enode):
             room = messages_max - len(found)
-            if room <= 0 or not placement.read_queue_count:
+            if room <= 0 or more or not placement.read_queue_count:
                 break
             queue_ids = tuple(range(placement.read_queue_count))
-            wish = PopWish(topic.topic_id, group, queue_ids, room, 0, 0, 0)
+            wish = PopWish(topic.topic_id, group, queue_ids, room, 0, ANSWER_BYTES_MAX, 0, skip=skip)
             popped = await self.links.to(placement.enode).peek(wish)
+            skip, more = skip - popped.passed, popped.more
             for one in popped.batches:
                 queue = Queue(topic.name, placement.enode, one.queue_id)
                 for message, offset, attempt in zip(open_batch(one.batch), one.offsets, one.attempts, strict=True):
                     message_id = id_of(message, topic.topic_id, queue, offset)
                     found.append(Peeked(message_id, queue, offset, one.stored_at_ms, message, attempt))
-        return found
+        fits = fitting(one.message for one in found)
+        return found[:fits], more or fits < len(found)
 
     async def _parts(self, topic: Topic, where: MessageFilter | None) -> AsyncIterator[tuple[Queue, Selected]]:
         ranges = await self.reading.all_queue_ranges(topic, f"dead letters of {topic.name} may lie there")

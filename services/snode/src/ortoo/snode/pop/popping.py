@@ -110,8 +110,13 @@ class Popping:
             if answer.batches or self._runtime.clock.monotonic_s() >= deadline_s:
                 return answer
 
-    async def settle(self, receipts: Sequence[tuple[ReceiptHandle, Sequence[int]]], verdict: Verdict) -> list[set[int]]:
+    async def settle(
+        self, receipts: Sequence[tuple[ReceiptHandle, Sequence[int]]], verdict: Verdict, *, in_time: bool = False
+    ) -> list[set[int]]:
         """Say what becomes of messages, each a handle and offsets (none = all it has).
+
+        `in_time`: a lease that ran out is over, though nobody else has its messages yet; and only to be acknowledged
+        again is fine for a message that is done.
 
         Returns for each receipt the offsets that its lease has no more. Errors: NotFound when the only receipt names
         what cannot be; Unavailable and as the enode says; then some may be settled, and the same request may be made
@@ -123,7 +128,7 @@ class Popping:
             places.setdefault((handle.enode, handle.topic_id, handle.group), []).append(index)
         failures: list[OrtooError] = []
         for (enode, topic_id, group), indices in places.items():
-            parts = [_part(*receipts[index]) for index in indices]
+            parts = [replace(_part(*receipts[index]), in_time=in_time) for index in indices]
             try:
                 if verdict == FINISH:
                     found = await self._finishes.finish((enode, topic_id, group), parts)
@@ -311,6 +316,13 @@ class Popping:
             with contextlib.suppress(OrtooError):
                 link = self._links.to(one.queue.enode)
                 await link.settle(one.topic_id, one.handle.group, [part], GiveBack(counts=False))
+
+    async def failed(self, answer: PopAnswer, consumer: str, error: str) -> None:
+        """A consumer could not take an answer: each message of it has failed, and waits as the group says."""
+        verdict = GiveBack((), True, consumer, error)
+        for one in answer.batches:
+            with contextlib.suppress(OrtooError):
+                await self.settle([(one.handle, one.popped.offsets)], verdict)
 
     def _sources(self, topic: Topic, call: PopCall) -> list[Source]:
         if call.queue is not None:

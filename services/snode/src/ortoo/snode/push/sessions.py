@@ -133,7 +133,9 @@ class Sessions:
             f"another session of client {session.client_id} has taken its place; give each client an id of its own",
         )
         session.on_failed = lambda error: self.close_soon(
-            session, CloseReason.EXPIRED, f"serving it met a failure ({type(error).__name__}); open another session"
+            session,
+            CloseReason.EXPIRED,
+            "serving it met a failure; the snode's log has the details; open another session",
         )
         self._sessions[session.session_id] = session
         before = self.find(plan.group, session.client_id)

@@ -12,7 +12,7 @@ from ortoo.common.groups.retry_policy import DELAY_MS_MAX
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.fields import read, write
 from ortoo.common.records.view import open_batch
-from ortoo.snode.cluster.wire import message_to, queue_to
+from ortoo.snode.cluster.wire import batch_to, message_to, queue_to
 from ortoo.snode.filters.selection import compile_filter
 from ortoo.snode.pop.popping import MESSAGES_MAX, PopCall, PoppedMessages, Popping
 from ortoo.snode.pop.receipt_handle import ReceiptHandle, read_receipt
@@ -145,6 +145,8 @@ def _batch(one: PoppedMessages, seals: HandleSeals, *, readable: bool) -> pb.Pop
         receipt_handle=one.handle.text(seals),
         attempts=() if set(one.popped.attempts) == {1} else one.popped.attempts,
         topic_id=one.topic_id,
+        # A body that came twice could be more than an answer may be.
+        batch=None if readable else batch_to(one.popped.batch),
         messages=map(message_to, open_batch(one.popped.batch)) if readable else (),
     )
 

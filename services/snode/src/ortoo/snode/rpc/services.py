@@ -113,7 +113,7 @@ def make_services(
         inner_ports_open=policy.access is not None and not runtime.settings.cluster_token_file,
     )
     connecting = session.SessionService(clients.sessions, background)
-    looking_after = dead_letter.DeadLetterService(pop.dead_letters, long_calls)
+    looking_after = dead_letter.DeadLetterService(pop.dead_letters, long_calls, operating.known_group)
     scaling = scaler.ExternalScaler(pull.scaling, long_calls, clock)
     messaging = rocketmq.MessagingService(gateway)
     added: list[tuple[str, AddServicer]] = [

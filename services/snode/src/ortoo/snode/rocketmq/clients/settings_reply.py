@@ -53,13 +53,16 @@ def rules_of(group: Group | None) -> GroupRules:
     return GroupRules() if group is None else GroupRules(group.attempts_max, group.retry.delays_ms)
 
 
-def pop_rules(group: Group | None, *, from_last: bool = False) -> PopRules:
+def pop_rules(group: Group | None, *, from_last: bool = False, order_batched: bool = False) -> PopRules:
     """How a group pops; `from_last` says that it begins at the end of queues in which it has no offset.
+
+    `order_batched`: a simple consumer gets several messages of a message group at once, in order; listeners of a push
+    consumer run beside one another, so it gets them one by one.
 
     Messages of one message group always come in order: the protocol's clients cannot tell, and a listener that wants
     it need not ask for it.
     """
-    return PopRules(rules_of(group).attempts_max, in_order=True, from_last=from_last)
+    return PopRules(rules_of(group).attempts_max, in_order=True, from_last=from_last, order_batched=order_batched)
 
 
 def settings_reply(sent: pb.Settings, language: str, rules: GroupRules) -> pb.Settings:

@@ -20,7 +20,7 @@ def _passed_on(
     """A handler that has the name server answer, and waits with `then` until its answer counts here."""
 
     async def handler(service: "DirectoryAdmin", request: Any, context: Context) -> Any:
-        with rpc_errors(service.name_server.peer):
+        with rpc_errors(service.name_server.peer, within=True):
             metadata = service.name_server.admin_metadata if is_admin else ()
             call = getattr(service.name_server.stub, method)
             answer = await call(request, timeout=CALL_TIMEOUT_S, metadata=metadata)
