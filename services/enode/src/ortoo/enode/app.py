@@ -24,6 +24,7 @@ from ortoo.common.process.service import Running
 from ortoo.common.telemetry.process_metrics import register_memory
 from ortoo.common.telemetry.role import Telemetry
 from ortoo.common.telemetry.tracing import open_tracing
+from ortoo.enode.cluster.group_lives import LOOK_INTERVAL_S, GroupLives
 from ortoo.enode.cluster.node_role import NodeRole, reached_at
 from ortoo.enode.cluster.registration import registration
 from ortoo.enode.cluster.topic_copies import TopicCopies, watch_topics
@@ -34,7 +35,7 @@ from ortoo.enode.deferred.moves import TimerMoves
 from ortoo.enode.deferred.transactions import Transactions
 from ortoo.enode.disk.disk import Disk, RealDisk
 from ortoo.enode.log.disk_work import ThreadedDiskWork
-from ortoo.enode.observe.metrics import register, register_followers, register_pops
+from ortoo.enode.observe.metrics import register, register_followers, register_groups, register_pops
 from ortoo.enode.observe.traces import traced_intake
 from ortoo.enode.pops.leasing import Leasing
 from ortoo.enode.pops.sending_back import SendingBack
@@ -90,6 +91,7 @@ async def open_enode(
         store = await Store.open(settings.data_dir, settings=chosen, disk=disk, clock=clock, randomness=randomness)
         parts.push_async_callback(store.close)
         topics = TopicCopies(store, settings.name)
+        groups = GroupLives(store, clock, retention_ms=settings.group_retention_ms, following=lambda: topics.watching)
         channels = await parts.enter_async_context(cluster_channels(token))
         background = await parts.enter_async_context(Background("enode"))
         name_servers = await found_name_servers(settings.namesrv_address, background=background, clock=clock)
@@ -115,6 +117,7 @@ async def open_enode(
         followers = Followers(store.engine.appender, is_waited_for=settings.role is NodeRole.SYNC_MASTER)
         register(telemetry.metrics, store, clock)
         register_pops(telemetry.metrics, store, pops)
+        register_groups(telemetry.metrics, groups)
         register_followers(telemetry.metrics, followers)
         replication_address = await parts.enter_async_context(
             open_replication(settings, store.engine, followers, background, token)
@@ -144,7 +147,7 @@ async def open_enode(
         followers.on_change = leases.hurry
         parts.push_async_callback(leases.leave)
         following = watch_topics(
-            topics, name_servers, channels, connected=leases.hurry, clock=clock, randomness=randomness
+            topics, groups, name_servers, channels, connected=leases.hurry, clock=clock, randomness=randomness
         )
         background.spawn("topics", following)
         # These end before the leases are left: one that was taken back must not come again, nor a message be moved.
@@ -155,6 +158,7 @@ async def open_enode(
         }.items():
             parts.callback(background.spawn(name, work).cancel)
         background.every("idle groups", IDLE_INTERVAL_S, pops.forget_idle, clock=clock)
+        background.every("silent groups", LOOK_INTERVAL_S, groups.look, clock=clock)
         background.every("old ids", IDLE_INTERVAL_S, identified.forget_old, clock=clock)
         background.spawn("locks", handlers.attached.follow_locks(clock))
         background.every("health", settings.health_interval_s, Health(store, server).look, clock=clock)

@@ -55,6 +55,7 @@ class DeliveryModes:
         refused: dict[Pair, OrtooError] = {}
         for topic_id, group in sorted(set(pairs)):
             stored = self.of(topic_id, group)
+            self._engine.note_reading(topic_id, group)
             topic = self._engine.state.topics.get(topic_id)
             if stored is wanted or topic is None or topic.name.startswith(RETRY_PREFIX):
                 continue

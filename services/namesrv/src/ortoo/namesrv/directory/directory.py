@@ -162,10 +162,10 @@ class Directory:
             with contextlib.suppress(Unavailable, DataLoss):  # counted, and tried again
                 for topic_id in old | await self._change(partial(deleting.end_topics, now_ms)):
                     known.pop(topic_id, None)
-        old = deletions.forgotten(groups_known.values(), now_ms)
-        if old or any(not one.is_due and one.due_at_ms <= now_ms for one in groups_known.values()):
+        told = deletions.forgotten(groups_known.values(), now_ms)
+        if told or any(not one.is_due and one.due_at_ms <= now_ms for one in groups_known.values()):
             with contextlib.suppress(Unavailable, DataLoss):
-                for name in old | await self._change(partial(deleting.end_groups, now_ms)):
+                for name in told | await self._change(partial(deleting.end_groups, now_ms)):
                     groups_known.pop(name, None)
 
     async def renew_handle_keys(self) -> None:

@@ -14,6 +14,7 @@ from ortoo.namesrv.decisions.offers import HeldTopic
 from ortoo.namesrv.decisions.topics import NewTopic
 from ortoo.namesrv.directory.directory import Directory
 from ortoo.namesrv.rpc import wire
+from ortoo.v1 import group_deletion_pb2 as deletion_pb
 from ortoo.v1 import namesrv_pb2 as pb
 from ortoo.v1 import topic_pb2
 from ortoo.v1.namesrv_pb2_grpc import NameServiceServicer
@@ -116,16 +117,20 @@ class NameService(NameServiceServicer):
         """Delete a group."""
         return write(pb.DeleteGroupResponse, await self._directory.delete_group(request.name, at_once=request.at_once))
 
-    async def UndeleteGroup(self, request: pb.UndeleteGroupRequest, context: Context) -> pb.UndeleteGroupResponse:
+    async def UndeleteGroup(
+        self, request: deletion_pb.UndeleteGroupRequest, context: Context
+    ) -> deletion_pb.UndeleteGroupResponse:
         """Take a deletion back."""
         group = await self._directory.undelete_group(request.name)
-        return pb.UndeleteGroupResponse(group=write(topic_pb2.Group, group))
+        return deletion_pb.UndeleteGroupResponse(group=write(topic_pb2.Group, group))
 
     async def ListDeletedGroups(
-        self, request: pb.ListDeletedGroupsRequest, context: Context
-    ) -> pb.ListDeletedGroupsResponse:
+        self, request: deletion_pb.ListDeletedGroupsRequest, context: Context
+    ) -> deletion_pb.ListDeletedGroupsResponse:
         """The deleted groups that can come back."""
-        return pb.ListDeletedGroupsResponse(groups=map(wire.deleted_group_to, self._directory.deleted_groups()))
+        return deletion_pb.ListDeletedGroupsResponse(
+            groups=map(wire.deleted_group_to, self._directory.deleted_groups())
+        )
 
     async def ListGroups(self, request: pb.ListGroupsRequest, context: Context) -> pb.ListGroupsResponse:
         """All groups."""
