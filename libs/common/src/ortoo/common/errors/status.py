@@ -89,8 +89,10 @@ def error_of_rpc(error: grpc.aio.AioRpcError, peer: str) -> errors.OrtooError:
         if key == FAILURE_METADATA_KEY:
             with contextlib.suppress(DecodeError, TypeError):
                 return error_of(failure_pb2.Failure.FromString(value))  # type: ignore[arg-type]
-    cls = _CLASS_BY_BARE_STATUS.get(error.code(), errors.Internal)
-    return cls(f"{peer}: {error.details() or error.code().name}")
+    cls, said = _CLASS_BY_BARE_STATUS.get(error.code(), errors.Internal), error.details() or error.code().name
+    if said.startswith("failed to connect") and said.endswith("Socket closed"):
+        said += "; it hangs up at once: does it want TLS, with a certificate?"
+    return cls(f"{peer}: {said}")
 
 
 @contextlib.contextmanager

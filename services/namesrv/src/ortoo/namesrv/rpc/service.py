@@ -10,6 +10,7 @@ from ortoo.common.grpc.fields import read, write
 from ortoo.common.process.clock import Clock
 from ortoo.namesrv.catalog.catalog import Catalog
 from ortoo.namesrv.catalog.users import Users
+from ortoo.namesrv.decisions.leases import Snode
 from ortoo.namesrv.decisions.offers import HeldTopic
 from ortoo.namesrv.decisions.topics import NewTopic
 from ortoo.namesrv.directory.directory import Directory
@@ -44,8 +45,8 @@ class NameService(NameServiceServicer):
 
     async def RegisterSnode(self, request: pb.RegisterSnodeRequest, context: Context) -> pb.RegisterSnodeResponse:
         """Announce a snode or renew its lease."""
-        snode, shares = request.snode, request.shares_membership
-        self._directory.register_snode(snode.name, snode.address, request.incarnation, shares_membership=shares)
+        snode, shares = read(Snode, request.snode, alive=True), request.shares_membership
+        self._directory.register_snode(snode, request.incarnation, shares_membership=shares)
         return write(pb.RegisterSnodeResponse, self._directory, lease_ms=self._directory.lease_ms)
 
     async def Unregister(self, request: pb.UnregisterRequest, context: Context) -> pb.UnregisterResponse:
