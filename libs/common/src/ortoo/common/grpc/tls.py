@@ -74,9 +74,12 @@ class TlsListener:
         """Read the files, and again before a handshake when they have changed. Errors: Invalid, naming the setting."""
         files = [self.certificate_file, self.key_file, *([Path(self.client_ca_file)] if self.client_ca_file else [])]
         made = Renewed(files, self._read)
-        return grpc.dynamic_ssl_server_credentials(
-            made.value, lambda: made.value if made.look() else None, bool(self.client_ca_file)
-        )
+
+        def newest() -> grpc.ServerCertificateConfiguration:
+            made.look()
+            return made.value
+
+        return grpc.dynamic_ssl_server_credentials(made.value, newest, bool(self.client_ca_file))
 
     def _read(self) -> grpc.ServerCertificateConfiguration:
         _, certificate_name, key_name, ca_name = self.settings
