@@ -15,7 +15,6 @@ from ortoo.common.errors import Invalid, Unavailable
 from ortoo.common.errors.status import rpc_errors
 from ortoo.common.grpc.channels import Channels
 from ortoo.enode.settings import load
-from ortoo.testing.servers.certificates import NAME, Authority
 from ortoo.testing.servers.cluster import Cluster, open_cluster
 from ortoo.testing.servers.processes import RoleProcess
 from ortoo.testing.servers.valkey import valkey
@@ -24,6 +23,7 @@ from ortoo.v1.admin_pb2_grpc import AdminServiceStub
 from ortoo.v1.enode_pb2_grpc import EnodeServiceStub
 from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
 from ortoo.v1.replication_pb2_grpc import ReplicationServiceStub
+from tests.integration.certificates import NAME, Authority
 from tests.integration.test_metrics import free_ports
 
 ROLES = ("namesrv", "enode", "snode")
