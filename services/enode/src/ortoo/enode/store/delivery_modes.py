@@ -37,6 +37,7 @@ class DeliveryModes:
 
         The first use is written down, but not waited for: what the group does then comes after it in the log.
         """
+        self._engine.note_reading(topic_id, group)
         changes, refused = self.decide([(topic_id, group)], wanted)
         for error in refused.values():
             raise error
@@ -55,7 +56,6 @@ class DeliveryModes:
         refused: dict[Pair, OrtooError] = {}
         for topic_id, group in sorted(set(pairs)):
             stored = self.of(topic_id, group)
-            self._engine.note_reading(topic_id, group)
             topic = self._engine.state.topics.get(topic_id)
             if stored is wanted or topic is None or topic.name.startswith(RETRY_PREFIX):
                 continue
