@@ -6,6 +6,7 @@ import warnings
 from ortoo.v1 import admin_pb2 as ortoo_dot_v1_dot_admin__pb2
 from ortoo.v1 import client_pb2 as ortoo_dot_v1_dot_client__pb2
 from ortoo.v1 import flow_control_pb2 as ortoo_dot_v1_dot_flow__control__pb2
+from ortoo.v1 import group_deletion_pb2 as ortoo_dot_v1_dot_group__deletion__pb2
 from ortoo.v1 import namesrv_pb2 as ortoo_dot_v1_dot_namesrv__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
@@ -105,13 +106,13 @@ class AdminServiceStub:
                 _registered_method=True)
         self.UndeleteGroup = channel.unary_unary(
                 '/ortoo.v1.AdminService/UndeleteGroup',
-                request_serializer=ortoo_dot_v1_dot_namesrv__pb2.UndeleteGroupRequest.SerializeToString,
-                response_deserializer=ortoo_dot_v1_dot_namesrv__pb2.UndeleteGroupResponse.FromString,
+                request_serializer=ortoo_dot_v1_dot_group__deletion__pb2.UndeleteGroupRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_group__deletion__pb2.UndeleteGroupResponse.FromString,
                 _registered_method=True)
         self.ListDeletedGroups = channel.unary_unary(
                 '/ortoo.v1.AdminService/ListDeletedGroups',
-                request_serializer=ortoo_dot_v1_dot_namesrv__pb2.ListDeletedGroupsRequest.SerializeToString,
-                response_deserializer=ortoo_dot_v1_dot_namesrv__pb2.ListDeletedGroupsResponse.FromString,
+                request_serializer=ortoo_dot_v1_dot_group__deletion__pb2.ListDeletedGroupsRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_group__deletion__pb2.ListDeletedGroupsResponse.FromString,
                 _registered_method=True)
         self.ListGroups = channel.unary_unary(
                 '/ortoo.v1.AdminService/ListGroups',
@@ -586,13 +587,13 @@ def add_AdminServiceServicer_to_server(servicer, server):
             ),
             'UndeleteGroup': grpc.unary_unary_rpc_method_handler(
                     servicer.UndeleteGroup,
-                    request_deserializer=ortoo_dot_v1_dot_namesrv__pb2.UndeleteGroupRequest.FromString,
-                    response_serializer=ortoo_dot_v1_dot_namesrv__pb2.UndeleteGroupResponse.SerializeToString,
+                    request_deserializer=ortoo_dot_v1_dot_group__deletion__pb2.UndeleteGroupRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_group__deletion__pb2.UndeleteGroupResponse.SerializeToString,
             ),
             'ListDeletedGroups': grpc.unary_unary_rpc_method_handler(
                     servicer.ListDeletedGroups,
-                    request_deserializer=ortoo_dot_v1_dot_namesrv__pb2.ListDeletedGroupsRequest.FromString,
-                    response_serializer=ortoo_dot_v1_dot_namesrv__pb2.ListDeletedGroupsResponse.SerializeToString,
+                    request_deserializer=ortoo_dot_v1_dot_group__deletion__pb2.ListDeletedGroupsRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_group__deletion__pb2.ListDeletedGroupsResponse.SerializeToString,
             ),
             'ListGroups': grpc.unary_unary_rpc_method_handler(
                     servicer.ListGroups,
@@ -1082,8 +1083,8 @@ class AdminService:
             request,
             target,
             '/ortoo.v1.AdminService/UndeleteGroup',
-            ortoo_dot_v1_dot_namesrv__pb2.UndeleteGroupRequest.SerializeToString,
-            ortoo_dot_v1_dot_namesrv__pb2.UndeleteGroupResponse.FromString,
+            ortoo_dot_v1_dot_group__deletion__pb2.UndeleteGroupRequest.SerializeToString,
+            ortoo_dot_v1_dot_group__deletion__pb2.UndeleteGroupResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1109,8 +1110,8 @@ class AdminService:
             request,
             target,
             '/ortoo.v1.AdminService/ListDeletedGroups',
-            ortoo_dot_v1_dot_namesrv__pb2.ListDeletedGroupsRequest.SerializeToString,
-            ortoo_dot_v1_dot_namesrv__pb2.ListDeletedGroupsResponse.FromString,
+            ortoo_dot_v1_dot_group__deletion__pb2.ListDeletedGroupsRequest.SerializeToString,
+            ortoo_dot_v1_dot_group__deletion__pb2.ListDeletedGroupsResponse.FromString,
             options,
             channel_credentials,
             insecure,

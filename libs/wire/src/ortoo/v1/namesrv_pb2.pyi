@@ -7,6 +7,7 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from ortoo.v1 import group_deletion_pb2 as _group_deletion_pb2
 from ortoo.v1 import topic_pb2 as _topic_pb2
 import builtins as _builtins
 import sys
@@ -878,125 +879,6 @@ class DeleteGroupResponse(_message.Message):
 Global___DeleteGroupResponse: _TypeAlias = DeleteGroupResponse  # noqa: Y015
 
 @_typing.final
-class UndeleteGroupRequest(_message.Message):
-    """Which deleted group is to come back."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    NAME_FIELD_NUMBER: _builtins.int
-    name: _builtins.str
-    """Its name."""
-    def __init__(
-        self,
-        *,
-        name: _builtins.str = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___UndeleteGroupRequest: _TypeAlias = UndeleteGroupRequest  # noqa: Y015
-
-@_typing.final
-class UndeleteGroupResponse(_message.Message):
-    """The group is back."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    GROUP_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def group(self) -> _topic_pb2.Group:
-        """As it was, with a new version."""
-
-    def __init__(
-        self,
-        *,
-        group: _topic_pb2.Group | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["group", b"group"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___UndeleteGroupResponse: _TypeAlias = UndeleteGroupResponse  # noqa: Y015
-
-@_typing.final
-class ListDeletedGroupsRequest(_message.Message):
-    """No choice."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    def __init__(
-        self,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___ListDeletedGroupsRequest: _TypeAlias = ListDeletedGroupsRequest  # noqa: Y015
-
-@_typing.final
-class ListDeletedGroupsResponse(_message.Message):
-    """The deleted groups that can come back."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    GROUPS_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def groups(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeletedGroup]:
-        """The last deleted first."""
-
-    def __init__(
-        self,
-        *,
-        groups: _abc.Iterable[Global___DeletedGroup] | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["groups", b"groups"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___ListDeletedGroupsResponse: _TypeAlias = ListDeletedGroupsResponse  # noqa: Y015
-
-@_typing.final
-class DeletedGroup(_message.Message):
-    """A group that is gone, and of which enodes keep what they have."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    GROUP_FIELD_NUMBER: _builtins.int
-    DELETED_AT_MS_FIELD_NUMBER: _builtins.int
-    DUE_AT_MS_FIELD_NUMBER: _builtins.int
-    deleted_at_ms: _builtins.int
-    """When it was deleted, milliseconds since 1970-01-01 UTC."""
-    due_at_ms: _builtins.int
-    """From when on it cannot come back, milliseconds since 1970-01-01 UTC."""
-    @_builtins.property
-    def group(self) -> _topic_pb2.Group:
-        """As it was."""
-
-    def __init__(
-        self,
-        *,
-        group: _topic_pb2.Group | None = ...,
-        deleted_at_ms: _builtins.int = ...,
-        due_at_ms: _builtins.int = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["group", b"group"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["deleted_at_ms", b"deleted_at_ms", "due_at_ms", b"due_at_ms", "group", b"group"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___DeletedGroup: _TypeAlias = DeletedGroup  # noqa: Y015
-
-@_typing.final
 class ListGroupsRequest(_message.Message):
     """All groups."""
 
@@ -1287,7 +1169,7 @@ class WatchRoutesResponse(_message.Message):
         """Absent = as before. With a snapshot, and when a key is new."""
 
     @_builtins.property
-    def due_groups(self) -> _containers.RepeatedCompositeFieldContainer[Global___DueGroup]:
+    def due_groups(self) -> _containers.RepeatedCompositeFieldContainer[_group_deletion_pb2.DueGroup]:
         """Deleted groups whose grace period is over: enodes drop what they keep of them. Told again with each snapshot."""
 
     def __init__(
@@ -1306,7 +1188,7 @@ class WatchRoutesResponse(_message.Message):
         due_topic_ids: _abc.Iterable[_builtins.int] | None = ...,
         handle_keys: Global___HandleKeys | None = ...,
         more: _builtins.bool = ...,
-        due_groups: _abc.Iterable[Global___DueGroup] | None = ...,
+        due_groups: _abc.Iterable[_group_deletion_pb2.DueGroup] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["handle_keys", b"handle_keys"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
@@ -1315,38 +1197,6 @@ class WatchRoutesResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___WatchRoutesResponse: _TypeAlias = WatchRoutesResponse  # noqa: Y015
-
-@_typing.final
-class DueGroup(_message.Message):
-    """A group whose deletion is to be carried out."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    NAME_FIELD_NUMBER: _builtins.int
-    VERSION_FIELD_NUMBER: _builtins.int
-    DELETED_AT_MS_FIELD_NUMBER: _builtins.int
-    name: _builtins.str
-    """Its name."""
-    version: _builtins.int
-    """The directory's version since which it is due. Whoever has carried out those of a version has done so with all
-    before: a group of this name that was made later is another one.
-    """
-    deleted_at_ms: _builtins.int
-    """When it was deleted, milliseconds since 1970-01-01 UTC: what was used since then is no longer its own."""
-    def __init__(
-        self,
-        *,
-        name: _builtins.str = ...,
-        version: _builtins.int = ...,
-        deleted_at_ms: _builtins.int = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["deleted_at_ms", b"deleted_at_ms", "name", b"name", "version", b"version"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___DueGroup: _TypeAlias = DueGroup  # noqa: Y015
 
 @_typing.final
 class User(_message.Message):

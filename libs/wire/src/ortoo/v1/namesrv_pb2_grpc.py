@@ -3,6 +3,7 @@
 import grpc
 import warnings
 
+from ortoo.v1 import group_deletion_pb2 as ortoo_dot_v1_dot_group__deletion__pb2
 from ortoo.v1 import namesrv_pb2 as ortoo_dot_v1_dot_namesrv__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
@@ -107,13 +108,13 @@ class NameServiceStub:
                 _registered_method=True)
         self.UndeleteGroup = channel.unary_unary(
                 '/ortoo.v1.NameService/UndeleteGroup',
-                request_serializer=ortoo_dot_v1_dot_namesrv__pb2.UndeleteGroupRequest.SerializeToString,
-                response_deserializer=ortoo_dot_v1_dot_namesrv__pb2.UndeleteGroupResponse.FromString,
+                request_serializer=ortoo_dot_v1_dot_group__deletion__pb2.UndeleteGroupRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_group__deletion__pb2.UndeleteGroupResponse.FromString,
                 _registered_method=True)
         self.ListDeletedGroups = channel.unary_unary(
                 '/ortoo.v1.NameService/ListDeletedGroups',
-                request_serializer=ortoo_dot_v1_dot_namesrv__pb2.ListDeletedGroupsRequest.SerializeToString,
-                response_deserializer=ortoo_dot_v1_dot_namesrv__pb2.ListDeletedGroupsResponse.FromString,
+                request_serializer=ortoo_dot_v1_dot_group__deletion__pb2.ListDeletedGroupsRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_group__deletion__pb2.ListDeletedGroupsResponse.FromString,
                 _registered_method=True)
         self.ListGroups = channel.unary_unary(
                 '/ortoo.v1.NameService/ListGroups',
@@ -413,13 +414,13 @@ def add_NameServiceServicer_to_server(servicer, server):
             ),
             'UndeleteGroup': grpc.unary_unary_rpc_method_handler(
                     servicer.UndeleteGroup,
-                    request_deserializer=ortoo_dot_v1_dot_namesrv__pb2.UndeleteGroupRequest.FromString,
-                    response_serializer=ortoo_dot_v1_dot_namesrv__pb2.UndeleteGroupResponse.SerializeToString,
+                    request_deserializer=ortoo_dot_v1_dot_group__deletion__pb2.UndeleteGroupRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_group__deletion__pb2.UndeleteGroupResponse.SerializeToString,
             ),
             'ListDeletedGroups': grpc.unary_unary_rpc_method_handler(
                     servicer.ListDeletedGroups,
-                    request_deserializer=ortoo_dot_v1_dot_namesrv__pb2.ListDeletedGroupsRequest.FromString,
-                    response_serializer=ortoo_dot_v1_dot_namesrv__pb2.ListDeletedGroupsResponse.SerializeToString,
+                    request_deserializer=ortoo_dot_v1_dot_group__deletion__pb2.ListDeletedGroupsRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_group__deletion__pb2.ListDeletedGroupsResponse.SerializeToString,
             ),
             'ListGroups': grpc.unary_unary_rpc_method_handler(
                     servicer.ListGroups,
@@ -866,8 +867,8 @@ class NameService:
             request,
             target,
             '/ortoo.v1.NameService/UndeleteGroup',
-            ortoo_dot_v1_dot_namesrv__pb2.UndeleteGroupRequest.SerializeToString,
-            ortoo_dot_v1_dot_namesrv__pb2.UndeleteGroupResponse.FromString,
+            ortoo_dot_v1_dot_group__deletion__pb2.UndeleteGroupRequest.SerializeToString,
+            ortoo_dot_v1_dot_group__deletion__pb2.UndeleteGroupResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -893,8 +894,8 @@ class NameService:
             request,
             target,
             '/ortoo.v1.NameService/ListDeletedGroups',
-            ortoo_dot_v1_dot_namesrv__pb2.ListDeletedGroupsRequest.SerializeToString,
-            ortoo_dot_v1_dot_namesrv__pb2.ListDeletedGroupsResponse.FromString,
+            ortoo_dot_v1_dot_group__deletion__pb2.ListDeletedGroupsRequest.SerializeToString,
+            ortoo_dot_v1_dot_group__deletion__pb2.ListDeletedGroupsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -539,22 +539,26 @@ class Snode(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     ADDRESS_FIELD_NUMBER: _builtins.int
     ALIVE_FIELD_NUMBER: _builtins.int
+    CLUSTER_ADDRESS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name in the cluster."""
     address: _builtins.str
     """host:port where clients reach it."""
     alive: _builtins.bool
     """Whether its lease is valid now."""
+    cluster_address: _builtins.str
+    """host:port where other snodes reach it by mutual TLS; empty = at its address. Never given to clients."""
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
         address: _builtins.str = ...,
         alive: _builtins.bool = ...,
+        cluster_address: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "alive", b"alive", "name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "alive", b"alive", "cluster_address", b"cluster_address", "name", b"name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

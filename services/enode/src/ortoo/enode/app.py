@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ortoo.common.cluster.address_server import found_name_servers, listed_again
+from ortoo.common.cluster.addresses import reached_at
 from ortoo.common.cluster.name_servers import NameServers
 from ortoo.common.errors import Invalid, NotFound, OrtooError
 from ortoo.common.groups.system_topics import DELAYED_TOPIC_ID, HALF_TOPIC_ID
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.grpc.cluster_token import cluster_channels, cluster_token
 from ortoo.common.grpc.server import GrpcServer
+from ortoo.common.grpc.tls import cluster_tls
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.logs import get_logger
@@ -24,7 +26,8 @@ from ortoo.common.process.service import Running
 from ortoo.common.telemetry.process_metrics import register_memory
 from ortoo.common.telemetry.role import Telemetry
 from ortoo.common.telemetry.tracing import open_tracing
-from ortoo.enode.cluster.node_role import NodeRole, reached_at
+from ortoo.enode.cluster.group_lives import LOOK_INTERVAL_S, GroupLives
+from ortoo.enode.cluster.node_role import NodeRole
 from ortoo.enode.cluster.registration import registration
 from ortoo.enode.cluster.topic_copies import TopicCopies, watch_topics
 from ortoo.enode.deferred.delays import Delays
@@ -34,7 +37,7 @@ from ortoo.enode.deferred.moves import TimerMoves
 from ortoo.enode.deferred.transactions import Transactions
 from ortoo.enode.disk.disk import Disk, RealDisk
 from ortoo.enode.log.disk_work import ThreadedDiskWork
-from ortoo.enode.observe.metrics import register, register_followers, register_pops
+from ortoo.enode.observe.metrics import register, register_followers, register_groups, register_pops
 from ortoo.enode.observe.traces import traced_intake
 from ortoo.enode.pops.leasing import Leasing
 from ortoo.enode.pops.sending_back import SendingBack
@@ -52,6 +55,8 @@ from ortoo.v1 import topic_pb2
 SWITCH_INTERVAL_S = 0.0001
 IDLE_INTERVAL_S = 60.0
 """How often groups that pop nothing are put out of memory."""
+CERTIFICATES_INTERVAL_S = 1.0
+"""How often the files of certificates are looked at."""
 _log = get_logger("enode")
 _replica_log = get_logger("replica")
 
@@ -90,7 +95,8 @@ async def open_enode(
         store = await Store.open(settings.data_dir, settings=chosen, disk=disk, clock=clock, randomness=randomness)
         parts.push_async_callback(store.close)
         topics = TopicCopies(store, settings.name)
-        channels = await parts.enter_async_context(cluster_channels(token))
+        groups = GroupLives(store, clock, retention_ms=settings.group_retention_ms, following=lambda: topics.watching)
+        channels = await parts.enter_async_context(cluster_channels(token, cluster_tls(settings)))
         background = await parts.enter_async_context(Background("enode"))
         name_servers = await found_name_servers(settings.namesrv_address, background=background, clock=clock)
 
@@ -115,6 +121,7 @@ async def open_enode(
         followers = Followers(store.engine.appender, is_waited_for=settings.role is NodeRole.SYNC_MASTER)
         register(telemetry.metrics, store, clock)
         register_pops(telemetry.metrics, store, pops, sending)
+        register_groups(telemetry.metrics, groups)
         register_followers(telemetry.metrics, followers)
         replication_address = await parts.enter_async_context(
             open_replication(settings, store.engine, followers, background, token)
@@ -124,7 +131,7 @@ async def open_enode(
 
         announced = topic_pb2.Enode(
             name=settings.name,
-            address=settings.advertised_address or server.address,
+            address=_address(settings, server),
             store_id=store.engine.identity.store_id,
             role=settings.role,
             replica_id=settings.replica_id,
@@ -144,7 +151,7 @@ async def open_enode(
         followers.on_change = leases.hurry
         parts.push_async_callback(leases.leave)
         following = watch_topics(
-            topics, name_servers, channels, connected=leases.hurry, clock=clock, randomness=randomness
+            topics, groups, name_servers, channels, connected=leases.hurry, clock=clock, randomness=randomness
         )
         background.spawn("topics", following)
         # These end before the leases are left: one that was taken back must not come again, nor a message be moved.
@@ -155,19 +162,29 @@ async def open_enode(
         }.items():
             parts.callback(background.spawn(name, work).cancel)
         background.every("idle groups", IDLE_INTERVAL_S, pops.forget_idle, clock=clock)
+        background.every("silent groups", LOOK_INTERVAL_S, groups.look, clock=clock)
+        background.every("certificates", CERTIFICATES_INTERVAL_S, channels.renew, clock=clock)
         background.every("old ids", IDLE_INTERVAL_S, identified.forget_old, clock=clock)
         background.spawn("locks", handlers.attached.follow_locks(clock))
         background.every("health", settings.health_interval_s, Health(store, server).look, clock=clock)
         yield RunningEnode(
             settings.name,
-            server.address,
+            server.cluster_address or server.address,
             store,
             topics,
             intake,
             pops,
             handlers,
             reload=lambda new: listed_again(name_servers, new.namesrv_address),
+            health_address=server.address,
         )
+
+
+def _address(settings: Settings, server: GrpcServer) -> str:
+    """Where other processes reach an enode: with TLS on that port of the host which is advertised."""
+    if server.cluster_address:
+        return reached_at(server.cluster_address, settings.advertised_address)
+    return settings.advertised_address or server.address
 
 
 def _make_folder(disk: Disk, folder: Path) -> None:
@@ -226,7 +243,7 @@ async def open_replica(
         parts.callback(copy.close)
         work = ThreadedDiskWork(asyncio.get_running_loop(), read_threads=1)
         parts.callback(work.close)
-        channels = await parts.enter_async_context(cluster_channels(token))
+        channels = await parts.enter_async_context(cluster_channels(token, cluster_tls(settings)))
         background = await parts.enter_async_context(Background("replica"))
         name_servers = await found_name_servers(settings.namesrv_address, background=background, clock=clock)
         server = public_server(settings, telemetry.calls, token)
@@ -236,6 +253,7 @@ async def open_replica(
         await parts.enter_async_context(telemetry.open(ready=lambda: server.serving))
         await parts.enter_async_context(server)
         await server.set_serving(False)
+        background.every("certificates", CERTIFICATES_INTERVAL_S, channels.renew, clock=clock)
         follower = Follower(settings, Following(copy, work, settings), server, name_servers, channels)
         parts.callback(background.spawn("follow", follower.run(clock, randomness)).cancel)
         yield RunningReplica(

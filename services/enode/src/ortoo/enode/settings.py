@@ -15,6 +15,8 @@ from ortoo.enode.cluster.node_role import NO_REPLICATION, SLAVE_MEMORY_LESS_PERC
 from ortoo.enode.deferred.check_schedule import CheckSchedule
 from ortoo.enode.log.settings import DAY_MS, StoreSettings
 
+GROUP_RETENTION_MS_MIN = 120_000
+"""Snodes say every half minute who pops."""
 IMPORTANT = (
     "name",
     "cluster",
@@ -70,6 +72,9 @@ class Settings(ServiceSettings):
     """How far ahead messages may be delayed; at most 366 days, which is the default. Others are refused."""
     dedup_window_ms: Annotated[int, Range(0, 7 * DAY_MS)] = 600_000
     """For how long a message with the property DEDUP_ID is not stored again; 0 = the property means nothing."""
+    group_retention_ms: Annotated[int, Range(0, 36_500 * DAY_MS)] = 30 * DAY_MS
+    """Offsets, locks and modes of a group that nobody declared and nobody has used for so long are dropped, topic by
+    topic. 0 = never. A group is declared by PutGroup or UpdateGroup (`ortoo group update`), and not by its use."""
     trace_endpoint: str = ""
     """http://host:port of an OTLP/gRPC receiver of spans of messages with a sampled trace context. Empty = none."""
     store: StoreSettings = field(default_factory=StoreSettings)
@@ -100,6 +105,9 @@ class Settings(ServiceSettings):
         if self.role is NodeRole.SYNC_MASTER and self.replication_address == NO_REPLICATION:
             raise Invalid("a SYNC_MASTER needs one for its replicas; give host:port", field="replication_address")
         self.store_settings.check()
+        if 0 < self.group_retention_ms < GROUP_RETENTION_MS_MIN:
+            wrong = f"{self.group_retention_ms}; expected 0, or at least {GROUP_RETENTION_MS_MIN:,}"
+            raise Invalid(wrong, field="group_retention_ms")
 
     @classmethod
     def completed(cls, loaded: Loaded[Self]) -> Loaded[Self]:

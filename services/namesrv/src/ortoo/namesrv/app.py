@@ -7,6 +7,7 @@ from pathlib import Path
 from ortoo.common.errors import Unavailable
 from ortoo.common.grpc.cluster_token import cluster_guards, cluster_token, read_token
 from ortoo.common.grpc.server import GrpcServer
+from ortoo.common.grpc.tls import cluster_listener
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.logs import get_logger
@@ -68,18 +69,20 @@ async def open_namesrv(
         )
         await directory.renew_handle_keys()
         background = await parts.enter_async_context(Background("namesrv"))
-        token = cluster_token(settings.cluster_token_file, clock)
+        token, tls = cluster_token(settings.cluster_token_file, clock), cluster_listener(settings)
+        is_guarded = token is not None or tls is not None
         admin_token = read_token(settings.admin_token_file, "admin_token_file")
-        handlers = service.NameService(directory, catalog, clock, admin_token, guarded=token is not None)
+        handlers = service.NameService(directory, catalog, clock, admin_token, guarded=is_guarded)
         memory = MemoryBudget(settings.memory_budget_bytes, clock)
         register_memory(telemetry.metrics, memory)
         server = GrpcServer(
             settings.listen_address,
             [(service.NAME, lambda grpc_server: add_NameServiceServicer_to_server(handlers, grpc_server))],
             outermost=[telemetry.calls],
-            interceptors=cluster_guards(token, admin_token),
+            interceptors=cluster_guards(token, admin_token, tls_only=tls is not None),
             grace_s=settings.stop_grace_s,
             drain_delay_s=settings.drain_delay_s,
+            cluster_tls=tls,
             memory=memory,
         )
         background.spawn("draining", directory.end_watches_when(server.draining))
@@ -90,7 +93,7 @@ async def open_namesrv(
         register(telemetry.metrics, directory)
         await parts.enter_async_context(server)
         servers.append(server)
-        yield Running(settings.name, server.address)
+        yield Running(settings.name, server.cluster_address or server.address, health_address=server.address)
 
 
 async def _opened_catalog(

@@ -32,7 +32,15 @@ from ortoo.client.produce.transactions import Verdict, end_transaction
 from ortoo.client.read.tailing import StoredMessage, coming, newest
 from ortoo.common.errors import AlreadyExists, Invalid, NotFound
 from ortoo.common.grpc.fields import read
-from ortoo.v1 import admin_pb2, client_pb2, dead_letter_pb2, enode_deferred_pb2, namesrv_pb2, topic_pb2
+from ortoo.v1 import (
+    admin_pb2,
+    client_pb2,
+    dead_letter_pb2,
+    enode_deferred_pb2,
+    group_deletion_pb2,
+    namesrv_pb2,
+    topic_pb2,
+)
 from ortoo.v1.admin_pb2_grpc import AdminServiceStub
 from ortoo.v1.dead_letter_pb2_grpc import DeadLetterServiceStub
 
@@ -189,12 +197,12 @@ class Admin:
 
         Errors: NotFound; AlreadyExists when somebody declared a group of this name since.
         """
-        request = namesrv_pb2.UndeleteGroupRequest(name=name)
+        request = group_deletion_pb2.UndeleteGroupRequest(name=name)
         return group_info((await self._call("UndeleteGroup", request)).group)
 
     async def list_deleted_groups(self) -> list[DeletedGroup]:
         """The deleted groups that can come back, the last deleted first."""
-        answer = await self._call("ListDeletedGroups", namesrv_pb2.ListDeletedGroupsRequest())
+        answer = await self._call("ListDeletedGroups", group_deletion_pb2.ListDeletedGroupsRequest())
         return [read(DeletedGroup, one, group=group_info(one.group)) for one in answer.groups]
 
     async def lag(self, group: str, topic: str) -> GroupLag:

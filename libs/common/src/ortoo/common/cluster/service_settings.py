@@ -11,6 +11,8 @@ from ortoo.common.cluster.names import check_process_name
 from ortoo.common.errors import Invalid
 from ortoo.common.process.settings import Loaded, Range, check_ranges, load
 
+TLS_CLUSTER = tuple(f"tls_cluster_{end}" for end in ("listen_address", "certificate_file", "key_file", "ca_file"))
+
 
 @dataclass(frozen=True)
 class ServiceSettings:
@@ -26,6 +28,19 @@ class ServiceSettings:
     cluster_token_file: str = ""
     """A file with a token that all processes of the cluster have: enodes and name servers then answer nobody else.
     Empty = they answer whoever reaches their ports."""
+    tls_cluster_listen_address: str = ""
+    """host:port where the other processes of the cluster are answered by mutual TLS, and nobody else. Enodes and name
+    servers then tell only their health on listen_address. Empty = processes call each other in the clear."""
+    tls_cluster_certificate_file: str = ""
+    """What this process shows to the others when it calls them and when they call it, PEM; read again when it
+    changes, as the next two are."""
+    tls_cluster_key_file: str = ""
+    """The private key of that, PEM."""
+    tls_cluster_ca_file: str = ""
+    """The roots of the certificates of all processes of the cluster, PEM."""
+    tls_cluster_name: str = ""
+    """What the certificates of all processes are for, such as ortoo.cluster. Empty = each is for the host by which
+    others call it."""
     drain_delay_s: Annotated[float, Range(0, 600)] = 0.0
     """How long everything is served after readiness went red at a stop, so that load balancers hear of it."""
     stop_grace_s: Annotated[float, Range(0, 600)] = 5.0
@@ -71,5 +86,11 @@ class ServiceSettings:
             check_address(self.metrics_address, "metrics_address")
         check_receiver(self.metrics_endpoint, "metrics_endpoint")
         check_ranges(self)
+        if self.tls_cluster_listen_address:
+            check_address(self.tls_cluster_listen_address, "tls_cluster_listen_address")
+        given = [name for name in TLS_CLUSTER if getattr(self, name)]
+        if given and len(given) < len(TLS_CLUSTER):
+            missing = next(name for name in TLS_CLUSTER if name not in given)
+            raise Invalid(f"mutual TLS needs it beside {given[0]}; give all of {', '.join(TLS_CLUSTER)}", field=missing)
         if self.log_level not in ("debug", "info", "warning", "error"):
             raise Invalid(f"{self.log_level!r}; expected debug, info, warning or error", field="log_level")

@@ -102,8 +102,9 @@ def error_of_rpc(error: grpc.aio.AioRpcError, peer: str, *, within: bool = False
         if key == FAILURE_METADATA_KEY:
             with contextlib.suppress(DecodeError, TypeError):
                 return error_of(failure_pb2.Failure.FromString(value))  # type: ignore[arg-type]
-    cls = _CLASS_BY_BARE_STATUS.get(error.code(), errors.Internal)
-    said = error.details() or error.code().name
+    cls, said = _CLASS_BY_BARE_STATUS.get(error.code(), errors.Internal), error.details() or error.code().name
+    if said.startswith("failed to connect") and said.endswith("Socket closed"):
+        said += "; it hangs up at once: does it want TLS, with a certificate?"
     if not within:
         return cls(f"{peer}: {said}")
     plain = cls(f"{peer} {_PLAIN_WORDS.get(error.code(), 'refused the call')}")

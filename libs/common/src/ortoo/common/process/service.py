@@ -47,7 +47,9 @@ class Running:
     reload: Callable[[Any], object] = field(default=lambda _: None, kw_only=True)
     """Takes settings that were read again, and applies those that may change at once. Errors: Invalid."""
     tls_address: str = field(default="", kw_only=True)
-    """Where it speaks TLS, if it does."""
+    """Where it speaks TLS to clients, if it does."""
+    health_address: str = field(default="", kw_only=True)
+    """Where it tells its health in the clear, if that is another port."""
 
 
 def exit_code_of(error: Exception) -> int:

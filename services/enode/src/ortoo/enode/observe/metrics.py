@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 
 from ortoo.common.process.clock import Clock
 from ortoo.common.telemetry.metrics import Metrics
+from ortoo.enode.cluster.group_lives import GroupLives
 from ortoo.enode.pops.leasing import Leasing
 from ortoo.enode.pops.sending_back import SendingBack
 from ortoo.enode.replication.followers import Followers
@@ -73,6 +74,16 @@ def register_pops(metrics: Metrics, store: Store, pops: Leasing, sending: Sendin
         "Messages that became dead letters of a group.",
         lambda: named(pops.parked_totals + sending.parked_totals),
         labels=OF_GROUP,
+    )
+
+
+def register_groups(metrics: Metrics, groups: GroupLives) -> None:
+    """Name what became of groups that nobody needs."""
+    metrics.counter(
+        "ortoo_groups_dropped_total",
+        "Groups in a topic of which everything kept was dropped.",
+        lambda: [((why,), count) for why, count in groups.dropped.items()],
+        labels=("reason",),
     )
 
 

@@ -10,6 +10,7 @@ from ortoo.common.grpc.bulk_field import Bulky
 from ortoo.common.grpc.cluster_token import ClusterToken, cluster_guards
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.server import AddServicer, GrpcServer
+from ortoo.common.grpc.tls import cluster_listener
 from ortoo.common.process.background import Background
 from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.enode.rpc.deferred import CheckStream, DeferredHandlers
@@ -92,11 +93,13 @@ def public_server(
     memory: MemoryBudget | None = None,
 ) -> GrpcServer:
     """A server at the enode's own address, as its settings say; `calls` counts its calls, `token` guards it."""
+    tls = cluster_listener(settings)
     return GrpcServer(
         settings.listen_address,
         servicers,
         outermost=[calls],
-        interceptors=cluster_guards(token),
+        interceptors=cluster_guards(token, tls_only=tls is not None),
+        cluster_tls=tls,
         grace_s=settings.stop_grace_s,
         drain_delay_s=settings.drain_delay_s,
         memory=memory,

@@ -142,7 +142,7 @@ class Transaction:
         placed = self._placed() if name is None or rows else {}
         return [_deleted(row, placed.get(row.topic_id, ())) for row in rows]
 
-    def end_deletions(self, due: Collection[int], forgotten: Collection[int | str]) -> None:
+    def end_deletions(self, due: Collection[int], forgotten: Collection[int]) -> None:
         """Say of some deleted topics that they are due, and forget others."""
         table = tables.deleted_topics
         for ids in _parts(due):
@@ -197,7 +197,7 @@ class Transaction:
             here = sa.and_(*(table.c[name] == held for name, held in key.items()))
             self._connection.execute(sa.update(table).where(here).values(changed))
 
-    def _drop(self, table: sa.Table, topic_ids: Collection[int | str]) -> None:
+    def _drop(self, table: sa.Table, topic_ids: Collection[int]) -> None:
         for ids in _parts(topic_ids):
             self._connection.execute(sa.delete(table).where(table.c.topic_id.in_(ids)))
 

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from ortoo.common.cluster.names import check_group_name, check_topic_name
 from ortoo.common.errors import AlreadyExists, Conflict, NotFound
@@ -68,7 +68,23 @@ class DeletedGroup:
         return self.due_version
 
 
-Deleted = TypeVar("Deleted", DeletedTopic, DeletedGroup)
+Key = TypeVar("Key", int, str, covariant=True)
+
+
+class Deletion(Protocol[Key]):
+    """A deletion of either kind."""
+
+    @property
+    def key(self) -> Key:
+        """What tells it from others."""
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it cannot come back."""
+
+    @property
+    def due_at_ms(self) -> int:
+        """Since when, or from when on."""
 
 
 def delete(topic: Topic, *, now_ms: int, grace_ms: int) -> DeletedTopic:
@@ -142,9 +158,9 @@ def due_groups(
     return [dataclasses.replace(one, due_version=version) for one in ended if one.name not in again], again
 
 
-def forgotten(deleted: Collection[Deleted], now_ms: int) -> set[int | str]:
+def forgotten(deleted: Collection[Deletion[Key]], now_ms: int) -> set[Key]:
     """The keys of those that need not be told any more, or are too many: those that were due first."""
-    old: set[int | str] = {one.key for one in deleted if one.is_due and one.due_at_ms + KEPT_MS <= now_ms}
+    old = {one.key for one in deleted if one.is_due and one.due_at_ms + KEPT_MS <= now_ms}
     surplus = len(deleted) - len(old) - KEPT_MAX
     if surplus > 0:
         rest = sorted((one for one in deleted if one.key not in old), key=lambda one: one.due_at_ms)

@@ -40,7 +40,7 @@ def undelete_group(name: str, stored: Transaction) -> tuple[Group, RouteChange]:
     return group, RouteChange(stored.version, groups=(group,))
 
 
-def end_topics(now_ms: int, stored: Transaction) -> tuple[set[int | str], RouteChange | None]:
+def end_topics(now_ms: int, stored: Transaction) -> tuple[set[int], RouteChange | None]:
     """Say which deleted topics are due; returns the ids of those that are told no more."""
     deleted = stored.deleted_topics()
     due, forgotten = tuple(deletions.due(deleted, now_ms)), deletions.forgotten(deleted, now_ms)
@@ -48,11 +48,11 @@ def end_topics(now_ms: int, stored: Transaction) -> tuple[set[int | str], RouteC
     return forgotten, RouteChange(stored.version, deletions=due) if due or forgotten else None
 
 
-def end_groups(now_ms: int, stored: Transaction) -> tuple[set[int | str], RouteChange | None]:
+def end_groups(now_ms: int, stored: Transaction) -> tuple[set[str], RouteChange | None]:
     """The same for groups, by name; of those that are there again the deletion is over."""
     deleted, existing = stored.deleted_groups(), {group.name for group in stored.contents().groups}
     due, again = deletions.due_groups(deleted, existing, now_ms, version=stored.version)
     forgotten = deletions.forgotten(deleted, now_ms) | again
     stored.end_group_deletions([one.name for one in due])
-    stored.forget_deleted_groups([str(name) for name in forgotten])
+    stored.forget_deleted_groups(forgotten)
     return forgotten, RouteChange(stored.version, group_deletions=tuple(due)) if due or forgotten else None

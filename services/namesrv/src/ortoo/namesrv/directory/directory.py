@@ -263,13 +263,17 @@ class Directory:
             self._offers.put(enode.name, unknown, more)
         self._tell(enode=news)
 
-    def register_snode(self, name: str, address: str, incarnation: str, *, shares_membership: bool) -> None:
+    def register_snode(self, snode: Snode, incarnation: str, *, shares_membership: bool) -> None:
         """Give or renew a snode's lease. Errors: as `Leases.register_snode`."""
-        now_s = self._clock.monotonic_s()
-        snode = self._leases.register_snode(
-            name, address, incarnation, shares_membership=shares_membership, now_s=now_s
+        news = self._leases.register_snode(
+            snode.name,
+            snode.address,
+            incarnation,
+            shares_membership=shares_membership,
+            now_s=self._clock.monotonic_s(),
+            cluster_address=snode.cluster_address,
         )
-        self._tell(snode=snode)
+        self._tell(snode=news)
 
     def unregister_enode(self, name: str) -> None:
         """End an enode's lease; nothing happens when it has none."""

@@ -10,10 +10,12 @@ from ortoo.common.grpc.fields import read, write
 from ortoo.common.process.clock import Clock
 from ortoo.namesrv.catalog.catalog import Catalog
 from ortoo.namesrv.catalog.users import Users
+from ortoo.namesrv.decisions.leases import Snode
 from ortoo.namesrv.decisions.offers import HeldTopic
 from ortoo.namesrv.decisions.topics import NewTopic
 from ortoo.namesrv.directory.directory import Directory
 from ortoo.namesrv.rpc import wire
+from ortoo.v1 import group_deletion_pb2 as deletion_pb
 from ortoo.v1 import namesrv_pb2 as pb
 from ortoo.v1 import topic_pb2
 from ortoo.v1.namesrv_pb2_grpc import NameServiceServicer
@@ -43,8 +45,8 @@ class NameService(NameServiceServicer):
 
     async def RegisterSnode(self, request: pb.RegisterSnodeRequest, context: Context) -> pb.RegisterSnodeResponse:
         """Announce a snode or renew its lease."""
-        snode, shares = request.snode, request.shares_membership
-        self._directory.register_snode(snode.name, snode.address, request.incarnation, shares_membership=shares)
+        snode, shares = read(Snode, request.snode, alive=True), request.shares_membership
+        self._directory.register_snode(snode, request.incarnation, shares_membership=shares)
         return write(pb.RegisterSnodeResponse, self._directory, lease_ms=self._directory.lease_ms)
 
     async def Unregister(self, request: pb.UnregisterRequest, context: Context) -> pb.UnregisterResponse:
@@ -120,16 +122,20 @@ class NameService(NameServiceServicer):
         """Delete a group."""
         return write(pb.DeleteGroupResponse, await self._directory.delete_group(request.name, at_once=request.at_once))
 
-    async def UndeleteGroup(self, request: pb.UndeleteGroupRequest, context: Context) -> pb.UndeleteGroupResponse:
+    async def UndeleteGroup(
+        self, request: deletion_pb.UndeleteGroupRequest, context: Context
+    ) -> deletion_pb.UndeleteGroupResponse:
         """Take a deletion back."""
         group = await self._directory.undelete_group(request.name)
-        return pb.UndeleteGroupResponse(group=write(topic_pb2.Group, group))
+        return deletion_pb.UndeleteGroupResponse(group=write(topic_pb2.Group, group))
 
     async def ListDeletedGroups(
-        self, request: pb.ListDeletedGroupsRequest, context: Context
-    ) -> pb.ListDeletedGroupsResponse:
+        self, request: deletion_pb.ListDeletedGroupsRequest, context: Context
+    ) -> deletion_pb.ListDeletedGroupsResponse:
         """The deleted groups that can come back."""
-        return pb.ListDeletedGroupsResponse(groups=map(wire.deleted_group_to, self._directory.deleted_groups()))
+        return deletion_pb.ListDeletedGroupsResponse(
+            groups=map(wire.deleted_group_to, self._directory.deleted_groups())
+        )
 
     async def ListGroups(self, request: pb.ListGroupsRequest, context: Context) -> pb.ListGroupsResponse:
         """All groups."""

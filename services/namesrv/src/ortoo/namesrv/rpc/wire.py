@@ -10,7 +10,7 @@ from ortoo.namesrv.decisions.leases import Enode
 from ortoo.namesrv.decisions.publish_order import PublishPlace
 from ortoo.namesrv.decisions.route_changes import RouteChange
 from ortoo.namesrv.decisions.topics import Topic, TopicChange
-from ortoo.v1 import namesrv_pb2, topic_pb2
+from ortoo.v1 import group_deletion_pb2, namesrv_pb2, topic_pb2
 
 PART_BYTES = 1 << 20
 """How large one message of a watch is at most, about."""
@@ -37,9 +37,9 @@ def deleted_to(deletion: DeletedTopic) -> namesrv_pb2.DeletedTopic:
     return write(namesrv_pb2.DeletedTopic, deletion, topic=topic_to(deletion.topic))
 
 
-def deleted_group_to(deletion: DeletedGroup) -> namesrv_pb2.DeletedGroup:
+def deleted_group_to(deletion: DeletedGroup) -> group_deletion_pb2.DeletedGroup:
     """A deleted group, written."""
-    return write(namesrv_pb2.DeletedGroup, deletion)
+    return write(group_deletion_pb2.DeletedGroup, deletion)
 
 
 def group_of(group: topic_pb2.Group) -> Group:

@@ -124,14 +124,16 @@ class NameServer:
         return answer.secret_key
 
     async def register(
-        self, name_server: str, name: str, address: str, incarnation: str, *, shares_membership: bool
+        self, name_server: str, name: str, addresses: tuple[str, str], incarnation: str, *, shares_membership: bool
     ) -> float:
-        """Announce a snode at one name server; returns the lease in seconds.
+        """Announce a snode at one name server, with its addresses for clients and for other snodes (empty = the same).
+
+        Returns the lease in seconds.
 
         Errors: Conflict when it may not run beside another.
         """
         request = namesrv_pb2.RegisterSnodeRequest(
-            snode=topic_pb2.Snode(name=name, address=address),
+            snode=topic_pb2.Snode(name=name, address=addresses[0], cluster_address=addresses[1]),
             incarnation=incarnation,
             shares_membership=shares_membership,
         )

@@ -169,6 +169,8 @@ class SnodeEntry:
     name: str
     address: str
     alive: bool
+    cluster_address: str = ""
+    """Where other snodes reach it, if that is elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)

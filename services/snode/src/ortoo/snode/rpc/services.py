@@ -110,7 +110,8 @@ def make_services(
         rocketmq=gateway.commands,
         long_calls=long_calls,
         clock=clock,
-        inner_ports_open=policy.access is not None and not runtime.settings.cluster_token_file,
+        inner_ports_open=policy.access is not None
+        and not (runtime.settings.cluster_token_file or runtime.settings.tls_cluster_listen_address),
     )
     connecting = session.SessionService(clients.sessions, background)
     looking_after = dead_letter.DeadLetterService(pop.dead_letters, long_calls, operating.known_group)
