@@ -147,29 +147,31 @@ class Leasing:
         popped = Popped()
         room, bytes_left = wish.messages_max, wish.bytes_max
         group.use(wish.rules)
-        for queue_id in group.order(wish.queue_ids, wish.rules):
-            if wish.rules.in_flight_max:
-                room = min(room, wish.rules.in_flight_max - group.leased_count())
-                if room <= 0:
-                    popped.blocked = f"{group.leased_count()} messages are leased; in_flight_max allows no more"
-                    break
-            line = await group.ready_line(queue_id, wish.rules)
-            if not line.may_have(group.now_ms(), self._end(wish.topic_id, queue_id)):
-                continue
-            batches, expired = await self._pop_queue(line, wish, room, bytes_left, popped)
-            while expired and not batches:
+        try:
+            for queue_id in group.order(wish.queue_ids, wish.rules):
+                if wish.rules.in_flight_max:
+                    room = min(room, wish.rules.in_flight_max - group.leased_count())
+                    if room <= 0:
+                        popped.blocked = f"{group.leased_count()} messages are leased; in_flight_max allows no more"
+                        break
+                line = await group.ready_line(queue_id, wish.rules)
+                if not line.may_have(group.now_ms(), self._end(wish.topic_id, queue_id)):
+                    continue
                 batches, expired = await self._pop_queue(line, wish, room, bytes_left, popped)
-            popped.batches += batches
-            room -= sum(len(batch.offsets) for batch in batches)
-            bytes_left -= sum(len(batch.batch.records) for batch in batches)
-            if room <= 0 or bytes_left <= 0:
-                group.wake()  # there may be more for the next one
-                break
+                while expired and not batches:
+                    batches, expired = await self._pop_queue(line, wish, room, bytes_left, popped)
+                room -= sum(len(batch.offsets) for batch in batches)
+                bytes_left -= sum(len(batch.batch.records) for batch in batches)
+                if room <= 0 or bytes_left <= 0:
+                    group.wake()  # there may be more for the next one
+                    break
+        finally:
+            # A pop that is called off at its second queue has messages of the first: by its id they are asked for.
+            if popped.batches and wish.attempt_id:
+                group.remember(wish.attempt_id, popped)
         group.was_blocked = bool(popped.blocked)
         if popped.batches:
             popped.blocked = ""
-            if wish.attempt_id:
-                group.remember(wish.attempt_id, popped)
             self.popped_messages += sum(len(batch.offsets) for batch in popped.batches)
         return popped
 
@@ -218,6 +220,7 @@ class Leasing:
                 until_ms = self._clock.now_ms() + wish.invisible_ms
                 await self._store.engine.note([PopLeased(*line.place, number, until_ms, wish.invisible_ms, rows)])
             given = True
+            popped.batches += batches
         finally:
             if not given:
                 line.give_back([row[:2] for row in leased + exhausted], number, line.group.now_ms(), 0, counts=False)
