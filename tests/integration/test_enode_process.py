@@ -99,7 +99,7 @@ WRONG_SETTINGS: dict[str, dict[str, object]] = {
     "ORTOO_ENODE_NAM: unknown setting ORTOO_ENODE_NAM (environment); did you mean ORTOO_ENODE_NAME?": {"NAM": "x"},
     "expected sync or async": {"STORE_FLUSH_MODE": "default"},
     "ORTOO_ENODE_STORE_SEGMENT_BYTES is 'many'; expected int": {"STORE_SEGMENT_BYTES": "many"},
-    "expected a multiple of 64": {"STORE_SEGMENT_BYTES": 5},
+    "expected a multiple of 64": {"STORE_SEGMENT_BYTES": 5_000},
     "name: the process name 'a b' has ' '": {"NAME": "a b"},
     "namesrv_address: 'host'; expected host:port": {"NAMESRV_ADDRESS": "host"},
     "listen_address: 'x'; expected host:port": {"LISTEN_ADDRESS": "x"},
