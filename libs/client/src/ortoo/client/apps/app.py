@@ -23,9 +23,9 @@ from ortoo.client.apps.codecs import BodyCodec, Undecodable, codec_of
 from ortoo.client.apps.providers import Provider, Providers, parameters_of
 from ortoo.client.core.closed import Closed
 from ortoo.client.core.filters import Filter
-from ortoo.client.core.handlers import RetryLater
+from ortoo.client.core.handlers import PARK_LEVEL, RetryLater
 from ortoo.client.core.place import Receipt
-from ortoo.client.pop.consumer import PARK_LEVEL, PopHandler, PopSettings
+from ortoo.client.pop.consumer import PopHandler, PopSettings
 from ortoo.client.pop.popped import PoppedMessage
 from ortoo.client.produce.producer import Producer, ProducerSettings
 from ortoo.common.errors import Invalid

@@ -1,13 +1,14 @@
 """Handlers for messages that come one by one: how they run, and what happens to a message that one failed with."""
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.place import Queue
-from ortoo.client.core.received import MessageFields
+from ortoo.client.core.received import MessageFields, ReceivedMessage
 from ortoo.client.core.wire import wire_queue
 from ortoo.common.process.background import Background
 from ortoo.v1 import pull_pb2
@@ -17,6 +18,8 @@ M = TypeVar("M")
 PARK_LEVEL = -1
 """The delay level of a message that shall not come again."""
 ERROR_LENGTH_MAX = 1_024
+TRIES_MAX = 10_000
+"""Of so many messages it is known, when their queue or session begins anew in between."""
 
 
 class RetryLater(Exception):
@@ -31,6 +34,12 @@ class RetryLater(Exception):
         self.delay_level = delay_level
         self.delay_ms = delay_ms
         self.counts = counts
+
+
+def said(failure: Exception) -> str:
+    """The error as whoever looks at the dead letter reads it: what the handler met, where it said so."""
+    cause = failure.__cause__ if isinstance(failure, RetryLater) else failure
+    return str(failure) if cause is None else f"{type(cause).__name__}: {cause}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +62,32 @@ class GivenBack:
     def after(cls, failure: Exception, queue: Queue, offsets: Sequence[int], attempt_in_order: int = 0) -> "GivenBack":
         """What a handler's exception says."""
         if isinstance(failure, RetryLater):
-            said = str(failure.__cause__ or failure)
             level, delay_ms, counts = failure.delay_level, failure.delay_ms, failure.counts
-            return cls(queue, offsets, said, level, delay_ms, counts, attempt_in_order)
-        return cls(queue, offsets, f"{type(failure).__name__}: {failure}", attempt_in_order=attempt_in_order)
+            return cls(queue, offsets, said(failure), level, delay_ms, counts, attempt_in_order)
+        return cls(queue, offsets, said(failure), attempt_in_order=attempt_in_order)
+
+
+class Tries:
+    """How often messages in order failed at one consumer, which keeps them: in memory, gone with the process."""
+
+    def __init__(self) -> None:
+        self._tries: OrderedDict[tuple[Queue, int], int] = OrderedDict()
+
+    def failed(self, message: ReceivedMessage) -> int:
+        """It failed; how often it has been tried, this time included."""
+        return self._tries.get((message.queue, message.offset), message.attempt - 1) + 1
+
+    def keep(self, message: ReceivedMessage, tries: int) -> None:
+        """It was tried so often, and comes again."""
+        place = (message.queue, message.offset)
+        self._tries[place] = tries
+        self._tries.move_to_end(place)
+        while len(self._tries) > TRIES_MAX:
+            self._tries.popitem(last=False)
+
+    def forget(self, message: ReceivedMessage) -> None:
+        """It is processed or parked."""
+        self._tries.pop((message.queue, message.offset), None)
 
 
 async def send_back(

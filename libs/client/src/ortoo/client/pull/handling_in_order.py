@@ -1,12 +1,10 @@
 """Handlers that get the messages of each queue one after another."""
 
 import enum
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
-from ortoo.client.core.handlers import RetryLater, named
-from ortoo.client.core.place import Queue
+from ortoo.client.core.handlers import RetryLater, Tries, named
 from ortoo.client.core.received import ReceivedMessage
 from ortoo.client.pull.group_member import GroupMember
 from ortoo.client.pull.process_queue import ProcessQueue
@@ -19,8 +17,6 @@ from ortoo.v1 import pull_pb2
 SUSPEND_MIN_MS = 10.0
 SUSPEND_MS = 1_000.0
 """How long a queue waits while nobody can be asked."""
-TRIES_MAX = 10_000
-"""Of so many messages it is known how often they were tried, when their queue begins anew in between."""
 _log = get_logger("consumer")
 
 
@@ -51,8 +47,7 @@ class OrderedHandling:
     handling: Handling
     _kept: dict[ProcessQueue, list[ReceivedMessage]] = field(default_factory=dict)
     """Processed and not committed, by queue."""
-    _tries: OrderedDict[tuple[Queue, int], int] = field(default_factory=OrderedDict)
-    """How often messages failed here."""
+    _tries: Tries = field(default_factory=Tries)
 
     async def handle(self, queue: ProcessQueue, messages: Sequence[ReceivedMessage]) -> None:
         """Process messages before anything else of the queue, however often it takes; each is committed when done.
@@ -74,7 +69,7 @@ class OrderedHandling:
                 else:
                     await self._pause(max(wait_ms, SUSPEND_MIN_MS))
                 continue
-            self._tries.pop((queue.queue, waiting[0].offset), None)
+            self._tries.forget(waiting[0])
             if self.handling.manual_commit:
                 waiting = self._obey(outcome, queue, waiting)
                 if waiting and outcome is CommitVerdict.ROLL_BACK:
@@ -102,12 +97,9 @@ class OrderedHandling:
         where = named(self.member.group, message)
         if not isinstance(failure, RetryLater):
             _log.error("a handler failed; its queue waits", exc_info=failure, **where)
-        place = (queue.queue, message.offset)
-        tries = self._tries.get(place, message.attempt - 1) + 1
+        tries = self._tries.failed(message)
         if not isinstance(failure, RetryLater) or failure.counts:
-            self._tries[place] = tries
-            while len(self._tries) > TRIES_MAX:
-                self._tries.popitem(last=False)
+            self._tries.keep(message, tries)
         if self.member.settings.broadcast:
             return self._dropped(failure, tries, where)
         try:
@@ -116,7 +108,7 @@ class OrderedHandling:
             _log.warning("a failed message stays here", reason=str(error), **where)
             return self._pause_ms
         if answer.parked:
-            self._tries.pop(place, None)
+            self._tries.forget(message)
             return None
         if isinstance(failure, RetryLater) and (failure.delay_ms is not None or failure.delay_level):
             return float(answer.delay_ms)

@@ -6,11 +6,11 @@ behind one that failed, and so does what else its queue would deliver, until it 
 """
 
 import asyncio
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Protocol
 
-from ortoo.client.core.handlers import GivenBack, named
+from ortoo.client.core.handlers import GivenBack, Tries, named
 from ortoo.client.core.place import Queue
 from ortoo.client.core.received import ReceivedMessage
 from ortoo.common.errors import OrtooError
@@ -21,8 +21,6 @@ from ortoo.v1 import pull_pb2
 
 Handler = Callable[[ReceivedMessage], Awaitable[None]]
 SendBack = Callable[[GivenBack], Awaitable[pull_pb2.SendBackResponse]]
-TRIES_MAX = 10_000
-"""Of so many messages that wait in order it is known how often they were tried, when a session breaks in between."""
 _log = get_logger("consumer")
 
 
@@ -60,8 +58,7 @@ class PushHandlers:
         self._retry_delay_ms = retry_delay_ms
         self._lanes: dict[tuple[Queue, str], deque[ReceivedMessage]] = {}
         """By message group: those behind the one that is being handled."""
-        self._tries: OrderedDict[tuple[Queue, int], int] = OrderedDict()
-        """How often messages in order failed here."""
+        self._tries = Tries()
 
     async def run(self, messages: AsyncIterator[ReceivedMessage]) -> None:
         """Handle messages until there are no more. One is asked for when somebody is free to handle it."""
@@ -110,7 +107,7 @@ class PushHandlers:
         finally:
             if held:
                 self._holding.release(message.queue)
-        self._tries.pop((message.queue, message.offset), None)
+        self._tries.forget(message)
         message.ack()
 
     async def _call(self, message: ReceivedMessage) -> Exception | None:
@@ -130,8 +127,7 @@ class PushHandlers:
         _log.error("a handler failed", exc_info=failure, **where)
         if self._send_back is None:
             return self._retry_delay_ms
-        place = (message.queue, message.offset)
-        tries = self._tries.get(place, message.attempt - 1) + 1
+        tries = self._tries.failed(message)
         given = GivenBack.after(failure, message.queue, [message.offset], tries if in_order else 0)
         try:
             answer = await self._send_back(given)
@@ -140,11 +136,5 @@ class PushHandlers:
             return self._retry_delay_ms
         if not in_order or answer.parked:
             return None
-        self._remember(place, tries if given.counts else tries - 1)
+        self._tries.keep(message, tries if given.counts else tries - 1)
         return float(answer.delay_ms)
-
-    def _remember(self, place: tuple[Queue, int], tries: int) -> None:
-        self._tries[place] = tries
-        self._tries.move_to_end(place)
-        while len(self._tries) > TRIES_MAX:
-            self._tries.popitem(last=False)
