@@ -1,17 +1,17 @@
 """Callers that lose patience: every call of producers and consumers is called off somewhere, again and again."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterable, Awaitable, Callable
 
 from ortoo.client import (
     Client,
     ConsumerSettings,
     Left,
-    OrtooError,
     PopConsumer,
     PoppedMessage,
     PopSettings,
     PullSettings,
+    ReceivedMessage,
     connect,
 )
 from ortoo.testing.simulation.oracle.sent import Sent
@@ -29,7 +29,7 @@ SHORT_PATIENCE_MAX_S = 0.03
 SHORT = 0.6
 """How often patience is so short that the first of several awaits is called off."""
 
-Call = Callable[[], Awaitable[None]]
+Call = Callable[[], Awaitable[object]]
 
 
 class Cancelling(Scenario):
@@ -62,20 +62,11 @@ class Cancelling(Scenario):
         async def some() -> None:
             async with client.producer(self.name) as producer:
                 while True:
-                    await self._impatient(application, lambda: self._sent(application, producer.send))
+                    await self._impatient(application, lambda: application.send(producer, self.name))
                     await application.pause_for(self.rate_per_s)
 
         while True:
             await self._impatient(application, some, longest_s=10 * PATIENCE_MAX_S)
-
-    async def _sent(self, application: Application, send: Callable[..., Awaitable[object]]) -> None:
-        sent, message = application.next_message(self.name)
-        try:
-            receipt = await send(message)
-        except OrtooError as error:
-            self.oracle.sent.failed(sent, self.oracle.now_s(), error)
-        else:
-            self.oracle.sent.stored(sent, self.oracle.now_s(), receipt.queue, receipt.offset)  # type: ignore[attr-defined]
 
     async def _pop(self, application: Application, client: Client) -> None:
         """Pop and settle, each under a timeout; now and then the whole consumer is left."""
@@ -106,11 +97,7 @@ class Cancelling(Scenario):
         async def some() -> None:
             async with client.pull_consumer("cancel-pull", {self.name: "*"}, settings) as consumer:
                 application.queues = lambda: consumer.queues
-                async for message in consumer:
-                    self.oracle.received.delivered(
-                        "cancel-pull", application.life, message.body, message.queue, message.offset, message.attempt
-                    )
-                    message.ack()
+                await self._take(application, consumer, "cancel-pull")
 
         await self._until_calm(application, some)
 
@@ -129,13 +116,16 @@ class Cancelling(Scenario):
                 mine.consumer("cancel-push", {self.name: "*"}, settings) as consumer,
             ):
                 application.queues = lambda: consumer.queues
-                async for message in consumer:
-                    self.oracle.received.delivered(
-                        "cancel-push", application.life, message.body, message.queue, message.offset, message.attempt
-                    )
-                    message.ack()
+                await self._take(application, consumer, "cancel-push")
 
         await self._until_calm(application, some)
+
+    async def _take(self, application: Application, messages: AsyncIterable[ReceivedMessage], group: str) -> None:
+        async for message in messages:
+            self.oracle.received.delivered(
+                group, application.life, message.body, message.queue, message.offset, message.attempt
+            )
+            message.ack()
 
     # patience
 
