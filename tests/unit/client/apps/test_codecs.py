@@ -9,6 +9,7 @@ import pydantic
 import pytest
 
 from ortoo.client.apps.codecs import Undecodable, codec_of
+from ortoo.common.process.randomness import Randomness
 
 
 @dataclass
@@ -82,3 +83,29 @@ def test_bytes_that_are_no_text_are_undecodable() -> None:
     """A handler of str gets UTF-8 or nothing."""
     with pytest.raises(Undecodable, match="utf-8"):
         codec_of(str).decode(b"\xff")
+
+
+def test_a_damaged_table_is_undecodable_or_readable_and_ends_no_process() -> None:
+    """Arrow believes the offsets in a stream; whoever read a table with wrong ones died of it."""
+    table = pa.table(
+        {"text": ["x", "y"] * 20, "many": [[1, 2], [3]] * 20, "few": pa.array(["k"] * 40).dictionary_encode()}
+    )
+    codec, chance, refused = codec_of(pa.Table), Randomness(5), 0
+    good = codec.encode(table)
+    for _ in range(3_000):
+        body = bytearray(good)
+        for _ in range((1, 2, 16)[chance.below(3)]):
+            body[chance.below(len(body))] = chance.below(256)
+        try:
+            codec.decode(bytes(body)).validate(full=True)
+        except Undecodable:
+            refused += 1
+    assert 1_000 < refused < 3_000
+
+
+@pytest.mark.parametrize("kind", [Plain, Model, Any], ids=str)
+@pytest.mark.parametrize("body", [b"[" * 200_000, b'{"a":' * 200_000, b'"\\ud800"'])
+def test_what_nests_too_deeply_or_is_no_text_is_undecodable(kind: Any, body: bytes) -> None:
+    """It is parked like any other body that is not of the type, not tried again."""
+    with pytest.raises(Undecodable):
+        codec_of(kind).decode(body)
