@@ -53,8 +53,8 @@ def test_a_named_error_is_one_line_and_exit_code_1(
 def test_a_profile_is_kept_used_and_listed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Its file is its owner's alone, the secret is asked for and never shown, and its address is what commands use."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    monkeypatch.delenv("ORTOO_ADDRESS", raising=False)
-    monkeypatch.delenv("ORTOO_PROFILE", raising=False)
+    for variable in ("ORTOO_ADDRESS", "ORTOO_PROFILE"):
+        monkeypatch.setenv(variable, "")
     run = CliRunner().invoke
     kept = run(app, ["profile", "save", "shop", "--address", NOBODY, "--access-key", "ann"], input='s3c"ret\n')
     assert kept.exit_code == 0, kept.output
