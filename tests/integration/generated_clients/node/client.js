@@ -8,7 +8,7 @@ const loader = require(path.join(modules, '@grpc/proto-loader'));
 
 const files = [ 'admin', 'producer', 'consumer' ].map(name => `ortoo/v1/${name}.proto`);
 const { ortoo } = grpc.loadPackageDefinition(
-  loader.loadSync(files, { includeDirs: [ protos ], keepCase: true, longs: Number }));
+  loader.loadSync(files, { includeDirs: [ protos ], keepCase: true, longs: Number, defaults: true }));
 const secure = grpc.credentials.createInsecure();
 const admin = new ortoo.v1.AdminService(address, secure);
 const producer = new ortoo.v1.ProducerService(address, secure);
