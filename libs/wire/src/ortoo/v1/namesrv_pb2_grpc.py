@@ -3,6 +3,7 @@
 import grpc
 import warnings
 
+from ortoo.v1 import member_report_pb2 as ortoo_dot_v1_dot_member__report__pb2
 from ortoo.v1 import namesrv_pb2 as ortoo_dot_v1_dot_namesrv__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
@@ -139,6 +140,11 @@ class NameServiceStub:
                 '/ortoo.v1.NameService/ReleaseRight',
                 request_serializer=ortoo_dot_v1_dot_namesrv__pb2.ReleaseRightRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_namesrv__pb2.ReleaseRightResponse.FromString,
+                _registered_method=True)
+        self.ReportMember = channel.unary_unary(
+                '/ortoo.v1.NameService/ReportMember',
+                request_serializer=ortoo_dot_v1_dot_member__report__pb2.ReportMemberRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_member__report__pb2.ReportMemberResponse.FromString,
                 _registered_method=True)
         self.WatchRoutes = channel.unary_stream(
                 '/ortoo.v1.NameService/WatchRoutes',
@@ -306,6 +312,13 @@ class NameServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReportMember(self, request, context):
+        """A member of an enode says what it is, and hears who is to lead.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def WatchRoutes(self, request, context):
         """Everything at once, then every change as it happens.
         """
@@ -420,6 +433,11 @@ def add_NameServiceServicer_to_server(servicer, server):
                     servicer.ReleaseRight,
                     request_deserializer=ortoo_dot_v1_dot_namesrv__pb2.ReleaseRightRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_namesrv__pb2.ReleaseRightResponse.SerializeToString,
+            ),
+            'ReportMember': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportMember,
+                    request_deserializer=ortoo_dot_v1_dot_member__report__pb2.ReportMemberRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_member__report__pb2.ReportMemberResponse.SerializeToString,
             ),
             'WatchRoutes': grpc.unary_stream_rpc_method_handler(
                     servicer.WatchRoutes,
@@ -995,6 +1013,33 @@ class NameService:
             '/ortoo.v1.NameService/ReleaseRight',
             ortoo_dot_v1_dot_namesrv__pb2.ReleaseRightRequest.SerializeToString,
             ortoo_dot_v1_dot_namesrv__pb2.ReleaseRightResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReportMember(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.NameService/ReportMember',
+            ortoo_dot_v1_dot_member__report__pb2.ReportMemberRequest.SerializeToString,
+            ortoo_dot_v1_dot_member__report__pb2.ReportMemberResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -5,6 +5,7 @@ What the name server offers to enodes, snodes and operators' tools."""
 
 from collections import abc as _abc
 from grpc import aio as _aio
+from ortoo.v1 import member_report_pb2 as _member_report_pb2
 from ortoo.v1 import namesrv_pb2 as _namesrv_pb2
 import abc as _abc_1
 
@@ -69,6 +70,8 @@ class NameServiceStub:
     """
     ReleaseRight: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.ReleaseRightRequest, _namesrv_pb2.ReleaseRightResponse]
     """Gives a right back before it ends."""
+    ReportMember: _aio.UnaryUnaryMultiCallable[_member_report_pb2.ReportMemberRequest, _member_report_pb2.ReportMemberResponse]
+    """A member of an enode says what it is, and hears who is to lead."""
     WatchRoutes: _aio.UnaryStreamMultiCallable[_namesrv_pb2.WatchRoutesRequest, _namesrv_pb2.WatchRoutesResponse]
     """Everything at once, then every change as it happens."""
 
@@ -253,6 +256,14 @@ class NameServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_namesrv_pb2.ReleaseRightRequest, _abc.Awaitable[_namesrv_pb2.ReleaseRightResponse]],
     ) -> _abc.Awaitable[_namesrv_pb2.ReleaseRightResponse]:
         """Gives a right back before it ends."""
+
+    @_abc_1.abstractmethod
+    def ReportMember(
+        self,
+        request: _member_report_pb2.ReportMemberRequest,
+        context: _aio.ServicerContext[_member_report_pb2.ReportMemberRequest, _abc.Awaitable[_member_report_pb2.ReportMemberResponse]],
+    ) -> _abc.Awaitable[_member_report_pb2.ReportMemberResponse]:
+        """A member of an enode says what it is, and hears who is to lead."""
 
     @_abc_1.abstractmethod
     def WatchRoutes(
