@@ -75,6 +75,7 @@ class GrpcEnodeLink:
         self._stub = EnodeServiceStub(channel)
         self._clock = leaders.clock
         self._timeout_s = leaders.timeout_s
+        self.opened_s = leaders.clock.monotonic_s()
         self._tasks: list[asyncio.Task[Any]] = []
         self._calls: set[Any] = set()
         self._gone: OrtooError | None = None
@@ -112,12 +113,22 @@ class GrpcEnodeLink:
         """
         for task in self._tasks:
             task.cancel()
-        self._gone = gone = Unavailable(f"the link to {self._peer} was closed; the outcome is unknown, retry")
+        self._gone = gone = self.fail_reads()
         self.appends.fail_all(gone, moved)
-        self._fetches.fail_all(gone)
         for call in self._calls:
             call.cancel()
         return gone
+
+    def fail_reads(self) -> OrtooError:
+        """Let those ask anew who wait for messages here; the error that they get."""
+        gone = Unavailable(f"the link to {self._peer} was closed; the outcome is unknown, retry")
+        self._fetches.fail_all(gone)
+        return gone
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing that may change something is on its way."""
+        return self.appends.is_idle and not self._calls
 
     @property
     def connected(self) -> bool:

@@ -11,6 +11,7 @@ from ortoo.snode.enodes.grpc_link import GrpcEnodeLink, Held
 
 MEMBER_KEPT_S = 60.0
 """How long the way to a member stays open that does not lead any more."""
+RETIRING_LOOK_S = 0.05
 
 
 class GrpcLinks:
@@ -43,19 +44,26 @@ class GrpcLinks:
         """The link to an enode's leader; a later epoch, or another address, gets a new one.
 
         What an older link still has on its way fails at once, its outcome unknown; what was not sent goes to the new
-        one. Of two addresses in one epoch, or news of an epoch that is over, the link that works is right.
+        one. Of two addresses in one epoch, or news of an epoch that is over, the link that there is is right unless it
+        cannot be reached for long.
         """
         known = self._links.get(enode)
         if known is not None:
             is_old = epoch < known.epoch or (epoch == known.epoch > 0)
-            if (known.address, known.epoch) == (address, epoch) or (is_old and known.connected):
+            if (known.address, known.epoch) == (address, epoch) or (is_old and self._is_right(known)):
                 return known
-        link = self._links[enode] = GrpcEnodeLink(enode, address, epoch, self._channels.to(address), self)
-        link.start(self._background)
+        link = self._open(enode, address, epoch)
         if known is not None:
             known.close(Moved(leader_address=address, epoch=epoch) if epoch > known.epoch else None)
-            if known.address != address:
-                self._background.contained("drop", self._drop(known))
+            self._background.contained("drop", self._drop(known))
+        return link
+
+    def _is_right(self, link: GrpcEnodeLink) -> bool:
+        return link.connected or self.clock.monotonic_s() < link.opened_s + self.timeout_s
+
+    def _open(self, enode: str, address: str, epoch: int) -> GrpcEnodeLink:
+        link = self._links[enode] = GrpcEnodeLink(enode, address, epoch, self._channels.to(address), self)
+        link.start(self._background)
         return link
 
     def held(self, enode: str) -> Held:
@@ -69,11 +77,22 @@ class GrpcLinks:
         return held
 
     def learn(self, enode: str, moved: Moved) -> GrpcEnodeLink:
-        """Whom to ask after a member said that another one leads."""
+        """Whom to ask after a member said that another one leads.
+
+        A member that says so lives: what else it was asked it answers as well, and is left when it has.
+        """
         known = self._links[enode]
-        if moved.leader_address and moved.epoch > known.epoch:
-            return self.to(enode, moved.leader_address, moved.epoch)
-        return known
+        if not moved.leader_address or moved.epoch <= known.epoch:
+            return known
+        self._background.contained("retire", self._retire(known))
+        return self._open(enode, moved.leader_address, moved.epoch)
+
+    async def _retire(self, link: GrpcEnodeLink) -> None:
+        link.fail_reads()
+        while not link.is_idle:
+            await self.clock.sleep(RETIRING_LOOK_S)
+        link.close()
+        await self._drop(link)
 
     async def _drop(self, link: GrpcEnodeLink) -> None:
         """Close the way to an address that nobody uses any more. A member may be asked about other things, for long."""
