@@ -119,7 +119,7 @@ class Elections:
             self._note_failure(error)
             return
         self._is_failing = False
-        for name in {*stored, *self._enodes}:
+        for name in dict.fromkeys((*stored, *self._enodes)):
             self._learn(name, stored.get(name), since_s)
 
     def _learn(self, name: str, stored: Proposal | None, since_s: float) -> None:

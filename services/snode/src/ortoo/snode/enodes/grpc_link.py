@@ -77,7 +77,7 @@ class GrpcEnodeLink:
         self._timeout_s = leaders.timeout_s
         self.opened_s = leaders.clock.monotonic_s()
         self._tasks: list[asyncio.Task[Any]] = []
-        self._calls: set[Any] = set()
+        self._calls: dict[Any, None] = {}
         self._gone: OrtooError | None = None
         self._held = leaders.held(enode)
         self.appends = RequestStream[Bulky, enode_pb2.AppendResponse, Appended](
@@ -115,7 +115,7 @@ class GrpcEnodeLink:
             task.cancel()
         self._gone = gone = self.fail_reads()
         self.appends.fail_all(gone, moved)
-        for call in self._calls:
+        for call in tuple(self._calls):
             call.cancel()
         return gone
 
@@ -381,7 +381,7 @@ class GrpcEnodeLink:
     async def _ask(self, method: Callable[..., Awaitable[Answer]], request: object, timeout_s: float) -> Answer:
         with rpc_errors(self._peer):
             call = method(request, timeout=timeout_s)
-            self._calls.add(call)
+            self._calls[call] = None
             try:
                 return await call
             except asyncio.CancelledError:
@@ -391,4 +391,4 @@ class GrpcEnodeLink:
                     raise
                 raise self._gone from None
             finally:
-                self._calls.discard(call)
+                self._calls.pop(call, None)
