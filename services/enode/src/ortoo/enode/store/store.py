@@ -151,6 +151,7 @@ class Store:
             kind=Kind.MESSAGES,
             position=appender.appended_position,
             durable_below=appender.durable_position,
+            leader_epoch=appender.epoch,
             store_open=appender.store_open,
             stored_at_ms=stored_at_ms,
             length=len(batch.records),
