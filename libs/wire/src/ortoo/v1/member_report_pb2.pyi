@@ -72,7 +72,7 @@ Global___LogTail: _TypeAlias = LogTail  # noqa: Y015
 
 @_typing.final
 class ReportMemberRequest(_message.Message):
-    """A member says what it is: at least once a second, and at once when something changes."""
+    """A member says what it is, to every name server: at least once a second, and at once when something changes."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -92,10 +92,12 @@ class ReportMemberRequest(_message.Message):
     VOTERS_FIELD_NUMBER: _builtins.int
     LEARNERS_FIELD_NUMBER: _builtins.int
     COMMITTED_FIELD_NUMBER: _builtins.int
+    ROLE_FIELD_NUMBER: _builtins.int
+    IS_LEAVING_FIELD_NUMBER: _builtins.int
     enode: _builtins.str
     """The enode's name."""
     set_id: _builtins.str
-    """Which set of members: a member of another set is not heard."""
+    """Which set of members: a member of another set is not heard. Empty = none yet: an empty disk that waits to be added."""
     incarnation: _builtins.int
     """Grows with every start of the process."""
     address: _builtins.str
@@ -109,11 +111,17 @@ class ReportMemberRequest(_message.Message):
     is_electable: _builtins.bool
     """Whether it could lead itself."""
     is_leader_silent: _builtins.bool
-    """It hears no leader."""
+    """It hears no leader: true from when it misses one until it hears one or leads."""
     suggested_above: _builtins.int
     """The proposal's epoch has to be above this one."""
     committed: _builtins.int
     """Everything below is committed, as far as it knows."""
+    role: _builtins.str
+    """RocketMQ's role, as the enode is to be shown: ASYNC_MASTER, SYNC_MASTER or SLAVE. A SLAVE is never proposed by a
+    name server; an operator may elect it. Empty = SYNC_MASTER.
+    """
+    is_leaving: _builtins.bool
+    """The process stops: this is its last report."""
     @_builtins.property
     def member(self) -> Global___MemberId:
         """Who says it."""
@@ -153,10 +161,12 @@ class ReportMemberRequest(_message.Message):
         voters: _abc.Iterable[Global___MemberId] | None = ...,
         learners: _abc.Iterable[Global___MemberId] | None = ...,
         committed: _builtins.int = ...,
+        role: _builtins.str = ...,
+        is_leaving: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["member", b"member", "suggested", b"suggested", "tail", b"tail"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "committed", b"committed", "enode", b"enode", "epoch", b"epoch", "incarnation", b"incarnation", "is_electable", b"is_electable", "is_leader_silent", b"is_leader_silent", "is_leading", b"is_leading", "learners", b"learners", "member", b"member", "member_address", b"member_address", "set_id", b"set_id", "suggested", b"suggested", "suggested_above", b"suggested_above", "tail", b"tail", "voters", b"voters"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "committed", b"committed", "enode", b"enode", "epoch", b"epoch", "incarnation", b"incarnation", "is_electable", b"is_electable", "is_leader_silent", b"is_leader_silent", "is_leading", b"is_leading", "is_leaving", b"is_leaving", "learners", b"learners", "member", b"member", "member_address", b"member_address", "role", b"role", "set_id", b"set_id", "suggested", b"suggested", "suggested_above", b"suggested_above", "tail", b"tail", "voters", b"voters"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -175,7 +185,7 @@ class ReportMemberResponse(_message.Message):
     """Report again well before this many milliseconds have passed."""
     @_builtins.property
     def proposal(self) -> Global___Proposal:
-        """Whom the directory proposes."""
+        """Whom the directory proposes; absent = nobody yet. Each answer says it again."""
 
     @_builtins.property
     def members(self) -> _containers.RepeatedCompositeFieldContainer[Global___MemberAddress]:
