@@ -21,7 +21,7 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class SpeakResponse(_message.Message):
-    """Nothing: the stream is over."""
+    """It was let in: once, when the first message is accepted."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

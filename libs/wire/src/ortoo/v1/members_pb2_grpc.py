@@ -35,7 +35,7 @@ class MemberServiceStub:
         Args:
             channel: A grpc.Channel.
         """
-        self.Speak = channel.stream_unary(
+        self.Speak = channel.stream_stream(
                 '/ortoo.v1.MemberService/Speak',
                 request_serializer=ortoo_dot_v1_dot_members__pb2.MemberMessage.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_members__pb2.SpeakResponse.FromString,
@@ -53,7 +53,7 @@ class MemberServiceServicer:
 
     def Speak(self, request_iterator, context):
         """One member's words for another, in order, for as long as both run. The first message says who speaks; the answer
-        comes when the stream is refused or over. A message that is lost with the stream is sent again by whom it matters.
+        comes when it was let in. A message that is lost with the stream is sent again by whom it matters.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -70,7 +70,7 @@ class MemberServiceServicer:
 
 def add_MemberServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
-            'Speak': grpc.stream_unary_rpc_method_handler(
+            'Speak': grpc.stream_stream_rpc_method_handler(
                     servicer.Speak,
                     request_deserializer=ortoo_dot_v1_dot_members__pb2.MemberMessage.FromString,
                     response_serializer=ortoo_dot_v1_dot_members__pb2.SpeakResponse.SerializeToString,
@@ -103,7 +103,7 @@ class MemberService:
             wait_for_ready=None,
             timeout=None,
             metadata=None):
-        return grpc.experimental.stream_unary(
+        return grpc.experimental.stream_stream(
             request_iterator,
             target,
             '/ortoo.v1.MemberService/Speak',

@@ -16,9 +16,9 @@ class MemberServiceStub:
     """What a member offers to the others, on its member address."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
-    Speak: _aio.StreamUnaryMultiCallable[_members_pb2.MemberMessage, _members_pb2.SpeakResponse]
+    Speak: _aio.StreamStreamMultiCallable[_members_pb2.MemberMessage, _members_pb2.SpeakResponse]
     """One member's words for another, in order, for as long as both run. The first message says who speaks; the answer
-    comes when the stream is refused or over. A message that is lost with the stream is sent again by whom it matters.
+    comes when it was let in. A message that is lost with the stream is sent again by whom it matters.
     """
     Join: _aio.UnaryUnaryMultiCallable[_members_pb2.JoinRequest, _members_pb2.JoinResponse]
     """Asks a member with an empty folder to be of a set from now on, and any member who it is. It is written down before
@@ -32,10 +32,10 @@ class MemberServiceServicer(metaclass=_abc_1.ABCMeta):
     def Speak(
         self,
         request_iterator: _abc.AsyncIterator[_members_pb2.MemberMessage],
-        context: _aio.ServicerContext[_abc.AsyncIterator[_members_pb2.MemberMessage], _abc.Awaitable[_members_pb2.SpeakResponse]],
-    ) -> _abc.Awaitable[_members_pb2.SpeakResponse]:
+        context: _aio.ServicerContext[_abc.AsyncIterator[_members_pb2.MemberMessage], _abc.AsyncIterator[_members_pb2.SpeakResponse]],
+    ) -> _abc.AsyncIterator[_members_pb2.SpeakResponse]:
         """One member's words for another, in order, for as long as both run. The first message says who speaks; the answer
-        comes when the stream is refused or over. A message that is lost with the stream is sent again by whom it matters.
+        comes when it was let in. A message that is lost with the stream is sent again by whom it matters.
         """
 
     @_abc_1.abstractmethod

@@ -55,6 +55,8 @@ class Appender:
     """Why sends are refused until there is space; empty while there is."""
     alone: str = ""
     """Why nothing is accepted although the disk is well: another member leads, or no other disk can be reached."""
+    may_write: bool = True
+    """Whether this process gives out positions; a member that follows gets them from its leader."""
     commit_limit: int | None = None
     """What lies behind it is not committed yet, however durable it is here; None = what is durable is committed."""
     epoch: int = 0
@@ -126,9 +128,15 @@ class Appender:
                         raise
                     except OSError as error:
                         raise Unavailable(f"no new segment could be made: {error}") from error
+                    self._check_writes()
                     self._roll(spare.segment())
+            self._check_writes()
         finally:
             self._room_waiting -= 1
+
+    def _check_writes(self) -> None:
+        if not self.may_write:
+            raise Unavailable(self.alone)
 
     def check_alive(self) -> None:
         """Errors: Unavailable when the disk failed: what is not durable yet never will be acknowledged."""

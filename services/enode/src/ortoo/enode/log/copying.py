@@ -18,6 +18,7 @@ from ortoo.enode.log.frame import (
 )
 from ortoo.enode.log.group import Entry
 
+
 @dataclass(frozen=True, slots=True)
 class Frame:
     """A whole frame."""

@@ -69,8 +69,7 @@ class Committer:
                     self.sequencer.settle((header.topic_id, header.queue_id, header.producer_id))
                 if entry.queue is None:
                     queue.next_offset = queue.end_offset
-                if entry.batch.records:
-                    recent.put(position, StoredBatch(first_offset, stored_at_ms, entry.batch))
+                recent.put(position, StoredBatch(first_offset, stored_at_ms, entry.batch))
                 topic_ids.add(header.topic_id)
                 self.appends += 1
                 self.housekeeping.frames += 1
