@@ -23,59 +23,61 @@ _sym_db = _symbol_database.Default()
 
 
 from ortoo.v1 import client_pb2 as ortoo_dot_v1_dot_client__pb2
+from ortoo.v1 import enode_members_pb2 as ortoo_dot_v1_dot_enode__members__pb2
 from ortoo.v1 import flow_control_pb2 as ortoo_dot_v1_dot_flow__control__pb2
+from ortoo.v1 import member_admin_pb2 as ortoo_dot_v1_dot_member__admin__pb2
 from ortoo.v1 import namesrv_pb2 as ortoo_dot_v1_dot_namesrv__pb2
 from ortoo.v1 import record_pb2 as ortoo_dot_v1_dot_record__pb2
 from ortoo.v1 import topic_pb2 as ortoo_dot_v1_dot_topic__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14ortoo/v1/admin.proto\x12\x08ortoo.v1\x1a\x15ortoo/v1/client.proto\x1a\x1bortoo/v1/flow_control.proto\x1a\x16ortoo/v1/namesrv.proto\x1a\x15ortoo/v1/record.proto\x1a\x14ortoo/v1/topic.proto\"$\n\x14\x44\x65scribeTopicRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"]\n\x15\x44\x65scribeTopicResponse\x12\x1e\n\x05topic\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Topic\x12$\n\x06queues\x18\x02 \x03(\x0b\x32\x14.ortoo.v1.TopicQueue\"W\n\nTopicQueue\x12\r\n\x05\x65node\x18\x01 \x01(\t\x12\x10\n\x08queue_id\x18\x02 \x01(\r\x12\x14\n\x0c\x62\x65gin_offset\x18\x03 \x01(\x03\x12\x12\n\nend_offset\x18\x04 \x01(\x03\"\x86\x01\n\x0bTailRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x12\n\nfrom_first\x18\x02 \x01(\x08\x12\x0e\n\x06\x66ollow\x18\x03 \x01(\x08\x12\x14\n\x0cmessages_max\x18\x04 \x01(\r\x12\x16\n\x0etag_expression\x18\x05 \x01(\t\x12\x16\n\x0esql_expression\x18\x06 \x01(\t\"\x9f\x01\n\x0cTailResponse\x12\x12\n\nmessage_id\x18\x01 \x01(\t\x12\x1e\n\x05queue\x18\x02 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\x0e\n\x06offset\x18\x03 \x01(\x03\x12\x14\n\x0cstored_at_ms\x18\x04 \x01(\x03\x12\"\n\x07message\x18\x05 \x01(\x0b\x32\x11.ortoo.v1.Message\x12\x11\n\tbody_text\x18\x06 \x01(\t\"{\n\x18\x41\x64minFindMessagesRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\x12\n\nmessage_id\x18\x03 \x01(\t\x12\x10\n\x08\x62\x65gin_ms\x18\x04 \x01(\x03\x12\x0e\n\x06\x65nd_ms\x18\x05 \x01(\x03\x12\r\n\x05limit\x18\x06 \x01(\r\"Z\n\x19\x41\x64minFindMessagesResponse\x12(\n\x08messages\x18\x01 \x03(\x0b\x32\x16.ortoo.v1.TailResponse\x12\x13\n\x0b\x65nodes_away\x18\x02 \x03(\t\"2\n\x12\x44\x65scribeLagRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\"O\n\x13\x44\x65scribeLagResponse\x12\"\n\x06queues\x18\x01 \x03(\x0b\x32\x12.ortoo.v1.QueueLag\x12\x14\n\x0clag_messages\x18\x02 \x01(\x03\"n\n\x08QueueLag\x12\x1e\n\x05queue\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\x18\n\x10\x63ommitted_offset\x18\x02 \x01(\x03\x12\x12\n\nend_offset\x18\x03 \x01(\x03\x12\x14\n\x0clag_messages\x18\x04 \x01(\x03\"\x18\n\x16\x44\x65scribeClusterRequest\"\x96\x01\n\x17\x44\x65scribeClusterResponse\x12\x1f\n\x06\x65nodes\x18\x01 \x03(\x0b\x32\x0f.ortoo.v1.Enode\x12\x1f\n\x06snodes\x18\x02 \x03(\x0b\x32\x0f.ortoo.v1.Snode\x12\x0f\n\x07version\x18\x03 \x01(\x04\x12\x0e\n\x06now_ms\x18\x04 \x01(\x03\x12\x18\n\x10inner_ports_open\x18\x05 \x01(\x08\"K\n\x1aListDelayedMessagesRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0f\n\x07\x66rom_ms\x18\x02 \x01(\x03\x12\r\n\x05limit\x18\x03 \x01(\r\"I\n\x1bListDelayedMessagesResponse\x12*\n\x08messages\x18\x01 \x03(\x0b\x32\x18.ortoo.v1.DelayedMessage\"r\n\x0e\x44\x65layedMessage\x12\x12\n\nmessage_id\x18\x01 \x01(\t\x12\x15\n\rrecall_handle\x18\x02 \x01(\t\x12\x1e\n\x05queue\x18\x03 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\x15\n\rdeliver_at_ms\x18\x04 \x01(\x03\"d\n\x17ListTransactionsRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x16\n\x0eproducer_group\x18\x02 \x01(\t\x12\x13\n\x0bparked_only\x18\x03 \x01(\x08\x12\r\n\x05limit\x18\x04 \x01(\r\"K\n\x18ListTransactionsResponse\x12/\n\x0ctransactions\x18\x01 \x03(\x0b\x32\x19.ortoo.v1.OpenTransaction\"\xc4\x01\n\x0fOpenTransaction\x12\x16\n\x0etransaction_id\x18\x01 \x01(\t\x12\x1e\n\x05queue\x18\x02 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\x15\n\rmessage_count\x18\x03 \x01(\r\x12\x16\n\x0eproducer_group\x18\x04 \x01(\t\x12\x13\n\x0b\x62\x65gun_at_ms\x18\x05 \x01(\x03\x12\x15\n\rnext_check_ms\x18\x06 \x01(\x03\x12\x0e\n\x06\x63hecks\x18\x07 \x01(\r\x12\x0e\n\x06parked\x18\x08 \x01(\x08\"2\n\x18ResumeTransactionRequest\x12\x16\n\x0etransaction_id\x18\x01 \x01(\t\"\x1b\n\x19ResumeTransactionResponse2\xa9\x16\n\x0c\x41\x64minService\x12J\n\x0b\x43reateTopic\x12\x1c.ortoo.v1.CreateTopicRequest\x1a\x1d.ortoo.v1.CreateTopicResponse\x12J\n\x0bUpdateTopic\x12\x1c.ortoo.v1.UpdateTopicRequest\x1a\x1d.ortoo.v1.UpdateTopicResponse\x12J\n\x0b\x44\x65leteTopic\x12\x1c.ortoo.v1.DeleteTopicRequest\x1a\x1d.ortoo.v1.DeleteTopicResponse\x12P\n\rUndeleteTopic\x12\x1e.ortoo.v1.UndeleteTopicRequest\x1a\x1f.ortoo.v1.UndeleteTopicResponse\x12\\\n\x11ListDeletedTopics\x12\".ortoo.v1.ListDeletedTopicsRequest\x1a#.ortoo.v1.ListDeletedTopicsResponse\x12\\\n\x11ListOfferedTopics\x12\".ortoo.v1.ListOfferedTopicsRequest\x1a#.ortoo.v1.ListOfferedTopicsResponse\x12J\n\x0b\x41\x64optTopics\x12\x1c.ortoo.v1.AdoptTopicsRequest\x1a\x1d.ortoo.v1.AdoptTopicsResponse\x12G\n\nListTopics\x12\x1b.ortoo.v1.ListTopicsRequest\x1a\x1c.ortoo.v1.ListTopicsResponse\x12P\n\rDescribeTopic\x12\x1e.ortoo.v1.DescribeTopicRequest\x1a\x1f.ortoo.v1.DescribeTopicResponse\x12\x41\n\x08PutGroup\x12\x19.ortoo.v1.PutGroupRequest\x1a\x1a.ortoo.v1.PutGroupResponse\x12J\n\x0bUpdateGroup\x12\x1c.ortoo.v1.UpdateGroupRequest\x1a\x1d.ortoo.v1.UpdateGroupResponse\x12P\n\rDescribeGroup\x12\x1e.ortoo.v1.DescribeGroupRequest\x1a\x1f.ortoo.v1.DescribeGroupResponse\x12J\n\x0b\x44\x65leteGroup\x12\x1c.ortoo.v1.DeleteGroupRequest\x1a\x1d.ortoo.v1.DeleteGroupResponse\x12G\n\nListGroups\x12\x1b.ortoo.v1.ListGroupsRequest\x1a\x1c.ortoo.v1.ListGroupsResponse\x12\x37\n\x04Tail\x12\x15.ortoo.v1.TailRequest\x1a\x16.ortoo.v1.TailResponse0\x01\x12W\n\x0c\x46indMessages\x12\".ortoo.v1.AdminFindMessagesRequest\x1a#.ortoo.v1.AdminFindMessagesResponse\x12J\n\x0b\x44\x65scribeLag\x12\x1c.ortoo.v1.DescribeLagRequest\x1a\x1d.ortoo.v1.DescribeLagResponse\x12\x62\n\x13ListDelayedMessages\x12$.ortoo.v1.ListDelayedMessagesRequest\x1a%.ortoo.v1.ListDelayedMessagesResponse\x12Y\n\x10ListTransactions\x12!.ortoo.v1.ListTransactionsRequest\x1a\".ortoo.v1.ListTransactionsResponse\x12\\\n\x11ResumeTransaction\x12\".ortoo.v1.ResumeTransactionRequest\x1a#.ortoo.v1.ResumeTransactionResponse\x12V\n\x0f\x44\x65scribeCluster\x12 .ortoo.v1.DescribeClusterRequest\x1a!.ortoo.v1.DescribeClusterResponse\x12J\n\x0bListClients\x12\x1c.ortoo.v1.ListClientsRequest\x1a\x1d.ortoo.v1.ListClientsResponse\x12S\n\x0e\x44\x65scribeClient\x12\x1f.ortoo.v1.DescribeClientRequest\x1a .ortoo.v1.DescribeClientResponse\x12G\n\nCallClient\x12\x1b.ortoo.v1.CallClientRequest\x1a\x1c.ortoo.v1.CallClientResponse\x12P\n\rListConsumers\x12\x1e.ortoo.v1.ListConsumersRequest\x1a\x1f.ortoo.v1.ListConsumersResponse\x12V\n\x0fListTopicGroups\x12 .ortoo.v1.ListTopicGroupsRequest\x1a!.ortoo.v1.ListTopicGroupsResponse\x12V\n\x0fSetDeliveryMode\x12 .ortoo.v1.SetDeliveryModeRequest\x1a!.ortoo.v1.SetDeliveryModeResponse\x12\\\n\x11ListDeliveryModes\x12\".ortoo.v1.ListDeliveryModesRequest\x1a#.ortoo.v1.ListDeliveryModesResponse\x12M\n\x0cResetOffsets\x12\x1d.ortoo.v1.ResetOffsetsRequest\x1a\x1e.ortoo.v1.ResetOffsetsResponse\x12M\n\x0c\x43loneOffsets\x12\x1d.ortoo.v1.CloneOffsetsRequest\x1a\x1e.ortoo.v1.CloneOffsetsResponse\x12>\n\x07PutUser\x12\x18.ortoo.v1.PutUserRequest\x1a\x19.ortoo.v1.PutUserResponse\x12G\n\nDeleteUser\x12\x1b.ortoo.v1.DeleteUserRequest\x1a\x1c.ortoo.v1.DeleteUserResponse\x12\x44\n\tListUsers\x12\x1a.ortoo.v1.ListUsersRequest\x1a\x1b.ortoo.v1.ListUsersResponse\x12\x62\n\x13\x44\x65scribeFlowControl\x12$.ortoo.v1.DescribeFlowControlRequest\x1a%.ortoo.v1.DescribeFlowControlResponse\x12\\\n\x11UpdateFlowControl\x12\".ortoo.v1.UpdateFlowControlRequest\x1a#.ortoo.v1.UpdateFlowControlResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14ortoo/v1/admin.proto\x12\x08ortoo.v1\x1a\x15ortoo/v1/client.proto\x1a\x1cortoo/v1/enode_members.proto\x1a\x1bortoo/v1/flow_control.proto\x1a\x1bortoo/v1/member_admin.proto\x1a\x16ortoo/v1/namesrv.proto\x1a\x15ortoo/v1/record.proto\x1a\x14ortoo/v1/topic.proto\"$\n\x14\x44\x65scribeTopicRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"]\n\x15\x44\x65scribeTopicResponse\x12\x1e\n\x05topic\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Topic\x12$\n\x06queues\x18\x02 \x03(\x0b\x32\x14.ortoo.v1.TopicQueue\"W\n\nTopicQueue\x12\r\n\x05\x65node\x18\x01 \x01(\t\x12\x10\n\x08queue_id\x18\x02 \x01(\r\x12\x14\n\x0c\x62\x65gin_offset\x18\x03 \x01(\x03\x12\x12\n\nend_offset\x18\x04 \x01(\x03\"\x86\x01\n\x0bTailRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x12\n\nfrom_first\x18\x02 \x01(\x08\x12\x0e\n\x06\x66ollow\x18\x03 \x01(\x08\x12\x14\n\x0cmessages_max\x18\x04 \x01(\r\x12\x16\n\x0etag_expression\x18\x05 \x01(\t\x12\x16\n\x0esql_expression\x18\x06 \x01(\t\"\x9f\x01\n\x0cTailResponse\x12\x12\n\nmessage_id\x18\x01 \x01(\t\x12\x1e\n\x05queue\x18\x02 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\x0e\n\x06offset\x18\x03 \x01(\x03\x12\x14\n\x0cstored_at_ms\x18\x04 \x01(\x03\x12\"\n\x07message\x18\x05 \x01(\x0b\x32\x11.ortoo.v1.Message\x12\x11\n\tbody_text\x18\x06 \x01(\t\"{\n\x18\x41\x64minFindMessagesRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\x12\n\nmessage_id\x18\x03 \x01(\t\x12\x10\n\x08\x62\x65gin_ms\x18\x04 \x01(\x03\x12\x0e\n\x06\x65nd_ms\x18\x05 \x01(\x03\x12\r\n\x05limit\x18\x06 \x01(\r\"Z\n\x19\x41\x64minFindMessagesResponse\x12(\n\x08messages\x18\x01 \x03(\x0b\x32\x16.ortoo.v1.TailResponse\x12\x13\n\x0b\x65nodes_away\x18\x02 \x03(\t\"2\n\x12\x44\x65scribeLagRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\"O\n\x13\x44\x65scribeLagResponse\x12\"\n\x06queues\x18\x01 \x03(\x0b\x32\x12.ortoo.v1.QueueLag\x12\x14\n\x0clag_messages\x18\x02 \x01(\x03\"n\n\x08QueueLag\x12\x1e\n\x05queue\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\x18\n\x10\x63ommitted_offset\x18\x02 \x01(\x03\x12\x12\n\nend_offset\x18\x03 \x01(\x03\x12\x14\n\x0clag_messages\x18\x04 \x01(\x03\"\x18\n\x16\x44\x65scribeClusterRequest\"\x96\x01\n\x17\x44\x65scribeClusterResponse\x12\x1f\n\x06\x65nodes\x18\x01 \x03(\x0b\x32\x0f.ortoo.v1.Enode\x12\x1f\n\x06snodes\x18\x02 \x03(\x0b\x32\x0f.ortoo.v1.Snode\x12\x0f\n\x07version\x18\x03 \x01(\x04\x12\x0e\n\x06now_ms\x18\x04 \x01(\x03\x12\x18\n\x10inner_ports_open\x18\x05 \x01(\x08\"K\n\x1aListDelayedMessagesRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0f\n\x07\x66rom_ms\x18\x02 \x01(\x03\x12\r\n\x05limit\x18\x03 \x01(\r\"I\n\x1bListDelayedMessagesResponse\x12*\n\x08messages\x18\x01 \x03(\x0b\x32\x18.ortoo.v1.DelayedMessage\"r\n\x0e\x44\x65layedMessage\x12\x12\n\nmessage_id\x18\x01 \x01(\t\x12\x15\n\rrecall_handle\x18\x02 \x01(\t\x12\x1e\n\x05queue\x18\x03 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\x15\n\rdeliver_at_ms\x18\x04 \x01(\x03\"d\n\x17ListTransactionsRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x16\n\x0eproducer_group\x18\x02 \x01(\t\x12\x13\n\x0bparked_only\x18\x03 \x01(\x08\x12\r\n\x05limit\x18\x04 \x01(\r\"K\n\x18ListTransactionsResponse\x12/\n\x0ctransactions\x18\x01 \x03(\x0b\x32\x19.ortoo.v1.OpenTransaction\"\xc4\x01\n\x0fOpenTransaction\x12\x16\n\x0etransaction_id\x18\x01 \x01(\t\x12\x1e\n\x05queue\x18\x02 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\x15\n\rmessage_count\x18\x03 \x01(\r\x12\x16\n\x0eproducer_group\x18\x04 \x01(\t\x12\x13\n\x0b\x62\x65gun_at_ms\x18\x05 \x01(\x03\x12\x15\n\rnext_check_ms\x18\x06 \x01(\x03\x12\x0e\n\x06\x63hecks\x18\x07 \x01(\r\x12\x0e\n\x06parked\x18\x08 \x01(\x08\"2\n\x18ResumeTransactionRequest\x12\x16\n\x0etransaction_id\x18\x01 \x01(\t\"\x1b\n\x19ResumeTransactionResponse2\x99\x19\n\x0c\x41\x64minService\x12J\n\x0b\x43reateTopic\x12\x1c.ortoo.v1.CreateTopicRequest\x1a\x1d.ortoo.v1.CreateTopicResponse\x12J\n\x0bUpdateTopic\x12\x1c.ortoo.v1.UpdateTopicRequest\x1a\x1d.ortoo.v1.UpdateTopicResponse\x12J\n\x0b\x44\x65leteTopic\x12\x1c.ortoo.v1.DeleteTopicRequest\x1a\x1d.ortoo.v1.DeleteTopicResponse\x12P\n\rUndeleteTopic\x12\x1e.ortoo.v1.UndeleteTopicRequest\x1a\x1f.ortoo.v1.UndeleteTopicResponse\x12\\\n\x11ListDeletedTopics\x12\".ortoo.v1.ListDeletedTopicsRequest\x1a#.ortoo.v1.ListDeletedTopicsResponse\x12\\\n\x11ListOfferedTopics\x12\".ortoo.v1.ListOfferedTopicsRequest\x1a#.ortoo.v1.ListOfferedTopicsResponse\x12J\n\x0b\x41\x64optTopics\x12\x1c.ortoo.v1.AdoptTopicsRequest\x1a\x1d.ortoo.v1.AdoptTopicsResponse\x12G\n\nListTopics\x12\x1b.ortoo.v1.ListTopicsRequest\x1a\x1c.ortoo.v1.ListTopicsResponse\x12P\n\rDescribeTopic\x12\x1e.ortoo.v1.DescribeTopicRequest\x1a\x1f.ortoo.v1.DescribeTopicResponse\x12\x41\n\x08PutGroup\x12\x19.ortoo.v1.PutGroupRequest\x1a\x1a.ortoo.v1.PutGroupResponse\x12J\n\x0bUpdateGroup\x12\x1c.ortoo.v1.UpdateGroupRequest\x1a\x1d.ortoo.v1.UpdateGroupResponse\x12P\n\rDescribeGroup\x12\x1e.ortoo.v1.DescribeGroupRequest\x1a\x1f.ortoo.v1.DescribeGroupResponse\x12J\n\x0b\x44\x65leteGroup\x12\x1c.ortoo.v1.DeleteGroupRequest\x1a\x1d.ortoo.v1.DeleteGroupResponse\x12G\n\nListGroups\x12\x1b.ortoo.v1.ListGroupsRequest\x1a\x1c.ortoo.v1.ListGroupsResponse\x12\x37\n\x04Tail\x12\x15.ortoo.v1.TailRequest\x1a\x16.ortoo.v1.TailResponse0\x01\x12W\n\x0c\x46indMessages\x12\".ortoo.v1.AdminFindMessagesRequest\x1a#.ortoo.v1.AdminFindMessagesResponse\x12J\n\x0b\x44\x65scribeLag\x12\x1c.ortoo.v1.DescribeLagRequest\x1a\x1d.ortoo.v1.DescribeLagResponse\x12\x62\n\x13ListDelayedMessages\x12$.ortoo.v1.ListDelayedMessagesRequest\x1a%.ortoo.v1.ListDelayedMessagesResponse\x12Y\n\x10ListTransactions\x12!.ortoo.v1.ListTransactionsRequest\x1a\".ortoo.v1.ListTransactionsResponse\x12\\\n\x11ResumeTransaction\x12\".ortoo.v1.ResumeTransactionRequest\x1a#.ortoo.v1.ResumeTransactionResponse\x12V\n\x0f\x44\x65scribeCluster\x12 .ortoo.v1.DescribeClusterRequest\x1a!.ortoo.v1.DescribeClusterResponse\x12J\n\x0bListClients\x12\x1c.ortoo.v1.ListClientsRequest\x1a\x1d.ortoo.v1.ListClientsResponse\x12S\n\x0e\x44\x65scribeClient\x12\x1f.ortoo.v1.DescribeClientRequest\x1a .ortoo.v1.DescribeClientResponse\x12G\n\nCallClient\x12\x1b.ortoo.v1.CallClientRequest\x1a\x1c.ortoo.v1.CallClientResponse\x12P\n\rListConsumers\x12\x1e.ortoo.v1.ListConsumersRequest\x1a\x1f.ortoo.v1.ListConsumersResponse\x12V\n\x0fListTopicGroups\x12 .ortoo.v1.ListTopicGroupsRequest\x1a!.ortoo.v1.ListTopicGroupsResponse\x12V\n\x0fSetDeliveryMode\x12 .ortoo.v1.SetDeliveryModeRequest\x1a!.ortoo.v1.SetDeliveryModeResponse\x12\\\n\x11ListDeliveryModes\x12\".ortoo.v1.ListDeliveryModesRequest\x1a#.ortoo.v1.ListDeliveryModesResponse\x12M\n\x0cResetOffsets\x12\x1d.ortoo.v1.ResetOffsetsRequest\x1a\x1e.ortoo.v1.ResetOffsetsResponse\x12M\n\x0c\x43loneOffsets\x12\x1d.ortoo.v1.CloneOffsetsRequest\x1a\x1e.ortoo.v1.CloneOffsetsResponse\x12>\n\x07PutUser\x12\x18.ortoo.v1.PutUserRequest\x1a\x19.ortoo.v1.PutUserResponse\x12G\n\nDeleteUser\x12\x1b.ortoo.v1.DeleteUserRequest\x1a\x1c.ortoo.v1.DeleteUserResponse\x12\x44\n\tListUsers\x12\x1a.ortoo.v1.ListUsersRequest\x1a\x1b.ortoo.v1.ListUsersResponse\x12J\n\x0bListMembers\x12\x1c.ortoo.v1.ListMembersRequest\x1a\x1d.ortoo.v1.ListMembersResponse\x12\x41\n\x08HandOver\x12\x19.ortoo.v1.HandOverRequest\x1a\x1a.ortoo.v1.HandOverResponse\x12J\n\x0b\x45lectMember\x12\x1c.ortoo.v1.ElectMemberRequest\x1a\x1d.ortoo.v1.ElectMemberResponse\x12\x44\n\tAddMember\x12\x1a.ortoo.v1.AddMemberRequest\x1a\x1b.ortoo.v1.AddMemberResponse\x12M\n\x0cRemoveMember\x12\x1d.ortoo.v1.RemoveMemberRequest\x1a\x1e.ortoo.v1.RemoveMemberResponse\x12\x62\n\x13\x44\x65scribeFlowControl\x12$.ortoo.v1.DescribeFlowControlRequest\x1a%.ortoo.v1.DescribeFlowControlResponse\x12\\\n\x11UpdateFlowControl\x12\".ortoo.v1.UpdateFlowControlRequest\x1a#.ortoo.v1.UpdateFlowControlResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'ortoo.v1.admin_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_DESCRIBETOPICREQUEST']._serialized_start=155
-  _globals['_DESCRIBETOPICREQUEST']._serialized_end=191
-  _globals['_DESCRIBETOPICRESPONSE']._serialized_start=193
-  _globals['_DESCRIBETOPICRESPONSE']._serialized_end=286
-  _globals['_TOPICQUEUE']._serialized_start=288
-  _globals['_TOPICQUEUE']._serialized_end=375
-  _globals['_TAILREQUEST']._serialized_start=378
-  _globals['_TAILREQUEST']._serialized_end=512
-  _globals['_TAILRESPONSE']._serialized_start=515
-  _globals['_TAILRESPONSE']._serialized_end=674
-  _globals['_ADMINFINDMESSAGESREQUEST']._serialized_start=676
-  _globals['_ADMINFINDMESSAGESREQUEST']._serialized_end=799
-  _globals['_ADMINFINDMESSAGESRESPONSE']._serialized_start=801
-  _globals['_ADMINFINDMESSAGESRESPONSE']._serialized_end=891
-  _globals['_DESCRIBELAGREQUEST']._serialized_start=893
-  _globals['_DESCRIBELAGREQUEST']._serialized_end=943
-  _globals['_DESCRIBELAGRESPONSE']._serialized_start=945
-  _globals['_DESCRIBELAGRESPONSE']._serialized_end=1024
-  _globals['_QUEUELAG']._serialized_start=1026
-  _globals['_QUEUELAG']._serialized_end=1136
-  _globals['_DESCRIBECLUSTERREQUEST']._serialized_start=1138
-  _globals['_DESCRIBECLUSTERREQUEST']._serialized_end=1162
-  _globals['_DESCRIBECLUSTERRESPONSE']._serialized_start=1165
-  _globals['_DESCRIBECLUSTERRESPONSE']._serialized_end=1315
-  _globals['_LISTDELAYEDMESSAGESREQUEST']._serialized_start=1317
-  _globals['_LISTDELAYEDMESSAGESREQUEST']._serialized_end=1392
-  _globals['_LISTDELAYEDMESSAGESRESPONSE']._serialized_start=1394
-  _globals['_LISTDELAYEDMESSAGESRESPONSE']._serialized_end=1467
-  _globals['_DELAYEDMESSAGE']._serialized_start=1469
-  _globals['_DELAYEDMESSAGE']._serialized_end=1583
-  _globals['_LISTTRANSACTIONSREQUEST']._serialized_start=1585
-  _globals['_LISTTRANSACTIONSREQUEST']._serialized_end=1685
-  _globals['_LISTTRANSACTIONSRESPONSE']._serialized_start=1687
-  _globals['_LISTTRANSACTIONSRESPONSE']._serialized_end=1762
-  _globals['_OPENTRANSACTION']._serialized_start=1765
-  _globals['_OPENTRANSACTION']._serialized_end=1961
-  _globals['_RESUMETRANSACTIONREQUEST']._serialized_start=1963
-  _globals['_RESUMETRANSACTIONREQUEST']._serialized_end=2013
-  _globals['_RESUMETRANSACTIONRESPONSE']._serialized_start=2015
-  _globals['_RESUMETRANSACTIONRESPONSE']._serialized_end=2042
-  _globals['_ADMINSERVICE']._serialized_start=2045
-  _globals['_ADMINSERVICE']._serialized_end=4902
+  _globals['_DESCRIBETOPICREQUEST']._serialized_start=214
+  _globals['_DESCRIBETOPICREQUEST']._serialized_end=250
+  _globals['_DESCRIBETOPICRESPONSE']._serialized_start=252
+  _globals['_DESCRIBETOPICRESPONSE']._serialized_end=345
+  _globals['_TOPICQUEUE']._serialized_start=347
+  _globals['_TOPICQUEUE']._serialized_end=434
+  _globals['_TAILREQUEST']._serialized_start=437
+  _globals['_TAILREQUEST']._serialized_end=571
+  _globals['_TAILRESPONSE']._serialized_start=574
+  _globals['_TAILRESPONSE']._serialized_end=733
+  _globals['_ADMINFINDMESSAGESREQUEST']._serialized_start=735
+  _globals['_ADMINFINDMESSAGESREQUEST']._serialized_end=858
+  _globals['_ADMINFINDMESSAGESRESPONSE']._serialized_start=860
+  _globals['_ADMINFINDMESSAGESRESPONSE']._serialized_end=950
+  _globals['_DESCRIBELAGREQUEST']._serialized_start=952
+  _globals['_DESCRIBELAGREQUEST']._serialized_end=1002
+  _globals['_DESCRIBELAGRESPONSE']._serialized_start=1004
+  _globals['_DESCRIBELAGRESPONSE']._serialized_end=1083
+  _globals['_QUEUELAG']._serialized_start=1085
+  _globals['_QUEUELAG']._serialized_end=1195
+  _globals['_DESCRIBECLUSTERREQUEST']._serialized_start=1197
+  _globals['_DESCRIBECLUSTERREQUEST']._serialized_end=1221
+  _globals['_DESCRIBECLUSTERRESPONSE']._serialized_start=1224
+  _globals['_DESCRIBECLUSTERRESPONSE']._serialized_end=1374
+  _globals['_LISTDELAYEDMESSAGESREQUEST']._serialized_start=1376
+  _globals['_LISTDELAYEDMESSAGESREQUEST']._serialized_end=1451
+  _globals['_LISTDELAYEDMESSAGESRESPONSE']._serialized_start=1453
+  _globals['_LISTDELAYEDMESSAGESRESPONSE']._serialized_end=1526
+  _globals['_DELAYEDMESSAGE']._serialized_start=1528
+  _globals['_DELAYEDMESSAGE']._serialized_end=1642
+  _globals['_LISTTRANSACTIONSREQUEST']._serialized_start=1644
+  _globals['_LISTTRANSACTIONSREQUEST']._serialized_end=1744
+  _globals['_LISTTRANSACTIONSRESPONSE']._serialized_start=1746
+  _globals['_LISTTRANSACTIONSRESPONSE']._serialized_end=1821
+  _globals['_OPENTRANSACTION']._serialized_start=1824
+  _globals['_OPENTRANSACTION']._serialized_end=2020
+  _globals['_RESUMETRANSACTIONREQUEST']._serialized_start=2022
+  _globals['_RESUMETRANSACTIONREQUEST']._serialized_end=2072
+  _globals['_RESUMETRANSACTIONRESPONSE']._serialized_start=2074
+  _globals['_RESUMETRANSACTIONRESPONSE']._serialized_end=2101
+  _globals['_ADMINSERVICE']._serialized_start=2104
+  _globals['_ADMINSERVICE']._serialized_end=5329
 # @@protoc_insertion_point(module_scope)

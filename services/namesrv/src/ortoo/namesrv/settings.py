@@ -27,6 +27,8 @@ class Settings(ServiceSettings):
     """SQLAlchemy URL of the database. Empty = an SQLite file `namesrv.db` in `data_dir`."""
     lease_s: float = 15.0
     """How long a process counts as alive after it announced itself."""
+    member_lease_s: float = 3.0
+    """How long a member of an enode counts as there after it reported; they report once a second."""
     expiry_interval_s: float = 1.0
     """How often leases are looked at."""
     sync_interval_s: float = 0.25
@@ -54,6 +56,7 @@ class Settings(ServiceSettings):
             addresses_of(self.namesrv_address)
         self.check_ranges(
             lease_s=(0.1, 3600),
+            member_lease_s=(1, 3600),
             expiry_interval_s=(0.01, 60),
             sync_interval_s=(0.01, 60),
             topic_deletion_grace_ms=(0, 365 * 86_400_000),

@@ -17,6 +17,7 @@ from ortoo.namesrv.decisions.deletions import DeletedTopic
 from ortoo.namesrv.decisions.groups import Group
 from ortoo.namesrv.decisions.handle_keys import KeyRotation
 from ortoo.namesrv.decisions.leases import Enode, Leases, Snode
+from ortoo.namesrv.decisions.members import MemberSet
 from ortoo.namesrv.decisions.offers import HeldTopic, OfferedTopic, Offers
 from ortoo.namesrv.decisions.route_changes import ROUTES_BYTES_MAX, RouteChange, Routes
 from ortoo.namesrv.decisions.topics import NewTopic, Topic, TopicChange
@@ -275,9 +276,13 @@ class Directory:
         )
         self._tell(snode=snode)
 
-    def unregister_enode(self, name: str) -> None:
-        """End an enode's lease; nothing happens when it has none."""
-        self._tell(enode=self._leases.end_enode(name))
+    def put_members(self, known: MemberSet) -> None:
+        """Tell what an enode's members are, and where its leader is. Errors: Overloaded."""
+        self._tell(enode=self._leases.put_members(known, self._clock.monotonic_s()))
+
+    def unregister_enode(self, name: str, epoch: int) -> None:
+        """End an enode's lease for a reign; nothing happens when it has none, or another one's."""
+        self._tell(enode=self._leases.end_enode(name, epoch))
 
     def unregister_snode(self, name: str) -> None:
         """End a snode's lease; nothing happens when it has none."""
