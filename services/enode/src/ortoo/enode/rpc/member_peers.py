@@ -123,6 +123,8 @@ class _Line:
                     await call.write(encode_word(self._take()))
                 self._some.clear()
                 await self._some.wait()
+        except asyncio.InvalidStateError:  # it had ended before a word was given to it
+            raise Unavailable("the stream is over") from None
         except TimeoutError:
             raise Unavailable(f"no answer within {CONNECT_TIMEOUT_S} s") from None
         finally:
