@@ -67,7 +67,7 @@ def no_folder_fsync(patch: pytest.MonkeyPatch) -> None:
 
 def offsets_given_twice(patch: pytest.MonkeyPatch) -> None:
     """After a restart, go on with the last batch's offset instead of the one behind it."""
-    settle = recovery._settle_ranges
+    settle = recovery.settle_ranges
 
     def settled(recovered: Recovered) -> None:
         settle(recovered)
@@ -75,7 +75,7 @@ def offsets_given_twice(patch: pytest.MonkeyPatch) -> None:
             if queue.rows:
                 queue.next_offset = queue.rows.first_offsets[-1]
 
-    patch.setattr(recovery, "_settle_ranges", settled)
+    patch.setattr(recovery, "settle_ranges", settled)
 
 
 def acknowledged_before_the_flush(patch: pytest.MonkeyPatch) -> None:

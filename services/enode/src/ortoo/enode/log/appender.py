@@ -46,7 +46,7 @@ class Appender:
     work: DiskWork
     spares: Spares
     on_committed: Callable[[Group], None]
-    """Gets each group when it is committed, before its waiters: on disk, and at a replica where one is waited for."""
+    """Gets each group when it is committed, before its waiters."""
     on_roll: Callable[[Segment], None]
     """Gets each new segment as soon as positions are given out in it."""
     failure: str = ""
@@ -54,9 +54,17 @@ class Appender:
     full: str = ""
     """Why sends are refused until there is space; empty while there is."""
     alone: str = ""
-    """Why nothing is accepted although the disk is well: no replica follows, and answers wait for one."""
-    replicated_position: int | None = None
-    """Up to where a replica has the log too; None = nobody waits for replicas."""
+    """Why nothing is accepted although the disk is well: another member leads, or no other disk can be reached."""
+    may_write: bool = True
+    """Whether this process gives out positions; a member that follows gets them from its leader."""
+    commit_limit: int | None = None
+    """What lies behind it is not committed yet, however durable it is here; None = what is durable is committed."""
+    epoch: int = 0
+    """In whose reign frames are written; 0 of an enode with one member."""
+    on_handed_over: Callable[[Group], None] | None = None
+    """Gets each group when it goes to the disk, and with it to those who follow; None = nobody does."""
+    on_durable: Callable[[Group], None] | None = None
+    """Gets each group when it is on this disk; None = nobody asks."""
     pending_bytes: int = 0
     flushes: int = 0
     flush_s: float = 0.0
@@ -71,6 +79,7 @@ class Appender:
         self._groups: deque[Group] = deque()
         self._flushing: Group | None = None
         self._held: deque[Group] = deque()
+        """Durable here, and not committed yet."""
         self._handover_scheduled = False
         self._wanted = False
         self._handed_over_s = 0.0
@@ -80,6 +89,8 @@ class Appender:
         self._room_waiting = 0
         self._idle: asyncio.Event = asyncio.Event()
         self._idle.set()
+        self._quiet: asyncio.Event = asyncio.Event()
+        self._quiet.set()
         self.flush_due = asyncio.Event()
         """Set while frames wait that nobody asked to be flushed at once."""
         self.advanced: dict[asyncio.Event, None] = {}
@@ -117,9 +128,15 @@ class Appender:
                         raise
                     except OSError as error:
                         raise Unavailable(f"no new segment could be made: {error}") from error
+                    self._check_writes()
                     self._roll(spare.segment())
+            self._check_writes()
         finally:
             self._room_waiting -= 1
+
+    def _check_writes(self) -> None:
+        if not self.may_write:
+            raise Unavailable(self.alone)
 
     def check_alive(self) -> None:
         """Errors: Unavailable when the disk failed: what is not durable yet never will be acknowledged."""
@@ -141,13 +158,7 @@ class Appender:
         """End the active segment with a mark and go on in the next, which has no base yet."""
         self.close_changes()
         self._append(self._header(Kind.MARK, flags=Flag.SEGMENT_END), (), Entry)
-        full = self.active
-        full.end = self.appended_position
-        full.last_stored_at_ms = self.stored_at_ms
-        segment.base = self.appended_position
-        segment.limit += segment.base
-        self.active = segment
-        self.on_roll(segment)
+        self.end_segment(segment)
 
     # accepting; the caller made sure of room
 
@@ -164,6 +175,42 @@ class Appender:
     def append_mark(self, flags: int = 0) -> None:
         """Accept a mark."""
         self._append(self._header(Kind.MARK, flags=flags), (), Entry)
+
+    def append_word(self, kind: Kind, payload: bytes) -> None:
+        """Accept a frame that members say something with: epoch, members, begin."""
+        self._append(self._header(kind, payload=payload), (payload,) if payload else (), Entry)
+
+    def append_copy(self, entry: Entry, frame: Buffer) -> None:
+        """Accept a frame as the leader wrote it, which lies at the appended position there as well."""
+        header = entry.header
+        self.stored_at_ms, self.store_open, self.epoch = header.stored_at_ms, header.store_open, header.leader_epoch
+        self.active.limit = max(self.active.limit, header.end_position)
+        self._group_for_frame().is_copy = True
+        self._place(entry, (frame,))
+
+    def end_segment(self, segment: Segment) -> None:
+        """Go on in `segment`: the frame that was accepted last ends the active one."""
+        full = self.active
+        full.end, full.last_stored_at_ms = self.appended_position, self.stored_at_ms
+        segment.base = self.appended_position
+        segment.limit += segment.base
+        self.active = segment
+        self.on_roll(segment)
+
+    def end_at(self, position: int, active: Segment) -> None:
+        """Go on at `position` in `active`; what lies behind is gone. Nothing is on its way to the disk."""
+        for group in self._held:
+            group.entries = [entry for entry in group.entries if entry.header.position < position]
+            group.end_position = min(group.end_position, position)
+        self.appended_position = self.durable_position = position
+        self.active, active.end = active, None
+
+    def hold(self, groups: Sequence[Group]) -> None:
+        """Take over groups that were found durable and are not known to be committed."""
+        self._held.extend(groups)
+        self.pending_bytes += sum(group.bytes for group in groups)
+        self.appended_position = self.durable_position = groups[-1].end_position
+        self._idle.clear()
 
     def append_slice(self, part: Slice) -> None:
         """Accept a slice of a checkpoint."""
@@ -209,6 +256,7 @@ class Appender:
             position=self.appended_position,
             durable_below=self.durable_position,
             store_open=self.store_open,
+            leader_epoch=self.epoch,
             stored_at_ms=self.next_stored_at_ms(),
             flags=flags,
             length=len(payload),
@@ -222,26 +270,30 @@ class Appender:
         return self._groups[-1]
 
     def _append(self, header: FrameHeader, body: tuple[Buffer, ...], entry: Callable[[FrameHeader], Entry]) -> None:
+        body_bytes = header.length + header.prefix_length
+        if padding := frame_bytes(body_bytes) - HEADER_BYTES - body_bytes:
+            body = (*body, PADDING[padding])
+        self._place(entry(header), (header.encoded(), *body))
+
+    def _group_for_frame(self) -> Group:
         groups = self._groups
         if not groups or groups[-1].bytes >= self.settings.flush_bytes_max:
             groups.append(Group())
-        group = groups[-1]
-        position = header.position
+        return groups[-1]
+
+    def _place(self, entry: Entry, buffers: tuple[Buffer, ...]) -> None:
+        group = self._group_for_frame()
+        position, total = entry.header.position, entry.header.frame_bytes
         parts = group.parts
         if not parts or parts[-1].segment is not self.active:
             parts.append(Part(self.active, position))
-        buffers = parts[-1].buffers
-        buffers.append(header.encoded())
-        buffers.extend(body)
-        body_bytes = header.length + header.prefix_length
-        total = frame_bytes(body_bytes)
-        if padding := total - HEADER_BYTES - body_bytes:
-            buffers.append(PADDING[padding])
-        group.entries.append(entry(header))
+        parts[-1].buffers.extend(buffers)
+        group.entries.append(entry)
         group.bytes += total
         self.pending_bytes += total
         self.appended_position = group.end_position = position + total
         self._idle.clear()
+        self._quiet.clear()
 
     def close_changes(self) -> None:
         """Put the changes that wait into one state frame."""
@@ -281,8 +333,12 @@ class Appender:
         await waiter
 
     async def settled(self) -> None:
-        """Wait until nothing is on its way to the disk."""
+        """Wait until everything accepted is committed."""
         await self._idle.wait()
+
+    async def quiet(self) -> None:
+        """Wait until nothing is on its way to the disk."""
+        await self._quiet.wait()
 
     def _hand_over(self) -> None:
         self._handover_scheduled = False
@@ -300,6 +356,8 @@ class Appender:
             return
         self._flushing = group
         group.declare_durable_below(self.durable_position)
+        if self.on_handed_over is not None:
+            self.on_handed_over(group)
         self._handed_over_s = self.clock.monotonic_s()
         self.work.flush(group, self._done)
 
@@ -318,18 +376,20 @@ class Appender:
             self.durable_position = group.end_position
             for event in self.advanced:
                 event.set()
-            self.pending_bytes -= group.bytes
+            if self.on_durable is not None:
+                self.on_durable(group)
         if self._wanted or len(self._groups) > 1:
             self._hand_over()
+        if self._flushing is None and not self._groups:
+            self._quiet.set()
         self._held.append(group)
         self.release()
 
     def release(self) -> None:
-        """Show and answer, in order, what is durable here and, where that is waited for, at a replica too."""
-        while self._held and (
-            self.replicated_position is None or self._held[0].end_position <= self.replicated_position
-        ):
+        """Show and answer, in order, what is durable here and committed."""
+        while self._held and (self.commit_limit is None or self._held[0].end_position <= self.commit_limit):
             group = self._held.popleft()
+            self.pending_bytes -= group.bytes
             try:
                 self.on_committed(group)
             except Exception as defect:
@@ -345,10 +405,32 @@ class Appender:
             self._idle.set()
 
     def give_up_waiting(self, reason: str) -> None:
-        """Tell those who wait for a replica that the outcome is unknown; what they sent stays in the log."""
-        for group in self._held:
+        """Tell those who wait for others' disks that the outcome is unknown; what they sent stays in the log."""
+        for group in (*self._held, *([self._flushing] if self._flushing else [])):
             _fail_all([waiter for waiter, _ in group.waiters], reason)
             group.waiters.clear()
+
+    def take_back(self, reason: str) -> None:
+        """Forget what was accepted and has not gone to the disk: it is nowhere. Who waits hears that it is unknown."""
+        groups, self._groups = list(self._groups), deque()
+        waiters = [waiter for one in groups for waiter, _ in one.waiters]
+        waiters += [waiter for waiter, _ in self._changes_waiters]
+        self._forget_changes()
+        for group in groups:
+            self.pending_bytes -= group.bytes
+        begun = [group for group in groups if group.parts]
+        if begun:
+            first = begun[0].parts[0]
+            self.appended_position = first.position
+            self.active = first.segment
+            if first.segment.end is not None:
+                first.segment.end = None
+        _fail_all(waiters, reason)
+        self._wanted = False
+        if self._flushing is None:
+            self._quiet.set()
+            if not self._held:
+                self._idle.set()
 
     @staticmethod
     def _is_full(error: BaseException) -> bool:
@@ -381,6 +463,7 @@ class Appender:
         self._forget_changes()
         _fail_all(waiters, self.failure)
         self._idle.set()
+        self._quiet.set()
 
 
 def _fail_all(waiters: list[asyncio.Future[Any]], reason: str) -> None:

@@ -13,6 +13,7 @@ from ortoo.common.grpc.server import AddServicer, GrpcServer
 from ortoo.common.process.background import Background
 from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.enode.rpc.deferred import CheckStream, DeferredHandlers
+from ortoo.enode.rpc.leader_only import LeaderOnly
 from ortoo.enode.rpc.locks import LockHandlers
 from ortoo.enode.rpc.modes import ModeHandlers
 from ortoo.enode.rpc.offsets import OffsetHandlers
@@ -82,6 +83,22 @@ def enode_server(
     server = public_server(settings, calls, token, [(NAME, add)], memory)
     handlers.streams = Streams(background, server.draining)
     return server
+
+
+def member_server(
+    handlers: LeaderOnly,
+    settings: Settings,
+    calls: grpc.aio.ServerInterceptor,
+    token: ClusterToken | None,
+    memory: MemoryBudget,
+) -> GrpcServer:
+    """The server of EnodeService of a member that may lead now and then, not yet listening."""
+
+    def add(server: Any) -> None:
+        add_EnodeServiceServicer_to_server(handlers, server)  # type: ignore[arg-type]  # it stands for one
+        bulk_calls.serve(server, {"Append": handlers.Append, "FetchBatches": handlers.FetchBatches})
+
+    return public_server(settings, calls, token, [(NAME, add)], memory)
 
 
 def public_server(

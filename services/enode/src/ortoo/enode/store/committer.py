@@ -60,13 +60,15 @@ class Committer:
                     self._apply(change)
                 self.housekeeping.count_changes(len(entry.changes))
             if entry.batch is not None:
-                queue: QueueLog = entry.queue
+                queue: QueueLog = entry.queue or catalog.queue((header.topic_id, header.queue_id))
                 first_offset, stored_at_ms, position = header.first_offset, header.stored_at_ms, header.position
                 length = header.length + header.prefix_length
                 catalog.add_batch(queue, first_offset, header.item_count, position, length, stored_at_ms)
                 state.apply_messages(header)
                 if header.producer_id:
                     self.sequencer.settle((header.topic_id, header.queue_id, header.producer_id))
+                if entry.queue is None:
+                    queue.next_offset = queue.end_offset
                 recent.put(position, StoredBatch(first_offset, stored_at_ms, entry.batch))
                 topic_ids.add(header.topic_id)
                 self.appends += 1
