@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ortoo.cli.commands import dead_letters, delays, groups, messages, processes, top, topics, transactions
+from ortoo.cli.commands import dead_letters, delays, groups, members, messages, processes, top, topics, transactions
 from ortoo.cli.terminal.command import DEFAULT_ADDRESS, Address, AsJson, command, run, several
 
 app = typer.Typer(
@@ -55,6 +55,16 @@ FAMILIES: dict[str, tuple[str, dict[str, Callable[..., Any]]]] = {
     ),
     "message": ("Find single messages.", {"get": messages.get, "find": messages.find}),
     "delay": ("Show and cancel messages that wait for their time.", {"list": delays.show_all, "cancel": delays.cancel}),
+    "enode": (
+        "Show the members of enodes, and say which of them leads.",
+        {
+            "members": members.show,
+            "hand-over": members.hand_over,
+            "elect": members.elect,
+            "add": members.add,
+            "remove": members.remove,
+        },
+    ),
     "tx": (
         "Show and end transactions that nobody has ended.",
         {
@@ -112,9 +122,9 @@ def doctor(
 
 for word, work in COMMANDS.items():
     app.command(word)(command(work))
-for family, (about, members) in FAMILIES.items():
+for family, (about, words) in FAMILIES.items():
     family_app = typer.Typer(help=about, no_args_is_help=True)
-    for word, work in members.items():
+    for word, work in words.items():
         family_app.command(word)(command(work))
     app.add_typer(family_app, name=family)
 

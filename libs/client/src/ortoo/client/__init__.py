@@ -38,6 +38,7 @@ from ortoo.client.admin.descriptions import (
     TopicProgress,
 )
 from ortoo.client.admin.groups import GroupAdmin
+from ortoo.client.admin.members import EnodeMember, EnodeMembers, MemberAdmin
 from ortoo.client.app import Client, connect
 from ortoo.client.core.closed import Closed, Left
 from ortoo.client.core.filters import Filter, Sql
@@ -97,6 +98,8 @@ __all__ = [
     "DelayedMessage",
     "DeletedTopic",
     "DirectResult",
+    "EnodeMember",
+    "EnodeMembers",
     "Fenced",
     "Filter",
     "FlowLimits",
@@ -111,6 +114,7 @@ __all__ = [
     "Invalid",
     "Left",
     "LostMessages",
+    "MemberAdmin",
     "MemberInfo",
     "Message",
     "NotFound",

@@ -23,6 +23,7 @@ from ortoo.client.admin.descriptions import (
     TopicInfo,
 )
 from ortoo.client.admin.groups import GroupAdmin, group_info
+from ortoo.client.admin.members import MemberAdmin
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter, Sql, expressions
 from ortoo.client.core.place import Queue
@@ -48,6 +49,8 @@ class Admin:
         """`Client.admin` is the way in."""
         self.groups = GroupAdmin(connection)
         """What concerns groups and clients."""
+        self.members = MemberAdmin(connection)
+        """What concerns the members of enodes."""
         self._connection = connection
 
     async def create_topic(

@@ -349,7 +349,10 @@ class Directory:
 
     def _tell(self, *, enode: Enode | None = None, snode: Snode | None = None) -> None:
         for kind, process in (("enode", enode), ("snode", snode)):
-            if process is not None:
+            known = self._routes.enodes.get(process.name) if process is enode and process is not None else None
+            if process is not None and (
+                known is None or (known.address, known.alive) != (process.address, process.alive)
+            ):
                 said = "registered" if process.alive else "gone"
                 _log.info(said, kind=kind, name=process.name, address=process.address)
         if enode is not None:

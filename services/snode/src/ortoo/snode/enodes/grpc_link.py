@@ -89,6 +89,7 @@ class GrpcEnodeLink:
             in_flight_bytes_max=leaders.in_flight_bytes_max,
             answers_all_it_took=True,
             moved=self._hold,
+            may_move=epoch > 0,
         )
         self._fetches = RequestStream[enode_pb2.FetchBatchesRequest, Bulky, Fetched](
             self._peer,
@@ -371,12 +372,14 @@ class GrpcEnodeLink:
             try:
                 return await asked(link)
             except Moved as moved:
-                if self._clock.monotonic_s() + wait_s >= deadline_s:
-                    raise
                 before, link = link, self._leaders.learn(self._enode, moved)
-            if link is before:
-                await self._clock.sleep(wait_s)
-                link, wait_s = self._leaders.learn(self._enode, Moved()), min(2 * wait_s, LONGEST_WAIT_S)
+                while link is before:
+                    if self._clock.monotonic_s() + wait_s >= deadline_s:
+                        raise
+                    await self._clock.sleep(wait_s)
+                    link, wait_s = self._leaders.learn(self._enode, Moved()), min(2 * wait_s, LONGEST_WAIT_S)
+                    if not moved.epoch:  # it is not said that another one leads: this one may be about to
+                        break
 
     async def _ask(self, method: Callable[..., Awaitable[Answer]], request: object, timeout_s: float) -> Answer:
         with rpc_errors(self._peer):

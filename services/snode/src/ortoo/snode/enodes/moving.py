@@ -10,7 +10,7 @@ from ortoo.common.process.clock import Clock
 from ortoo.common.process.containment import told_as
 from ortoo.snode.enodes.request_stream import Pending, Request, Result
 
-FIRST_WAIT_S, LONGEST_WAIT_S = 0.02, 0.2
+FIRST_WAIT_S, LONGEST_WAIT_S = 0.02, 0.1
 """How long to wait before a member is asked again whether it leads now."""
 
 
@@ -92,7 +92,8 @@ class HeldAppends(Generic[Request, Result]):
                 await self.clock.sleep(wait_s)
                 wait_s = min(2 * wait_s, LONGEST_WAIT_S)
                 self._fail_late()
-                if not source.is_idle:
+                # A member that has promised another an epoch leads in a later one only, and that is news.
+                if not source.is_idle or (self._error.epoch and self.current() is source):
                     continue
             link = self.current()
             for _, _, item in self._taken():

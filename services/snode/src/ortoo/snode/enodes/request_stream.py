@@ -61,6 +61,8 @@ class RequestStream(Generic[Request, Answer, Result]):
     in_flight_bytes_max: int
     answers_all_it_took: bool = False
     moved: Callable[[Pending[Request, Result], Moved], None] | None = None
+    may_move: bool = False
+    """Whether what never reached the peer may be for another process soon, and is given to `moved` as well."""
     connected: bool = field(default=False, init=False)
     _bytes: int = field(default=0, init=False)
     _last_id: int = field(default=0, init=False)
@@ -108,15 +110,17 @@ class RequestStream(Generic[Request, Answer, Result]):
                 error = told_as(failure, "enode link")
             if self._pending:
                 _log.warning("requests failed together", peer=self.peer, count=len(self._pending), reason=str(error))
-            self.fail_all(error)
+            self.fail_all(error, Moved(f"{error}; nothing was stored") if self.may_move else None)
 
     def fail_all(self, error: OrtooError, unsent: Moved | None = None) -> None:
-        """Fail every request that has no answer; what was not sent has `moved`, if that is said."""
+        """Fail every request that has no answer; with `unsent`, what was certainly not taken has moved."""
         self.connected = False
         pending, self._pending = self._pending, {}
-        for request in self._unsent:
-            item = pending.pop(request.request_id, None)
-            if item is None or item.future.done():
+        never_sent = [pending.pop(one.request_id) for one in self._unsent if one.request_id in pending]
+        if error.field == NOT_TAKEN_FIELD and unsent is not None:
+            never_sent, pending = [*pending.values(), *never_sent], {}
+        for item in never_sent:
+            if item.future.done():
                 continue
             if unsent is not None and self.moved is not None:
                 self.moved(item, unsent)
