@@ -155,15 +155,15 @@ async def test_news_of_a_former_leader_are_old() -> None:
 
 
 async def test_calls_are_asked_again_where_the_enode_is_led() -> None:
-    """By the address that the former leader gives, or by what comes to be known meanwhile."""
+    """By the address that the former leader gives, or by what another request is told meanwhile."""
     async with two_members() as (links, first, second):
         link = links.to("e", first.address, 1)
         first.moved = Moved(leader_address=second.address, epoch=2)
         assert [one.queue_id for one in await link.describe_queues(1)] == [7]
         second.moved, first.moved = Moved(epoch=3), None
         asked = asyncio.gather(links.to("e", second.address, 2).describe_queues(1))
-        await until(lambda: second.asked > 2)
-        links.to("e", first.address, 3)
+        await until(lambda: second.asked > 1)
+        links.learn("e", Moved(leader_address=first.address, epoch=3))
         assert [one.queue_id for one in (await asked)[0]] == [7]
 
 
