@@ -17,7 +17,7 @@ TOOLS = ("inspect", "repair")
 
 
 def open_by_role(settings: Settings) -> AbstractAsyncContextManager[Running]:
-    """The enode itself, one of several members of it, or a replica."""
+    """The enode itself, a member of it where it has several, or a replica."""
     if settings.member_listen_address:
         return open_member(settings)
     return open_replica(settings) if settings.role is NodeRole.SLAVE else open_enode(settings)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ortoo.common.cluster.name_servers import NameServers
-from ortoo.common.errors import Moved, OrtooError
+from ortoo.common.errors import Conflict, Moved, OrtooError
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.grpc.fields import write
 from ortoo.common.grpc.server import GrpcServer
@@ -24,6 +24,7 @@ from ortoo.enode.members.identity import MemberId
 from ortoo.enode.members.member import Member
 from ortoo.enode.members.roles import Candidate, Follower, Leader
 from ortoo.enode.recovery.member_opening import owed
+from ortoo.enode.rpc.enode_members import EnodeMembersService
 from ortoo.enode.rpc.leader_only import LeaderOnly
 from ortoo.enode.rpc.member_peers import MemberPeers, join
 from ortoo.enode.rpc.member_reports import MemberReports
@@ -68,6 +69,7 @@ class Lives:
         """Nothing is open."""
         self.service = LeaderOnly(self.moved)
         self.reports = MemberReports(self.name_servers, self.channels, self._report, self.background, self.clock)
+        self.members = EnodeMembersService(self.settings.name, lambda: self.joining.kept.set_id, self)
         self._stopping = asyncio.Event()
         self._living: asyncio.Task[Any] | None = None
 
@@ -123,6 +125,21 @@ class Lives:
             return said.member_address
         known = self.settings.member_address_list
         return known[member.number - 1] if 0 < member.number <= len(known) else ""
+
+    async def admit(self, member: MemberId, address: str) -> None:
+        """Have the disk at an address be of this set. Errors: Conflict when it is another one or of another set."""
+        kept = self.joining.kept
+        found = await self._ask(address, kept.set_id, kept.created_at_ms)
+        if found != member:
+            raise Conflict(
+                f"at {address} is member {found.number} with disk {found.disk}, not member {member.number} with disk "
+                f"{member.disk}",
+                field="member",
+            )
+        said = member_report_pb2.MemberAddress(
+            member=write(member_report_pb2.MemberId, member), member_address=address
+        )  # fmt: skip
+        self.reports.addresses.setdefault(member, said)
 
     async def _live(self) -> None:
         """Open the log, again whenever that has to be, until the process stops."""

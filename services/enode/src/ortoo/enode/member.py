@@ -67,7 +67,7 @@ async def open_member(
         lives = Lives(settings, joining, channels, name_servers, background, words, clock, randomness)
         memory = MemoryBudget(settings.memory_budget_bytes, clock, spared_percent=settings.memory_share_percent)
         register_memory(telemetry.metrics, memory)
-        lives.server = member_server(lives.service, settings, telemetry.calls, token, memory)
+        lives.server = member_server(lives.service, lives.members, settings, telemetry.calls, token, memory)
         await stack.enter_async_context(telemetry.open(ready=lambda: lives.server.serving))
         await stack.enter_async_context(speaking)
         lives.member_address = reached_at(speaking.address, settings.advertised_address)

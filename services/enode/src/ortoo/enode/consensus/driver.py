@@ -97,6 +97,7 @@ class Driver:
         self._clock = clock
         self._events: deque[Event] = deque()
         self._is_stepping = False
+        self._step = asyncio.Event()
         self._cuts = 0
         """How many cuts the disk has done: what it says is about the log after these."""
         self._is_changing_members = False
@@ -130,6 +131,7 @@ class Driver:
                     self._act(action)
         finally:
             self._is_stepping = False
+        self._step.set()
 
     def _act(self, action: Action) -> None:
         if isinstance(action, Send):
@@ -279,6 +281,23 @@ class Driver:
             return None
         others = [one for one in self.member.log.members.voters if one != me]
         return max(others, key=lambda one: self.member.rules.counted_position(role.stream_of(one)), default=None)
+
+    async def stepped(self) -> None:
+        """Wait until something has happened to the member."""
+        self._step.clear()
+        await self._step.wait()
+
+    def now_s(self) -> float:
+        """The time that the member goes by."""
+        return self._clock.monotonic_s()
+
+    async def let_go(self, epoch: int) -> bool:
+        """Wait until this member has handed `epoch` over; whether it has."""
+        while self.leads == epoch and self._hands_over():
+            await self.stepped()
+        if self.leads == epoch:
+            self.log.take_again()
+        return self.leads != epoch
 
     async def hand_over(self, successor: MemberId) -> None:
         """Let `successor` lead: nothing new is accepted, and what was is committed first."""

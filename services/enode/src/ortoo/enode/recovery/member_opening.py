@@ -79,6 +79,7 @@ def recover_member(disk: Disk, folder: Path, kept: KeptOutline) -> MemberLog:
     if clean is not None and segments and is_end_of_log(clean, segments[-1]):
         catalog = Catalog()
         _load_before(catalog, disk, segments, names)
+        catalog.segments.append(segments[-1])
         recovered = after_clean_stop(disk, catalog, segments[-1], clean, begin)
         outline = _followed(outline, segments, clean.end_position)
         return MemberLog(recovered, _synced(outline, clean.end_position, clean.end_position))

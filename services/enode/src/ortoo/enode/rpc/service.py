@@ -13,6 +13,8 @@ from ortoo.common.grpc.server import AddServicer, GrpcServer
 from ortoo.common.process.background import Background
 from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.enode.rpc.deferred import CheckStream, DeferredHandlers
+from ortoo.enode.rpc.enode_members import NAME as MEMBERS_NAME
+from ortoo.enode.rpc.enode_members import EnodeMembersService
 from ortoo.enode.rpc.leader_only import LeaderOnly
 from ortoo.enode.rpc.locks import LockHandlers
 from ortoo.enode.rpc.modes import ModeHandlers
@@ -26,6 +28,7 @@ from ortoo.enode.rpc.streams.fetch import FetchStream
 from ortoo.enode.settings import Settings
 from ortoo.v1 import enode_deferred_pb2 as deferred_pb
 from ortoo.v1 import enode_pb2 as pb
+from ortoo.v1.enode_members_pb2_grpc import add_EnodeMembersServiceServicer_to_server
 from ortoo.v1.enode_pb2_grpc import add_EnodeServiceServicer_to_server
 
 NAME = "ortoo.v1.EnodeService"
@@ -87,18 +90,22 @@ def enode_server(
 
 def member_server(
     handlers: LeaderOnly,
+    members: EnodeMembersService,
     settings: Settings,
     calls: grpc.aio.ServerInterceptor,
     token: ClusterToken | None,
     memory: MemoryBudget,
 ) -> GrpcServer:
-    """The server of EnodeService of a member that may lead now and then, not yet listening."""
+    """The server of a member that may lead now and then, not yet listening; about `members` it always answers."""
 
     def add(server: Any) -> None:
         add_EnodeServiceServicer_to_server(handlers, server)  # type: ignore[arg-type]  # it stands for one
         bulk_calls.serve(server, {"Append": handlers.Append, "FetchBatches": handlers.FetchBatches})
 
-    return public_server(settings, calls, token, [(NAME, add)], memory)
+    def add_members(server: Any) -> None:
+        add_EnodeMembersServiceServicer_to_server(members, server)
+
+    return public_server(settings, calls, token, [(NAME, add), (MEMBERS_NAME, add_members)], memory)
 
 
 def public_server(
