@@ -20,11 +20,14 @@ from pathlib import Path
 from typing import Any
 
 from ortoo.client import Client, ConsumerSettings, DataLoss, OrtooError, Queue, connect
+from ortoo.common.grpc.channels import Channels
 from ortoo.common.process import logs
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from ortoo.testing.servers.postgres import Postgres, postgres
 from ortoo.testing.servers.processes import SMALL_STORE, ProcessCluster, RoleProcess
+from ortoo.v1 import member_report_pb2
+from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
 from tests.deploy import ailing_enode
 from tests.deploy.ailing_enode import Ailments
 from tests.deploy.prometheus import MISSING, Prometheus, prometheus
@@ -270,6 +273,48 @@ async def many_topics(scene: Scene) -> AsyncIterator[None]:
         await scene.mq.admin.delete_topic(name)
 
 
+async def _reports(scene: Scene, enode: str, numbers: Sequence[int], leaders: Sequence[int] = (0,)) -> None:
+    """What members of an enode of three would say, twice a second; who leads changes each time."""
+    clock, epoch = SystemClock(), 1
+    async with Channels() as channels:
+        stub = NameServiceStub(channels.to(scene.namesrv.address))
+        request = member_report_pb2.ReportMemberRequest(
+            enode=enode,
+            set_id=f"set {enode}",
+            incarnation=1,
+            address="127.0.0.1:1",
+            member_address="127.0.0.1:2",
+            voters=[member_report_pb2.MemberId(number=one, disk="disk") for one in (1, 2, 3)],
+        )
+        try:
+            while True:
+                for number in numbers:
+                    request.member.number, request.member.disk = number, "disk"
+                    request.epoch, request.is_leading = epoch, leaders[epoch % len(leaders)] == number
+                    await stub.ReportMember(request)
+                epoch += 1
+                await clock.sleep(0.5)
+        finally:
+            request.is_leaving = True
+            for number in numbers:
+                request.member.number = number
+                await stub.ReportMember(request)
+
+
+@asynccontextmanager
+async def missing_member(scene: Scene) -> AsyncIterator[None]:
+    """One of three members reports no more, and the others cannot agree on a leader."""
+    async with _running(scene.background, _reports(scene, "three", (1, 2))):
+        yield
+
+
+@asynccontextmanager
+async def unsteady_leader(scene: Scene) -> AsyncIterator[None]:
+    """The leader of an enode changes again and again."""
+    async with _running(scene.background, _reports(scene, "enode-0", (1, 2, 3), leaders=(1, 2, 3))):
+        yield
+
+
 @dataclass(frozen=True, slots=True)
 class Fault:
     """What is done, and which alerts must and may fire then."""
@@ -295,6 +340,8 @@ FAULTS = (
     Fault(frozen_handler, frozenset({"OrtooSlowConsumer"})),
     Fault(starved_snode, frozenset({"OrtooOverloaded"}), RESTARTED),
     Fault(slow_disk, frozenset({"OrtooSlowDisk"})),
+    Fault(missing_member, frozenset({"OrtooLeaderless", "OrtooUnderReplicated"})),
+    Fault(unsteady_leader, frozenset({"OrtooTakeOvers"})),
     Fault(many_topics, frozenset({"OrtooTooManySeries"})),
 )
 

@@ -33,8 +33,8 @@ def register(metrics: Metrics, directory: Directory, elections: Elections) -> No
     )
     metrics.gauge(
         "ortoo_enode_leaderless",
-        "1 for an enode with members of which none leads.",
-        lambda: {(one.enode,): int(one.leader() is None) for one in elections.sets() if one.set_id},
+        "1 for an enode of which members report and none leads.",
+        lambda: {(one.enode,): int(one.leader() is None) for one in elections.sets() if one.alive()},
         labels=("enode",),
     )
     metrics.gauge(
