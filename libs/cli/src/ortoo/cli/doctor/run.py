@@ -56,7 +56,7 @@ async def _facts(admin: Admin, topic: str, group: str, deadline_s: float) -> Fac
     now_ms = clock.now_ms()
     skew_ms = cluster.now_ms - (begun_ms + now_ms) // 2 if cluster.now_ms else 0
     others = [snode.address for snode in cluster.snodes][:SNODES_EXAMINED_MAX]
-    snodes, groups, topics, described, (lag, members), (offered, deleted), enode_members = await asyncio.gather(
+    snodes, groups, topics, described, (lag, members), (offered, deleted, enode_members) = await asyncio.gather(
         asyncio.gather(*map(_reached, others)),
         _answer(admin.list_groups()),
         _answer(admin.list_topics()),
@@ -65,8 +65,11 @@ async def _facts(admin: Admin, topic: str, group: str, deadline_s: float) -> Fac
             _answer(admin.lag(group, topic) if topic and group else None),
             _answer(admin.consumer_count(group) if group else None),
         ),
-        asyncio.gather(_answer(admin.list_offered_topics()), _answer(admin.list_deleted_topics())),
-        _answer(admin.members.list()),
+        asyncio.gather(
+            _answer(admin.list_offered_topics()),
+            _answer(admin.list_deleted_topics()),
+            _answer(admin.members.list()),
+        ),
     )
     return Facts(
         cluster,
