@@ -69,6 +69,8 @@ class _Line:
         self._waiting_bytes = 0
         self._some = asyncio.Event()
         self._is_told = False
+        self._is_open = False
+        """Whether the stream was let in."""
 
     def put(self, message: Message) -> None:
         """Say it by and by."""
@@ -88,6 +90,7 @@ class _Line:
         while True:
             await self._some.wait()
             address = self._peers.address_of(self._to)
+            self._is_open = False
             try:
                 if not address:
                     raise Unavailable("nobody knows where it is")
@@ -97,6 +100,8 @@ class _Line:
                 if not self._is_told:
                     _log.warning("a member cannot be reached; trying on", member=self._to.number, reason=str(error))
                 self._is_told = True
+            if self._is_open:
+                continue  # it was another start of it that went; what it was not told is for the next one
             self._waiting.clear()
             self._waiting_bytes = 0
             self._some.clear()
@@ -117,10 +122,11 @@ class _Line:
                     raise Unavailable("it ended the stream")
             if self._is_told:
                 _log.info("a member is reached again", member=self._to.number)
-            self._is_told = False
+            self._is_told, self._is_open = False, True
             while peers.address_of(self._to) == address:
                 while self._waiting:
-                    await call.write(encode_word(self._take()))
+                    await call.write(encode_word(self._waiting[0]))
+                    self._take()
                 self._some.clear()
                 await self._some.wait()
         except asyncio.InvalidStateError:  # it had ended before a word was given to it

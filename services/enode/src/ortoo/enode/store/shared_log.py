@@ -209,6 +209,8 @@ class SharedLog:
             if whole or len(data) < length:
                 break
             length *= 16  # one frame is larger than a part
+        if length > PART_BYTES:
+            whole = min(whole, whole_frames(data, begin, begin + 1))
         data = data[:whole]
         return data, marks_in((frame.header, frame.body) for frame in frames_in(data, begin))
 
