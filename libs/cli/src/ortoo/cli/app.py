@@ -100,11 +100,16 @@ def dev(
     listen_address: Annotated[
         str, typer.Option(envvar="ORTOO_LISTEN_ADDRESS", help="host:port for clients; port 0 takes a free one.")
     ] = "127.0.0.1:8081",
+    members: Annotated[
+        int, typer.Option(help="How many members the enode has: 1, 3 or 5. Several are processes of their own.")
+    ] = 1,
 ) -> None:
     """Run a whole cluster in this process, for development."""
     from ortoo.cli.dev.run import run as run_cluster
 
-    run_cluster(data_dir, listen_address)
+    if members not in (1, 3, 5):
+        raise typer.BadParameter("give 1, 3 or 5", param_hint="--members")
+    run_cluster(data_dir, listen_address, members)
 
 
 @app.command()
