@@ -18,13 +18,13 @@ from ortoo.enode.index.catalog import Catalog
 from ortoo.enode.index.index_files import load_rows, read_contents
 from ortoo.enode.index.survey import survey
 from ortoo.enode.log.checkpoint import complete_checkpoints, decode_slice
-from ortoo.enode.log.copying import entry_of
+from ortoo.enode.log.copies.copying import entry_of
+from ortoo.enode.log.copies.words import WORDS, mark_of
+from ortoo.enode.log.flushing.group import Group
 from ortoo.enode.log.frame import BadFrame, Flag, FrameHeader
-from ortoo.enode.log.group import Group
 from ortoo.enode.log.queue_index import SliceAt
 from ortoo.enode.log.scan import Hole, Window, read_body, read_frame, walk
 from ortoo.enode.log.segment import Segment, bases, index_name, keys_name, segment_name
-from ortoo.enode.log.words import WORDS, mark_of
 from ortoo.enode.members.identity import Reign, Tail
 from ortoo.enode.members.log_outline import LogOutline
 from ortoo.enode.recovery.losses import damages_of
