@@ -3,11 +3,17 @@
 import contextlib
 from collections.abc import Callable
 
+import grpc
 import pytest
 
 from ortoo.client import Client, OrtooError, Queue
+from ortoo.common.grpc.channels import Channels
+from ortoo.enode.reigns.member import RunningMember
 from ortoo.testing.simulation.cluster.cluster import Shape
 from ortoo.testing.simulation.cluster.roles import MemberMachine
+from ortoo.v1 import enode_members_pb2 as pb
+from ortoo.v1.enode_members_pb2_grpc import EnodeMembersServiceStub
+from ortoo.v1.member_report_pb2 import MemberId
 from tests.simulation.stage import Stage, play
 
 THREE = Shape(enodes=1, snodes=1, members=3)
@@ -42,13 +48,14 @@ async def bodies(client: Client, queue: Queue) -> list[bytes]:
 async def sent(client: Client, count: int, stored: list[bytes]) -> Queue:
     """Send messages one after another, each until it is acknowledged once; where they lie."""
     queue: Queue | None = None
-    async with client.producer("t") as producer:
-        while count:
-            body = b"%d" % len(stored)
-            with contextlib.suppress(OrtooError):
-                receipt = await producer.send(body)
-                queue, count = receipt.queue, count - 1
-                stored.append(body)
+    while count:
+        with contextlib.suppress(OrtooError):  # as long as nobody leads, there is no queue to send to
+            async with client.producer("t") as producer:
+                while count:
+                    body = b"%d" % len(stored)
+                    receipt = await producer.send(body)
+                    queue, count = receipt.queue, count - 1
+                    stored.append(body)
     assert queue is not None
     return queue
 
@@ -134,5 +141,49 @@ def test_everything_is_there_after_the_power_failed_everywhere() -> None:
             await sent(client, 1, stored)
             found = await bodies(client, queue)
             assert [one for one in stored if one not in found] == []
+
+    play(script, shape=THREE)
+
+
+def test_an_emptied_disk_joins_as_another_member() -> None:
+    """A disk is lost: the empty one is added, learns and votes; with the old one removed it is relied on (B-045)."""
+
+    async def script(stage: Stage) -> None:
+        async with stage.connect("app") as client, Channels() as channels:
+            await topic(stage, client)
+            stored: list[bytes] = []
+            queue = await sent(client, 20, stored)
+            first = await leader(stage)
+            lost = next(one for one in stage.cluster.members if one is not first)
+            lost.kill()
+            lost.disk.destroyed()
+            lost.start()
+            await lost.ready.wait()
+            operator = EnodeMembersServiceStub(channels.to(first.address))
+            before = await operator.DescribeMembers(pb.DescribeMembersRequest(enode=lost.enode))
+            old = next(one.member for one in before.members if one.member.number == lost.number)
+            assert isinstance(lost.running, RunningMember)
+            new = MemberId(number=lost.number, disk=lost.running.lives.joining.kept.member.disk)
+            address = lost.running.member_address
+            await operator.AddMember(pb.AddMemberRequest(enode=lost.enode, member=new, member_address=address))
+            while True:
+                described = await operator.DescribeMembers(pb.DescribeMembersRequest(enode=lost.enode))
+                if any(one.member == new and one.votes for one in described.members):
+                    break
+                await stage.clock.sleep(0.1)
+            while any(one.member == old for one in described.members):
+                with contextlib.suppress(grpc.RpcError):  # the change before is not committed yet
+                    await operator.RemoveMember(pb.RemoveMemberRequest(enode=lost.enode, member=old))
+                described = await operator.DescribeMembers(pb.DescribeMembersRequest(enode=lost.enode))
+                await stage.clock.sleep(0.1)
+            await sent(client, 5, stored)
+            third = next(one for one in stage.cluster.members if one not in (first, lost))
+            third.kill()
+            first.kill()
+            first.start()
+            await sent(client, 5, stored)
+            found = await bodies(client, queue)
+            assert [one for one in stored if one not in found] == []
+            third.start()
 
     play(script, shape=THREE)

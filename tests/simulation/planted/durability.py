@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from ortoo.enode.log import appender, group, segment
-from ortoo.enode.log.group import Group
+from ortoo.enode.log import appender, segment
+from ortoo.enode.log.flushing import group
+from ortoo.enode.log.flushing.group import Group
 from ortoo.enode.recovery import opening
 from ortoo.enode.store import housekeeping
 

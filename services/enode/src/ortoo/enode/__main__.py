@@ -10,7 +10,7 @@ from ortoo.common.process import front, service
 from ortoo.common.process.service import Running
 from ortoo.enode.app import open_enode, open_replica
 from ortoo.enode.cluster.node_role import NodeRole
-from ortoo.enode.member import open_member
+from ortoo.enode.reigns.member import open_member
 from ortoo.enode.settings import HIDDEN, IMPORTANT, Settings, load
 
 TOOLS = ("inspect", "repair")

@@ -26,15 +26,15 @@ from ortoo.enode.cluster.node_role import NodeRole, reached_at
 from ortoo.enode.cluster.topic_copies import TopicCopies
 from ortoo.enode.deferred.intake import Intake
 from ortoo.enode.disk.disk import Disk, RealDisk
-from ortoo.enode.log.disk_work import ThreadedDiskWork
+from ortoo.enode.log.flushing.disk_work import ThreadedDiskWork
 from ortoo.enode.observe.metrics import register, register_followers, register_pops
 from ortoo.enode.pops.leasing import Leasing
+from ortoo.enode.reigns.serving import announced, open_parts
 from ortoo.enode.replication.followers import Followers
 from ortoo.enode.replication.log_copy import LogCopy
 from ortoo.enode.rpc.following import Following, replication_address
 from ortoo.enode.rpc.replication import open_replication
 from ortoo.enode.rpc.service import EnodeService, enode_server, public_server
-from ortoo.enode.serving import announced, open_parts
 from ortoo.enode.settings import Settings
 from ortoo.enode.store.memory_share import within
 from ortoo.enode.store.store import Store

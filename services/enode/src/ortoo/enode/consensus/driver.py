@@ -10,9 +10,10 @@ from ortoo.common.errors import Conflict, OrtooError, Overloaded
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
+from ortoo.enode.consensus.shared_log import SharedLog
 from ortoo.enode.disk.reign_file import KeptReign, write_reign
+from ortoo.enode.log.copies.words import begin_payload, members_payload
 from ortoo.enode.log.frame import Kind
-from ortoo.enode.log.words import begin_payload, members_payload
 from ortoo.enode.members.driver import (
     Action,
     Appended,
@@ -46,7 +47,6 @@ from ortoo.enode.members.member import Member
 from ortoo.enode.members.messages import Frames, Heartbeat, Message
 from ortoo.enode.members.protocol import step
 from ortoo.enode.members.roles import Leader
-from ortoo.enode.store.shared_log import SharedLog
 
 TICK_S = 0.1
 CATCH_UP_KEEP_BYTES = 1 << 30
@@ -224,7 +224,7 @@ class Driver:
     # the loops
 
     async def _work(self) -> None:
-        """Do what the log is asked for, one thing after another."""
+        """Do what the log is asked for, one thing after another. Without its log the process is no member: it ends."""
         while True:
             work = await self._log_work.get()
             try:
@@ -240,7 +240,7 @@ class Driver:
                 raise
 
     async def _save_reigns(self) -> None:
-        """Keep what is promised; of several promises the last one."""
+        """Keep what is promised; of several promises the last one. A process that cannot promise ends."""
         while True:
             action = await self._reigns.get()
             while not self._reigns.empty():
@@ -251,6 +251,7 @@ class Driver:
             self.post(ReignSaved(action.reign))
 
     async def _tick(self) -> None:
+        """Let the protocol see that time passes; a defect in it ends the process, and another member leads."""
         while True:
             self.post(Tick())
             await self._clock.sleep(TICK_S)

@@ -1,19 +1,17 @@
 """The writing end of the log: positions, segments, flush groups. It belongs to the event loop."""
 
 import asyncio
-import errno
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ortoo.common.errors import Overloaded, Unavailable
-from ortoo.common.process.clock import Clock
 from ortoo.common.records.sealed_batch import SealedBatch, crc32c
 from ortoo.enode.changes.all import HEAD_BYTES, Change, encode_changes
 from ortoo.enode.disk.disk import Buffer
 from ortoo.enode.log.checkpoint import Slice
-from ortoo.enode.log.disk_work import DiskWork
+from ortoo.enode.log.flushing.flusher import Flusher
+from ortoo.enode.log.flushing.group import Entry, Group, Part
 from ortoo.enode.log.frame import (
     ALIGNMENT_BYTES,
     HEADER_BYTES,
@@ -23,80 +21,21 @@ from ortoo.enode.log.frame import (
     Kind,
     frame_bytes,
 )
-from ortoo.enode.log.group import Entry, Group, Part
 from ortoo.enode.log.segment import Segment
-from ortoo.enode.log.settings import StoreSettings
-from ortoo.enode.log.spares import Spares
 
 CHANGES_BYTES_MAX = 1 << 20
 
 
 @dataclass(kw_only=True, eq=False)
-class Appender:
+class Appender(Flusher):
     """Accepts frames, gives them their positions and sees to it that they become durable in that order."""
-
-    active: Segment
-    appended_position: int
-    """Where the next frame goes; at first everything before it is durable."""
-    store_open: int
-    stored_at_ms: int
-    """When the last frame was stored."""
-    settings: StoreSettings
-    clock: Clock
-    work: DiskWork
-    spares: Spares
-    on_committed: Callable[[Group], None]
-    """Gets each group when it is committed, before its waiters."""
-    on_roll: Callable[[Segment], None]
-    """Gets each new segment as soon as positions are given out in it."""
-    failure: str = ""
-    """Why nothing is acknowledged any more; empty while all is well."""
-    full: str = ""
-    """Why sends are refused until there is space; empty while there is."""
-    alone: str = ""
-    """Why nothing is accepted although the disk is well: another member leads, or no other disk can be reached."""
-    may_write: bool = True
-    """Whether this process gives out positions; a member that follows gets them from its leader."""
-    commit_limit: int | None = None
-    """What lies behind it is not committed yet, however durable it is here; None = what is durable is committed."""
-    epoch: int = 0
-    """In whose reign frames are written; 0 of an enode with one member."""
-    on_handed_over: Callable[[Group], None] | None = None
-    """Gets each group when it goes to the disk, and with it to those who follow; None = nobody does."""
-    on_durable: Callable[[Group], None] | None = None
-    """Gets each group when it is on this disk; None = nobody asks."""
-    pending_bytes: int = 0
-    flushes: int = 0
-    flush_s: float = 0.0
-    """How long flushes took, all together."""
 
     def __post_init__(self) -> None:
         """Nothing is on its way yet."""
-        self.durable_position = self.appended_position
-        self.committed_position = self.appended_position
-        """Everything before it is folded into the state, shown and answered for; what lies behind may still go."""
-        self._loop = asyncio.get_running_loop()
-        self._groups: deque[Group] = deque()
-        self._flushing: Group | None = None
-        self._held: deque[Group] = deque()
-        """Durable here, and not committed yet."""
-        self._handover_scheduled = False
-        self._wanted = False
-        self._handed_over_s = 0.0
-        self._retry: Group | None = None
+        super().__post_init__()
         self._forget_changes()
         self._room_lock = asyncio.Lock()
         self._room_waiting = 0
-        self._idle: asyncio.Event = asyncio.Event()
-        self._idle.set()
-        self._quiet: asyncio.Event = asyncio.Event()
-        self._quiet.set()
-        self.flush_due = asyncio.Event()
-        """Set while frames wait that nobody asked to be flushed at once."""
-        self.advanced: dict[asyncio.Event, None] = {}
-        """Set whenever the durable position grows, for those who go along behind it."""
-        self.flushed = asyncio.Event()
-        """Set by each flush; cleared by whoever watches for idleness."""
 
     # room
 
@@ -137,11 +76,6 @@ class Appender:
     def _check_writes(self) -> None:
         if not self.may_write:
             raise Unavailable(self.alone)
-
-    def check_alive(self) -> None:
-        """Errors: Unavailable when the disk failed: what is not durable yet never will be acknowledged."""
-        if self.failure:
-            raise Unavailable(f"{self.failure}: the store acknowledges nothing until it is opened again")
 
     def check_load(self, length: int) -> None:
         """Errors: Unavailable when the disk failed; Overloaded when it is full or too much waits for it."""
@@ -185,8 +119,7 @@ class Appender:
         header = entry.header
         self.stored_at_ms, self.store_open, self.epoch = header.stored_at_ms, header.store_open, header.leader_epoch
         self.active.limit = max(self.active.limit, header.end_position)
-        self._group_for_frame().is_copy = True
-        self._place(entry, (frame,))
+        self._place(entry, (frame,), is_copy=True)
 
     def end_segment(self, segment: Segment) -> None:
         """Go on in `segment`: the frame that was accepted last ends the active one."""
@@ -196,21 +129,6 @@ class Appender:
         segment.limit += segment.base
         self.active = segment
         self.on_roll(segment)
-
-    def end_at(self, position: int, active: Segment) -> None:
-        """Go on at `position` in `active`; what lies behind is gone. Nothing is on its way to the disk."""
-        for group in self._held:
-            group.entries = [entry for entry in group.entries if entry.header.position < position]
-            group.end_position = min(group.end_position, position)
-        self.appended_position = self.durable_position = position
-        self.active, active.end = active, None
-
-    def hold(self, groups: Sequence[Group]) -> None:
-        """Take over groups that were found durable and are not known to be committed."""
-        self._held.extend(groups)
-        self.pending_bytes += sum(group.bytes for group in groups)
-        self.appended_position = self.durable_position = groups[-1].end_position
-        self._idle.clear()
 
     def append_slice(self, part: Slice) -> None:
         """Accept a slice of a checkpoint."""
@@ -239,10 +157,6 @@ class Appender:
         length = sum(map(len, encoded))
         return HEAD_BYTES + length + length // CHANGES_BYTES_MAX * (frame_bytes(HEAD_BYTES) + ALIGNMENT_BYTES)
 
-    def wait_flush(self, waiter: asyncio.Future[Any], answer: Any) -> None:
-        """`waiter` gets `answer` when everything accepted so far is durable."""
-        self._group().waiters.append((waiter, answer))
-
     def next_stored_at_ms(self) -> int:
         """The time to stamp the next frame with; never goes back."""
         now = self.clock.now_ms()
@@ -264,25 +178,17 @@ class Appender:
             item_count=item_count,
         )
 
-    def _group(self) -> Group:
-        if not self._groups:
-            self._groups.append(Group())
-        return self._groups[-1]
-
     def _append(self, header: FrameHeader, body: tuple[Buffer, ...], entry: Callable[[FrameHeader], Entry]) -> None:
         body_bytes = header.length + header.prefix_length
         if padding := frame_bytes(body_bytes) - HEADER_BYTES - body_bytes:
             body = (*body, PADDING[padding])
         self._place(entry(header), (header.encoded(), *body))
 
-    def _group_for_frame(self) -> Group:
+    def _place(self, entry: Entry, buffers: tuple[Buffer, ...], *, is_copy: bool = False) -> None:
         groups = self._groups
-        if not groups or groups[-1].bytes >= self.settings.flush_bytes_max:
-            groups.append(Group())
-        return groups[-1]
-
-    def _place(self, entry: Entry, buffers: tuple[Buffer, ...]) -> None:
-        group = self._group_for_frame()
+        if not groups or groups[-1].bytes >= self.settings.flush_bytes_max or groups[-1].is_copy is not is_copy:
+            groups.append(Group(is_copy=is_copy))
+        group = groups[-1]
         position, total = entry.header.position, entry.header.frame_bytes
         parts = group.parts
         if not parts or parts[-1].segment is not self.active:
@@ -314,160 +220,13 @@ class Appender:
         self._changes_bytes = 0
         self._changes_waiters: list[tuple[asyncio.Future[Any], Any]] = []
 
-    # flushing
-
-    def want_flush(self) -> None:
-        """Flush as soon as the flush before is done; what comes until then joins."""
-        self._wanted = True
-        if not self._handover_scheduled and self._flushing is None:
-            self._handover_scheduled = True
-            self._loop.call_soon(self._hand_over)
-
-    async def flush(self) -> None:
-        """Wait until everything accepted so far is durable. Errors: Unavailable when the disk failed."""
-        self.check_alive()
-        waiter = self._loop.create_future()
-        self.close_changes()
-        self.wait_flush(waiter, None)
-        self.want_flush()
-        await waiter
-
-    async def settled(self) -> None:
-        """Wait until everything accepted is committed."""
-        await self._idle.wait()
-
-    async def quiet(self) -> None:
-        """Wait until nothing is on its way to the disk."""
-        await self._quiet.wait()
-
-    def _hand_over(self) -> None:
-        self._handover_scheduled = False
-        if self._flushing is not None or self.failure:
-            return
-        self.close_changes()
-        if not self._groups:
-            self._wanted = False
-            return
-        group = self._groups.popleft()
-        self._wanted = bool(self._groups)
-        if not group.parts:
-            self._flushing = group
-            self._done(group, None)
-            return
-        self._flushing = group
-        group.declare_durable_below(self.durable_position)
-        if self.on_handed_over is not None:
-            self.on_handed_over(group)
-        self._handed_over_s = self.clock.monotonic_s()
-        self.work.flush(group, self._done)
-
-    def _done(self, group: Group, error: BaseException | None) -> None:
-        if error is not None and self._is_full(error):
-            self.full = f"the disk is full: {error}"
-            self._retry = group
-            return
-        self._flushing = None
-        if error is not None or self.failure:
-            self._fail(group, error)
-            return
-        if group.parts:
-            self.flushes += 1
-            self.flush_s += self.clock.monotonic_s() - self._handed_over_s
-            self.durable_position = group.end_position
-            for event in self.advanced:
-                event.set()
-            if self.on_durable is not None:
-                self.on_durable(group)
-        if self._wanted or len(self._groups) > 1:
-            self._hand_over()
-        if self._flushing is None and not self._groups:
-            self._quiet.set()
-        self._held.append(group)
-        self.release()
-
-    def release(self) -> None:
-        """Show and answer, in order, what is durable here and committed."""
-        while self._held and (self.commit_limit is None or self._held[0].end_position <= self.commit_limit):
-            group = self._held.popleft()
-            self.pending_bytes -= group.bytes
-            try:
-                self.on_committed(group)
-            except Exception as defect:
-                self._fail(group, defect)
-                raise
-            if group.parts:
-                self.committed_position = group.end_position
-            for waiter, answer in group.waiters:
-                if not waiter.done():
-                    waiter.set_result(answer)
-            self.flushed.set()
-        if self._flushing is None and not self._groups and not self._changes and not self._held:
-            self._idle.set()
-
-    def give_up_waiting(self, reason: str) -> None:
-        """Tell those who wait for others' disks that the outcome is unknown; what they sent stays in the log."""
-        for group in (*self._held, *([self._flushing] if self._flushing else [])):
-            _fail_all([waiter for waiter, _ in group.waiters], reason)
-            group.waiters.clear()
-
-    def take_back(self, reason: str) -> None:
-        """Forget what was accepted and has not gone to the disk: it is nowhere. Who waits hears that it is unknown."""
-        groups, self._groups = list(self._groups), deque()
-        waiters = [waiter for one in groups for waiter, _ in one.waiters]
-        waiters += [waiter for waiter, _ in self._changes_waiters]
+    def _drop_changes(self) -> list[asyncio.Future[Any]]:
+        """Forget the changes that wait; who waits for them."""
+        waiters = [waiter for waiter, _ in self._changes_waiters]
         self._forget_changes()
-        for group in groups:
-            self.pending_bytes -= group.bytes
-        begun = [group for group in groups if group.parts]
-        if begun:
-            first = begun[0].parts[0]
-            self.appended_position = first.position
-            self.active = first.segment
-            if first.segment.end is not None:
-                first.segment.end = None
-        _fail_all(waiters, reason)
-        self._wanted = False
-        if self._flushing is None:
-            self._quiet.set()
-            if not self._held:
-                self._idle.set()
-
-    @staticmethod
-    def _is_full(error: BaseException) -> bool:
-        return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+        return waiters
 
     @property
-    def is_stuck(self) -> bool:
-        """Whether a group waits for space on the disk."""
-        return self._retry is not None
-
-    def try_again(self) -> None:
-        """Write a group again that met a full disk; called when the disk is looked at."""
-        group, self._retry = self._retry, None
-        if group is not None and not self.failure:
-            self.work.flush(group, self._done)
-
-    def _fail(self, group: Group, error: BaseException | None) -> None:
-        """Nothing after the last durable position is acknowledged any more."""
-        if error is not None and not self.failure:
-            self.failure = f"the disk failed: {error}"
-        self.fail_waiting(group)
-
-    def fail_waiting(self, group: Group | None = None) -> None:
-        """Tell everybody who waits that the outcome is unknown."""
-        groups = ([group] if group else []) + list(self._held) + list(self._groups)
-        self._held.clear()
-        self._groups.clear()
-        waiters = [waiter for one in groups for waiter, _ in one.waiters]
-        waiters += [waiter for waiter, _ in self._changes_waiters]
-        self._forget_changes()
-        _fail_all(waiters, self.failure)
-        self._idle.set()
-        self._quiet.set()
-
-
-def _fail_all(waiters: list[asyncio.Future[Any]], reason: str) -> None:
-    for waiter in waiters:
-        if not waiter.done():
-            waiter.set_exception(Unavailable(f"{reason}; whether this was stored is unknown"))
-            waiter.exception()  # one caller may wait for several, and hears of the first only
+    def _has_changes(self) -> bool:
+        """Whether changes wait for their frame."""
+        return bool(self._changes)

@@ -18,13 +18,13 @@ from ortoo.enode.index.catalog import Catalog
 from ortoo.enode.index.index_files import load_rows, read_contents
 from ortoo.enode.index.survey import survey
 from ortoo.enode.log.checkpoint import complete_checkpoints, decode_slice
-from ortoo.enode.log.copying import entry_of
+from ortoo.enode.log.copies.copying import entry_of
+from ortoo.enode.log.copies.words import WORDS, mark_of
+from ortoo.enode.log.flushing.group import Group
 from ortoo.enode.log.frame import BadFrame, Flag, FrameHeader
-from ortoo.enode.log.group import Group
 from ortoo.enode.log.queue_index import SliceAt
 from ortoo.enode.log.scan import Hole, Window, read_body, read_frame, walk
 from ortoo.enode.log.segment import Segment, bases, index_name, keys_name, segment_name
-from ortoo.enode.log.words import WORDS, mark_of
 from ortoo.enode.members.identity import Reign, Tail
 from ortoo.enode.members.log_outline import LogOutline
 from ortoo.enode.recovery.losses import damages_of
@@ -83,10 +83,11 @@ def recover_member(disk: Disk, folder: Path, kept: KeptOutline) -> MemberLog:
         recovered = after_clean_stop(disk, catalog, segments[-1], clean, begin)
         outline = _followed(outline, segments, clean.end_position)
         return MemberLog(recovered, _synced(outline, clean.end_position, clean.end_position))
-    found = _Opening(disk, segments, names, outline).found()
+    flushed = read_tide_mark(disk, folder)
+    found = _Opening(disk, segments, names, outline, flushed).found()
     found.recovered.begin = begin
     settle_ranges(found.recovered)
-    end, flushed = found.outline.appended, read_tide_mark(disk, folder)
+    end = found.outline.appended
     found.lost = flushed if flushed > end else 0
     _make_durable(disk, folder, segments, min(flushed, end), end)
     return found
@@ -95,11 +96,14 @@ def recover_member(disk: Disk, folder: Path, kept: KeptOutline) -> MemberLog:
 class _Opening:
     """One folder that was not closed cleanly."""
 
-    def __init__(self, disk: Disk, segments: list[Segment], names: list[str], outline: LogOutline) -> None:
+    def __init__(
+        self, disk: Disk, segments: list[Segment], names: list[str], outline: LogOutline, flushed: int
+    ) -> None:
         self._disk = disk
         self._segments = segments
         self._names = names
         self._outline = outline
+        self._flushed = flushed
 
     def found(self) -> MemberLog:
         """What is there."""
@@ -147,12 +151,27 @@ class _Opening:
 
         None when nothing says so.
         """
+        gap = self._first_gap()
         for parts in complete_checkpoints(slices):
             try:
-                return max(decode_slice(read_frame(self._holding(one).read, one.position)[1]).as_of for one in parts)
+                as_of = max(decode_slice(read_frame(self._holding(one).read, one.position)[1]).as_of for one in parts)
             except BadFrame:
                 continue
+            if as_of <= gap:
+                return as_of  # the disk may have got a checkpoint, and not all the frames before that it tells of
         return 0 if self._outline.begin == 0 else None
+
+    def _first_gap(self) -> int:
+        """Where the frames end that no flush of this disk covers, whatever lies behind."""
+        end = max(self._flushed, self._outline.begin)
+        for segment in self._segments:
+            if segment.limit <= end:
+                continue
+            if segment.base > end:
+                break
+            for header, _ in _whole(segment, max(end, segment.base)):
+                end = header.end_position
+        return end
 
     def _holding(self, one: SliceAt) -> Segment:
         return next(segment for segment in reversed(self._segments) if segment.base <= one.position)

@@ -13,10 +13,10 @@ from ortoo.common.grpc.server import AddServicer, GrpcServer
 from ortoo.common.process.background import Background
 from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.enode.rpc.deferred import CheckStream, DeferredHandlers
-from ortoo.enode.rpc.enode_members import NAME as MEMBERS_NAME
-from ortoo.enode.rpc.enode_members import EnodeMembersService
 from ortoo.enode.rpc.leader_only import LeaderOnly
 from ortoo.enode.rpc.locks import LockHandlers
+from ortoo.enode.rpc.members.operators import NAME as MEMBERS_NAME
+from ortoo.enode.rpc.members.operators import EnodeMembersService
 from ortoo.enode.rpc.modes import ModeHandlers
 from ortoo.enode.rpc.offsets import OffsetHandlers
 from ortoo.enode.rpc.pop import PopHandlers

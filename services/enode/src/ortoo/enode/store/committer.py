@@ -8,8 +8,8 @@ from ortoo.enode.changes.all import Change, OffsetsCommitted, OffsetsSkipped, To
 from ortoo.enode.changes.timers import TimersSet
 from ortoo.enode.index.catalog import Catalog, QueueLog
 from ortoo.enode.log.answers import StoredBatch
+from ortoo.enode.log.flushing.group import Group
 from ortoo.enode.log.frame import Flag
-from ortoo.enode.log.group import Group
 from ortoo.enode.log.segment import Segment
 from ortoo.enode.reading.recent import Recent
 from ortoo.enode.reading.waiting import Waiting

@@ -17,7 +17,7 @@ from ortoo.enode.disk.identity import Identity, claim
 from ortoo.enode.disk.log_begin import LogBegin, write_log_begin
 from ortoo.enode.index.key_process import KeyProcess, Keys, LocalKeys
 from ortoo.enode.log.appender import Appender
-from ortoo.enode.log.disk_work import DiskWork, disk_work
+from ortoo.enode.log.flushing.disk_work import DiskWork, disk_work
 from ortoo.enode.log.frame import Flag
 from ortoo.enode.log.segment import Segment
 from ortoo.enode.log.settings import StoreSettings

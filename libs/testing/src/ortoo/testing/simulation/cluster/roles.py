@@ -8,10 +8,10 @@ from typing import Any
 
 from ortoo.common.process.service import Running
 from ortoo.enode import app as enode_app
-from ortoo.enode import member as enode_member
 from ortoo.enode import settings as enode_settings
 from ortoo.enode.cluster.node_role import NO_REPLICATION
 from ortoo.enode.log.settings import StoreSettings
+from ortoo.enode.reigns import member as enode_member
 from ortoo.namesrv import app as namesrv_app
 from ortoo.namesrv import settings as namesrv_settings
 from ortoo.snode import app as snode_app

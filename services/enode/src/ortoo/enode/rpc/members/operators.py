@@ -11,7 +11,7 @@ from ortoo.enode.consensus.driver import Driver
 from ortoo.enode.members.driver import AddLearner, Remove
 from ortoo.enode.members.identity import MemberId
 from ortoo.enode.members.roles import Follower, Leader
-from ortoo.enode.rpc.member_service import member_id
+from ortoo.enode.rpc.members.service import member_id
 from ortoo.v1 import enode_members_pb2 as pb
 from ortoo.v1 import member_report_pb2
 from ortoo.v1.enode_members_pb2_grpc import EnodeMembersServiceServicer

@@ -18,22 +18,22 @@ from ortoo.common.process.memory_budget import memory_bytes
 from ortoo.common.process.randomness import Randomness
 from ortoo.enode.consensus.driver import Driver
 from ortoo.enode.consensus.joining import Joining
+from ortoo.enode.consensus.shared_log import SharedLog, open_shared_log
 from ortoo.enode.disk.identity import Identity
 from ortoo.enode.disk.reign_file import KeptReign, write_reign
 from ortoo.enode.members.identity import MemberId
 from ortoo.enode.members.member import Member
 from ortoo.enode.members.roles import Candidate, Follower, Leader
 from ortoo.enode.recovery.member_opening import owed
-from ortoo.enode.rpc.enode_members import EnodeMembersService
+from ortoo.enode.reigns.serving import Parts, announced, open_parts
 from ortoo.enode.rpc.leader_only import LeaderOnly
-from ortoo.enode.rpc.member_peers import MemberPeers, join
-from ortoo.enode.rpc.member_reports import MemberReports
-from ortoo.enode.rpc.member_service import MemberService
+from ortoo.enode.rpc.members.operators import EnodeMembersService
+from ortoo.enode.rpc.members.peers import MemberPeers, join
+from ortoo.enode.rpc.members.reports import MemberReports
+from ortoo.enode.rpc.members.service import MemberService
 from ortoo.enode.rpc.streams.all import Streams
-from ortoo.enode.serving import Parts, announced, open_parts
 from ortoo.enode.settings import Settings
 from ortoo.enode.store.memory_share import within
-from ortoo.enode.store.shared_log import SharedLog, open_shared_log
 from ortoo.enode.store.store import Store
 from ortoo.v1 import member_report_pb2, members_pb2, topic_pb2
 

@@ -4,9 +4,9 @@ from typing import Any
 
 from ortoo.common.errors import Invalid
 from ortoo.common.grpc.fields import read, write
-from ortoo.enode.log.copying import frames_in
+from ortoo.enode.log.copies.copying import frames_in
+from ortoo.enode.log.copies.words import marks_in
 from ortoo.enode.log.frame import BadFrame
-from ortoo.enode.log.words import marks_in
 from ortoo.enode.members import messages
 from ortoo.enode.members.identity import Process
 from ortoo.enode.members.messages import Frames, Message

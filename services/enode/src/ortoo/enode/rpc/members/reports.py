@@ -15,7 +15,7 @@ from ortoo.common.process.logs import get_logger
 from ortoo.enode.consensus.driver import Suggestion
 from ortoo.enode.members.driver import Proposed
 from ortoo.enode.members.identity import MemberId
-from ortoo.enode.rpc.member_service import member_id
+from ortoo.enode.rpc.members.service import member_id
 from ortoo.v1 import member_report_pb2 as pb
 from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
 

@@ -8,7 +8,7 @@ from ortoo.common.grpc.errors import Context
 from ortoo.enode.consensus.joining import Joining
 from ortoo.enode.members.driver import Event
 from ortoo.enode.members.identity import MemberId
-from ortoo.enode.rpc.member_words import decode_word
+from ortoo.enode.rpc.members.words import decode_word
 from ortoo.v1 import member_report_pb2
 from ortoo.v1 import members_pb2 as pb
 from ortoo.v1.members_pb2_grpc import MemberServiceServicer

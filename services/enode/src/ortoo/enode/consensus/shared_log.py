@@ -13,14 +13,14 @@ from ortoo.enode.disk.disk import DirectoryLock, Disk
 from ortoo.enode.disk.identity import Identity, claim
 from ortoo.enode.disk.log_begin import LogBegin, write_log_begin
 from ortoo.enode.disk.outline_file import KeptOutline, write_outline
-from ortoo.enode.log.copying import append_copies, frames_in, whole_frames
-from ortoo.enode.log.disk_work import disk_work
-from ortoo.enode.log.frame import HEADER_BYTES, Kind
-from ortoo.enode.log.group import Group
+from ortoo.enode.log.copies.copying import append_copies, frames_in, whole_frames
+from ortoo.enode.log.copies.words import marks_in
+from ortoo.enode.log.flushing.disk_work import disk_work
+from ortoo.enode.log.flushing.group import Group
+from ortoo.enode.log.frame import HEADER_BYTES, Kind, frame_bytes
 from ortoo.enode.log.segment import Segment, remove_below
 from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.log.spares import Spares
-from ortoo.enode.log.words import marks_in
 from ortoo.enode.members.log_outline import LogOutline, Mark
 from ortoo.enode.recovery.member_opening import MemberLog, cut_files, recover_member
 from ortoo.enode.store.engine import Engine
@@ -107,6 +107,9 @@ class SharedLog:
         appender = self.engine.appender
         appender.epoch, appender.store_open = epoch, appender.store_open + 1
         self._is_leading = appender.may_write = True
+        if not appender.fits(0):
+            # Nothing of an epoch lies before its EPOCH frame, so no mark may end the segment there.
+            appender.active.limit += frame_bytes(0)
 
     async def append_word(self, kind: Kind, payload: bytes = b"") -> None:
         """Append a frame that members say something with. Errors: Overloaded, Unavailable."""

@@ -15,7 +15,7 @@ from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
 from ortoo.enode.members.identity import MemberId
 from ortoo.enode.members.messages import Frames, Message
-from ortoo.enode.rpc.member_words import encode_word
+from ortoo.enode.rpc.members.words import encode_word
 from ortoo.v1 import member_report_pb2, members_pb2
 from ortoo.v1 import members_pb2 as pb
 from ortoo.v1.members_pb2_grpc import MemberServiceStub
@@ -55,7 +55,7 @@ class MemberPeers:
         line = self._lines.get(to)
         if line is None:
             line = self._lines[to] = _Line(self, to)
-            self._background.spawn(f"to {to.number}", line.run())
+            self._background.contained("member line", line.run())
         line.put(message)
 
 

@@ -18,8 +18,8 @@ from ortoo.common.telemetry.role import Telemetry
 from ortoo.enode.cluster.node_role import reached_at
 from ortoo.enode.consensus.joining import Founding, Joining
 from ortoo.enode.disk.disk import Disk, RealDisk
-from ortoo.enode.lives import Lives
-from ortoo.enode.rpc.member_service import NAME, MemberService
+from ortoo.enode.reigns.lives import Lives
+from ortoo.enode.rpc.members.service import NAME, MemberService
 from ortoo.enode.rpc.service import member_server
 from ortoo.enode.settings import Settings
 from ortoo.v1.members_pb2_grpc import add_MemberServiceServicer_to_server

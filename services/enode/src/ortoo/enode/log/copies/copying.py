@@ -7,6 +7,7 @@ from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.enode.changes.all import decode_changes
 from ortoo.enode.log.appender import Appender
 from ortoo.enode.log.checkpoint import decode_slice
+from ortoo.enode.log.flushing.group import Entry
 from ortoo.enode.log.frame import (
     HEADER_BYTES,
     BadFrame,
@@ -16,7 +17,6 @@ from ortoo.enode.log.frame import (
     body_problem,
     decode_header,
 )
-from ortoo.enode.log.group import Entry
 
 
 @dataclass(frozen=True, slots=True)
