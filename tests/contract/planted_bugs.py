@@ -94,7 +94,7 @@ def stale_snapshot(patch: pytest.MonkeyPatch) -> None:
     def is_end_of_log(clean: CleanStop, last: Segment) -> bool:
         return last.base <= clean.end_position <= last.limit
 
-    patch.setattr(recovery, "_is_end_of_log", is_end_of_log)
+    patch.setattr(recovery, "is_end_of_log", is_end_of_log)
     patch.setattr(engine, "forget_clean_stop", lambda disk, folder: None)
 
 
