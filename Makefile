@@ -22,14 +22,15 @@ NODE_CLIENT := tests/official/node
 NODE_READY := $(NODE_CLIENT)/node_modules/.ready
 SPARK_READY := $(VENV)/.spark-ready
 
-QUICK_TESTS := tests/unit tests/property tests/golden tests/repo tests/simulation
-SLOW_TESTS := $(wildcard tests/contract tests/conformance tests/integration tests/e2e tests/official tests/deploy)
+# The folders with the longest tests first, so that nobody is left with one of those at the end.
+SLOW_TESTS := $(wildcard tests/e2e tests/contract tests/official tests/deploy tests/integration tests/conformance)
+QUICK_TESTS := tests/simulation tests/property tests/unit tests/golden tests/repo
 
 .PHONY: help setup demo dev check test bench bench-store bench-guard crash simulate protos protos-check docs clean
-.PHONY: quick-seeds planted
+.PHONY: quick-seeds planted mutants
 .PHONY: demo-spark spark-setup spark-tests spark-long bench-spark
 .PHONY: alerts explore hostile rolling wheels image-check manifests deploy-tools
-.PHONY: lint types imports quick-tests slow-tests
+.PHONY: lint types imports quick-tests all-tests
 
 help:  ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -45,10 +46,11 @@ dev: $(READY)  ## A whole cluster in one process, for development
 check: $(READY)  ## Lint, types, imports, protos and the quick tests; run before every commit
 	@$(MAKE) -k -j2 --output-sync=target lint types imports protos-check quick-seeds quick-tests
 
-test: deploy-tools  ## Everything: check, then the contract, integration and end-to-end and deployment tests, and those of Spark
-	@$(MAKE) check
-	@$(MAKE) slow-tests
-	@$(MAKE) spark-tests
+# Three things at once: Spark's tests, which wait for one JVM; all others; and what looks at the code, one by one.
+test: $(READY)  ## Everything: what check does, the contract, integration, end-to-end and deployment tests, and those of Spark
+	@$(MAKE) -j3 deploy-tools $(NODE_READY) $(SPARK_READY)
+	@libs/spark/find_java.sh 'the tests of tests/spark that start Spark (each says so as skipped)' || true
+	@$(MAKE) -k -j3 --output-sync=target spark-tests all-tests types quick-seeds lint imports protos-check
 
 bench: $(READY)  ## Measure everything beside its baselines, ten minutes: bench/results, the table in README.md (NAME=produce for one alone)
 	@$(PY) -m bench.suite $(NAME)
@@ -89,6 +91,7 @@ crash: $(READY)  ## Stop the store at 2,500 points, damage it in 500 places, 5,0
 	@$(PY) -m ortoo.testing.store.damage_points --megabytes 200 --places 500
 	@$(PY) -m ortoo.testing.runs.pop_schedule --steps 1000000
 	@ORTOO_EXAMPLES=5000 $(PYTEST) tests/property/test_store_model.py
+	@ORTOO_EXAMPLES=1000 $(PYTEST) tests/property/test_record_batch.py
 	@$(PY) -m ortoo.testing.store.full_disk || test $$? -eq 77
 	@$(PY) -m ortoo.testing.runs.timer_run
 	@$(PY) -m ortoo.testing.runs.fifo_run
@@ -106,6 +109,9 @@ simulate: $(READY)  ## A simulated cluster in trouble, 300 seeds (SEED=1000 SEED
 planted: $(READY)  ## Search for the first seed that finds each planted bug, half an hour: the table in docs/simulation.md
 	@$(PY) -m tests.simulation.planted.table
 
+mutants: $(READY)  ## Change the deciding modules in thousands of ways and count what the quick tests notice, an hour (NAME=state for one)
+	@$(PY) -m tests.mutation.table $(if $(NAME),"$(NAME)")
+
 explore: $(READY)  ## The replication protocol: 10,000 walks a scenario, then each rule switched off until what is lost is found; half an hour
 	@$(PY) -m tests.simulation.members.long_walks --seeds $(or $(SEEDS),10000)
 	@$(PY) -m tests.simulation.members.switched_off
@@ -122,8 +128,7 @@ spark-long: $(SPARK_READY)  ## 10,000,000 messages through Spark while drivers a
 	  $(PYTEST) -s -o faulthandler_timeout=0 -m long tests/spark
 
 spark-tests: $(SPARK_READY) $(NODE_READY)
-	@libs/spark/find_java.sh 'the tests of tests/spark that start Spark (each says so as skipped)' || true
-	@$(PYTEST) -m 'not long' tests/unit/spark tests/spark
+	@$(PYTEST) -m 'not long' tests/spark
 
 protos: $(READY)  ## Regenerate libs/wire from protos/
 	@$(PY) libs/wire/generate.py
@@ -161,9 +166,9 @@ quick-tests: $(READY)
 quick-seeds: $(READY)
 	@$(PY) -m ortoo.testing.simulation --seed 1 --seeds 50 --workers 2
 
-# Most of the time these wait for processes and for clocks, so that more of them run at once than there are cores.
-slow-tests: $(READY) $(NODE_READY)
-	@$(PYTEST) -n 3 --dist worksteal -m 'not crash and not image' $(SLOW_TESTS)
+# Many of these wait for processes and for clocks, so that more of them run at once than there are cores.
+all-tests: $(READY) $(NODE_READY)
+	@$(PYTEST) -n 3 --dist worksteal -m 'not crash and not image' $(SLOW_TESTS) $(QUICK_TESTS)
 
 # The first Python here that is new enough; `make setup PYTHON=...` overrides the search.
 $(VENV)/bin/python:

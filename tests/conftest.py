@@ -1,13 +1,17 @@
 """What every test gets: properties that never fail for being slow, and logs as they were. No test gets a second try."""
 
+import os
 from collections.abc import Iterator
 
 import pytest
 import structlog
 from hypothesis import settings
 
+EXAMPLES = int(os.environ.get("ORTOO_EXAMPLES", "60"))
+"""How many each property gets that does not say so itself; `make crash` takes many more."""
+
 # The machine may be busy, so time decides nothing; a failing example prints the line that replays it.
-settings.register_profile("ortoo", deadline=None, max_examples=60, print_blob=True)
+settings.register_profile("ortoo", deadline=None, max_examples=EXAMPLES, print_blob=True)
 settings.load_profile("ortoo")
 
 

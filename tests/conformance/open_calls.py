@@ -17,6 +17,7 @@ class Waiting:
 
     def __init__(self) -> None:
         self.called = 0
+        self.requests: list[bytes] = []
         self.ended: list[str] = []
 
     async def one(self, request: Any, context: Any) -> bytes:
@@ -35,7 +36,9 @@ class Waiting:
 
     async def reads(self, requests: Any, context: Any) -> bytes:
         await context.send_initial_metadata(())
-        self.ended.append("read " + repr([request async for request in requests]))
+        async for request in requests:
+            self.requests.append(request)
+        self.ended.append(f"read {self.requests}")
         return await self.one(requests, context)
 
 
@@ -44,7 +47,7 @@ async def opened(served: Served, waiting: Waiting) -> tuple[Any, Any, Any]:
     one, stream, requests = served.call("One"), served.answers("Three"), served.requests("Reads")
     assert await stream.read() == b"0"
     await requests.write(b"request")
-    await until(lambda: waiting.called == 2)
+    await until(lambda: waiting.called == 2 and waiting.requests == [b"request"])
     return one, stream, requests
 
 

@@ -162,8 +162,9 @@ async def test_the_states_of_a_channel(wire: Wire) -> None:
 async def test_a_reset_connection(wire: Wire) -> None:
     """Every open call is UNAVAILABLE at once and its unread answers are lost; the handlers are cancelled.
 
-    A reader of requests sees them end before that, as if its caller had nothing more to say. The next call connects
-    anew.
+    A reader of requests may see them end before that, as if its caller had nothing more to say: a server of grpc.aio
+    learns of the end and of the cancellation at once, and on a busy machine the latter overtakes. The next call
+    connects anew.
     """
     waiting = Waiting()
     async with serving(wire, **waiting_handlers(waiting)) as served:
@@ -175,8 +176,8 @@ async def test_a_reset_connection(wire: Wire) -> None:
         for call in calls:
             assert await call.code() is S.UNAVAILABLE
         assert (await failure(calls[1].read())).code() is S.UNAVAILABLE
-        await until(lambda: len(waiting.ended) == 4)
-        assert sorted(waiting.ended) == ["CancelledError"] * 3 + ["read [b'request']"]
+        await until(lambda: waiting.ended.count("CancelledError") == 3)
+        assert set(waiting.ended) <= {"CancelledError", "read [b'request']"}
         async for _ in turns():
             if channel.get_state() is State.IDLE:
                 break

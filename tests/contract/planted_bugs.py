@@ -243,3 +243,9 @@ BUGS: dict[Plant, str] = {
     gaps_stored: "although sequence",
 }
 """Each bug with what the harness says about it."""
+
+SOONEST: dict[Plant, int] = {
+    beginning_recorded_too_late: 13, checkpoint_folded_too_late: 2, durable_below_too_high: 3, stale_snapshot: 11,
+    torn_frame_accepted: 3,
+}  # fmt: skip
+"""The seeds of runs that show those bugs after few points that the first run shows late; found by trying."""

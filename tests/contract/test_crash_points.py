@@ -27,12 +27,12 @@ def test_a_crash_after_any_operation_loses_nothing_acknowledged() -> None:
 
     G1, G3, G4, G10, G11.
     """
-    report = enumerate_points(1, points_max=150, every=12, variants=2, lives=1, steps=60)
-    assert report.points == report.starts == 150
+    report = enumerate_points(1, points_max=100, every=12, variants=2, lives=1, steps=60)
+    assert report.points == report.starts == 100
     assert report.torn_tails > 10
     assert report.second_lives >= 1
     assert not report.broken
-    assert report.messages_checked > 25_000
+    assert report.messages_checked > 15_000
 
 
 @pytest.mark.parametrize("where", ["sync", "write"])
@@ -99,12 +99,12 @@ def test_damage_anywhere_is_named_or_refused_and_never_served() -> None:
     report = DamageReport()
     with quiet():
         pristine = build(1 << 20, 3)
-        for number in range(250):
+        for number in range(150):
             check_place(pristine, choose(pristine, 3, number), number, report)
-    assert report.places == 250
-    assert report.named > 100
+    assert report.places == 150
+    assert report.named > 60
     assert report.refused > 0
-    assert report.batches_read > 10_000
+    assert report.batches_read > 6_000
 
 
 @pytest.mark.parametrize("start", STARTS)
@@ -130,6 +130,6 @@ def test_a_log_cut_at_any_byte_keeps_everything_before_the_cut(start: str) -> No
 
 def test_a_failed_flush_is_not_believed_by_the_next_start() -> None:
     """B-025: what the page cache still shows is written again; later power cuts lose nothing acknowledged."""
-    report = enumerate_failed_flushes(1, runs=8)
-    assert report.torn_tails >= 3
-    assert report.points >= 100
+    report = enumerate_failed_flushes(1, runs=5)
+    assert report.torn_tails >= 1
+    assert report.points >= 60

@@ -101,3 +101,16 @@ def test_a_power_cut_while_parking_neither_loses_nor_doubles() -> None:
             assert texts(await it.pop()) == []
 
     play(scenario)
+
+
+def test_dead_letters_are_counted_by_topic_and_group() -> None:
+    """B-101: the count that operators see is that of the letters."""
+
+    async def scenario(it: PopStore) -> None:
+        await it.send("a", "b")
+        for _ in range(3):
+            await it.give_back(await it.pop(2))
+        assert len(await it.dead_letters()) == 2
+        assert it.leasing.parked_totals == {(TOPIC, "billing"): 2}
+
+    play(scenario)

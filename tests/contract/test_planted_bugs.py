@@ -5,7 +5,7 @@ import pytest
 from ortoo.testing.store.crash_points import enumerate_points
 from ortoo.testing.store.failed_flushes import enumerate_failed_flushes
 from ortoo.testing.store.model import Broken
-from tests.contract.planted_bugs import BUGS, BUGS_OF_A_FAILING_DISK, Plant
+from tests.contract.planted_bugs import BUGS, BUGS_OF_A_FAILING_DISK, SOONEST, Plant
 
 POINTS_MAX = 1500
 
@@ -15,7 +15,7 @@ def test_a_planted_bug_is_caught(plant: Plant, monkeypatch: pytest.MonkeyPatch) 
     """Stopping after every few operations shows the bug, and says what is wrong."""
     plant(monkeypatch)
     with pytest.raises(Broken, match=BUGS[plant]):
-        enumerate_points(1, points_max=POINTS_MAX, every=5, variants=3, lives=0)
+        enumerate_points(SOONEST.get(plant, 1), points_max=POINTS_MAX, every=5, variants=3, lives=0)
 
 
 @pytest.mark.parametrize("plant", BUGS_OF_A_FAILING_DISK, ids=lambda plant: plant.__name__)

@@ -26,8 +26,9 @@ from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from ortoo.testing.servers.postgres import Postgres, postgres
 from ortoo.testing.servers.processes import SMALL_STORE, ProcessCluster, RoleProcess
-from ortoo.v1 import member_report_pb2
+from ortoo.v1 import member_report_pb2, producer_pb2, record_pb2, topic_pb2
 from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
+from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
 from tests.deploy import ailing_enode
 from tests.deploy.ailing_enode import Ailments
 from tests.deploy.prometheus import MISSING, Prometheus, prometheus
@@ -39,6 +40,9 @@ RESOLVES_WITHIN_S = 60.0
 OLD_MS = 700_000
 """How old a message is that its group has forgotten: more than the ten minutes of the rule."""
 HARMED = b"a body that comes to harm"
+QUEUES = 512
+INDEX_BYTES_MAX = 600 * 362
+"""So many queues leave less than a fifth of it, and the other faults more."""
 RESTARTED = frozenset({"OrtooProcessDown", "OrtooEnodeAway", "OrtooNotReady"})
 """What may fire beside, when a fault needs a process to be started again."""
 
@@ -315,6 +319,18 @@ async def unsteady_leader(scene: Scene) -> AsyncIterator[None]:
         yield
 
 
+@asynccontextmanager
+async def full_index(scene: Scene) -> AsyncIterator[None]:
+    """A topic has so many queues that the memory for the index is nearly used up."""
+    await scene.mq.admin.create_topic("wide", queue_count=QUEUES, enodes=[scene.enode.folder.name])
+    for number in range(QUEUES):
+        queue = topic_pb2.Queue(topic="wide", enode=scene.enode.folder.name, queue_id=number)
+        request = producer_pb2.PublishRequest(topic="wide", queue=queue, messages=[record_pb2.Message(body=b"x")])
+        await scene.mq._connection.call(ProducerServiceStub, "Publish", request)
+    yield
+    await scene.mq.admin.delete_topic("wide", at_once=True)
+
+
 @dataclass(frozen=True, slots=True)
 class Fault:
     """What is done, and which alerts must and may fire then."""
@@ -343,6 +359,7 @@ FAULTS = (
     Fault(missing_member, frozenset({"OrtooLeaderless", "OrtooUnderReplicated"})),
     Fault(unsteady_leader, frozenset({"OrtooTakeOvers"})),
     Fault(many_topics, frozenset({"OrtooTooManySeries"})),
+    Fault(full_index, frozenset({"OrtooIndexNearlyFull"})),
 )
 
 
@@ -447,6 +464,7 @@ async def _scene(folder: Path) -> AsyncIterator[tuple[Scene, Prometheus]]:
                 ("enode-1", AilingEnode, metrics[2]),
             )
         ]
+        enodes[1].environ["STORE_INDEX_BYTES_MAX"] = INDEX_BYTES_MAX
         snode = RoleProcess("snode", folder / "snode", {"NAME": "snode", "METRICS_ADDRESS": metrics[3]})
         await namesrv.start()
         parts.push_async_callback(namesrv.kill)

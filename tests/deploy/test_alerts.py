@@ -23,6 +23,10 @@ SERIES: dict[str, list[tuple[str, str, str]]] = {
     "OrtooUnderReplicated": [('ortoo_enode_under_replicated{enode="e",instance="a"}', "1x40", "0x40")],
     "OrtooTakeOvers": [('ortoo_enode_take_overs_total{enode="e",instance="a"}', "0+1x40", "4x40")],
     "OrtooNotWritable": [('ortoo_writable{instance="a"}', "0x40", "1x40")],
+    "OrtooIndexNearlyFull": [
+        ('ortoo_index_bytes{instance="a"}', "900x40", "700x40"),
+        ('ortoo_index_bytes_max{instance="a"}', "1000x40", "1000x40"),
+    ],
     "OrtooDamagedLog": [('ortoo_damaged_places{instance="a"}', "1x40", "0x40")],
     "OrtooNotReady": [('ortoo_ready{instance="a"}', "0x40", "1x40")],
     "OrtooDatabaseAway": [('ortoo_changes_total{outcome="failed",instance="a"}', "0+1x40", "5x40")],

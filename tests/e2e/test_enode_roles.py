@@ -111,7 +111,7 @@ async def test_a_replica_takes_less_memory() -> None:
 
 
 async def test_what_a_sync_master_acknowledged_outlives_its_disk(synced: ProcessCluster) -> None:
-    """Without a replica nothing is taken; with one, what was acknowledged is there when the enode's folder is gone."""
+    """E-221: without a replica nothing is taken; with one, what was acknowledged is there without the enode's disk."""
     replica = replica_of(synced)
     async with connect(synced.address) as mq:
         settings = ProducerSettings(linger_ms=1)

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from ortoo.client import connect
+from ortoo.testing.forks import spawning
 from ortoo.testing.servers.processes import DidNotStart, ProcessCluster, RoleProcess
 
 ROLES = ("namesrv", "enode", "snode")
@@ -23,15 +24,7 @@ every_role = pytest.mark.parametrize("role", ROLES)
 async def outcome(role: str, *arguments: str, environ: Mapping[str, str] | None = None) -> tuple[int, str, str]:
     """Run a role's process to its end: exit code, standard output, standard error."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("ORTOO_")}
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", f"ortoo.{role}", *arguments),
-        env=clean | dict(environ or {}),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, error = await process.communicate()
-    assert process.returncode is not None
-    return process.returncode, out.decode(), error.decode()
+    return await spawning.outcome(sys.executable, "-m", f"ortoo.{role}", *arguments, env=clean | dict(environ or {}))
 
 
 @every_role
@@ -87,11 +80,15 @@ async def test_option_beats_the_file(processes: ProcessCluster, tmp_path: Path) 
 
 @every_role
 async def test_bad_command_line_and_help(role: str) -> None:
-    """An unknown option ends with 255 and the usage; `-h` explains every option and ends with 0 (E-004)."""
+    """An unknown option ends with 255 and the usage; `-h` explains every option and ends with 0 (E-004).
+
+    The latter by a start from nothing, as people begin.
+    """
     code, _, error = await outcome(role, "--unknown")
     assert (code, "usage: ortoo-" in error) == (255, True)
     assert "-h explains the options" in error
-    code, out, _ = await outcome(role, "-h")
+    with spawning.forking(wanted=False):
+        code, out, _ = await outcome(role, "-h")
     assert code == 0
     assert [option for option in ("-c FILE", "-n HOST:PORT", "-p ", "-m ", "-h") if option not in out] == []
 

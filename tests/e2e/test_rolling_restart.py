@@ -11,6 +11,6 @@ BUSY_SEND_MAX_S = 8.0
 async def test_rolling_restart_loses_nothing_and_holds_up_nobody(tmp_path: Path) -> None:
     """2 name servers, 2 enodes, 2 snodes: nothing is lost, no send fails, every exit code is 0 (E-011)."""
     said: list[str] = []
-    outcome = await rolling_restart(tmp_path, rate=200, say=said.append)
+    outcome = await rolling_restart(tmp_path, rate=60, say=said.append)
     assert outcome.faults(BUSY_SEND_MAX_S) == [], said
-    assert outcome.sent > 1000
+    assert outcome.sent > 300

@@ -90,7 +90,7 @@ class Load:
             except Exception as error:
                 self.failed.append(repr(error))
             self.slowest_s = max(self.slowest_s, clock.monotonic_s() - begun_s)
-            await clock.sleep(0.002)
+            await clock.sleep(0.01)
 
     async def goes_on(self) -> None:
         """Wait until another 50 are sent."""

@@ -226,6 +226,7 @@ async def test_nothing_wrong_left_a_trace(calls: Calls) -> None:
 
 async def test_acknowledgement_of_what_is_not_owned_moves_nothing(calls: Calls) -> None:
     """A session that acknowledges offsets of a queue or an assignment that is not its own changes no offset."""
+    await calls.admin.PutGroup(namesrv_pb2.PutGroupRequest(group=topic_pb2.Group(name="g")))
     lag = admin_pb2.DescribeLagRequest(group="g", topic="t")
     before = await calls.admin.DescribeLag(lag)
     leaving = consumer_pb2.PushRequest(close=consumer_pb2.CloseSession())

@@ -188,12 +188,20 @@ async def test_an_interrupted_program_ends_as_python_programs_do(cluster: Cluste
     def run() -> tuple[int, str]:
         program = PROGRAM.format(consumer=consumer)
         with subprocess.Popen(
-            [sys.executable, "-c", program, cluster.address], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            [sys.executable, "-c", program, cluster.address],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
         ) as process:
             assert process.stdout is not None
             assert process.stdout.readline() == "ready\n"
             process.send_signal(signal.SIGINT)
-            said = process.communicate(timeout=30)[1]
+            try:
+                said = process.communicate(timeout=30)[1]
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise
             return process.returncode, said
 
     status, said = await asyncio.to_thread(run)

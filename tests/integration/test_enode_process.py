@@ -1,6 +1,5 @@
 """The enode as a process: what it accepts, what it refuses to start with, and how it ends."""
 
-import asyncio
 import json
 import sys
 from collections.abc import AsyncIterator
@@ -11,6 +10,7 @@ from grpc_health.v1 import health_pb2
 
 from ortoo.common.process.service import EXIT_NOT_STARTED, EXIT_REFUSED
 from ortoo.common.records.batch import encode_bodies
+from ortoo.testing.forks.spawning import outcome
 from ortoo.testing.servers import grpcurl
 from ortoo.testing.servers.lone_enode import NO_NAME_SERVER, append_batches, open_lone_enode, stored_batches, topic
 from ortoo.testing.servers.processes import DidNotStart, RoleProcess
@@ -99,7 +99,7 @@ WRONG_SETTINGS: dict[str, dict[str, object]] = {
     "ORTOO_ENODE_NAM: unknown setting ORTOO_ENODE_NAM (environment); did you mean ORTOO_ENODE_NAME?": {"NAM": "x"},
     "expected sync or async": {"STORE_FLUSH_MODE": "default"},
     "ORTOO_ENODE_STORE_SEGMENT_BYTES is 'many'; expected int": {"STORE_SEGMENT_BYTES": "many"},
-    "expected a multiple of 64": {"STORE_SEGMENT_BYTES": 5},
+    "expected a multiple of 64": {"STORE_SEGMENT_BYTES": 5_000},
     "name: the process name 'a b' has ' '": {"NAME": "a b"},
     "namesrv_address: 'host'; expected host:port": {"NAMESRV_ADDRESS": "host"},
     "listen_address: 'x'; expected host:port": {"LISTEN_ADDRESS": "x"},
@@ -120,14 +120,7 @@ async def test_wrong_setting_is_refused_by_name(tmp_path: Path, reason: str) -> 
 
 async def output(*arguments: str) -> tuple[int, str, str]:
     """Run the enode's command line to its end; exit code, stdout and stderr."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "ortoo.enode", *arguments),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, error = await process.communicate()
-    assert process.returncode is not None
-    return process.returncode, out.decode(), error.decode()
+    return await outcome(sys.executable, "-m", "ortoo.enode", *arguments)
 
 
 async def test_store_is_read_and_checked_without_the_server(enode: RoleProcess) -> None:

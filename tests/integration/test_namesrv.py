@@ -5,7 +5,6 @@ import contextlib
 import os
 import socket
 import sqlite3
-import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -20,6 +19,7 @@ from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.service import EXIT_NOT_STARTED, EXIT_REFUSED
 from ortoo.namesrv.app import open_namesrv
 from ortoo.namesrv.settings import Settings
+from ortoo.testing.forks.spawning import outcome
 from ortoo.v1 import namesrv_pb2 as pb
 from ortoo.v1 import topic_pb2
 from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
@@ -215,20 +215,20 @@ async def test_newer_schema_and_damaged_file_are_refused(tmp_path: Path) -> None
             pass
 
 
-def refused(exit_code: int, **environ: str) -> str:
+async def refused(exit_code: int, **environ: str) -> str:
     """Run the process, which must end with this code; what it said."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("ORTOO_")}
-    command = [sys.executable, "-m", "ortoo.namesrv"]
-    done = subprocess.run(command, env=clean | environ, capture_output=True, text=True, timeout=GUARD_S, check=False)
-    assert done.returncode == exit_code, done
-    return done.stderr
+    async with asyncio.timeout(GUARD_S):
+        code, _, error = await outcome(sys.executable, "-m", "ortoo.namesrv", env=clean | environ)
+    assert code == exit_code, error
+    return error
 
 
-def test_process_refuses_a_taken_port(tmp_path: Path) -> None:
+async def test_process_refuses_a_taken_port(tmp_path: Path) -> None:
     """The port is named."""
     with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as taken:
         port = taken.getsockname()[1]
-        said = refused(
+        said = await refused(
             EXIT_NOT_STARTED,
             ORTOO_NAMESRV_LISTEN_ADDRESS=f"127.0.0.1:{port}",
             ORTOO_NAMESRV_DATA_DIR=str(tmp_path),
@@ -237,6 +237,6 @@ def test_process_refuses_a_taken_port(tmp_path: Path) -> None:
     assert "the port is taken" in said
 
 
-def test_process_refuses_an_unknown_setting() -> None:
+async def test_process_refuses_an_unknown_setting() -> None:
     """The nearest known setting is named."""
-    assert "did you mean ORTOO_NAMESRV_DATA_DIR?" in refused(EXIT_REFUSED, ORTOO_NAMESRV_DATADIR="x")
+    assert "did you mean ORTOO_NAMESRV_DATA_DIR?" in await refused(EXIT_REFUSED, ORTOO_NAMESRV_DATADIR="x")

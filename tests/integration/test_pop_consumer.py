@@ -116,7 +116,7 @@ async def test_a_failing_handler_decides_when_its_message_comes_again(tmp_path: 
                     letters = [one async for one in mq.admin.tail("%DLQ%g", from_first=True, follow=False)]
             running.cancel()
         assert attempts == [1, 2, 2]
-        assert letters[0].message.properties["DLQ_ERROR"] == "hopeless"
+        assert letters[0].message.properties["DLQ_ERROR"] == "ValueError: hopeless"
 
 
 async def test_leaving_gives_back_what_was_not_processed_without_counting(tmp_path: Path) -> None:

@@ -110,7 +110,7 @@ async def test_a_message_that_cannot_be_given_back_comes_again_here(mq: Client) 
         calls.append([it.offset for it in messages])
         return 2
 
-    async def refuse(*_: object) -> list[str]:
+    async def refuse(*_: object, **__: object) -> None:
         raise Unavailable("not now")
 
     with mock.patch("ortoo.client.pull.handling.send_back", refuse):

@@ -135,6 +135,7 @@ async def test_the_lag_of_a_group_shows_only_topics_of_the_user(tmp_path: Path) 
     """B-067: ends of queues are told to who may use the topic."""
     async with guarded(tmp_path) as cluster, asyncio.timeout(60):
         admin = AdminServiceStub(cluster.channels.to(cluster.address))
+        await cluster.name_service.PutGroup(namesrv_pb2.PutGroupRequest(group=topic_pb2.Group(name="g")))
         await admin.DescribeLag(admin_pb2.DescribeLagRequest(group="g", topic="t"), metadata=signed(cluster, "shop"))
         with pytest.raises(grpc.aio.AioRpcError, match="topic 'u'"):
             await admin.DescribeLag(

@@ -12,9 +12,11 @@ from apache.rocketmq.v2 import definition_pb2 as d
 from apache.rocketmq.v2 import service_pb2 as s
 from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
 from ortoo.client import Message, connect
+from ortoo.client.pop.pop_calls import PopCalls
 from ortoo.common.errors import Invalid
 from ortoo.common.groups.handle import Handle, HandleKind, read_handle
 from ortoo.common.groups.handle_seal import HandleKey, HandleKeys, HandleSeals
+from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.namesrv.catalog.catalog import Catalog
@@ -26,7 +28,7 @@ from ortoo.snode.pop.receipt_handle import ReceiptHandle, read_receipt
 from ortoo.snode.rocketmq.send.recalling import joined_handle
 from ortoo.testing.servers.cluster import Cluster, open_cluster
 from ortoo.testing.time.virtual_clock import VirtualClock
-from ortoo.v1 import enode_deferred_pb2, namesrv_pb2, pop_pb2, producer_pb2, record_pb2
+from ortoo.v1 import enode_deferred_pb2, failure_pb2, namesrv_pb2, pop_pb2, producer_pb2, record_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
 from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
 
@@ -78,6 +80,41 @@ async def test_a_made_up_receipt_settles_nothing(tmp_path: Path) -> None:
         rows = [s.AckMessageEntry(message_id="m", receipt_handle=text) for text in (*forged, real)]
         acked = await stub.AckMessage(s.AckMessageRequest(group=group, topic=topic, entries=rows), metadata=WHO)
         assert [one.status.code for one in acked.entries] == [d.INVALID_RECEIPT_HANDLE, d.INVALID_RECEIPT_HANDLE, d.OK]
+
+
+async def test_a_made_up_receipt_among_good_ones_is_refused_alone(tmp_path: Path) -> None:
+    """B-063: Ack, Nack and ChangeInvisible say which it is and why; the others of the call are settled."""
+    async with open_cluster(tmp_path) as cluster, asyncio.timeout(60):
+        await cluster.create_topic("t", queues=1)
+        real, other = await popped(cluster), await popped(cluster)
+        forged = read_receipt(real, await cluster.seals()).text(strangers()[1])
+        consumer = ConsumerServiceStub(cluster.channels.to(cluster.address))
+        leases = [pop_pb2.LeaseReceipt(receipt_handle=text) for text in (real, forged, "nonsense", other)]
+        later = await consumer.ChangeInvisible(pop_pb2.ChangeInvisibleRequest(receipts=leases, invisible_ms=60_000))
+        acked = await consumer.Ack(pop_pb2.AckRequest(receipts=leases[:3]))
+        back = await consumer.Nack(pop_pb2.NackRequest(receipts=leases[1:], delay_ms=0))
+        for answer in (later, acked, back):
+            assert [one.receipt_handle for one in answer.refused] == [forged, "nonsense"]
+            assert {one.failure.kind for one in answer.refused} == {failure_pb2.FAILURE_KIND_INVALID}
+            assert {one.failure.field for one in answer.refused} == {"receipts.receipt_handle"}
+            assert not answer.stale
+        again = await consumer.Pop(pop_pb2.PopRequest(group="g", topic="t", wait_ms=5_000))
+        assert [list(one.offsets) for one in again.batches] == [[1]]  # given back; the first never comes again
+
+
+async def test_one_refused_receipt_fails_nobody_elses_acknowledgement(tmp_path: Path) -> None:
+    """G14, B-063: what several workers of a client acknowledge travels together, and each hears of its own."""
+    async with open_cluster(tmp_path) as cluster, asyncio.timeout(60):
+        await cluster.create_topic("t", queues=1)
+        real = await popped(cluster)
+        async with connect(cluster.address) as mq, Background("acks") as background:
+            calls = PopCalls(mq._connection, background, patience_s=0)
+            good, bad = await asyncio.gather(
+                calls.ack("enode-0", real, [0]), calls.ack("enode-0", "nonsense", [0]), return_exceptions=True
+            )
+        assert good == []
+        assert isinstance(bad, Invalid)
+        assert bad.field == "receipts.receipt_handle"
 
 
 async def test_a_made_up_handle_recalls_nothing_and_ends_nothing(tmp_path: Path) -> None:
@@ -170,6 +207,8 @@ async def test_an_upgraded_directory_takes_old_handles_for_a_while(tmp_path: Pat
     await catalog.close()
     with sa.create_engine(f"sqlite:///{tmp_path / 'namesrv.db'}").begin() as connection:
         for statement in (
+            "DROP TABLE deleted_groups",
+            "ALTER TABLE groups DROP COLUMN by_use",
             "DROP TABLE handle_keys",
             "ALTER TABLE directory DROP COLUMN unsigned_handles",
             "ALTER TABLE users DROP COLUMN kept_secret",

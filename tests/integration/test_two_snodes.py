@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ortoo.common.errors import Conflict
+from ortoo.common.process.clock import SystemClock
 from ortoo.snode.membership.store import redis_client
 from ortoo.testing.servers.cluster import open_cluster
 from ortoo.testing.servers.valkey import Valkey, valkey
@@ -160,6 +161,24 @@ async def test_membership_is_whole_again_after_the_store_was_emptied(tmp_path: P
                 for snode in ("snode-0", "snode-1"):
                     await running.until(snode, "a", "b")
             assert first.call.done() is second.call.done() is False
+
+
+async def test_who_waits_for_the_store_can_be_called_off_at_any_moment(tmp_path: Path) -> None:
+    """A snode that is stopped in the middle of a beat stops; Python 3.11's `asyncio.wait_for` swallowed that."""
+    async with valkey(tmp_path / "valkey") as server, contextlib.aclosing(redis_client(server.url)) as client:
+
+        async def beat() -> None:
+            await client.ping()
+            await asyncio.get_running_loop().create_future()
+
+        await client.ping()
+        for turns in range(20):
+            task = asyncio.get_running_loop().create_task(beat())
+            for _ in range(turns):
+                await SystemClock().sleep(0)
+            task.cancel()
+            done, _ = await asyncio.wait({task}, timeout=5)
+            assert done, f"cancelled after {turns} turns of the loop it goes on"
 
 
 async def members_stored(server: Valkey) -> list[str]:

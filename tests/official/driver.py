@@ -9,6 +9,7 @@ import logging
 import sys
 import threading
 import time
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 from rocketmq import (
@@ -30,6 +31,7 @@ from rocketmq.grpc_protocol import FilterType
 from rocketmq.v5.exception import LiteSubscriptionQuotaExceededException
 
 logging.disable(logging.CRITICAL)
+warnings.simplefilter("ignore")
 VERDICTS = {"commit": TransactionResolution.COMMIT, "rollback": TransactionResolution.ROLLBACK}
 OUT = threading.Lock()
 STDOUT = sys.stdout
@@ -157,7 +159,7 @@ class Driver:
         self.clients[ask["name"]] = client
 
     def subscribe_lite(self, ask):
-        for patience in range(50, -1, -1):
+        for patience in range(300, -1, -1):
             try:
                 self.clients[ask["name"]].subscribe_lite(ask["lite_topic"])
                 return

@@ -3,7 +3,7 @@
 from contextlib import suppress
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ortoo.common.arrays.gather import gathered
@@ -46,7 +46,6 @@ def messages(draw: st.DrawFn, delayed: bool | None = None, ranked: bool | None =
     ]
 
 
-@settings(max_examples=150, deadline=None)
 @given(messages(), st.sampled_from(list(Codec)))
 def test_messages_survive(sent: list[Message], codec: Codec) -> None:
     """Encoding and opening gives the same messages, which the snode's check passes and protobuf reads."""
@@ -58,7 +57,6 @@ def test_messages_survive(sent: list[Message], codec: Codec) -> None:
     assert parsed.SerializeToString(deterministic=True) == sealed.records
 
 
-@settings(max_examples=150, deadline=None)
 @given(messages(), st.data())
 def test_gathering_is_encoding_the_rows_alone(sent: list[Message], data: st.DataObject) -> None:
     """A gathered batch is byte for byte what its producer would have made of those messages."""
@@ -67,7 +65,6 @@ def test_gathering_is_encoding_the_rows_alone(sent: list[Message], data: st.Data
     assert gathered(opened, np.array(rows, "<i4")) == encode([sent[row] for row in rows], now_ms=1)
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.booleans(), st.booleans(), st.data())
 def test_tables_of_several_batches_are_what_one_producer_would_have_sent(
     delayed: bool, ranked: bool, data: st.DataObject
@@ -80,7 +77,6 @@ def test_tables_of_several_batches_are_what_one_producer_would_have_sent(
     assert gathered(joined(tables), np.array(order, "<i4")) == encode([together[at] for at in order], now_ms=1)
 
 
-@settings(max_examples=400, deadline=None)
 @given(st.binary(max_size=200))
 def test_random_bytes_are_refused(records: bytes) -> None:
     """Garbage is Invalid or Unsupported, for the client's reader and for the snode's."""
@@ -91,7 +87,6 @@ def test_random_bytes_are_refused(records: bytes) -> None:
         check(sealed)
 
 
-@settings(max_examples=500, deadline=None)
 @given(messages(), st.sampled_from(list(Codec)), st.data())
 def test_damage_is_named_and_what_the_snode_passes_the_client_reads(
     sent: list[Message], codec: Codec, data: st.DataObject

@@ -9,6 +9,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+from ortoo.common.process.settings import ranges
 from ortoo.enode.settings import Settings as EnodeSettings
 from ortoo.namesrv.settings import Settings as NamesrvSettings
 from ortoo.snode.settings import Settings as SnodeSettings
@@ -43,8 +44,9 @@ def described(cls: Any) -> dict[str, str]:
     return found
 
 
-def rows(settings: Any, prefix: str = "") -> list[tuple[str, str, str]]:
-    """(name, default, description) of every setting, nested ones last."""
+def rows(settings: Any, prefix: str = "") -> list[tuple[str, str, str, str]]:
+    """(name, default, range, description) of every setting, nested ones last."""
+    allowed = ranges(type(settings))
     texts = {name: text for cls in reversed(type(settings).__mro__[:-1]) for name, text in described(cls).items()}
     plain, nested = [], []
     for field in dataclasses.fields(settings):
@@ -52,7 +54,9 @@ def rows(settings: Any, prefix: str = "") -> list[tuple[str, str, str]]:
         if dataclasses.is_dataclass(value):
             nested += rows(value, name + ".")
         elif name not in HIDDEN:
-            plain.append((name, shown(value), texts.get(field.name, "")))
+            limits = allowed.get(field.name)
+            numbers = f"{shown(limits.least)} to {shown(limits.most)}" if limits else ""
+            plain.append((name, shown(value), numbers, texts.get(field.name, "")))
     return plain + nested
 
 
@@ -69,9 +73,11 @@ def page() -> str:
     """The whole page."""
     parts = [HEAD]
     for title, cls in ROLES.values():
-        parts.append(f"## {title}\n\n| setting | default | what |\n|---|---|---|")
-        for name, default, text in rows(cls()):
-            parts.append(f"| `{name}` | {f'`{default}`' if default else ''} | {text.replace('|', chr(92) + '|')} |")
+        parts.append(f"## {title}\n\n| setting | default | range | what |\n|---|---|---|---|")
+        for name, default, numbers, text in rows(cls()):
+            parts.append(
+                f"| `{name}` | {f'`{default}`' if default else ''} | {numbers} | {text.replace('|', chr(92) + '|')} |"
+            )
         parts.append("")
     return "\n".join(parts)
 

@@ -14,5 +14,5 @@ def test_page_of_settings_is_up_to_date() -> None:
 @pytest.mark.parametrize("role", ROLES)
 def test_every_setting_says_what_it_is(role: str) -> None:
     """No setting without a sentence."""
-    missing = [name for name, _, text in rows(ROLES[role][1]()) if not text.endswith((".", ".)"))]
+    missing = [name for name, _, _, text in rows(ROLES[role][1]()) if not text.endswith((".", ".)"))]
     assert missing == []

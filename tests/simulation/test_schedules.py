@@ -1,6 +1,12 @@
 """Defects that seeds found, each as the schedule that brings it about: mended, and to stay so."""
 
+import asyncio
+
+import pytest
+
 from ortoo.client import Client, Message, NotFound, PopSettings
+from ortoo.testing.simulation.run.outcome import Choices
+from ortoo.testing.simulation.run.simulation import run
 from tests.simulation.stage import Stage, play
 
 
@@ -85,3 +91,39 @@ def test_an_enode_ends_in_good_order_though_its_disk_takes_no_names() -> None:
             assert [body for batch in batches for body in batch.bodies()] == [b"body", b"another"]
 
     play(script)
+
+
+def test_a_consumer_whose_block_is_called_off_gives_back_what_it_has() -> None:
+    """B-121: its messages come again at once, not when their lease of an hour is over."""
+
+    async def script(stage: Stage) -> None:
+        async with stage.connect("app") as client:
+            await client.admin.ensure_topic("t", queue_count=1)
+            settings = PopSettings(invisible_ms=3_600_000, renew_max_ms=0)
+
+            async def pop_and_wait(has_it: asyncio.Event) -> None:
+                async with client.pop_consumer("g", "t", "*", settings) as consumer:
+                    assert len(await consumer.pop()) == 1
+                    has_it.set()
+                    await asyncio.Event().wait()
+
+            async with client.producer("t") as producer:
+                await producer.send(b"one")
+            has_it = asyncio.Event()
+            popping = asyncio.ensure_future(pop_and_wait(has_it))  # noqa: TID251  # called off below
+            await has_it.wait()
+            popping.cancel()
+            await asyncio.wait({popping})
+            async with client.pop_consumer("g", "t", "*", settings) as consumer:
+                [again] = await consumer.pop(wait_ms=10_000)
+                assert (again.body, again.attempt) == (b"one", 1)
+                await again.ack()
+
+    play(script)
+
+
+@pytest.mark.parametrize("seed", [13, 14, 16])
+def test_pops_that_are_called_off_at_any_await_lose_nothing(seed: int) -> None:
+    """B-121: a pop that had brought messages of one queue, or one enode, when it was called off at the next."""
+    outcome = run(Choices(seed, seconds=10.0, faults=False, scenarios=("cancelling",)))
+    assert outcome.findings == ()

@@ -3,8 +3,11 @@
 import asyncio
 from typing import Any
 
+from apache.rocketmq.v2.definition_pb2 import Code
 from ortoo.common.errors import Invalid
+from ortoo.common.groups import handle_seal
 from ortoo.common.process import background, containment
+from ortoo.enode.changes.all import OffsetsCommitted
 from ortoo.enode.cluster import topic_copies
 from ortoo.enode.pops import lines
 from ortoo.enode.rpc.streams import append
@@ -14,6 +17,8 @@ from ortoo.snode.enodes import queue_locks
 from ortoo.snode.membership import store as membership_store
 from ortoo.snode.push import flow
 from ortoo.snode.push import session as push_session
+from ortoo.snode.rocketmq.presence import telemetry
+from ortoo.snode.rocketmq.receive import settling
 from ortoo.snode.send import publisher
 
 
@@ -34,13 +39,45 @@ def an_enode_away_ends_the_snode() -> None:
     queue_locks.Attachments.look = look  # type: ignore[method-assign]
 
 
-def nothing_is_contained() -> None:
-    """Containment (B-004): what fails while it serves one peer fails in the process's own group of tasks."""
+def a_client_that_does_not_read_ends_the_snode() -> None:
+    """Containment (B-003): what a client's telemetry fails with fails in the process's own group of tasks.
+
+    Without the scope alone nothing is lost: each stream catches what it meets, and a scope what that forgets.
+    """
 
     async def run(self: Any, work: Any) -> object:
         return await work
 
+    async def listen(self: Any, caller: Any, requests: Any, stream: Any, scope: Any) -> None:
+        async for request in requests:
+            self._take(caller, request, stream, scope)
+        stream.end()
+
     containment.Scope._run = run  # type: ignore[method-assign]
+    telemetry.Telemetry._listen = listen  # type: ignore[method-assign]
+
+
+def one_bad_receipt_refuses_all() -> None:
+    """Containment (B-006, B-007): whoever acknowledges at the same time as a forger is told what the forger is."""
+    ack = settling.Settling.ack
+
+    async def together(self: Any, caller: Any, request: Any) -> Any:
+        answer = await ack(self, caller, request)
+        bad = [entry.status for entry in answer.entries if entry.status.code != Code.OK]
+        for entry in answer.entries if bad else ():
+            entry.status.CopyFrom(bad[0])
+        return answer
+
+    settling.Settling.ack = together  # type: ignore[method-assign]
+
+
+def seals_are_not_looked_at() -> None:
+    """Rights (B-063): a handle counts whoever made it."""
+
+    def good(self: Any, purpose: bytes, data: bytes, seal: bytes) -> bool:
+        return True
+
+    handle_seal.HandleSeals.is_sealed = good  # type: ignore[method-assign]
 
 
 def an_identified_send_ends_the_snode() -> None:
@@ -61,12 +98,21 @@ def an_identified_send_ends_the_snode() -> None:
     background.Background.asked = spawned  # type: ignore[method-assign]
 
 
-def a_flushed_store_is_left_empty() -> None:
-    """Evidence (B-080): a snode that its membership store has forgotten says its members no more."""
+def a_flushed_store_is_believed() -> None:
+    """Evidence (B-080): a snode that its membership store has forgotten takes all others for gone, and says nothing.
+
+    To leave the store empty alone does no harm: what each snode knows of the others stays, and changes are told.
+    """
+    beat = membership_store.MembershipStore._beat_once
+
+    async def credulous(self: Any) -> tuple[bool, set[str]]:
+        _, alive = await beat(self)
+        return True, alive
 
     async def nothing(self: Any) -> None:
         """Neither say nor ask."""
 
+    membership_store.MembershipStore._beat_once = credulous  # type: ignore[method-assign]
     membership_store.MembershipStore._reload = nothing  # type: ignore[method-assign]
 
 
@@ -80,11 +126,13 @@ def credit_is_not_charged() -> None:
 
 
 def a_part_of_a_request_is_stored() -> None:
-    """All or nothing (B-027): of several changes that belong together the last one is left out."""
+    """All or nothing (B-027): of the offsets that are committed together those of the last queue are left out."""
     store = engine.Engine.store
 
     async def some(self: Any, changes: Any, *more: Any) -> None:
-        await store(self, changes[:-1] if len(changes) > 1 else changes, *more)
+        offsets = [change for change in changes if isinstance(change, OffsetsCommitted)]
+        left_out = offsets[1:][-1:]
+        await store(self, [change for change in changes if change not in left_out], *more)
 
     engine.Engine.store = some  # type: ignore[method-assign,assignment]
 

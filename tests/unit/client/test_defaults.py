@@ -1,7 +1,7 @@
 """The numbers that users of RocketMQ know are the defaults."""
 
 from ortoo.client import ConsumerSettings, FlowLimits, Handling, PullSettings
-from ortoo.client.pull.handling_in_order import SUSPEND_MAX_MS, SUSPEND_MIN_MS
+from ortoo.client.pull.handling_in_order import SUSPEND_MIN_MS
 from ortoo.enode.store.lock_table import LIFETIME_S
 from ortoo.snode.cluster.routes import Group
 from ortoo.snode.settings import Settings
@@ -23,7 +23,7 @@ def test_consumers_hold_what_is_known() -> None:
     assert (limits.messages_max, limits.bytes_max, limits.span_max) == (1_000, 100 << 20, 2_000)
     assert (handling.concurrency, handling.batch_messages_max) == (20, 1)
     assert (handling.retry_delay_ms, handling.timeout_ms) == (5_000, 900_000)
-    assert (handling.suspend_ms, SUSPEND_MIN_MS, SUSPEND_MAX_MS) == (1_000, 10, 30_000)
+    assert (handling.suspend_ms, SUSPEND_MIN_MS) == (None, 10)
 
 
 def test_slow_and_silent_are_what_they_were() -> None:

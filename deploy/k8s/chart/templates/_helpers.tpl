@@ -27,7 +27,7 @@ app.kubernetes.io/component: {{ .role }}
 {{- $full := include "ortoo.fullname" . -}}
 {{- $list := list -}}
 {{- range $n := until (int .Values.namesrv.replicas) -}}
-{{- $list = append $list (printf "%s-namesrv-%d.%s-namesrv:8071" $full $n $full) -}}
+{{- $list = append $list (printf "%s-namesrv-%d.%s-namesrv:%d" $full $n $full (ternary 8073 8071 (not (empty $.Values.clusterTls.existingSecret.name)))) -}}
 {{- end -}}
 {{- join ";" $list -}}
 {{- end }}
@@ -69,11 +69,39 @@ app.kubernetes.io/component: {{ .role }}
 {{- range $name, $key := include "ortoo.secretFiles" . | fromJson }}
 - {name: {{ printf "ORTOO_%s_%s" (upper $.role) (upper $name) }}, value: {{ printf "/etc/ortoo/secrets/%s" $name }}}
 {{- end }}
+{{- if .root.Values.clusterTls.existingSecret.name }}
+{{- $prefix := printf "ORTOO_%s_TLS_CLUSTER" (upper .role) }}
+- {name: {{ $prefix }}_LISTEN_ADDRESS, value: "0.0.0.0:{{ include "ortoo.clusterPort" . }}"}
+- {name: {{ $prefix }}_CERTIFICATE_FILE, value: /etc/ortoo/cluster-tls/tls.crt}
+- {name: {{ $prefix }}_KEY_FILE, value: /etc/ortoo/cluster-tls/tls.key}
+- {name: {{ $prefix }}_CA_FILE, value: /etc/ortoo/cluster-tls/{{ .root.Values.clusterTls.ca }}}
+- {name: {{ $prefix }}_NAME, value: {{ .root.Values.clusterTls.name }}}
+{{- end }}
 {{- end }}
 
 {{- define "ortoo.secretMount" -}}
 {{- if include "ortoo.secretFiles" . | fromJson }}
 - {name: secrets, mountPath: /etc/ortoo/secrets, readOnly: true}
+{{- end }}
+{{- if .root.Values.clusterTls.existingSecret.name }}
+- {name: cluster-tls, mountPath: /etc/ortoo/cluster-tls, readOnly: true}
+{{- end }}
+{{- end }}
+
+{{/* The port where a role is called by the others, with a certificate. */}}
+{{- define "ortoo.clusterPort" -}}
+{{- get (dict "namesrv" "8073" "enode" "8093" "snode" "8083") .role -}}
+{{- end }}
+
+{{- define "ortoo.clusterContainerPort" -}}
+{{- if .root.Values.clusterTls.existingSecret.name }}
+- {name: grpc-cluster, containerPort: {{ include "ortoo.clusterPort" . }}}
+{{- end }}
+{{- end }}
+
+{{- define "ortoo.clusterServicePort" -}}
+{{- if .root.Values.clusterTls.existingSecret.name }}
+- {name: grpc-cluster, port: {{ include "ortoo.clusterPort" . }}, targetPort: grpc-cluster}
 {{- end }}
 {{- end }}
 
@@ -88,6 +116,10 @@ app.kubernetes.io/component: {{ .role }}
       {{- range $name, $key := . }}
       - {key: {{ $key }}, path: {{ $name }}}
       {{- end }}
+{{- end }}
+{{- with .root.Values.clusterTls.existingSecret.name }}
+- name: cluster-tls
+  secret: {secretName: {{ . }}, defaultMode: 0400}
 {{- end }}
 {{- end }}
 

@@ -5,9 +5,9 @@ import dataclasses
 import pytest
 
 from ortoo.common.errors import AlreadyExists, Invalid, NotFound, Overloaded
-from ortoo.namesrv.decisions.groups import GROUPS_MAX, Group, completed, found, put
-from ortoo.namesrv.rpc.wire import group_of
-from ortoo.v1 import topic_pb2
+from ortoo.namesrv.decisions.groups import GROUPS_MAX, Group, Meant, changed, completed, found, put
+from ortoo.namesrv.rpc.wire import group_of, meant_by
+from ortoo.v1 import namesrv_pb2, topic_pb2
 
 ASKED = Group("g", 0, True, 0, 0, 0)
 
@@ -30,6 +30,22 @@ def test_change_keeps_the_time_of_creation_and_takes_a_version() -> None:
     changed = stored(dataclasses.replace(ASKED, consume_enabled=False), group)
     assert changed == dataclasses.replace(group, version=3, consume_enabled=False)
     assert stored(ASKED, group) is group
+
+
+def test_what_a_request_does_not_mean_stays_as_it_was() -> None:
+    """B-104: {"name": "g"} switches nothing off; a list of fields changes just those; a wrong one is named."""
+    bare = namesrv_pb2.PutGroupRequest(group=topic_pb2.Group(name="g"))
+    assert completed(changed(group_of(bare.group), None, meant_by(bare))).consume_enabled
+    before = dataclasses.replace(stored(), consume_enabled=False, broadcast_enabled=False, slow_consumer_grace_ms=5)
+    after = completed(changed(group_of(bare.group), before, meant_by(bare)))
+    assert (after.consume_enabled, after.broadcast_enabled, after.slow_consumer_grace_ms) == (False, False, 5)
+    named = namesrv_pb2.PutGroupRequest(group=topic_pb2.Group(name="g", attempts_max=3), fields=["attempts_max"])
+    asked = dataclasses.replace(before, in_flight_max=7)
+    once = completed(changed(group_of(named.group), asked, meant_by(named)))
+    assert dataclasses.replace(once, version=3, created_at_ms=7) == dataclasses.replace(asked, attempts_max=3)
+    with pytest.raises(Invalid, match="attempts_max") as caught:
+        changed(asked, before, Meant(("attempts",)))
+    assert caught.value.field == "fields"
 
 
 def test_create_only_refuses_an_existing_group() -> None:

@@ -239,3 +239,26 @@ async def test_a_late_request_fails_alone_while_the_peer_answers_others() -> Non
             await late
         assert len(far.calls) == 1
         assert not call.cancelled
+
+
+async def test_an_idle_stream_wakes_nobody() -> None:
+    """While no answer is due there is no timer; the next request has its deadline all the same."""
+    far, clock = Far(), VirtualClock()
+    stream = stream_to(far, clock)
+    async with asyncio.timeout(10), Background("test") as background:
+        background.spawn("run", stream.run())
+        first = stream.send(enode_pb2.AppendRequest())
+        while not far.calls:
+            await clock.sleep(0)
+        await far.calls[0].answer(1)
+        assert await first == 1
+        clock.advance(3.0)  # the timer of the answered one
+        for _ in range(10):
+            await clock.sleep(0)
+        assert not clock.sleeping
+        silent = stream.send(enode_pb2.AppendRequest())
+        while not clock.sleeping:
+            await clock.sleep(0)
+        clock.advance(3.1)
+        with pytest.raises(Unavailable, match="3000 ms"):
+            await silent

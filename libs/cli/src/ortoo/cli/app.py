@@ -50,6 +50,8 @@ FAMILIES: dict[str, tuple[str, dict[str, Callable[..., Any]]]] = {
             "update": groups.update,
             "mode": groups.mode,
             "delete": groups.delete,
+            "undelete": groups.undelete,
+            "deleted": groups.deleted,
             "clone": groups.clone,
         },
     ),
@@ -117,12 +119,15 @@ def doctor(
     address: Address = DEFAULT_ADDRESS,
     topic: Annotated[str, typer.Option(help="Look at this topic too.")] = "",
     group: Annotated[str, typer.Option(help="Look at this group too; with --topic at its lag.")] = "",
+    patience: Annotated[
+        float, typer.Option(min=1.0, help="Take so many times two seconds, where machine or network is slow.")
+    ] = 1.0,
     as_json: AsJson = False,
 ) -> None:
     """Say what is wrong, why, and what to do; within two seconds. Exit code 1 if something is."""
     from ortoo.cli.doctor.run import diagnose
 
-    run(diagnose(several(address), topic, group, as_json=as_json))
+    run(diagnose(several(address), topic, group, as_json=as_json, patience=patience))
 
 
 for word, work in COMMANDS.items():

@@ -16,6 +16,7 @@ from ortoo.client.admin.descriptions import (
     ClusterInfo,
     DeadLetter,
     DelayedMessage,
+    DeletedGroup,
     DeletedTopic,
     DirectResult,
     FoundMessages,
@@ -40,6 +41,7 @@ from ortoo.client.admin.descriptions import (
 from ortoo.client.admin.groups import GroupAdmin
 from ortoo.client.admin.members import EnodeMember, EnodeMembers, MemberAdmin
 from ortoo.client.app import Client, connect
+from ortoo.client.apps.app import App, TopicProducer
 from ortoo.client.core.closed import Closed, Left
 from ortoo.client.core.filters import Filter, Sql
 from ortoo.client.core.handlers import RetryLater
@@ -82,6 +84,7 @@ __all__ = [
     "Adoption",
     "AllocationStrategy",
     "AlreadyExists",
+    "App",
     "Client",
     "ClientDescription",
     "ClientInfo",
@@ -96,6 +99,7 @@ __all__ = [
     "DataLoss",
     "DeadLetter",
     "DelayedMessage",
+    "DeletedGroup",
     "DeletedTopic",
     "DirectResult",
     "EnodeMember",
@@ -151,6 +155,7 @@ __all__ = [
     "TopicInfo",
     "TopicMode",
     "TopicPlacement",
+    "TopicProducer",
     "TopicProgress",
     "Transaction",
     "TransactionCheck",

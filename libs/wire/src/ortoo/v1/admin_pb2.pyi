@@ -167,7 +167,7 @@ class TailResponse(_message.Message):
     stored_at_ms: _builtins.int
     """When it was stored, milliseconds since 1970-01-01 UTC."""
     body_text: _builtins.str
-    """The body as text, if it is UTF-8."""
+    """The body as text, if it is UTF-8 and of at most 256 KiB."""
     @_builtins.property
     def queue(self) -> _topic_pb2.Queue:
         """Where it lies."""
@@ -206,6 +206,7 @@ class AdminFindMessagesRequest(_message.Message):
     BEGIN_MS_FIELD_NUMBER: _builtins.int
     END_MS_FIELD_NUMBER: _builtins.int
     LIMIT_FIELD_NUMBER: _builtins.int
+    SKIP_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """The topic."""
     key: _builtins.str
@@ -218,6 +219,8 @@ class AdminFindMessagesRequest(_message.Message):
     """Stored before this time; 0 = until now."""
     limit: _builtins.int
     """At most so many; 0 = 32, at most 1000."""
+    skip: _builtins.int
+    """Pass over so many of the newest: those that earlier answers to the same question held."""
     def __init__(
         self,
         *,
@@ -227,10 +230,11 @@ class AdminFindMessagesRequest(_message.Message):
         begin_ms: _builtins.int = ...,
         end_ms: _builtins.int = ...,
         limit: _builtins.int = ...,
+        skip: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["begin_ms", b"begin_ms", "end_ms", b"end_ms", "key", b"key", "limit", b"limit", "message_id", b"message_id", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begin_ms", b"begin_ms", "end_ms", b"end_ms", "key", b"key", "limit", b"limit", "message_id", b"message_id", "skip", b"skip", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -244,6 +248,9 @@ class AdminFindMessagesResponse(_message.Message):
 
     MESSAGES_FIELD_NUMBER: _builtins.int
     ENODES_AWAY_FIELD_NUMBER: _builtins.int
+    MORE_FIELD_NUMBER: _builtins.int
+    more: _builtins.bool
+    """There are more than fit into one answer of about 4 MiB: ask again, and skip these."""
     @_builtins.property
     def messages(self) -> _containers.RepeatedCompositeFieldContainer[Global___TailResponse]:
         """The newest first."""
@@ -257,10 +264,11 @@ class AdminFindMessagesResponse(_message.Message):
         *,
         messages: _abc.Iterable[Global___TailResponse] | None = ...,
         enodes_away: _abc.Iterable[_builtins.str] | None = ...,
+        more: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["enodes_away", b"enodes_away", "messages", b"messages"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["enodes_away", b"enodes_away", "messages", b"messages", "more", b"more"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -7,6 +7,7 @@ from ortoo.v1 import admin_pb2 as ortoo_dot_v1_dot_admin__pb2
 from ortoo.v1 import client_pb2 as ortoo_dot_v1_dot_client__pb2
 from ortoo.v1 import enode_members_pb2 as ortoo_dot_v1_dot_enode__members__pb2
 from ortoo.v1 import flow_control_pb2 as ortoo_dot_v1_dot_flow__control__pb2
+from ortoo.v1 import group_deletion_pb2 as ortoo_dot_v1_dot_group__deletion__pb2
 from ortoo.v1 import member_admin_pb2 as ortoo_dot_v1_dot_member__admin__pb2
 from ortoo.v1 import namesrv_pb2 as ortoo_dot_v1_dot_namesrv__pb2
 
@@ -104,6 +105,16 @@ class AdminServiceStub:
                 '/ortoo.v1.AdminService/DeleteGroup',
                 request_serializer=ortoo_dot_v1_dot_namesrv__pb2.DeleteGroupRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_namesrv__pb2.DeleteGroupResponse.FromString,
+                _registered_method=True)
+        self.UndeleteGroup = channel.unary_unary(
+                '/ortoo.v1.AdminService/UndeleteGroup',
+                request_serializer=ortoo_dot_v1_dot_group__deletion__pb2.UndeleteGroupRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_group__deletion__pb2.UndeleteGroupResponse.FromString,
+                _registered_method=True)
+        self.ListDeletedGroups = channel.unary_unary(
+                '/ortoo.v1.AdminService/ListDeletedGroups',
+                request_serializer=ortoo_dot_v1_dot_group__deletion__pb2.ListDeletedGroupsRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_group__deletion__pb2.ListDeletedGroupsResponse.FromString,
                 _registered_method=True)
         self.ListGroups = channel.unary_unary(
                 '/ortoo.v1.AdminService/ListGroups',
@@ -340,7 +351,23 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def DeleteGroup(self, request, context):
-        """Deletes a group.
+        """Deletes a group; it can come back until its grace period is over.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UndeleteGroup(self, request, context):
+        """Takes a deletion back: settings and offsets are as they were.
+
+        grpcurl -plaintext -d '{"name":"g"}' HOST:PORT ortoo.v1.AdminService/UndeleteGroup
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListDeletedGroups(self, request, context):
+        """The deleted groups that can come back, the last deleted first.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -623,6 +650,16 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.DeleteGroup,
                     request_deserializer=ortoo_dot_v1_dot_namesrv__pb2.DeleteGroupRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_namesrv__pb2.DeleteGroupResponse.SerializeToString,
+            ),
+            'UndeleteGroup': grpc.unary_unary_rpc_method_handler(
+                    servicer.UndeleteGroup,
+                    request_deserializer=ortoo_dot_v1_dot_group__deletion__pb2.UndeleteGroupRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_group__deletion__pb2.UndeleteGroupResponse.SerializeToString,
+            ),
+            'ListDeletedGroups': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListDeletedGroups,
+                    request_deserializer=ortoo_dot_v1_dot_group__deletion__pb2.ListDeletedGroupsRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_group__deletion__pb2.ListDeletedGroupsResponse.SerializeToString,
             ),
             'ListGroups': grpc.unary_unary_rpc_method_handler(
                     servicer.ListGroups,
@@ -1112,6 +1149,60 @@ class AdminService:
             '/ortoo.v1.AdminService/DeleteGroup',
             ortoo_dot_v1_dot_namesrv__pb2.DeleteGroupRequest.SerializeToString,
             ortoo_dot_v1_dot_namesrv__pb2.DeleteGroupResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UndeleteGroup(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.AdminService/UndeleteGroup',
+            ortoo_dot_v1_dot_group__deletion__pb2.UndeleteGroupRequest.SerializeToString,
+            ortoo_dot_v1_dot_group__deletion__pb2.UndeleteGroupResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListDeletedGroups(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.AdminService/ListDeletedGroups',
+            ortoo_dot_v1_dot_group__deletion__pb2.ListDeletedGroupsRequest.SerializeToString,
+            ortoo_dot_v1_dot_group__deletion__pb2.ListDeletedGroupsResponse.FromString,
             options,
             channel_credentials,
             insecure,

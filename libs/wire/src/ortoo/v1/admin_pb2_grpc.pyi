@@ -9,6 +9,7 @@ from ortoo.v1 import admin_pb2 as _admin_pb2
 from ortoo.v1 import client_pb2 as _client_pb2
 from ortoo.v1 import enode_members_pb2 as _enode_members_pb2
 from ortoo.v1 import flow_control_pb2 as _flow_control_pb2
+from ortoo.v1 import group_deletion_pb2 as _group_deletion_pb2
 from ortoo.v1 import member_admin_pb2 as _member_admin_pb2
 from ortoo.v1 import namesrv_pb2 as _namesrv_pb2
 import abc as _abc_1
@@ -59,7 +60,14 @@ class AdminServiceStub:
     DescribeGroup: _aio.UnaryUnaryMultiCallable[_client_pb2.DescribeGroupRequest, _client_pb2.DescribeGroupResponse]
     """One group: settings, members, progress."""
     DeleteGroup: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.DeleteGroupRequest, _namesrv_pb2.DeleteGroupResponse]
-    """Deletes a group."""
+    """Deletes a group; it can come back until its grace period is over."""
+    UndeleteGroup: _aio.UnaryUnaryMultiCallable[_group_deletion_pb2.UndeleteGroupRequest, _group_deletion_pb2.UndeleteGroupResponse]
+    """Takes a deletion back: settings and offsets are as they were.
+
+    grpcurl -plaintext -d '{"name":"g"}' HOST:PORT ortoo.v1.AdminService/UndeleteGroup
+    """
+    ListDeletedGroups: _aio.UnaryUnaryMultiCallable[_group_deletion_pb2.ListDeletedGroupsRequest, _group_deletion_pb2.ListDeletedGroupsResponse]
+    """The deleted groups that can come back, the last deleted first."""
     ListGroups: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.ListGroupsRequest, _namesrv_pb2.ListGroupsResponse]
     """All groups, by name."""
     Tail: _aio.UnaryStreamMultiCallable[_admin_pb2.TailRequest, _admin_pb2.TailResponse]
@@ -263,7 +271,26 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _namesrv_pb2.DeleteGroupRequest,
         context: _aio.ServicerContext[_namesrv_pb2.DeleteGroupRequest, _abc.Awaitable[_namesrv_pb2.DeleteGroupResponse]],
     ) -> _abc.Awaitable[_namesrv_pb2.DeleteGroupResponse]:
-        """Deletes a group."""
+        """Deletes a group; it can come back until its grace period is over."""
+
+    @_abc_1.abstractmethod
+    def UndeleteGroup(
+        self,
+        request: _group_deletion_pb2.UndeleteGroupRequest,
+        context: _aio.ServicerContext[_group_deletion_pb2.UndeleteGroupRequest, _abc.Awaitable[_group_deletion_pb2.UndeleteGroupResponse]],
+    ) -> _abc.Awaitable[_group_deletion_pb2.UndeleteGroupResponse]:
+        """Takes a deletion back: settings and offsets are as they were.
+
+        grpcurl -plaintext -d '{"name":"g"}' HOST:PORT ortoo.v1.AdminService/UndeleteGroup
+        """
+
+    @_abc_1.abstractmethod
+    def ListDeletedGroups(
+        self,
+        request: _group_deletion_pb2.ListDeletedGroupsRequest,
+        context: _aio.ServicerContext[_group_deletion_pb2.ListDeletedGroupsRequest, _abc.Awaitable[_group_deletion_pb2.ListDeletedGroupsResponse]],
+    ) -> _abc.Awaitable[_group_deletion_pb2.ListDeletedGroupsResponse]:
+        """The deleted groups that can come back, the last deleted first."""
 
     @_abc_1.abstractmethod
     def ListGroups(

@@ -438,18 +438,30 @@ class ResetOffsetsResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     OFFSETS_FIELD_NUMBER: _builtins.int
+    BEFORE_FIELD_NUMBER: _builtins.int
+    AHEAD_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def offsets(self) -> _containers.RepeatedCompositeFieldContainer[_pull_pb2.ConsumerOffset]:
         """Every readable queue of the topic, by enode and id."""
+
+    @_builtins.property
+    def before(self) -> _containers.RepeatedCompositeFieldContainer[_pull_pb2.ConsumerOffset]:
+        """The same queues as they were before."""
+
+    @_builtins.property
+    def ahead(self) -> _containers.RepeatedCompositeFieldContainer[_pull_pb2.ConsumerOffset]:
+        """Queues that stayed, since the group would have gone forward there and that was not forced; and where to."""
 
     def __init__(
         self,
         *,
         offsets: _abc.Iterable[_pull_pb2.ConsumerOffset] | None = ...,
+        before: _abc.Iterable[_pull_pb2.ConsumerOffset] | None = ...,
+        ahead: _abc.Iterable[_pull_pb2.ConsumerOffset] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["offsets", b"offsets"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ahead", b"ahead", "before", b"before", "offsets", b"offsets"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

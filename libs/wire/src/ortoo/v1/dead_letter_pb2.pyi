@@ -93,7 +93,7 @@ class DeadLetter(_message.Message):
     replayed: _builtins.bool
     """Whether it was sent again."""
     body_text: _builtins.str
-    """The body as text, if it is UTF-8."""
+    """The body as text, if it is UTF-8 and of at most 256 KiB."""
     trace_context: _builtins.str
     """The W3C trace context it was sent with."""
     @_builtins.property
@@ -219,22 +219,26 @@ class PeekRequest(_message.Message):
     TOPIC_FIELD_NUMBER: _builtins.int
     GROUP_FIELD_NUMBER: _builtins.int
     MESSAGES_MAX_FIELD_NUMBER: _builtins.int
+    SKIP_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """The topic."""
     group: _builtins.str
     """The group whose next messages are wanted; empty = the oldest messages there are."""
     messages_max: _builtins.int
     """At most so many, up to 1,024; 0 = 10."""
+    skip: _builtins.int
+    """Pass over so many: those that earlier answers to the same question held."""
     def __init__(
         self,
         *,
         topic: _builtins.str = ...,
         group: _builtins.str = ...,
         messages_max: _builtins.int = ...,
+        skip: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group", "messages_max", b"messages_max", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group", "messages_max", b"messages_max", "skip", b"skip", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -247,6 +251,9 @@ class PeekResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     MESSAGES_FIELD_NUMBER: _builtins.int
+    MORE_FIELD_NUMBER: _builtins.int
+    more: _builtins.bool
+    """There are more than fit into one answer of about 4 MiB: ask again, and skip these."""
     @_builtins.property
     def messages(self) -> _containers.RepeatedCompositeFieldContainer[Global___PeekedMessage]:
         """By queue, then by offset."""
@@ -255,10 +262,11 @@ class PeekResponse(_message.Message):
         self,
         *,
         messages: _abc.Iterable[Global___PeekedMessage] | None = ...,
+        more: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["messages", b"messages"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["messages", b"messages", "more", b"more"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -286,7 +294,7 @@ class PeekedMessage(_message.Message):
     attempts: _builtins.int
     """How often the group had it."""
     body_text: _builtins.str
-    """The body as text, if it is UTF-8."""
+    """The body as text, if it is UTF-8 and of at most 256 KiB."""
     @_builtins.property
     def queue(self) -> _topic_pb2.Queue:
         """Where it lies."""

@@ -37,6 +37,7 @@ class PopQueuesRequest(_message.Message):
     ATTEMPT_ID_FIELD_NUMBER: _builtins.int
     RULES_FIELD_NUMBER: _builtins.int
     PEEK_FIELD_NUMBER: _builtins.int
+    SKIP_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.int
     """The topic."""
     group: _builtins.str
@@ -55,6 +56,8 @@ class PopQueuesRequest(_message.Message):
     """A pop with the same id gets the same messages again; empty = no matter."""
     peek: _builtins.bool
     """Only look: no lease, no attempt, also messages that consumers have. An empty group looks at the oldest messages."""
+    skip: _builtins.int
+    """When looking: pass over so many."""
     @_builtins.property
     def queue_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Which queues."""
@@ -77,10 +80,11 @@ class PopQueuesRequest(_message.Message):
         attempt_id: _builtins.str = ...,
         rules: Global___PopRules | None = ...,
         peek: _builtins.bool = ...,
+        skip: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["rules", b"rules"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt_id", b"attempt_id", "bytes_max", b"bytes_max", "client_id", b"client_id", "group", b"group", "invisible_ms", b"invisible_ms", "messages_max", b"messages_max", "peek", b"peek", "queue_ids", b"queue_ids", "rules", b"rules", "topic_id", b"topic_id", "wait_ms", b"wait_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt_id", b"attempt_id", "bytes_max", b"bytes_max", "client_id", b"client_id", "group", b"group", "invisible_ms", b"invisible_ms", "messages_max", b"messages_max", "peek", b"peek", "queue_ids", b"queue_ids", "rules", b"rules", "skip", b"skip", "topic_id", b"topic_id", "wait_ms", b"wait_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -99,6 +103,7 @@ class PopRules(_message.Message):
     FROM_LAST_FIELD_NUMBER: _builtins.int
     DEAD_LETTER_TOPIC_ID_FIELD_NUMBER: _builtins.int
     PARK_EXPIRED_FIELD_NUMBER: _builtins.int
+    ORDER_BATCHED_FIELD_NUMBER: _builtins.int
     attempts_max: _builtins.int
     """After so many deliveries a message is parked; 0 = never."""
     in_order: _builtins.bool
@@ -113,6 +118,8 @@ class PopRules(_message.Message):
     """Where exhausted messages go; 0 = the topic does not exist yet."""
     park_expired: _builtins.bool
     """Messages whose time is over are parked; otherwise they are dropped."""
+    order_batched: _builtins.bool
+    """In order: one pop may bring several messages of a message group, one behind another."""
     def __init__(
         self,
         *,
@@ -123,10 +130,11 @@ class PopRules(_message.Message):
         from_last: _builtins.bool = ...,
         dead_letter_topic_id: _builtins.int = ...,
         park_expired: _builtins.bool = ...,
+        order_batched: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts_max", b"attempts_max", "by_priority", b"by_priority", "dead_letter_topic_id", b"dead_letter_topic_id", "from_last", b"from_last", "in_flight_max", b"in_flight_max", "in_order", b"in_order", "park_expired", b"park_expired"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts_max", b"attempts_max", "by_priority", b"by_priority", "dead_letter_topic_id", b"dead_letter_topic_id", "from_last", b"from_last", "in_flight_max", b"in_flight_max", "in_order", b"in_order", "order_batched", b"order_batched", "park_expired", b"park_expired"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -141,10 +149,16 @@ class PopQueuesResponse(_message.Message):
     BATCHES_FIELD_NUMBER: _builtins.int
     WANTS_DEAD_LETTER_TOPIC_FIELD_NUMBER: _builtins.int
     BLOCKED_FIELD_NUMBER: _builtins.int
+    MORE_FIELD_NUMBER: _builtins.int
+    PASSED_FIELD_NUMBER: _builtins.int
     wants_dead_letter_topic: _builtins.bool
     """Messages wait for the dead-letter topic; create it and pop again."""
     blocked: _builtins.str
     """Why there is nothing although the queues hold more."""
+    more: _builtins.bool
+    """When looking: there are more than `bytes_max` allows."""
+    passed: _builtins.int
+    """When looking: so many were passed over."""
     @_builtins.property
     def batches(self) -> _containers.RepeatedCompositeFieldContainer[Global___PoppedBatch]:
         """By stored batch."""
@@ -155,10 +169,12 @@ class PopQueuesResponse(_message.Message):
         batches: _abc.Iterable[Global___PoppedBatch] | None = ...,
         wants_dead_letter_topic: _builtins.bool = ...,
         blocked: _builtins.str = ...,
+        more: _builtins.bool = ...,
+        passed: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "blocked", b"blocked", "wants_dead_letter_topic", b"wants_dead_letter_topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "blocked", b"blocked", "more", b"more", "passed", b"passed", "wants_dead_letter_topic", b"wants_dead_letter_topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -222,12 +238,15 @@ class LeasePart(_message.Message):
     LEASE_NUMBER_FIELD_NUMBER: _builtins.int
     RANGES_FIELD_NUMBER: _builtins.int
     LENIENT_FIELD_NUMBER: _builtins.int
+    IN_TIME_FIELD_NUMBER: _builtins.int
     queue_id: _builtins.int
     """The queue."""
     lease_number: _builtins.int
     """The lease."""
     lenient: _builtins.bool
     """Pass over those that the lease does not have; otherwise they are answered as stale."""
+    in_time: _builtins.bool
+    """A lease that ran out is over, though nobody else has its messages; one that is done can only be finished again."""
     @_builtins.property
     def ranges(self) -> _containers.RepeatedCompositeFieldContainer[Global___OffsetRange]:
         """Which messages."""
@@ -239,10 +258,11 @@ class LeasePart(_message.Message):
         lease_number: _builtins.int = ...,
         ranges: _abc.Iterable[Global___OffsetRange] | None = ...,
         lenient: _builtins.bool = ...,
+        in_time: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["lease_number", b"lease_number", "lenient", b"lenient", "queue_id", b"queue_id", "ranges", b"ranges"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["in_time", b"in_time", "lease_number", b"lease_number", "lenient", b"lenient", "queue_id", b"queue_id", "ranges", b"ranges"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -358,6 +378,7 @@ class GiveBack(_message.Message):
     CLIENT_ID_FIELD_NUMBER: _builtins.int
     PARK_FIELD_NUMBER: _builtins.int
     RULES_FIELD_NUMBER: _builtins.int
+    ATTEMPT_FIELD_NUMBER: _builtins.int
     uncounted: _builtins.bool
     """This delivery is no attempt."""
     error: _builtins.str
@@ -366,6 +387,8 @@ class GiveBack(_message.Message):
     """Who says so."""
     park: _builtins.bool
     """Park them now."""
+    attempt: _builtins.int
+    """Which try it was, by a consumer that tries again by itself; 0 = as often as they were delivered."""
     @_builtins.property
     def delays_ms(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """How long after the first, second, … delivery, milliseconds; the last one also after all later ones."""
@@ -383,10 +406,11 @@ class GiveBack(_message.Message):
         client_id: _builtins.str = ...,
         park: _builtins.bool = ...,
         rules: Global___PopRules | None = ...,
+        attempt: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["rules", b"rules"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "delays_ms", b"delays_ms", "error", b"error", "park", b"park", "rules", b"rules", "uncounted", b"uncounted"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "client_id", b"client_id", "delays_ms", b"delays_ms", "error", b"error", "park", b"park", "rules", b"rules", "uncounted", b"uncounted"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -466,6 +490,10 @@ class SendBackMessagesRequest(_message.Message):
     DELAYS_MS_FIELD_NUMBER: _builtins.int
     PARK_FIELD_NUMBER: _builtins.int
     RULES_FIELD_NUMBER: _builtins.int
+    UNCOUNTED_FIELD_NUMBER: _builtins.int
+    ATTEMPT_FIELD_NUMBER: _builtins.int
+    CLIENT_ID_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
     group: _builtins.str
     """The group."""
     topic_id: _builtins.int
@@ -476,6 +504,14 @@ class SendBackMessagesRequest(_message.Message):
     """The group's retry topic."""
     park: _builtins.bool
     """Park them now."""
+    uncounted: _builtins.bool
+    """This delivery is no attempt."""
+    attempt: _builtins.int
+    """Which try it was, by a consumer that tries again by itself; 0 = as the copies say."""
+    client_id: _builtins.str
+    """Who says so."""
+    error: _builtins.str
+    """What went wrong."""
     @_builtins.property
     def offsets(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Which messages."""
@@ -499,10 +535,14 @@ class SendBackMessagesRequest(_message.Message):
         delays_ms: _abc.Iterable[_builtins.int] | None = ...,
         park: _builtins.bool = ...,
         rules: Global___PopRules | None = ...,
+        uncounted: _builtins.bool = ...,
+        attempt: _builtins.int = ...,
+        client_id: _builtins.str = ...,
+        error: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["rules", b"rules"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["delays_ms", b"delays_ms", "group", b"group", "offsets", b"offsets", "park", b"park", "queue_id", b"queue_id", "retry_topic_id", b"retry_topic_id", "rules", b"rules", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "client_id", b"client_id", "delays_ms", b"delays_ms", "error", b"error", "group", b"group", "offsets", b"offsets", "park", b"park", "queue_id", b"queue_id", "retry_topic_id", b"retry_topic_id", "rules", b"rules", "topic_id", b"topic_id", "uncounted", b"uncounted"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -7,6 +7,7 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from ortoo.v1 import group_deletion_pb2 as _group_deletion_pb2
 from ortoo.v1 import topic_pb2 as _topic_pb2
 import builtins as _builtins
 import sys
@@ -781,21 +782,29 @@ class PutGroupRequest(_message.Message):
 
     GROUP_FIELD_NUMBER: _builtins.int
     CREATE_ONLY_FIELD_NUMBER: _builtins.int
+    FIELDS_FIELD_NUMBER: _builtins.int
     create_only: _builtins.bool
     """Refuse if it exists already."""
     @_builtins.property
     def group(self) -> _topic_pb2.Group:
-        """Fields left 0 take their defaults; consume_enabled must be said."""
+        """With `fields`, what they name; otherwise the whole group: what is left 0 takes its default, and what is left out
+        of the settings that can be (`optional`) is as it was, of a new group its default.
+        """
+
+    @_builtins.property
+    def fields(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Only these settings change, by the names of Group's fields, such as attempts_max; 0 is their default then, too."""
 
     def __init__(
         self,
         *,
         group: _topic_pb2.Group | None = ...,
         create_only: _builtins.bool = ...,
+        fields: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["group", b"group"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["create_only", b"create_only", "group", b"group"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["create_only", b"create_only", "fields", b"fields", "group", b"group"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -832,16 +841,20 @@ class DeleteGroupRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
+    AT_ONCE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name."""
+    at_once: _builtins.bool
+    """Without a grace period: enodes drop what they keep of it now, and it cannot come back."""
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
+        at_once: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_once", b"at_once", "name", b"name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -853,12 +866,17 @@ class DeleteGroupResponse(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    DUE_AT_MS_FIELD_NUMBER: _builtins.int
+    due_at_ms: _builtins.int
+    """From when on it cannot come back, milliseconds since 1970-01-01 UTC."""
     def __init__(
         self,
+        *,
+        due_at_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["due_at_ms", b"due_at_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1107,6 +1125,7 @@ class WatchRoutesResponse(_message.Message):
     DUE_TOPIC_IDS_FIELD_NUMBER: _builtins.int
     HANDLE_KEYS_FIELD_NUMBER: _builtins.int
     MORE_FIELD_NUMBER: _builtins.int
+    DUE_GROUPS_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     """The directory's version after this message."""
     snapshot: _builtins.bool
@@ -1153,6 +1172,10 @@ class WatchRoutesResponse(_message.Message):
     def handle_keys(self) -> Global___HandleKeys:
         """Absent = as before. With a snapshot, and when a key is new."""
 
+    @_builtins.property
+    def due_groups(self) -> _containers.RepeatedCompositeFieldContainer[_group_deletion_pb2.DueGroup]:
+        """Deleted groups whose grace period is over: enodes drop what they keep of them. Told again with each snapshot."""
+
     def __init__(
         self,
         *,
@@ -1169,10 +1192,11 @@ class WatchRoutesResponse(_message.Message):
         due_topic_ids: _abc.Iterable[_builtins.int] | None = ...,
         handle_keys: Global___HandleKeys | None = ...,
         more: _builtins.bool = ...,
+        due_groups: _abc.Iterable[_group_deletion_pb2.DueGroup] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["handle_keys", b"handle_keys"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["deleted_groups", b"deleted_groups", "deleted_topic_ids", b"deleted_topic_ids", "deleted_topics", b"deleted_topics", "directory_id", b"directory_id", "due_topic_ids", b"due_topic_ids", "enodes", b"enodes", "groups", b"groups", "handle_keys", b"handle_keys", "more", b"more", "snapshot", b"snapshot", "snodes", b"snodes", "topics", b"topics", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deleted_groups", b"deleted_groups", "deleted_topic_ids", b"deleted_topic_ids", "deleted_topics", b"deleted_topics", "directory_id", b"directory_id", "due_groups", b"due_groups", "due_topic_ids", b"due_topic_ids", "enodes", b"enodes", "groups", b"groups", "handle_keys", b"handle_keys", "more", b"more", "snapshot", b"snapshot", "snodes", b"snodes", "topics", b"topics", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

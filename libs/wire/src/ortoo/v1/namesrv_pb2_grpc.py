@@ -3,6 +3,7 @@
 import grpc
 import warnings
 
+from ortoo.v1 import group_deletion_pb2 as ortoo_dot_v1_dot_group__deletion__pb2
 from ortoo.v1 import member_admin_pb2 as ortoo_dot_v1_dot_member__admin__pb2
 from ortoo.v1 import member_report_pb2 as ortoo_dot_v1_dot_member__report__pb2
 from ortoo.v1 import namesrv_pb2 as ortoo_dot_v1_dot_namesrv__pb2
@@ -106,6 +107,16 @@ class NameServiceStub:
                 '/ortoo.v1.NameService/DeleteGroup',
                 request_serializer=ortoo_dot_v1_dot_namesrv__pb2.DeleteGroupRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_namesrv__pb2.DeleteGroupResponse.FromString,
+                _registered_method=True)
+        self.UndeleteGroup = channel.unary_unary(
+                '/ortoo.v1.NameService/UndeleteGroup',
+                request_serializer=ortoo_dot_v1_dot_group__deletion__pb2.UndeleteGroupRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_group__deletion__pb2.UndeleteGroupResponse.FromString,
+                _registered_method=True)
+        self.ListDeletedGroups = channel.unary_unary(
+                '/ortoo.v1.NameService/ListDeletedGroups',
+                request_serializer=ortoo_dot_v1_dot_group__deletion__pb2.ListDeletedGroupsRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_group__deletion__pb2.ListDeletedGroupsResponse.FromString,
                 _registered_method=True)
         self.ListGroups = channel.unary_unary(
                 '/ortoo.v1.NameService/ListGroups',
@@ -261,7 +272,22 @@ class NameServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def DeleteGroup(self, request, context):
-        """Deletes a group.
+        """Deletes a group: its settings are gone at once, and can come back until its grace period is over; then enodes drop
+        its offsets, locks and modes, unless somebody has used it since.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UndeleteGroup(self, request, context):
+        """Takes a deletion back while its grace period lasts: settings and offsets are as they were.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListDeletedGroups(self, request, context):
+        """The deleted groups that can come back, the last deleted first.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -425,6 +451,16 @@ def add_NameServiceServicer_to_server(servicer, server):
                     servicer.DeleteGroup,
                     request_deserializer=ortoo_dot_v1_dot_namesrv__pb2.DeleteGroupRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_namesrv__pb2.DeleteGroupResponse.SerializeToString,
+            ),
+            'UndeleteGroup': grpc.unary_unary_rpc_method_handler(
+                    servicer.UndeleteGroup,
+                    request_deserializer=ortoo_dot_v1_dot_group__deletion__pb2.UndeleteGroupRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_group__deletion__pb2.UndeleteGroupResponse.SerializeToString,
+            ),
+            'ListDeletedGroups': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListDeletedGroups,
+                    request_deserializer=ortoo_dot_v1_dot_group__deletion__pb2.ListDeletedGroupsRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_group__deletion__pb2.ListDeletedGroupsResponse.SerializeToString,
             ),
             'ListGroups': grpc.unary_unary_rpc_method_handler(
                     servicer.ListGroups,
@@ -861,6 +897,60 @@ class NameService:
             '/ortoo.v1.NameService/DeleteGroup',
             ortoo_dot_v1_dot_namesrv__pb2.DeleteGroupRequest.SerializeToString,
             ortoo_dot_v1_dot_namesrv__pb2.DeleteGroupResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UndeleteGroup(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.NameService/UndeleteGroup',
+            ortoo_dot_v1_dot_group__deletion__pb2.UndeleteGroupRequest.SerializeToString,
+            ortoo_dot_v1_dot_group__deletion__pb2.UndeleteGroupResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListDeletedGroups(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.NameService/ListDeletedGroups',
+            ortoo_dot_v1_dot_group__deletion__pb2.ListDeletedGroupsRequest.SerializeToString,
+            ortoo_dot_v1_dot_group__deletion__pb2.ListDeletedGroupsResponse.FromString,
             options,
             channel_credentials,
             insecure,

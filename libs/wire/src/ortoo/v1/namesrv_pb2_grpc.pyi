@@ -5,6 +5,7 @@ What the name server offers to enodes, snodes and operators' tools."""
 
 from collections import abc as _abc
 from grpc import aio as _aio
+from ortoo.v1 import group_deletion_pb2 as _group_deletion_pb2
 from ortoo.v1 import member_admin_pb2 as _member_admin_pb2
 from ortoo.v1 import member_report_pb2 as _member_report_pb2
 from ortoo.v1 import namesrv_pb2 as _namesrv_pb2
@@ -47,7 +48,13 @@ class NameServiceStub:
     PutGroup: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.PutGroupRequest, _namesrv_pb2.PutGroupResponse]
     """Creates a group or changes it."""
     DeleteGroup: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.DeleteGroupRequest, _namesrv_pb2.DeleteGroupResponse]
-    """Deletes a group."""
+    """Deletes a group: its settings are gone at once, and can come back until its grace period is over; then enodes drop
+    its offsets, locks and modes, unless somebody has used it since.
+    """
+    UndeleteGroup: _aio.UnaryUnaryMultiCallable[_group_deletion_pb2.UndeleteGroupRequest, _group_deletion_pb2.UndeleteGroupResponse]
+    """Takes a deletion back while its grace period lasts: settings and offsets are as they were."""
+    ListDeletedGroups: _aio.UnaryUnaryMultiCallable[_group_deletion_pb2.ListDeletedGroupsRequest, _group_deletion_pb2.ListDeletedGroupsResponse]
+    """The deleted groups that can come back, the last deleted first."""
     ListGroups: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.ListGroupsRequest, _namesrv_pb2.ListGroupsResponse]
     """All groups, by name."""
     PutUser: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.PutUserRequest, _namesrv_pb2.PutUserResponse]
@@ -198,7 +205,25 @@ class NameServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _namesrv_pb2.DeleteGroupRequest,
         context: _aio.ServicerContext[_namesrv_pb2.DeleteGroupRequest, _abc.Awaitable[_namesrv_pb2.DeleteGroupResponse]],
     ) -> _abc.Awaitable[_namesrv_pb2.DeleteGroupResponse]:
-        """Deletes a group."""
+        """Deletes a group: its settings are gone at once, and can come back until its grace period is over; then enodes drop
+        its offsets, locks and modes, unless somebody has used it since.
+        """
+
+    @_abc_1.abstractmethod
+    def UndeleteGroup(
+        self,
+        request: _group_deletion_pb2.UndeleteGroupRequest,
+        context: _aio.ServicerContext[_group_deletion_pb2.UndeleteGroupRequest, _abc.Awaitable[_group_deletion_pb2.UndeleteGroupResponse]],
+    ) -> _abc.Awaitable[_group_deletion_pb2.UndeleteGroupResponse]:
+        """Takes a deletion back while its grace period lasts: settings and offsets are as they were."""
+
+    @_abc_1.abstractmethod
+    def ListDeletedGroups(
+        self,
+        request: _group_deletion_pb2.ListDeletedGroupsRequest,
+        context: _aio.ServicerContext[_group_deletion_pb2.ListDeletedGroupsRequest, _abc.Awaitable[_group_deletion_pb2.ListDeletedGroupsResponse]],
+    ) -> _abc.Awaitable[_group_deletion_pb2.ListDeletedGroupsResponse]:
+        """The deleted groups that can come back, the last deleted first."""
 
     @_abc_1.abstractmethod
     def ListGroups(

@@ -12,6 +12,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from ortoo.v1 import failure_pb2 as _failure_pb2
 from ortoo.v1 import record_pb2 as _record_pb2
 from ortoo.v1 import topic_pb2 as _topic_pb2
 import builtins as _builtins
@@ -89,7 +90,7 @@ class PopRequest(_message.Message):
     matter.
     """
     readable: _builtins.bool
-    """Answer with `messages` as well, for people: bodies and properties readable in JSON."""
+    """Answer with `messages` instead of `batch`, for people: bodies and properties readable in JSON."""
     @_builtins.property
     def options(self) -> Global___PopOptions:
         """How the group pops; all its members say the same."""
@@ -225,7 +226,7 @@ class PoppedMessages(_message.Message):
 
     @_builtins.property
     def messages(self) -> _containers.RepeatedCompositeFieldContainer[_record_pb2.Message]:
-        """Only if the request asked for it: the messages again, each by itself."""
+        """Only if the request asked for it: the messages, each by itself; `batch` is empty then."""
 
     def __init__(
         self,
@@ -306,22 +307,58 @@ class AckResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     STALE_FIELD_NUMBER: _builtins.int
+    REFUSED_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def stale(self) -> _containers.RepeatedCompositeFieldContainer[Global___StaleMessage]:
         """Those that are not: their lease ended and another consumer has them, or they were given back."""
+
+    @_builtins.property
+    def refused(self) -> _containers.RepeatedCompositeFieldContainer[Global___RefusedReceipt]:
+        """Receipts that are none of this cluster: nothing was done for them, and everything for the others. If all are so,
+        the call fails instead.
+        """
 
     def __init__(
         self,
         *,
         stale: _abc.Iterable[Global___StaleMessage] | None = ...,
+        refused: _abc.Iterable[Global___RefusedReceipt] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["stale", b"stale"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["refused", b"refused", "stale", b"stale"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AckResponse: _TypeAlias = AckResponse  # noqa: Y015
+
+@_typing.final
+class RefusedReceipt(_message.Message):
+    """A receipt that was refused, as one among several."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RECEIPT_HANDLE_FIELD_NUMBER: _builtins.int
+    FAILURE_FIELD_NUMBER: _builtins.int
+    receipt_handle: _builtins.str
+    """The handle."""
+    @_builtins.property
+    def failure(self) -> _failure_pb2.Failure:
+        """Why."""
+
+    def __init__(
+        self,
+        *,
+        receipt_handle: _builtins.str = ...,
+        failure: _failure_pb2.Failure | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "receipt_handle", b"receipt_handle"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RefusedReceipt: _TypeAlias = RefusedReceipt  # noqa: Y015
 
 @_typing.final
 class StaleMessage(_message.Message):
@@ -408,18 +445,24 @@ class NackResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     STALE_FIELD_NUMBER: _builtins.int
+    REFUSED_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def stale(self) -> _containers.RepeatedCompositeFieldContainer[Global___StaleMessage]:
         """Those that are not."""
+
+    @_builtins.property
+    def refused(self) -> _containers.RepeatedCompositeFieldContainer[Global___RefusedReceipt]:
+        """As in AckResponse."""
 
     def __init__(
         self,
         *,
         stale: _abc.Iterable[Global___StaleMessage] | None = ...,
+        refused: _abc.Iterable[Global___RefusedReceipt] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["stale", b"stale"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["refused", b"refused", "stale", b"stale"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -460,18 +503,24 @@ class ChangeInvisibleResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     STALE_FIELD_NUMBER: _builtins.int
+    REFUSED_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def stale(self) -> _containers.RepeatedCompositeFieldContainer[Global___StaleMessage]:
         """Those that do not."""
+
+    @_builtins.property
+    def refused(self) -> _containers.RepeatedCompositeFieldContainer[Global___RefusedReceipt]:
+        """As in AckResponse."""
 
     def __init__(
         self,
         *,
         stale: _abc.Iterable[Global___StaleMessage] | None = ...,
+        refused: _abc.Iterable[Global___RefusedReceipt] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["stale", b"stale"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["refused", b"refused", "stale", b"stale"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

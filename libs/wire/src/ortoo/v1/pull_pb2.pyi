@@ -639,6 +639,11 @@ class SendBackRequest(_message.Message):
     DELAY_LEVEL_FIELD_NUMBER: _builtins.int
     ATTEMPTS_MAX_FIELD_NUMBER: _builtins.int
     GENERATION_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    CLIENT_ID_FIELD_NUMBER: _builtins.int
+    UNCOUNTED_FIELD_NUMBER: _builtins.int
+    DELAY_MS_FIELD_NUMBER: _builtins.int
+    ATTEMPT_IN_ORDER_FIELD_NUMBER: _builtins.int
     group: _builtins.str
     """The group."""
     delay_level: _builtins.int
@@ -647,6 +652,18 @@ class SendBackRequest(_message.Message):
     """Park them after so many attempts; 0 = as the group says."""
     generation: _builtins.int
     """The fencing generation of the queue's lock; 0 = not under a lock."""
+    error: _builtins.str
+    """What went wrong, for the dead letter; at most 1,024 characters count."""
+    client_id: _builtins.str
+    """Who could not process them, for the dead letter."""
+    uncounted: _builtins.bool
+    """This delivery is no attempt: what the consumer needs is away, the messages are not at fault."""
+    delay_ms: _builtins.int
+    """Instead of a level: how long until they come again, milliseconds."""
+    attempt_in_order: _builtins.int
+    """In order: the consumer keeps the messages and tries them again by itself, and this was so many tries, from 1. No
+    copy is made until the last try failed; then they are parked. 0 = not in order.
+    """
     @_builtins.property
     def queue(self) -> _topic_pb2.Queue:
         """Where the messages lie."""
@@ -664,12 +681,19 @@ class SendBackRequest(_message.Message):
         delay_level: _builtins.int = ...,
         attempts_max: _builtins.int = ...,
         generation: _builtins.int = ...,
+        error: _builtins.str = ...,
+        client_id: _builtins.str = ...,
+        uncounted: _builtins.bool = ...,
+        delay_ms: _builtins.int | None = ...,
+        attempt_in_order: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["queue", b"queue"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_delay_ms", b"_delay_ms", "delay_ms", b"delay_ms", "queue", b"queue"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts_max", b"attempts_max", "delay_level", b"delay_level", "generation", b"generation", "group", b"group", "offsets", b"offsets", "queue", b"queue"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_delay_ms", b"_delay_ms", "attempt_in_order", b"attempt_in_order", "attempts_max", b"attempts_max", "client_id", b"client_id", "delay_level", b"delay_level", "delay_ms", b"delay_ms", "error", b"error", "generation", b"generation", "group", b"group", "offsets", b"offsets", "queue", b"queue", "uncounted", b"uncounted"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__delay_ms: _TypeAlias = _typing.Literal["delay_ms"]  # noqa: Y015
+    _WhichOneofArgType__delay_ms: _TypeAlias = _typing.Literal["_delay_ms", b"_delay_ms"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__delay_ms) -> _WhichOneofReturnType__delay_ms | None: ...
 
 Global___SendBackRequest: _TypeAlias = SendBackRequest  # noqa: Y015
 
@@ -680,18 +704,26 @@ class SendBackResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     MESSAGE_IDS_FIELD_NUMBER: _builtins.int
+    DELAY_MS_FIELD_NUMBER: _builtins.int
+    PARKED_FIELD_NUMBER: _builtins.int
+    delay_ms: _builtins.int
+    """In order: how long the consumer waits before it tries again, milliseconds."""
+    parked: _builtins.bool
+    """In order: the messages were parked, and the group is done with them."""
     @_builtins.property
     def message_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Message ids of the copies, in the order of the offsets asked."""
+        """Message ids of the copies, in the order of the offsets asked; none while the consumer tries again by itself."""
 
     def __init__(
         self,
         *,
         message_ids: _abc.Iterable[_builtins.str] | None = ...,
+        delay_ms: _builtins.int = ...,
+        parked: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["message_ids", b"message_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["delay_ms", b"delay_ms", "message_ids", b"message_ids", "parked", b"parked"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -332,12 +332,13 @@ class Group(_message.Message):
     RETRY_FIELD_NUMBER: _builtins.int
     IN_FLIGHT_MAX_FIELD_NUMBER: _builtins.int
     PARK_EXPIRED_FIELD_NUMBER: _builtins.int
+    BY_USE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Letters, digits and _ - % |, at most 120 characters."""
     version: _builtins.int
     """Grows with every change of any topic or group."""
     consume_enabled: _builtins.bool
-    """Whether its members may consume at all."""
+    """Whether its members may consume at all. In PutGroup: absent = as it is; a new group may."""
     slow_consumer_threshold_messages: _builtins.int
     """A member is slow when it lags behind by more messages than this and acknowledges nothing; 0 = 1,024."""
     slow_consumer_grace_ms: _builtins.int
@@ -362,6 +363,10 @@ class Group(_message.Message):
     """Messages whose time is over before the group got them: true = parked, as dead letters with the reason "expired";
     false = dropped and counted.
     """
+    by_use: _builtins.bool
+    """Nobody declared it: it was created because a consumer named it. Enodes forget what they keep of such a group when
+    nobody has used it for long (group_retention_ms). PutGroup and UpdateGroup declare it.
+    """
     @_builtins.property
     def retry(self) -> Global___RetryPolicy:
         """When a message comes again that was given back without a delay of its own. Absent = classic."""
@@ -371,7 +376,7 @@ class Group(_message.Message):
         *,
         name: _builtins.str = ...,
         version: _builtins.int = ...,
-        consume_enabled: _builtins.bool = ...,
+        consume_enabled: _builtins.bool | None = ...,
         slow_consumer_threshold_messages: _builtins.int = ...,
         slow_consumer_grace_ms: _builtins.int | None = ...,
         created_at_ms: _builtins.int = ...,
@@ -382,19 +387,24 @@ class Group(_message.Message):
         retry: Global___RetryPolicy | None = ...,
         in_flight_max: _builtins.int = ...,
         park_expired: _builtins.bool = ...,
+        by_use: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_broadcast_enabled", b"_broadcast_enabled", "_notify_members_changed", b"_notify_members_changed", "_slow_consumer_grace_ms", b"_slow_consumer_grace_ms", "broadcast_enabled", b"broadcast_enabled", "notify_members_changed", b"notify_members_changed", "retry", b"retry", "slow_consumer_grace_ms", b"slow_consumer_grace_ms"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_broadcast_enabled", b"_broadcast_enabled", "_consume_enabled", b"_consume_enabled", "_notify_members_changed", b"_notify_members_changed", "_slow_consumer_grace_ms", b"_slow_consumer_grace_ms", "broadcast_enabled", b"broadcast_enabled", "consume_enabled", b"consume_enabled", "notify_members_changed", b"notify_members_changed", "retry", b"retry", "slow_consumer_grace_ms", b"slow_consumer_grace_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_broadcast_enabled", b"_broadcast_enabled", "_notify_members_changed", b"_notify_members_changed", "_slow_consumer_grace_ms", b"_slow_consumer_grace_ms", "attempts_max", b"attempts_max", "broadcast_enabled", b"broadcast_enabled", "consume_enabled", b"consume_enabled", "created_at_ms", b"created_at_ms", "in_flight_max", b"in_flight_max", "name", b"name", "notify_members_changed", b"notify_members_changed", "park_expired", b"park_expired", "retry", b"retry", "slow_consumer_grace_ms", b"slow_consumer_grace_ms", "slow_consumer_threshold_messages", b"slow_consumer_threshold_messages", "unacknowledged_bytes_max", b"unacknowledged_bytes_max", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_broadcast_enabled", b"_broadcast_enabled", "_consume_enabled", b"_consume_enabled", "_notify_members_changed", b"_notify_members_changed", "_slow_consumer_grace_ms", b"_slow_consumer_grace_ms", "attempts_max", b"attempts_max", "broadcast_enabled", b"broadcast_enabled", "by_use", b"by_use", "consume_enabled", b"consume_enabled", "created_at_ms", b"created_at_ms", "in_flight_max", b"in_flight_max", "name", b"name", "notify_members_changed", b"notify_members_changed", "park_expired", b"park_expired", "retry", b"retry", "slow_consumer_grace_ms", b"slow_consumer_grace_ms", "slow_consumer_threshold_messages", b"slow_consumer_threshold_messages", "unacknowledged_bytes_max", b"unacknowledged_bytes_max", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__broadcast_enabled: _TypeAlias = _typing.Literal["broadcast_enabled"]  # noqa: Y015
     _WhichOneofArgType__broadcast_enabled: _TypeAlias = _typing.Literal["_broadcast_enabled", b"_broadcast_enabled"]  # noqa: Y015
+    _WhichOneofReturnType__consume_enabled: _TypeAlias = _typing.Literal["consume_enabled"]  # noqa: Y015
+    _WhichOneofArgType__consume_enabled: _TypeAlias = _typing.Literal["_consume_enabled", b"_consume_enabled"]  # noqa: Y015
     _WhichOneofReturnType__notify_members_changed: _TypeAlias = _typing.Literal["notify_members_changed"]  # noqa: Y015
     _WhichOneofArgType__notify_members_changed: _TypeAlias = _typing.Literal["_notify_members_changed", b"_notify_members_changed"]  # noqa: Y015
     _WhichOneofReturnType__slow_consumer_grace_ms: _TypeAlias = _typing.Literal["slow_consumer_grace_ms"]  # noqa: Y015
     _WhichOneofArgType__slow_consumer_grace_ms: _TypeAlias = _typing.Literal["_slow_consumer_grace_ms", b"_slow_consumer_grace_ms"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__broadcast_enabled) -> _WhichOneofReturnType__broadcast_enabled | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__consume_enabled) -> _WhichOneofReturnType__consume_enabled | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__notify_members_changed) -> _WhichOneofReturnType__notify_members_changed | None: ...
     @_typing.overload
@@ -486,6 +496,7 @@ class Enode(_message.Message):
     REPLICA_ID_FIELD_NUMBER: _builtins.int
     REPLICATION_ADDRESS_FIELD_NUMBER: _builtins.int
     REPLICAS_FIELD_NUMBER: _builtins.int
+    INDEX_NEARLY_FULL_FIELD_NUMBER: _builtins.int
     EPOCH_FIELD_NUMBER: _builtins.int
     MEMBERS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
@@ -502,6 +513,10 @@ class Enode(_message.Message):
     """Among the copies of its log it has number 0; its replicas have 1 and more."""
     replication_address: _builtins.str
     """host:port where replicas follow its log; empty when none can."""
+    index_nearly_full: _builtins.bool
+    """Its memory for knowing which queue lies in which segment is used to four fifths or more (store.index_bytes_max):
+    when it is full, sends to queues that have nothing in the newest segment are refused.
+    """
     epoch: _builtins.int
     """Which reign of the enode this address serves; a greater one is newer. 0 = the enode has never had another leader."""
     @_builtins.property
@@ -523,12 +538,13 @@ class Enode(_message.Message):
         replica_id: _builtins.int = ...,
         replication_address: _builtins.str = ...,
         replicas: _abc.Iterable[Global___Replica] | None = ...,
+        index_nearly_full: _builtins.bool = ...,
         epoch: _builtins.int = ...,
         members: _abc.Iterable[Global___EnodeMember] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "alive", b"alive", "epoch", b"epoch", "members", b"members", "name", b"name", "replica_id", b"replica_id", "replicas", b"replicas", "replication_address", b"replication_address", "role", b"role", "store_id", b"store_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "alive", b"alive", "epoch", b"epoch", "index_nearly_full", b"index_nearly_full", "members", b"members", "name", b"name", "replica_id", b"replica_id", "replicas", b"replicas", "replication_address", b"replication_address", "role", b"role", "store_id", b"store_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -603,22 +619,26 @@ class Snode(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     ADDRESS_FIELD_NUMBER: _builtins.int
     ALIVE_FIELD_NUMBER: _builtins.int
+    CLUSTER_ADDRESS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name in the cluster."""
     address: _builtins.str
     """host:port where clients reach it."""
     alive: _builtins.bool
     """Whether its lease is valid now."""
+    cluster_address: _builtins.str
+    """host:port where other snodes reach it by mutual TLS; empty = at its address. Never given to clients."""
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
         address: _builtins.str = ...,
         alive: _builtins.bool = ...,
+        cluster_address: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "alive", b"alive", "name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "alive", b"alive", "cluster_address", b"cluster_address", "name", b"name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ortoo.common.cluster.address_server import found_name_servers, listed_again
+from ortoo.common.cluster.addresses import reached_at
 from ortoo.common.cluster.name_servers import NameServers
 from ortoo.common.errors import Invalid, NotFound, OrtooError
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.grpc.cluster_token import cluster_channels, cluster_token
 from ortoo.common.grpc.server import GrpcServer
+from ortoo.common.grpc.tls import cluster_tls
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.logs import get_logger
@@ -22,25 +24,27 @@ from ortoo.common.process.retry import Backoff
 from ortoo.common.process.service import Running
 from ortoo.common.telemetry.process_metrics import register_memory
 from ortoo.common.telemetry.role import Telemetry
-from ortoo.enode.cluster.node_role import NodeRole, reached_at
+from ortoo.enode.cluster.node_role import NodeRole
 from ortoo.enode.cluster.topic_copies import TopicCopies
 from ortoo.enode.deferred.intake import Intake
 from ortoo.enode.disk.disk import Disk, RealDisk
 from ortoo.enode.log.flushing.disk_work import ThreadedDiskWork
-from ortoo.enode.observe.metrics import register, register_followers, register_pops
+from ortoo.enode.observe.metrics import register, register_followers, register_groups, register_pops
 from ortoo.enode.pops.leasing import Leasing
 from ortoo.enode.reigns.serving import announced, open_parts
 from ortoo.enode.replication.followers import Followers
 from ortoo.enode.replication.log_copy import LogCopy
 from ortoo.enode.rpc.following import Following, replication_address
 from ortoo.enode.rpc.replication import open_replication
-from ortoo.enode.rpc.service import EnodeService, enode_server, public_server
+from ortoo.enode.rpc.service import EnodeService, enode_server, public_server, reachable_address
 from ortoo.enode.settings import Settings
 from ortoo.enode.store.memory_share import within
 from ortoo.enode.store.store import Store
 from ortoo.v1 import topic_pb2
 
 SWITCH_INTERVAL_S = 0.0001
+CERTIFICATES_INTERVAL_S = 1.0
+"""How often the files of certificates are looked at."""
 _log = get_logger("enode")
 _replica_log = get_logger("replica")
 
@@ -78,7 +82,7 @@ async def open_enode(
         chosen = within(settings.store_settings, settings.memory_share_percent, memory_bytes())
         store = await Store.open(settings.data_dir, settings=chosen, disk=disk, clock=clock, randomness=randomness)
         parts.push_async_callback(store.close)
-        channels = await parts.enter_async_context(cluster_channels(token))
+        channels = await parts.enter_async_context(cluster_channels(token, cluster_tls(settings)))
         background = await parts.enter_async_context(Background("enode"))
         name_servers = await found_name_servers(settings.namesrv_address, background=background, clock=clock)
         serving = await parts.enter_async_context(
@@ -90,7 +94,8 @@ async def open_enode(
         server = enode_server(handlers, settings, background, telemetry.calls, token, memory)
         followers = Followers(store.engine.appender, is_waited_for=settings.role is NodeRole.SYNC_MASTER)
         register(telemetry.metrics, store, clock)
-        register_pops(telemetry.metrics, store, serving.pops)
+        register_pops(telemetry.metrics, store, serving.pops, serving.sending)
+        register_groups(telemetry.metrics, serving.groups)
         register_followers(telemetry.metrics, followers)
         replication_address = await parts.enter_async_context(
             open_replication(settings, store.engine, followers, background, token)
@@ -100,7 +105,7 @@ async def open_enode(
 
         enode = topic_pb2.Enode(
             name=settings.name,
-            address=settings.advertised_address or server.address,
+            address=reachable_address(settings, server),
             store_id=store.engine.identity.store_id,
             role=settings.role,
             replica_id=settings.replica_id,
@@ -119,16 +124,18 @@ async def open_enode(
                 randomness=randomness,
             )
         )
+        background.every("certificates", CERTIFICATES_INTERVAL_S, channels.renew, clock=clock)
         background.every("health", settings.health_interval_s, Health(store, server).look, clock=clock)
         yield RunningEnode(
             settings.name,
-            server.address,
+            server.cluster_address or server.address,
             store,
             serving.topics,
             serving.intake,
             serving.pops,
             handlers,
             reload=lambda new: listed_again(name_servers, new.namesrv_address),
+            health_address=server.address,
         )
 
 
@@ -188,7 +195,7 @@ async def open_replica(
         parts.callback(copy.close)
         work = ThreadedDiskWork(asyncio.get_running_loop(), read_threads=1)
         parts.callback(work.close)
-        channels = await parts.enter_async_context(cluster_channels(token))
+        channels = await parts.enter_async_context(cluster_channels(token, cluster_tls(settings)))
         background = await parts.enter_async_context(Background("replica"))
         name_servers = await found_name_servers(settings.namesrv_address, background=background, clock=clock)
         server = public_server(settings, telemetry.calls, token)
@@ -198,6 +205,7 @@ async def open_replica(
         await parts.enter_async_context(telemetry.open(ready=lambda: server.serving))
         await parts.enter_async_context(server)
         await server.set_serving(False)
+        background.every("certificates", CERTIFICATES_INTERVAL_S, channels.renew, clock=clock)
         follower = Follower(settings, Following(copy, work, settings), server, name_servers, channels)
         parts.callback(background.spawn("follow", follower.run(clock, randomness)).cancel)
         yield RunningReplica(

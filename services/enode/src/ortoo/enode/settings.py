@@ -3,19 +3,20 @@
 import dataclasses
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 from ortoo.common.cluster.address_server import check_name_servers
 from ortoo.common.cluster.addresses import check_address, check_advertised, check_receiver
 from ortoo.common.cluster.names import check_process_name
 from ortoo.common.cluster.service_settings import ServiceSettings
 from ortoo.common.errors import Invalid
-from ortoo.common.process.settings import Loaded
+from ortoo.common.process.settings import Loaded, Range
 from ortoo.enode.cluster.node_role import NO_REPLICATION, SLAVE_MEMORY_LESS_PERCENT, NodeRole, check_replica_id
 from ortoo.enode.deferred.check_schedule import CheckSchedule
-from ortoo.enode.log.settings import StoreSettings
+from ortoo.enode.log.settings import DAY_MS, StoreSettings
 
-DAY_MS = 86_400_000
+GROUP_RETENTION_MS_MIN = 120_000
+"""Snodes say every half minute who pops."""
 IMPORTANT = (
     "name",
     "cluster",
@@ -51,32 +52,37 @@ class Settings(ServiceSettings):
     """Folder of the store."""
     role: NodeRole = NodeRole.ASYNC_MASTER
     """ASYNC_MASTER, SYNC_MASTER (answers wait until a replica has the log too), or SLAVE (a replica of `name`)."""
-    replica_id: int = 0
+    replica_id: Annotated[int, Range(0, (1 << 32) - 1)] = 0
     """The number of this copy of the log: a SLAVE needs one of its own, 1 or more; a master always has 0."""
     replication_address: str = ""
     """host:port where replicas follow the log. Empty = the port after that of listen_address; none = nowhere."""
-    member: int = 1
+    member: Annotated[int, Range(1, 99)] = 1
     """Which member of the enode this process is, 1 or more; it is kept in the folder and must not change."""
-    members: int = 1
+    members: Annotated[int, Range(1, 5)] = 1
     """With how many members the set begins: 1, 3 or 5, or 2 by hand. It asks nothing of a set that has begun."""
     member_listen_address: str = ""
     """host:port where the other members reach this one; empty = the enode has one member, and nobody asks others."""
     member_addresses: str = ""
     """Where the members are when the set begins, by number: host:port, separated by `;`."""
-    memory_share_percent: int = 40
+    memory_share_percent: Annotated[int, Range(1, 90)] = 40
     """How much of the memory the store's caches may take at most; a SLAVE takes 10 less unless it is set."""
-    heartbeat_interval_s: float = 5.0
+    heartbeat_interval_s: Annotated[float, Range(0.05, 3_600)] = 5.0
     """How often the enode announces itself."""
-    health_interval_s: float = 0.5
+    health_interval_s: Annotated[float, Range(0.01, 3_600)] = 0.5
     """How often health is taken from the store."""
-    transaction_check_after_ms: int = 6_000
+    transaction_check_after_ms: Annotated[int, Range(1, DAY_MS)] = 6_000
     """How long a transaction may stay open before its producers are asked, unless it says otherwise."""
-    transaction_check_interval_ms: int = 30_000
+    transaction_check_interval_ms: Annotated[int, Range(1, DAY_MS)] = 30_000
     """How long until they are asked again; doubles from time to time, up to 120 times this."""
-    transaction_checks_max: int = 15
+    transaction_checks_max: Annotated[int, Range(1, DAY_MS)] = 15
     """After so many checks without a verdict a transaction is parked."""
-    dedup_window_ms: int = 600_000
+    delay_max_ms: Annotated[int, Range(0, 366 * DAY_MS)] = 366 * DAY_MS
+    """How far ahead messages may be delayed; at most 366 days, which is the default. Others are refused."""
+    dedup_window_ms: Annotated[int, Range(0, 7 * DAY_MS)] = 600_000
     """For how long a message with the property DEDUP_ID is not stored again; 0 = the property means nothing."""
+    group_retention_ms: Annotated[int, Range(0, 36_500 * DAY_MS)] = 30 * DAY_MS
+    """Offsets, locks and modes of a group that nobody declared and nobody has used for so long are dropped, topic by
+    topic. 0 = never. A group is declared by PutGroup or UpdateGroup (`ortoo group update`), and not by its use."""
     trace_endpoint: str = ""
     """http://host:port of an OTLP/gRPC receiver of spans of messages with a sampled trace context. Empty = none."""
     store: StoreSettings = field(default_factory=StoreSettings)
@@ -112,20 +118,10 @@ class Settings(ServiceSettings):
         if self.role is NodeRole.SYNC_MASTER and self.replication_address == NO_REPLICATION:
             raise Invalid("a SYNC_MASTER needs one for its replicas; give host:port", field="replication_address")
         self._check_members()
-        for name, least, most in (
-            ("memory_share_percent", 1, 90),
-            ("member", 1, 99),
-            ("transaction_check_after_ms", 1, DAY_MS),
-            ("transaction_check_interval_ms", 1, DAY_MS),
-            ("transaction_checks_max", 1, DAY_MS),
-            ("dedup_window_ms", 0, 7 * DAY_MS),
-        ):
-            if not least <= getattr(self, name) <= most:
-                raise Invalid(f"{getattr(self, name)}; expected {least} to {most:,}", field=name)
-        for name in ("heartbeat_interval_s", "health_interval_s", "metrics_interval_s"):
-            if getattr(self, name) <= 0:
-                raise Invalid(f"{getattr(self, name)}; expected more than 0", field=name)
         self.store_settings.check()
+        if 0 < self.group_retention_ms < GROUP_RETENTION_MS_MIN:
+            wrong = f"{self.group_retention_ms}; expected 0, or at least {GROUP_RETENTION_MS_MIN:,}"
+            raise Invalid(wrong, field="group_retention_ms")
 
     def _check_members(self) -> None:
         if self.members not in (1, 2, 3, 5):

@@ -7,6 +7,7 @@ from pathlib import Path
 from ortoo.common.errors import Unavailable
 from ortoo.common.grpc.cluster_token import cluster_guards, cluster_token, read_token
 from ortoo.common.grpc.server import GrpcServer
+from ortoo.common.grpc.tls import cluster_listener
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.logs import get_logger
@@ -61,6 +62,7 @@ async def open_namesrv(
             await catalog.contents(),
             lease_s=settings.lease_s,
             deletion_grace_ms=settings.topic_deletion_grace_ms,
+            group_deletion_grace_ms=settings.group_deletion_grace_ms,
             watchers_max=settings.watchers_max,
             rotation=KeyRotation(settings.handle_key_interval_ms, settings.unsigned_handles_grace_ms),
             clock=clock,
@@ -76,18 +78,20 @@ async def open_namesrv(
         )
         await elections.load()
         background = await parts.enter_async_context(Background("namesrv"))
-        token = cluster_token(settings.cluster_token_file, clock)
+        token, tls = cluster_token(settings.cluster_token_file, clock), cluster_listener(settings)
+        is_guarded = token is not None or tls is not None
         admin_token = read_token(settings.admin_token_file, "admin_token_file")
-        handlers = service.NameService(directory, elections, catalog, clock, admin_token, guarded=token is not None)
+        handlers = service.NameService(directory, elections, catalog, clock, admin_token, guarded=is_guarded)
         memory = MemoryBudget(settings.memory_budget_bytes, clock)
         register_memory(telemetry.metrics, memory)
         server = GrpcServer(
             settings.listen_address,
             [(service.NAME, lambda grpc_server: add_NameServiceServicer_to_server(handlers, grpc_server))],
             outermost=[telemetry.calls],
-            interceptors=cluster_guards(token, admin_token),
+            interceptors=cluster_guards(token, admin_token, tls_only=tls is not None),
             grace_s=settings.stop_grace_s,
             drain_delay_s=settings.drain_delay_s,
+            cluster_tls=tls,
             memory=memory,
         )
         background.spawn("draining", directory.end_watches_when(server.draining))
@@ -99,7 +103,7 @@ async def open_namesrv(
         register(telemetry.metrics, directory, elections)
         await parts.enter_async_context(server)
         servers.append(server)
-        yield Running(settings.name, server.address)
+        yield Running(settings.name, server.cluster_address or server.address, health_address=server.address)
 
 
 async def _opened_catalog(

@@ -2,10 +2,13 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 from ortoo.common.cluster.name_servers import addresses_of
 from ortoo.common.cluster.service_settings import ServiceSettings
+from ortoo.common.process.settings import Range
 
+DAY_MS = 86_400_000
 IMPORTANT = ("name", "listen_address", "namesrv_address", "data_dir", "database_url")
 
 
@@ -25,16 +28,18 @@ class Settings(ServiceSettings):
     """Folder of the database file, when there is no `database_url`."""
     database_url: str = ""
     """SQLAlchemy URL of the database. Empty = an SQLite file `namesrv.db` in `data_dir`."""
-    lease_s: float = 15.0
+    lease_s: Annotated[float, Range(0.1, 3_600)] = 15.0
     """How long a process counts as alive after it announced itself."""
-    member_lease_s: float = 3.0
+    member_lease_s: Annotated[float, Range(1, 3_600)] = 3.0
     """How long a member of an enode counts as there after it reported; they report once a second."""
-    expiry_interval_s: float = 1.0
+    expiry_interval_s: Annotated[float, Range(0.01, 60)] = 1.0
     """How often leases are looked at."""
-    sync_interval_s: float = 0.25
+    sync_interval_s: Annotated[float, Range(0.01, 60)] = 0.25
     """How often changes by other name servers over the same database are looked for."""
-    topic_deletion_grace_ms: int = 86_400_000
+    topic_deletion_grace_ms: Annotated[int, Range(0, 365 * DAY_MS)] = DAY_MS
     """How long a deleted topic can come back; enodes drop its messages afterwards. 0 = they do so at once."""
+    group_deletion_grace_ms: Annotated[int, Range(0, 365 * DAY_MS)] = DAY_MS
+    """How long a deleted group can come back; enodes drop its offsets afterwards, unless it is used. 0 = at once."""
     admin_token_file: str = ""
     """A file with a token that calls about users must carry, as do those of snodes with the same file. Empty = none."""
     secrets_key_file: str = ""
@@ -42,11 +47,11 @@ class Settings(ServiceSettings):
     clear."""
     secrets_key_files_previous: str = ""
     """Files with keys that secrets may be encrypted by as well, separated by `;`; a start encrypts them anew."""
-    handle_key_interval_ms: int = 30 * 86_400_000
+    handle_key_interval_ms: Annotated[int, Range(3_600_000, 366 * DAY_MS)] = 30 * DAY_MS
     """How long receipt handles, recall handles and transaction ids are sealed with the same key."""
-    unsigned_handles_grace_ms: int = 86_400_000
+    unsigned_handles_grace_ms: Annotated[int, Range(0, 366 * DAY_MS)] = DAY_MS
     """How long those are good after an upgrade that are from before handles were sealed. 0 = not at all."""
-    watchers_max: int = 1_000
+    watchers_max: Annotated[int, Range(1, 100_000)] = 1_000
     """How many processes may follow the routes at once."""
 
     def check(self) -> None:
@@ -54,18 +59,6 @@ class Settings(ServiceSettings):
         super().check()
         if self.namesrv_address:
             addresses_of(self.namesrv_address)
-        self.check_ranges(
-            lease_s=(0.1, 3600),
-            member_lease_s=(1, 3600),
-            expiry_interval_s=(0.01, 60),
-            sync_interval_s=(0.01, 60),
-            topic_deletion_grace_ms=(0, 365 * 86_400_000),
-            handle_key_interval_ms=(3_600_000, 366 * 86_400_000),
-            unsigned_handles_grace_ms=(0, 366 * 86_400_000),
-            watchers_max=(1, 100_000),
-            stop_grace_s=(0, 600),
-            metrics_interval_s=(0.05, 3600),
-        )
 
 
 load = Settings.load

@@ -9,10 +9,11 @@ from typing import Any
 import grpc
 
 from ortoo.common.cluster.address_server import listed_again
+from ortoo.common.cluster.addresses import reached_at
 from ortoo.common.cluster.announcing import Announcing
 from ortoo.common.grpc.cluster_token import cluster_channels, cluster_token
 from ortoo.common.grpc.server import GrpcServer
-from ortoo.common.grpc.tls import TlsListener
+from ortoo.common.grpc.tls import TlsListener, cluster_listener, cluster_tls
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.memory_budget import MemoryBudget
@@ -42,6 +43,7 @@ from ortoo.snode.rocketmq.clients.routes import endpoints_of
 from ortoo.snode.rocketmq.rpc.gateway import open_gateway
 from ortoo.snode.rpc.around.access import AccessInterception
 from ortoo.snode.rpc.around.interception import Interception, TlsOnly
+from ortoo.snode.rpc.around.namespaces import NamespaceWrapping
 from ortoo.snode.rpc.services import make_services
 from ortoo.snode.send import Sending, make_sending
 from ortoo.snode.send.publisher import Publisher
@@ -51,6 +53,8 @@ from ortoo.snode.topics.arrival import SendableTopics, TopicArrival
 
 PRESENCE_SWEEP_S = 10.0
 LEASES_INTERVAL_S = 5.0
+CERTIFICATES_INTERVAL_S = 1.0
+"""How often the files of certificates are looked at."""
 FILES_INTERVAL_S = 1.0
 """How often the files of limits and of access are looked at."""
 TRACE_INTERVAL_S = 0.2
@@ -77,7 +81,9 @@ async def open_snode(
     telemetry = Telemetry("snode", settings, clock)
     async with contextlib.AsyncExitStack() as stack:
         enter = stack.enter_async_context
-        channels = await enter(cluster_channels(cluster_token(settings.cluster_token_file, clock)))
+        channels = await enter(
+            cluster_channels(cluster_token(settings.cluster_token_file, clock), cluster_tls(settings))
+        )
         background = await enter(Background("snode"))
         incarnation = randomness.id_text()
         memory = MemoryBudget(settings.memory_budget_bytes, clock)
@@ -114,10 +120,11 @@ async def open_snode(
             settings.listen_address,
             services.added,
             outermost=[telemetry.calls],
-            interceptors=[*guards, Interception(policy.chain)],
+            interceptors=[NamespaceWrapping(), *guards, Interception(policy.chain)],
             grace_s=settings.stop_grace_s,
             drain_delay_s=settings.drain_delay_s,
             tls=_tls_listener(settings),
+            cluster_tls=cluster_listener(settings),
             memory=memory,
         )
 
@@ -133,10 +140,18 @@ async def open_snode(
         await enter(telemetry.open(ready=lambda: server.serving))
         await cluster.watch.ready.wait()
         await enodes.attachments.look()
+
+        async def sweep() -> None:
+            """One timer for both: what is looked for in either is rare."""
+            try:
+                await pushes.sweep()
+            finally:
+                await clients.sessions.sweep()
+
         steps: list[tuple[str, float, Callable[[], Awaitable[object]]]] = [
-            ("sweep", settings.sweep_interval_s, pushes.sweep),
-            ("sweep sessions", settings.sweep_interval_s, clients.sessions.sweep),
+            ("sweep", settings.sweep_interval_s, sweep),
             ("sweep clients", PRESENCE_SWEEP_S, gateway.presence.sweep),
+            ("certificates", CERTIFICATES_INTERVAL_S, channels.renew),
             ("renew leases", LEASES_INTERVAL_S, gateway.leases.renew),
         ]
         if settings.flow_control_file:
@@ -151,7 +166,8 @@ async def open_snode(
         await enter(server)
         address = settings.advertised_address or server.address
         gateway.routing.own = endpoints_of(address)
-        registration = _announcing(runtime, cluster.name_server, address)
+        inner = reached_at(server.cluster_address, settings.advertised_address)
+        registration = _announcing(runtime, cluster.name_server, address, inner)
         await registration.begin()
         stack.push_async_callback(registration.leave)
         announcing: asyncio.Task[None] = background.spawn("registration", registration.run())
@@ -201,12 +217,12 @@ async def _last_records(flush: Callable[[], Awaitable[None]]) -> None:
             await flush()
 
 
-def _announcing(runtime: Runtime, name_server: NameServer, listed: str) -> Announcing:
+def _announcing(runtime: Runtime, name_server: NameServer, listed: str, inner: str) -> Announcing:
     settings = runtime.settings
 
     async def announce(address: str) -> float:
         return await name_server.register(
-            address, settings.name, listed, runtime.incarnation, shares_membership=bool(settings.redis_url)
+            address, settings.name, (listed, inner), runtime.incarnation, shares_membership=bool(settings.redis_url)
         )
 
     return Announcing(

@@ -1,12 +1,14 @@
 """What may be chosen about a snode, by file, environment (`ORTOO_SNODE_...`) and command line."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from ortoo.common.cluster.address_server import check_name_servers
 from ortoo.common.cluster.addresses import check_address, check_advertised, check_receiver
 from ortoo.common.cluster.names import check_topic_name
 from ortoo.common.cluster.service_settings import ServiceSettings
 from ortoo.common.errors import Invalid
+from ortoo.common.process.settings import Range
 
 IMPORTANT = ("name", "listen_address", "advertised_address", "namesrv_address")
 
@@ -39,25 +41,25 @@ class Settings(ServiceSettings):
     """Whether RocketMQ's clients must sign their requests, as users that the name server knows."""
     namesrv_address: str = "127.0.0.1:8071"
     """host:port of the name server, several of one cluster separated by `;`; or the http:// URL of such a list."""
-    enode_timeout_ms: int = 3_000
+    enode_timeout_ms: Annotated[int, Range(10, 600_000)] = 3_000
     """How long an enode may take to answer; then the request fails."""
-    enode_in_flight_bytes: int = 64 << 20
+    enode_in_flight_bytes: Annotated[int, Range(8 << 20, 16 << 30)] = 64 << 20
     """How many bytes may be on their way to one enode; beyond it senders are told to slow down."""
-    heartbeat_interval_s: float = 5.0
+    heartbeat_interval_s: Annotated[float, Range(0.05, 3_600)] = 5.0
     """How often the snode announces itself."""
-    session_expiry_s: float = 120.0
+    session_expiry_s: Annotated[float, Range(0.1, 86_400)] = 120.0
     """How long a push session may be silent."""
     redis_url: str = ""
     """Where snodes share the membership of groups, redis://HOST:6379/0. Empty = this is the only snode."""
     redis_prefix: str = "ortoo"
     """What the names of keys there begin with; clusters that share a server need one each."""
-    membership_timeout_s: float = 4.0
+    membership_timeout_s: Annotated[float, Range(0.2, 600)] = 4.0
     """How long a snode may be silent in the shared membership before its members count as gone."""
     auto_create_groups: bool = True
     """Whether a group that a consumer names and that does not exist is created."""
     auto_create_topics: bool = False
     """Whether a topic that a producer names and that does not exist is created."""
-    auto_create_queue_count: int = 4
+    auto_create_queue_count: Annotated[int, Range(1, 1_024)] = 4
     """How many queues such a topic gets on each enode."""
     access_file: str = ""
     """A file with what users may do, read again when it changes (docs/operations/access.md). Empty = everybody may
@@ -67,7 +69,7 @@ class Settings(ServiceSettings):
     from a trusted address."""
     admin_token_file: str = ""
     """A file with a token that name servers want with calls about users; theirs is the same. Empty = none."""
-    signature_window_s: float = 300.0
+    signature_window_s: Annotated[float, Range(1, 86_400)] = 300.0
     """How far the time of a signature may be from this process's clock."""
     signature_local_times: bool = True
     """Whether RocketMQ's clients may sign by the local time of any zone and call it UTC, as those in Java, Python and
@@ -78,7 +80,7 @@ class Settings(ServiceSettings):
     """A file with limits on requests, read again when it changes (docs/operations/consumers.md). Empty = no limits."""
     interceptors: str = ""
     """What else is called around every call: `module:attribute`, several separated by `;`."""
-    sweep_interval_s: float = 0.5
+    sweep_interval_s: Annotated[float, Range(0.01, 60)] = 1.0
     """How often silent and slow sessions are looked for."""
     trace_endpoint: str = ""
     """http://host:port of an OTLP/gRPC receiver of spans of messages with a sampled trace context. Empty = none."""
@@ -102,18 +104,6 @@ class Settings(ServiceSettings):
         if self.trace_topic:
             check_topic_name(self.trace_topic, "trace_topic")
         check_advertised(self.rocketmq_advertised_address, field="rocketmq_advertised_address")
-        self.check_ranges(
-            enode_timeout_ms=(10, 600_000),
-            enode_in_flight_bytes=(8 << 20, 16 << 30),
-            heartbeat_interval_s=(0.05, 3600),
-            session_expiry_s=(0.1, 86_400),
-            membership_timeout_s=(0.2, 600),
-            signature_window_s=(1, 86_400),
-            sweep_interval_s=(0.01, 60),
-            stop_grace_s=(0, 600),
-            auto_create_queue_count=(1, 1024),
-            metrics_interval_s=(0.05, 3600),
-        )
 
 
 load = Settings.load

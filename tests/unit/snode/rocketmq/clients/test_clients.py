@@ -58,7 +58,7 @@ async def test_a_stream_says_everything_in_order_and_then_ends() -> None:
         (None, 0, WAIT_MS_MAX),
         (23.0, 20_000, 20_000),
         (40.0, 40_000, 20_000),
-        (8.0, 0, 7_500),
+        (8.0, 0, 6_500),
         (3.0, 20_000, 2_500),
         (0.9, 20_000, 0),
     ],

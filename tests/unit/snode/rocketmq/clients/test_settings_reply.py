@@ -9,12 +9,10 @@ from apache.rocketmq.v2.definition_pb2 import (
     Subscription,
     SubscriptionEntry,
 )
-from ortoo.common.groups.delay_levels import DELAY_LEVELS_MS
 from ortoo.common.groups.retry_policy import RetryPolicy
 from ortoo.snode.cluster.routes import Group
 from ortoo.snode.rocketmq.clients.settings_reply import (
     NODE_JS,
-    RETRY_DELAYS_MS,
     GroupRules,
     rules_of,
     settings_reply,
@@ -52,7 +50,7 @@ def test_a_consumer_gets_its_groups_rules() -> None:
     assert list(reply.subscription.subscriptions) == [entry]
     assert reply.backoff_policy.max_attempts == 5
     delays_ms = [1000 * delay.seconds for delay in reply.backoff_policy.customized_backoff.next]
-    assert delays_ms == list(RETRY_DELAYS_MS)
+    assert delays_ms == list(RetryPolicy().delays_ms)
 
 
 def test_the_node_client_gets_the_one_policy_it_knows() -> None:
@@ -60,13 +58,13 @@ def test_the_node_client_gets_the_one_policy_it_knows() -> None:
     asked = Settings(subscription=Subscription(group=Resource(name="g")))
     reply = settings_reply(asked, NODE_JS, GroupRules())
     assert reply.backoff_policy.WhichOneof("strategy") == "exponential_backoff"
-    assert reply.backoff_policy.max_attempts == 17
+    assert reply.backoff_policy.max_attempts == 16
 
 
 def test_clients_are_told_the_groups_own_back_off() -> None:
-    """The classic one is the protocol's; a list or growing delays are told as they are, with one attempt more."""
-    assert rules_of(None).retry_delays_ms == DELAY_LEVELS_MS
-    assert rules_of(Group("g")).retry_delays_ms == DELAY_LEVELS_MS
+    """B-100: delays and tries are those of every other client of the group."""
+    for one in (rules_of(None), rules_of(Group("g"))):
+        assert (one.retry_delays_ms, one.attempts_max) == (RetryPolicy().delays_ms, 16)
     listed = rules_of(Group("g", retry=RetryPolicy.listed((0, 5_000)), attempts_max=3))
-    assert (listed.retry_delays_ms, listed.attempts_max) == ((0, 5_000), 4)
+    assert (listed.retry_delays_ms, listed.attempts_max) == ((0, 5_000), 3)
     assert rules_of(Group("g", retry=RetryPolicy.exponential(100, 400))).retry_delays_ms == (100, 200, 400)

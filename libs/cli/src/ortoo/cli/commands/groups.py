@@ -1,17 +1,17 @@
 """`ortoo group ...`, `ortoo lag` and `ortoo reset-offset`."""
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ortoo.cli.commands.delays import text_of_time
 from ortoo.cli.terminal.command import GroupName, TopicName
 from ortoo.cli.terminal.output import Answer, Columns, Table
-from ortoo.common.errors import Invalid
+from ortoo.common.errors import Conflict, Invalid
 
 if TYPE_CHECKING:
-    from ortoo.client import Client, GroupLag, MemberInfo, QueueOffset
+    from ortoo.client import Client, GroupLag, MemberInfo
 
 
 async def show_all(mq: "Client") -> Answer:
@@ -93,10 +93,31 @@ async def mode(
     return Answer({"before": before, "mode": to}, said)
 
 
-async def delete(mq: "Client", group: GroupName) -> Answer:
-    """Delete a group and its offsets."""
-    await mq.admin.delete_group(group)
+async def delete(
+    mq: "Client",
+    group: GroupName,
+    at_once: Annotated[bool, typer.Option("--at-once", help="Forget its offsets now; it cannot come back.")] = False,
+) -> Answer:
+    """Delete a group; it can come back for a day (group_deletion_grace_ms), then its offsets go."""
+    await mq.admin.delete_group(group, at_once=at_once)
     return Answer({"deleted": group}, f"deleted group {group}")
+
+
+async def undelete(mq: "Client", group: GroupName) -> Answer:
+    """Take a deletion back, with settings and offsets."""
+    back = await mq.admin.undelete_group(group)
+    return Answer(back, f"group {back.name} is back")
+
+
+async def deleted(mq: "Client") -> Answer:
+    """Show the deleted groups that can come back."""
+    groups = await mq.admin.list_deleted_groups()
+    columns: Columns = {
+        "GROUP": "group.name",
+        "DELETED": lambda one: text_of_time(one.deleted_at_ms),
+        "UNTIL": lambda one: text_of_time(one.due_at_ms),
+    }
+    return Answer(groups, Table(columns, groups))
 
 
 async def clone(
@@ -106,7 +127,10 @@ async def clone(
     topic: TopicName,
 ) -> Answer:
     """Copy a group's offsets in a topic to another group."""
-    return _offsets(await mq.admin.groups.clone_offsets(group, to, topic))
+    offsets = await mq.admin.groups.clone_offsets(group, to, topic)
+    columns: Columns = {"ENODE": "queue.enode", "QUEUE": "queue.queue_id", "OFFSET": lambda item: _offset(item.offset)}
+    said = f"group {to} goes on in {len(offsets)} queues of {topic} where group {group} is"
+    return Answer(offsets, [said, Table(columns, offsets)])
 
 
 async def reset_offset(
@@ -117,7 +141,25 @@ async def reset_offset(
     force: Annotated[bool, typer.Option("--force", help="Also forward, over messages never consumed.")] = False,
 ) -> Answer:
     """Move a group's offsets in a topic; its members go on from there at once."""
-    return _offsets(await mq.admin.groups.reset_offsets(group, topic, **_target(to), force=force))
+    offsets = await mq.admin.groups.reset_offsets(group, topic, **_target(to), force=force)
+    moved = sum(one.offset != one.before for one in offsets)
+    ahead = sum(one.wanted >= 0 for one in offsets)
+    if ahead and not moved:
+        raise Conflict(
+            f"nothing was moved: {ahead} of {len(offsets)} queues would go forward, over messages that {group} never "
+            "consumed; --force does that",
+            field="--force",
+        )
+    columns: Columns = {
+        "ENODE": "queue.enode",
+        "QUEUE": "queue.queue_id",
+        "BEFORE": lambda item: _offset(item.before),
+        "OFFSET": lambda item: _offset(item.offset),
+    }
+    said = f"moved group {group} in {moved} of {len(offsets)} queues of {topic}"
+    if ahead:
+        said += f"; {ahead} stayed, since they would go forward and that was not forced"
+    return Answer(offsets, [said, Table(columns, offsets)])
 
 
 async def lag(
@@ -145,11 +187,6 @@ def _lag(group: str, topic: str, behind: "GroupLag") -> tuple[str, Table]:
         "LAG": "lag_messages",
     }
     return f"{group} is {behind.lag_messages} messages behind in {topic}", Table(columns, behind.queues)
-
-
-def _offsets(offsets: "Sequence[QueueOffset]") -> Answer:
-    columns: Columns = {"ENODE": "queue.enode", "QUEUE": "queue.queue_id", "OFFSET": lambda item: _offset(item.offset)}
-    return Answer(offsets, Table(columns, offsets))
 
 
 def _offset(offset: int) -> object:

@@ -136,6 +136,13 @@ def _of_processes(facts: Facts) -> list[Finding]:
         if not enode.alive:
             cure = "start it again with its volume; its messages are in its log, and its queues wait for it"
             found.append(Finding("enode away", f"the lease of enode {enode.name} ({enode.address}) ran out", cure))
+        if enode.index_nearly_full:
+            seen = f"the index of enode {enode.name} is nearly full; then sends to some queues are refused"
+            cure = (
+                "ortoo topic list shows who has many queues: ortoo topic delete NAME --at-once gives them back; or "
+                "raise store.index_bytes_max or store.segment_bytes, or lower store.retention_age_ms"
+            )
+            found.append(Finding("index nearly full", seen, cure, serious=False))
     if facts.cluster.inner_ports_open:
         seen = "rules of access are in force, and there is no token of the cluster: who reaches an enode passes them"
         cure = "give all roles one cluster_token_file (docs/operations/access.md), or let only the cluster reach them"

@@ -22,14 +22,14 @@ SNODES_EXAMINED_MAX = 8
 T = TypeVar("T")
 
 
-async def diagnose(addresses: Sequence[str], topic: str, group: str, *, as_json: bool) -> None:
-    """Print what is wrong; the exit code is 1 if anything serious is."""
-    deadline_s = asyncio.get_running_loop().time() + LIMIT_S
-    seen = await asyncio.gather(*map(examine, addresses))
+async def diagnose(addresses: Sequence[str], topic: str, group: str, *, as_json: bool, patience: float = 1.0) -> None:
+    """Print what is wrong, within `patience` times LIMIT_S; the exit code is 1 if anything serious is."""
+    deadline_s = asyncio.get_running_loop().time() + LIMIT_S * patience
+    seen = await asyncio.gather(*(examine(address, patience=patience) for address in addresses))
     found = [finding for one in seen for finding in of_address(one)]
     good = [one.address for one in seen if one.role == "snode"]
     if good:
-        found += await _behind(good, topic, group, deadline_s)
+        found += await _behind(good, topic, group, deadline_s, DETAILS_TIMEOUT_S * patience)
     if as_json:
         print_json(found)
     else:
@@ -38,37 +38,39 @@ async def diagnose(addresses: Sequence[str], topic: str, group: str, *, as_json:
         sys.exit(1)
 
 
-async def _behind(addresses: Sequence[str], topic: str, group: str, deadline_s: float) -> list[Finding]:
+async def _behind(
+    addresses: Sequence[str], topic: str, group: str, deadline_s: float, details_s: float = DETAILS_TIMEOUT_S
+) -> list[Finding]:
     """What is wrong in the cluster behind a snode."""
     try:
         async with connect(addresses) as mq:
-            return of_cluster(await _facts(mq.admin, topic, group, deadline_s))
+            return of_cluster(await _facts(mq.admin, topic, group, deadline_s, details_s))
     except (OrtooError, TimeoutError) as error:
         why = str(error) or "no answer in time"
         return [Finding("no answer", f"the snode does not answer: {why}", "look at its log and its processor time")]
 
 
-async def _facts(admin: Admin, topic: str, group: str, deadline_s: float) -> Facts:
+async def _facts(admin: Admin, topic: str, group: str, deadline_s: float, details_s: float) -> Facts:
     clock = SystemClock()
     begun_ms = clock.now_ms()
-    async with asyncio.timeout_at(deadline_s - DETAILS_TIMEOUT_S):
+    async with asyncio.timeout_at(deadline_s - details_s):
         cluster = await admin.describe_cluster()
     now_ms = clock.now_ms()
     skew_ms = cluster.now_ms - (begun_ms + now_ms) // 2 if cluster.now_ms else 0
     others = [snode.address for snode in cluster.snodes][:SNODES_EXAMINED_MAX]
     snodes, groups, topics, described, (lag, members), (offered, deleted, enode_members) = await asyncio.gather(
-        asyncio.gather(*map(_reached, others)),
-        _answer(admin.list_groups()),
-        _answer(admin.list_topics()),
-        _answer(admin.describe_topic(topic) if topic else None),
+        asyncio.gather(*(_reached(other, details_s) for other in others)),
+        _answer(admin.list_groups(), details_s),
+        _answer(admin.list_topics(), details_s),
+        _answer(admin.describe_topic(topic) if topic else None, details_s),
         asyncio.gather(
-            _answer(admin.lag(group, topic) if topic and group else None),
-            _answer(admin.consumer_count(group) if group else None),
+            _answer(admin.lag(group, topic) if topic and group else None, details_s),
+            _answer(admin.consumer_count(group) if group else None, details_s),
         ),
         asyncio.gather(
-            _answer(admin.list_offered_topics()),
-            _answer(admin.list_deleted_topics()),
-            _answer(admin.members.list()),
+            _answer(admin.list_offered_topics(), details_s),
+            _answer(admin.list_deleted_topics(), details_s),
+            _answer(admin.members.list(), details_s),
         ),
     )
     return Facts(
@@ -99,22 +101,22 @@ class _Answered(Generic[T]):
     is_not_found: bool = False
 
 
-async def _answer(question: Awaitable[T] | None) -> _Answered[T]:
+async def _answer(question: Awaitable[T] | None, timeout_s: float) -> _Answered[T]:
     """The answer in time; nothing to what is not asked."""
     if question is None:
         return _Answered()
     try:
-        async with asyncio.timeout(DETAILS_TIMEOUT_S):
+        async with asyncio.timeout(timeout_s):
             return _Answered(await question)
     except (OrtooError, TimeoutError) as error:
         return _Answered(None, str(error) or "no answer in time", isinstance(error, NotFound))
 
 
-async def _reached(address: str) -> Examination:
+async def _reached(address: str, timeout_s: float) -> Examination:
     """Whether clients can reach an address that they are told."""
     try:
-        async with asyncio.timeout(DETAILS_TIMEOUT_S):
-            return await reach(address)
+        async with asyncio.timeout(timeout_s):
+            return await reach(address, patience=timeout_s / DETAILS_TIMEOUT_S)
     except TimeoutError:
         return Examination(address, well_formed=True, resolves=True)
 

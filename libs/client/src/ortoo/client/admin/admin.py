@@ -9,6 +9,7 @@ from ortoo.client.admin.descriptions import (
     ClusterInfo,
     DeadLetter,
     DelayedMessage,
+    DeletedGroup,
     DeletedTopic,
     FoundMessages,
     GroupInfo,
@@ -32,7 +33,15 @@ from ortoo.client.produce.transactions import Verdict, end_transaction
 from ortoo.client.read.tailing import StoredMessage, coming, newest
 from ortoo.common.errors import AlreadyExists, Invalid, NotFound
 from ortoo.common.grpc.fields import read
-from ortoo.v1 import admin_pb2, client_pb2, dead_letter_pb2, enode_deferred_pb2, namesrv_pb2, topic_pb2
+from ortoo.v1 import (
+    admin_pb2,
+    client_pb2,
+    dead_letter_pb2,
+    enode_deferred_pb2,
+    group_deletion_pb2,
+    namesrv_pb2,
+    topic_pb2,
+)
 from ortoo.v1.admin_pb2_grpc import AdminServiceStub
 from ortoo.v1.dead_letter_pb2_grpc import DeadLetterServiceStub
 
@@ -166,11 +175,11 @@ class Admin:
         self,
         name: str,
         *,
-        consume_enabled: bool = True,
+        consume_enabled: bool | None = None,
         slow_consumer_threshold_messages: int = 0,
         slow_consumer_grace_ms: int = 0,
     ) -> GroupInfo:
-        """Create a group or change it; 0 = the default."""
+        """Create a group or change it; 0 = the default, None = as it is (of a new group yes)."""
         group = topic_pb2.Group(
             name=name,
             consume_enabled=consume_enabled,
@@ -179,9 +188,25 @@ class Admin:
         )
         return group_info((await self._call("PutGroup", namesrv_pb2.PutGroupRequest(group=group))).group)
 
-    async def delete_group(self, name: str) -> None:
-        """Delete a group. Errors: NotFound."""
-        await self._call("DeleteGroup", namesrv_pb2.DeleteGroupRequest(name=name))
+    async def delete_group(self, name: str, *, at_once: bool = False) -> None:
+        """Delete a group; it can come back for a day, unless its offsets are to go `at_once`. Errors: NotFound.
+
+        What somebody uses after the deletion stays.
+        """
+        await self._call("DeleteGroup", namesrv_pb2.DeleteGroupRequest(name=name, at_once=at_once))
+
+    async def undelete_group(self, name: str) -> GroupInfo:
+        """Take a deletion back: settings and offsets are as they were.
+
+        Errors: NotFound; AlreadyExists when somebody declared a group of this name since.
+        """
+        request = group_deletion_pb2.UndeleteGroupRequest(name=name)
+        return group_info((await self._call("UndeleteGroup", request)).group)
+
+    async def list_deleted_groups(self) -> list[DeletedGroup]:
+        """The deleted groups that can come back, the last deleted first."""
+        answer = await self._call("ListDeletedGroups", group_deletion_pb2.ListDeletedGroupsRequest())
+        return [read(DeletedGroup, one, group=group_info(one.group)) for one in answer.groups]
 
     async def lag(self, group: str, topic: str) -> GroupLag:
         """How far a group is behind in each queue of a topic. Errors: NotFound for the topic or the group."""
@@ -200,7 +225,7 @@ class Admin:
                 read(ProcessInfo, it, replicas=tuple((one.replica_id, one.address) for one in it.replicas))
                 for it in answer.enodes
             ),
-            snodes=tuple(read(ProcessInfo, it, role="", replicas=()) for it in answer.snodes),
+            snodes=tuple(read(ProcessInfo, it, role="", replicas=(), index_nearly_full=False) for it in answer.snodes),
         )
 
     async def consumer_count(self, group: str) -> int:
@@ -218,16 +243,22 @@ class Admin:
         An `end_ms` of 0 is no end, a `limit` of 0 is 32. Errors: NotFound (topic), Invalid; Unavailable when no enode
         can be asked, or none keeps an index of keys.
         """
-        request = admin_pb2.AdminFindMessagesRequest(
-            topic=topic,
-            key=key,
-            message_id=message_id,
-            begin_ms=begin_ms,
-            end_ms=end_ms,
-            limit=_count(limit, "limit"),
-        )
-        answer = await self._call("FindMessages", request)
-        return read(FoundMessages, answer)
+        messages: list[StoredMessage] = []
+        while True:
+            request = admin_pb2.AdminFindMessagesRequest(
+                topic=topic,
+                key=key,
+                message_id=message_id,
+                begin_ms=begin_ms,
+                end_ms=end_ms,
+                limit=_count(limit, "limit"),
+                skip=len(messages),
+            )
+            answer = await self._call("FindMessages", request)
+            found = read(FoundMessages, answer)
+            messages += found.messages
+            if not answer.more:
+                return FoundMessages(tuple(messages), found.enodes_away)
 
     async def list_delayed(self, topic: str, *, from_ms: int = 0, limit: int = 100) -> list[DelayedMessage]:
         """The delayed messages of a topic that are due at `from_ms` or later, by time."""
@@ -326,9 +357,15 @@ class Admin:
     async def peek(self, topic: str, group: str = "", *, messages_max: int = 10) -> list[PeekedMessage]:
         """The next messages of a topic for a group that pops; without a group the oldest. Nobody notices."""
         count = _count(messages_max, "messages_max")
-        request = dead_letter_pb2.PeekRequest(topic=topic, group=group, messages_max=count)
-        answer = await self._connection.call(DeadLetterServiceStub, "Peek", request)
-        return [read(PeekedMessage, one) for one in answer.messages]
+        found: list[PeekedMessage] = []
+        while True:
+            request = dead_letter_pb2.PeekRequest(
+                topic=topic, group=group, messages_max=max(0, count - len(found)), skip=len(found)
+            )
+            answer = await self._connection.call(DeadLetterServiceStub, "Peek", request)
+            found += [read(PeekedMessage, one) for one in answer.messages]
+            if not answer.more or not answer.messages or len(found) >= (count or len(found)):
+                return found
 
     async def _call(self, method: str, request: Any) -> Any:
         return await self._connection.call(AdminServiceStub, method, request)

@@ -96,6 +96,18 @@ class GroupInfo:
     """How many messages of a topic may be in flight on each enode; 0 = 10,000 a queue."""
     park_expired: bool = False
     """Whether messages whose time is over are parked; otherwise they are dropped."""
+    by_use: bool = False
+    """Whether nobody declared it: it was created because a consumer named it."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedGroup:
+    """A deleted group whose offsets are kept, so that it can come back."""
+
+    group: GroupInfo
+    deleted_at_ms: int
+    due_at_ms: int
+    """From when on it cannot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +139,8 @@ class ProcessInfo:
     """Of an enode: ASYNC_MASTER or SYNC_MASTER."""
     replicas: tuple[tuple[int, str], ...] = ()
     """Of an enode: (number, address) of those who follow its log now."""
+    index_nearly_full: bool = False
+    """Of an enode: its `store.index_bytes_max` is used to four fifths or more; beyond it sends are refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +216,10 @@ class QueueOffset:
 
     queue: Queue
     offset: int
+    before: int = -1
+    """After a reset: what it was before."""
+    wanted: int = -1
+    """After a reset that left it: where it would be, had going forward been forced."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,10 +71,10 @@ class Examination:
     """The environment variable that sends gRPC to this address through a proxy."""
 
 
-async def examine(address: str, environ: Mapping[str, str] = os.environ) -> Examination:
-    """Look at one address. Never raises, and takes at most EXAMINE_TIMEOUT_S."""
-    deadline_s = asyncio.get_running_loop().time() + EXAMINE_TIMEOUT_S
-    seen = await reach(address, environ)
+async def examine(address: str, environ: Mapping[str, str] = os.environ, *, patience: float = 1.0) -> Examination:
+    """Look at one address. Never raises, and takes at most `patience` times EXAMINE_TIMEOUT_S."""
+    deadline_s = asyncio.get_running_loop().time() + EXAMINE_TIMEOUT_S * patience
+    seen = await reach(address, environ, patience=patience)
     if not seen.connects:
         return seen
     host, port = _host_and_port(address)
@@ -94,19 +94,19 @@ async def examine(address: str, environ: Mapping[str, str] = os.environ) -> Exam
     return dataclasses.replace(seen, speaks=speaks, role=role, serving=serving)
 
 
-async def reach(address: str, environ: Mapping[str, str] = os.environ) -> Examination:
-    """Look whether anybody listens at an address, and no further."""
+async def reach(address: str, environ: Mapping[str, str] = os.environ, *, patience: float = 1.0) -> Examination:
+    """Look whether anybody listens at an address, and no further; with `patience` times the usual limits."""
     if not is_address(address) or "/" in address:
         return Examination(address)
     host, port = _host_and_port(address)
     seen = Examination(address, well_formed=True, proxy_variable=_proxy_variable(address.rpartition(":")[0], environ))
     try:
-        async with asyncio.timeout(RESOLVE_TIMEOUT_S):
+        async with asyncio.timeout(RESOLVE_TIMEOUT_S * patience):
             await _resolve(host, port)
     except (OSError, TimeoutError, UnicodeError):
         return seen
     try:
-        async with asyncio.timeout(CONNECT_TIMEOUT_S):
+        async with asyncio.timeout(CONNECT_TIMEOUT_S * patience):
             _, writer = await asyncio.open_connection(host, port)
     except (OSError, TimeoutError) as error:
         return dataclasses.replace(seen, resolves=True, refused=isinstance(error, ConnectionRefusedError))

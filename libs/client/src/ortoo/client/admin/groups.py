@@ -1,6 +1,7 @@
 """What operators do with groups and their clients. Everything goes through AdminService, so grpcurl can do it too."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from ortoo.client.admin.descriptions import (
@@ -16,7 +17,7 @@ from ortoo.client.admin.descriptions import (
 )
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.place import Queue
-from ortoo.client.core.wire import EnumNames, wire_queue
+from ortoo.client.core.wire import EnumNames, queue_of, wire_queue
 from ortoo.common.errors import Invalid
 from ortoo.common.errors.status import error_of
 from ortoo.common.groups.retry_policy import RetryPolicy
@@ -123,7 +124,12 @@ class GroupAdmin:
         else:
             starts = [consumer_pb2.QueueStart(queue=wire_queue(q), offset=it) for q, it in (offsets or {}).items()]
             request.offsets.CopyFrom(client_pb2.QueueStarts(starts=starts))
-        return _offsets(await self._call("ResetOffsets", request))
+        answer = await self._call("ResetOffsets", request)
+        before = {queue_of(one.queue): one.offset for one in answer.before}
+        wanted = {queue_of(one.queue): one.offset for one in answer.ahead}
+        return [
+            replace(one, before=before.get(one.queue, -1), wanted=wanted.get(one.queue, -1)) for one in _offsets(answer)
+        ]
 
     async def clone_offsets(self, from_group: str, to_group: str, topic: str) -> list[QueueOffset]:
         """Give a group the offsets of another one. Errors: NotFound."""

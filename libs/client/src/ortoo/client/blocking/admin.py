@@ -59,6 +59,8 @@ class Admin(Facade[AsyncAdmin]):
     describe_group = blocking(AsyncAdmin.describe_group)
     put_group = blocking(AsyncAdmin.put_group)
     delete_group = blocking(AsyncAdmin.delete_group)
+    undelete_group = blocking(AsyncAdmin.undelete_group)
+    list_deleted_groups = blocking(AsyncAdmin.list_deleted_groups)
     lag = blocking(AsyncAdmin.lag)
     describe_cluster = blocking(AsyncAdmin.describe_cluster)
     consumer_count = blocking(AsyncAdmin.consumer_count)

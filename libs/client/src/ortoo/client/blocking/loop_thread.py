@@ -38,7 +38,7 @@ class LoopThread:
     def _begin(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
         if self._is_closed:
             work.close()
-            raise Closed("this client is closed; connect again")
+            raise Closed
         if os.getpid() != self._process_id:
             work.close()
             raise Conflict("this client was connected before a fork; connect in the child instead")
@@ -125,7 +125,7 @@ class LoopThread:
     def soon(self, call: Any, *arguments: Any) -> None:
         """Run a plain function on the loop. Errors: Closed."""
         if self._is_closed:
-            raise Closed("this client is closed; connect again")
+            raise Closed
         self._loop.call_soon_threadsafe(call, *arguments)
 
     def close(self) -> None:

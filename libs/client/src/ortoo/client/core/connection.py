@@ -99,7 +99,7 @@ class Connection:
 
     def _check_usable(self) -> None:
         if self._is_closed:
-            raise Closed("this client is closed; connect again")
+            raise Closed
         if os.getpid() != self._process_id:
             raise Conflict(
                 "this client was connected before a fork, and gRPC's threads do not survive one; connect in the child, "

@@ -1,28 +1,117 @@
-"""Handlers for messages that come one by one: how they run, and how they say that a message shall come again."""
+"""Handlers for messages that come one by one: how they run, and what happens to a message that one failed with."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
-from ortoo.client.core.received import MessageFields
+from ortoo.client.core.connection import Connection
+from ortoo.client.core.place import Queue
+from ortoo.client.core.received import MessageFields, ReceivedMessage
+from ortoo.client.core.wire import wire_queue
 from ortoo.common.process.background import Background
+from ortoo.v1 import pull_pb2
+from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
 
 M = TypeVar("M")
+PARK_LEVEL = -1
+"""The delay level of a message that shall not come again."""
+ERROR_LENGTH_MAX = 1_024
+TRIES_MAX = 10_000
+"""Of so many messages it is known, when their queue or session begins anew in between."""
 
 
 class RetryLater(Exception):
     """Raised by a handler: the message is not processed and shall come again."""
 
     def __init__(self, delay_level: int = 0, delay_ms: float | None = None, *, counts: bool = True) -> None:
-        """Outside an order: at a delay level, 1 to 18; 0 = as the attempts say, -1 = never, park it.
+        """At a delay level, 1 to 18; 0 = as the group says, -1 = never, park it. Or after `delay_ms`, up to a week.
 
-        In order: after `delay_ms`, between 10 ms and 30 s. For a pop consumer `delay_ms` may be anything up to a week,
-        and unless it `counts` the delivery is no attempt: what the handler needs is away, the message is not at fault.
+        Unless it `counts` the delivery is no attempt: what the handler needs is away, the message is not at fault.
         """
         super().__init__(f"again at level {delay_level}" if delay_ms is None else f"again in {delay_ms} ms")
         self.delay_level = delay_level
         self.delay_ms = delay_ms
         self.counts = counts
+
+
+def said(failure: Exception) -> str:
+    """The error as whoever looks at the dead letter reads it: what the handler met, where it said so."""
+    cause = failure.__cause__ if isinstance(failure, RetryLater) else failure
+    return str(failure) if cause is None else f"{type(cause).__name__}: {cause}"
+
+
+@dataclass(frozen=True, slots=True)
+class GivenBack:
+    """Messages of one queue that could not be processed, and why."""
+
+    queue: Queue
+    offsets: Sequence[int]
+    error: str = ""
+    delay_level: int = 0
+    """0 = as the group says, -1 = park them."""
+    delay_ms: float | None = None
+    """Instead of a level."""
+    counts: bool = True
+    """Whether this try counts."""
+    attempt_in_order: int = 0
+    """The consumer keeps them and tries again; this was so many tries. 0 = the server gives them to the group again."""
+
+    @classmethod
+    def after(cls, failure: Exception, queue: Queue, offsets: Sequence[int], attempt_in_order: int = 0) -> "GivenBack":
+        """What a handler's exception says."""
+        if isinstance(failure, RetryLater):
+            level, delay_ms, counts = failure.delay_level, failure.delay_ms, failure.counts
+            return cls(queue, offsets, said(failure), level, delay_ms, counts, attempt_in_order)
+        return cls(queue, offsets, said(failure), attempt_in_order=attempt_in_order)
+
+
+class Tries:
+    """How often messages in order failed at one consumer, which keeps them: in memory, gone with the process."""
+
+    def __init__(self) -> None:
+        self._tries: OrderedDict[tuple[Queue, int], int] = OrderedDict()
+
+    def failed(self, message: ReceivedMessage) -> int:
+        """It failed; how often it has been tried, this time included."""
+        return self._tries.get((message.queue, message.offset), message.attempt - 1) + 1
+
+    def keep(self, message: ReceivedMessage, tries: int) -> None:
+        """It was tried so often, and comes again."""
+        place = (message.queue, message.offset)
+        self._tries[place] = tries
+        self._tries.move_to_end(place)
+        while len(self._tries) > TRIES_MAX:
+            self._tries.popitem(last=False)
+
+    def forget(self, message: ReceivedMessage) -> None:
+        """It is processed or parked."""
+        self._tries.pop((message.queue, message.offset), None)
+
+
+async def send_back(
+    connection: Connection, group: str, given: GivenBack, *, client_id: str, attempts_max: int = 0, generation: int = 0
+) -> pull_pb2.SendBackResponse:
+    """Let the server decide what happens to messages: they come again later, or are parked.
+
+    `attempts_max` 0 = as the group says. Errors: Unsupported where retries are not served; Fenced, Unavailable.
+    """
+    request = pull_pb2.SendBackRequest(
+        group=group,
+        queue=wire_queue(given.queue),
+        offsets=given.offsets,
+        delay_level=given.delay_level,
+        attempts_max=attempts_max,
+        generation=generation,
+        error=given.error[:ERROR_LENGTH_MAX],
+        client_id=client_id,
+        uncounted=not given.counts,
+        delay_ms=None if given.delay_ms is None else max(0, int(given.delay_ms)),
+        attempt_in_order=given.attempt_in_order,
+    )
+    answer: pull_pb2.SendBackResponse = await connection.call(ConsumerServiceStub, "SendBack", request)
+    return answer
 
 
 def named(group: str, message: MessageFields) -> dict[str, object]:

@@ -29,10 +29,11 @@ class ReceivedBatch:
         rows: bytes = b"",
         generation: int = 0,
         finished: Finished | None = None,
+        current: Callable[[], bool] | None = None,
     ) -> None:
         """`rows` are int32 each, empty = all: which rows of the stored batch, whose row 0 is `first_offset`.
 
-        `finished` hears of acknowledgements.
+        `finished` hears of acknowledgements; `current` says whether the queue is still this consumer's.
         """
         self.queue = queue
         self.topic_id = topic_id
@@ -48,6 +49,7 @@ class ReceivedBatch:
         if rows and len(self._rows) == sealed.count:
             self._columns = range(sealed.count)
         self._finished = finished
+        self._current = current
         offsets = self.offsets
         self.progress = BatchProgress(offsets if isinstance(offsets, range) else list(offsets), next_offset)
 
@@ -72,6 +74,11 @@ class ReceivedBatch:
     def size_bytes(self) -> int:
         """How large the batch is as it travelled."""
         return len(self._sealed.records)
+
+    @property
+    def is_current(self) -> bool:
+        """Whether it is still this consumer's; otherwise its queue begins anew, here or elsewhere."""
+        return self._current is None or self._current()
 
     @property
     def sealed(self) -> SealedBatch:
@@ -200,6 +207,11 @@ class ReceivedMessage(MessageFields):
     """One message of a push or pull consumer."""
 
     __slots__ = ()
+
+    @property
+    def is_current(self) -> bool:
+        """Whether it is still this consumer's; otherwise it comes again, here or elsewhere."""
+        return self._batch.is_current
 
     def ack(self) -> None:
         """It is processed."""

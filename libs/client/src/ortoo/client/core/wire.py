@@ -1,5 +1,6 @@
 """Between the client's plain values and their form on the wire, where names differ or many are made."""
 
+from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -62,8 +63,9 @@ def received_batch(
     *,
     generation: int = 0,
     finished: Finished | None = None,
+    current: Callable[[], bool] | None = None,
 ) -> ReceivedBatch:
-    """The batch of an answer; `records` are its bytes if they came beside it. `finished` hears of acknowledgements."""
+    """The batch of an answer; `records` are its bytes if they came beside it. The rest as `ReceivedBatch` says."""
     return ReceivedBatch(
         queue,
         sealed_batch(answer.batch, records),
@@ -74,6 +76,7 @@ def received_batch(
         rows=answer.rows,
         generation=generation,
         finished=finished,
+        current=current,
     )
 
 

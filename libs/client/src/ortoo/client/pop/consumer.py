@@ -10,7 +10,7 @@ from typing import Self
 from ortoo.client.core.closed import Left
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter, expressions
-from ortoo.client.core.handlers import RetryLater, named, run_handlers
+from ortoo.client.core.handlers import ERROR_LENGTH_MAX, PARK_LEVEL, RetryLater, named, run_handlers, said
 from ortoo.client.pop.pop_calls import PopCalls
 from ortoo.client.pop.popped import PopLease, PoppedMessage, lease_of, share
 from ortoo.client.pop.request_batcher import RequestBatcher
@@ -22,7 +22,6 @@ from ortoo.common.process.logs import get_logger
 from ortoo.v1 import pop_pb2
 
 PopHandler = Callable[[PoppedMessage], Awaitable[None]]
-PARK_LEVEL = -1
 SHARED_POPS_MAX = 2
 """So many pops that several tasks share are under way at once; what is asked for meanwhile waits for the next."""
 SHARED_MESSAGES_MAX = 1_024
@@ -118,10 +117,12 @@ class PopConsumer:
             self._pops.close()
             await self._calls.settle()
         finally:
-            await self._background.__aexit__(kind, error, traceback)
-        await self._return(list(self._leases))
-        self._called_off += self._unanswered
-        await self._return_called_off()
+            try:
+                await self._background.__aexit__(kind, error, traceback)  # raises the cancellation that ends the block
+            finally:
+                await self._return(list(self._leases))
+                self._called_off += self._unanswered
+                await self._return_called_off()
 
     async def pop(self, messages_max: int = 0, wait_ms: float | None = None) -> list[PoppedMessage]:
         """Take up to `messages_max` messages (0 = the setting), waiting for the first; empty when none came in time.
@@ -242,14 +243,14 @@ class PopConsumer:
         if failure is None:
             await message.ack()
         elif not isinstance(failure, RetryLater):
-            await message.give_back(error=f"{type(failure).__name__}: {failure}")
+            await message.give_back(error=said(failure))
         elif failure.delay_level == PARK_LEVEL:
-            await message.park(str(failure.__cause__ or failure))
+            await message.park(said(failure))
         else:
             delay_ms = failure.delay_ms
             if delay_ms is None and failure.delay_level > 0:
                 delay_ms = delay_ms_of_level(failure.delay_level)
-            await message.give_back(delay_ms, counts=failure.counts, error=str(failure.__cause__ or failure))
+            await message.give_back(delay_ms, counts=failure.counts, error=said(failure))
 
     # settling
 
@@ -276,7 +277,7 @@ class PopConsumer:
         request = pop_pb2.NackRequest(
             receipts=[pop_pb2.LeaseReceipt(receipt_handle=lease.receipt_handle, offsets=chosen)],
             uncounted=not counts,
-            error=error[:1024],
+            error=error[:ERROR_LENGTH_MAX],
             client_id=self._client_id,
             park=park,
             options=self._options,

@@ -5,7 +5,8 @@ from typing import Any
 
 from ortoo.client.core.connection import Connection
 from ortoo.client.pop.request_batcher import RequestBatcher
-from ortoo.common.errors import Unavailable
+from ortoo.common.errors import OrtooError, Unavailable
+from ortoo.common.errors.status import error_of
 from ortoo.common.process.background import Background
 from ortoo.v1 import pop_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
@@ -30,7 +31,7 @@ class PopCalls:
         self._connection = connection
         self._background = background
         self._patience_s = patience_s
-        self._acks: dict[str, RequestBatcher[Receipt, list[int]]] = {}
+        self._acks: dict[str, RequestBatcher[Receipt, list[int] | OrtooError]] = {}
         """By enode: one that is away holds up only its own."""
 
     async def pop(self, request: pop_pb2.PopRequest) -> pop_pb2.PopResponse:
@@ -42,10 +43,16 @@ class PopCalls:
         return answer
 
     async def ack(self, enode: str, receipt_handle: str, offsets: Sequence[int]) -> list[int]:
-        """Acknowledge; what is asked for while an answer is on its way goes together. Returns the stale offsets."""
+        """Acknowledge; what is asked for while an answer is on its way goes together. Returns the stale offsets.
+
+        Errors: as the server says, of this receipt or of the whole request.
+        """
         if enode not in self._acks:
             self._acks[enode] = RequestBatcher(self._ack, self._background, size_max=ACKS_MAX)
-        return await self._acks[enode].ask((receipt_handle, offsets))
+        stale = await self._acks[enode].ask((receipt_handle, offsets))
+        if isinstance(stale, OrtooError):
+            raise stale
+        return stale
 
     async def settle(self) -> None:
         """Wait until no acknowledgement is on its way; each is tried at every snode from now on, and that is all."""
@@ -54,13 +61,19 @@ class PopCalls:
             await batcher.settled()
             batcher.close()
 
-    async def _ack(self, asked: Sequence[Receipt]) -> list[list[int]]:
+    async def _ack(self, asked: Sequence[Receipt]) -> list[list[int] | OrtooError]:
         by_handle: dict[str, list[int]] = {}
         for handle, offsets in asked:
             by_handle.setdefault(handle, []).extend(offsets)
         answer = await self._settle("Ack", pop_pb2.AckRequest(receipts=_receipts(by_handle.items())))
         stale = {(one.receipt_handle, one.offset) for one in answer.stale}
-        return [[offset for offset in offsets if (handle, offset) in stale] for handle, offsets in asked]
+        refused = {one.receipt_handle: one.failure for one in answer.refused}
+        return [
+            error_of(refused[handle])
+            if handle in refused
+            else [offset for offset in offsets if (handle, offset) in stale]
+            for handle, offsets in asked
+        ]
 
     async def nack(self, request: pop_pb2.NackRequest) -> list[int]:
         """Give back or park. Returns the stale offsets."""

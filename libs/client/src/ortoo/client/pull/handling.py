@@ -4,9 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from ortoo.client.core.connection import Connection
-from ortoo.client.core.handlers import RetryLater, named
+from ortoo.client.core.handlers import GivenBack, RetryLater, named, send_back
 from ortoo.client.core.received import ReceivedMessage
-from ortoo.client.core.wire import wire_queue
 from ortoo.client.pull.group_member import GroupMember
 from ortoo.client.pull.handling_in_order import OrderedHandling, Processed, acknowledge, processed_count
 from ortoo.client.pull.process_queue import ProcessQueue
@@ -15,12 +14,8 @@ from ortoo.common.errors import OrtooError
 from ortoo.common.process.background import Background
 from ortoo.common.process.logs import get_logger
 from ortoo.v1 import pull_pb2
-from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
 
 BatchHandler = Callable[[Sequence[ReceivedMessage]], Awaitable[int | None]]
-STUCK_LEVEL = 3
-"""The delay level at which a message comes again whose handler does not return: 10 s."""
-PARK_LEVEL = -1
 _log = get_logger("consumer")
 
 
@@ -35,7 +30,7 @@ class Handlers:
         self._handler = handler
         self._handling = handling
         self._slots = asyncio.Semaphore(handling.concurrency)
-        self._ordered = OrderedHandling(member, handler, self._park, connection.clock, handling)
+        self._ordered = OrderedHandling(member, handler, self._give_back, connection.clock, handling)
         self._running: dict[int, tuple[ProcessQueue, Sequence[ReceivedMessage], float]] = {}
 
     async def run(self) -> None:
@@ -67,12 +62,12 @@ class Handlers:
         key = id(messages)
         self._running[key] = (queue, messages, self._clock.monotonic_s())
         try:
-            done, level = await self._call(messages)
+            done, failure = await self._call(messages)
             stuck = self._running.pop(key, None) is None
             if not stuck:
                 acknowledge(messages[:done])
                 failed = messages[done:]
-                if failed and not queue.is_dropped and not await self._send_back(queue, failed, level):
+                if failed and not queue.is_dropped and not await self._send_back(queue, failed, failure):
                     background.spawn("again", self._handle_again(queue, failed, background))
         finally:
             self._running.pop(key, None)
@@ -89,26 +84,24 @@ class Handlers:
         else:
             await self._handle(queue, messages, background)
 
-    async def _call(self, messages: Sequence[ReceivedMessage]) -> tuple[int, int]:
-        """How many from the front are processed, and the delay level for the others."""
+    async def _call(self, messages: Sequence[ReceivedMessage]) -> tuple[int, Exception]:
+        """How many from the front are processed, and why the others are not."""
         try:
             done = await self._handler(messages)
         except RetryLater as later:
-            return 0, later.delay_level
-        except Exception:
+            return 0, later
+        except Exception as error:
             _log.exception("a handler failed; the message will come again", **named(self._member.group, messages[0]))
-            return 0, 0
-        return processed_count(done, messages), 0
+            return 0, error
+        return processed_count(done, messages), RetryLater()
 
-    async def _send_back(self, queue: ProcessQueue, messages: Sequence[ReceivedMessage], level: int) -> bool:
+    async def _send_back(self, queue: ProcessQueue, messages: Sequence[ReceivedMessage], failure: Exception) -> bool:
         """Whether they are somebody else's business now."""
         if self._member.settings.broadcast:
             _log.warning("a failed message of a broadcast is dropped", **named(self._member.group, messages[0]))
         else:
             try:
-                await send_back(
-                    self._connection, self._member.group, queue, messages, level, self._handling.attempts_max
-                )
+                await self._give_back(queue, messages, failure)
             except OrtooError as error:
                 _log.warning("a failed message stays here", **named(self._member.group, messages[0]), reason=str(error))
                 return False
@@ -116,8 +109,22 @@ class Handlers:
         acknowledge(messages)
         return True
 
+    async def _give_back(
+        self, queue: ProcessQueue, messages: Sequence[ReceivedMessage], failure: Exception, attempt_in_order: int = 0
+    ) -> pull_pb2.SendBackResponse:
+        offsets = [message.offset for message in messages]
+        return await send_back(
+            self._connection,
+            self._member.group,
+            GivenBack.after(failure, queue.queue, offsets, attempt_in_order),
+            client_id=self._connection.client_id,
+            attempts_max=self._handling.attempts_max,
+            generation=queue.generation,
+        )
+
     async def _send_stuck_back(self) -> None:
         timeout_s = self._handling.timeout_ms / 1000
+        stuck = TimeoutError(f"the handler did not return within {timeout_s:g} s")
         while True:
             await self._clock.sleep(timeout_s / 4)
             began_by_s = self._clock.monotonic_s() - timeout_s
@@ -126,7 +133,7 @@ class Handlers:
                     _log.warning(
                         "a handler does not return; its message is sent back", **named(self._member.group, messages[0])
                     )
-                    if await self._send_back(queue, messages, STUCK_LEVEL):
+                    if await self._send_back(queue, messages, stuck):
                         self._running.pop(key, None)
 
     # in order
@@ -137,34 +144,7 @@ class Handlers:
         finally:
             self._done(queue)
 
-    async def _park(self, queue: ProcessQueue, messages: Sequence[ReceivedMessage]) -> bool:
-        return await self._send_back(queue, messages, PARK_LEVEL)
-
     def _done(self, queue: ProcessQueue) -> None:
         queue.running -= 1
         self._slots.release()
         self._member.arrived.set()
-
-
-async def send_back(
-    connection: Connection,
-    group: str,
-    queue: ProcessQueue,
-    messages: Sequence[ReceivedMessage],
-    delay_level: int,
-    attempts_max: int = 0,
-) -> list[str]:
-    """Let the server give messages to the group again later; the ids of the copies.
-
-    Errors: Unsupported where retries are not served; Fenced, Unavailable.
-    """
-    request = pull_pb2.SendBackRequest(
-        group=group,
-        queue=wire_queue(queue.queue),
-        offsets=[message.offset for message in messages],
-        delay_level=delay_level,
-        attempts_max=attempts_max,
-        generation=queue.generation,
-    )
-    answer = await connection.call(ConsumerServiceStub, "SendBack", request)
-    return list(answer.message_ids)

@@ -4,15 +4,19 @@ import enum
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
-from ortoo.client.core.handlers import RetryLater
+from ortoo.client.core.handlers import RetryLater, Tries, named
 from ortoo.client.core.received import ReceivedMessage
 from ortoo.client.pull.group_member import GroupMember
 from ortoo.client.pull.process_queue import ProcessQueue
 from ortoo.client.pull.settings import Handling
+from ortoo.common.errors import OrtooError
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
+from ortoo.v1 import pull_pb2
 
-SUSPEND_MIN_MS, SUSPEND_MAX_MS = 10.0, 30_000.0
+SUSPEND_MIN_MS = 10.0
+SUSPEND_MS = 1_000.0
+"""How long a queue waits while nobody can be asked."""
 _log = get_logger("consumer")
 
 
@@ -28,7 +32,7 @@ class CommitVerdict(enum.Enum):
 
 
 Processed = Callable[[Sequence[ReceivedMessage]], Awaitable[object]]
-SendBack = Callable[[ProcessQueue, Sequence[ReceivedMessage]], Awaitable[bool]]
+GiveBack = Callable[[ProcessQueue, Sequence[ReceivedMessage], Exception, int], Awaitable[pull_pb2.SendBackResponse]]
 
 
 @dataclass(eq=False, slots=True)
@@ -37,43 +41,42 @@ class OrderedHandling:
 
     member: GroupMember
     handler: Processed
-    park: SendBack
-    """Gives messages up for good, and says whether that worked."""
+    give_back: GiveBack
+    """Says how often messages failed, and hears whether they wait or are parked."""
     clock: Clock
     handling: Handling
     _kept: dict[ProcessQueue, list[ReceivedMessage]] = field(default_factory=dict)
     """Processed and not committed, by queue."""
+    _tries: Tries = field(default_factory=Tries)
 
     async def handle(self, queue: ProcessQueue, messages: Sequence[ReceivedMessage]) -> None:
         """Process messages before anything else of the queue, however often it takes; each is committed when done.
 
-        With `manual_commit` one at a time; the handler says when what is processed is committed, or comes again.
+        One at a time. With `manual_commit` the handler says when what is processed is committed, or comes again.
         """
-        manual = self.handling.manual_commit
-        waiting, attempts = list(messages), 0
+        waiting = list(messages)
         while waiting and not queue.is_dropped:
             if not self.member.may_process(queue):
-                await self._pause(self.handling.suspend_ms)
+                await self._pause(self._pause_ms)
                 continue
-            given = waiting[:1] if manual else waiting
             try:
-                outcome = await self.handler(given)
+                outcome = await self.handler(waiting[:1])
             except Exception as error:
-                attempts += 1
-                if await self._is_parked(queue, given, attempts):
-                    waiting, attempts = waiting[len(given) :], 0
+                wait_ms = await self._failed(queue, waiting[0], error)
+                if wait_ms is None:
+                    acknowledge(waiting[:1])
+                    waiting = waiting[1:]
                 else:
-                    await self._pause_after(error)
+                    await self._pause(max(wait_ms, SUSPEND_MIN_MS))
                 continue
-            if manual:
-                attempts = 0
+            self._tries.forget(waiting[0])
+            if self.handling.manual_commit:
                 waiting = self._obey(outcome, queue, waiting)
+                if waiting and outcome is CommitVerdict.ROLL_BACK:
+                    await self._pause(self._pause_ms)
             else:
-                count = processed_count(outcome, given)
-                acknowledge(given[:count])
-                waiting = given[count:]
-            if waiting and (outcome is CommitVerdict.ROLL_BACK or not manual):
-                await self._pause(self.handling.suspend_ms)
+                acknowledge(waiting[:1])
+                waiting = waiting[1:]
         for dropped in [one for one in self._kept if one.is_dropped]:
             del self._kept[dropped]
 
@@ -89,18 +92,39 @@ class OrderedHandling:
             return waiting[1:]
         return kept + waiting[1:]
 
-    async def _is_parked(self, queue: ProcessQueue, messages: Sequence[ReceivedMessage], attempts: int) -> bool:
-        if not 0 < self.handling.attempts_max <= attempts:
-            return False
-        return await self.park(queue, messages)
+    async def _failed(self, queue: ProcessQueue, message: ReceivedMessage, failure: Exception) -> float | None:
+        """How long the queue waits for the next try; None when the message was parked."""
+        where = named(self.member.group, message)
+        if not isinstance(failure, RetryLater):
+            _log.error("a handler failed; its queue waits", exc_info=failure, **where)
+        tries = self._tries.failed(message)
+        if not isinstance(failure, RetryLater) or failure.counts:
+            self._tries.keep(message, tries)
+        if self.member.settings.broadcast:
+            return self._dropped(failure, tries, where)
+        try:
+            answer = await self.give_back(queue, [message], failure, tries)
+        except OrtooError as error:
+            _log.warning("a failed message stays here", reason=str(error), **where)
+            return self._pause_ms
+        if answer.parked:
+            self._tries.forget(message)
+            return None
+        if isinstance(failure, RetryLater) and (failure.delay_ms is not None or failure.delay_level):
+            return float(answer.delay_ms)
+        return self.handling.suspend_ms if self.handling.suspend_ms is not None else float(answer.delay_ms)
 
-    async def _pause_after(self, error: Exception) -> None:
-        wait_ms = self.handling.suspend_ms
-        if isinstance(error, RetryLater):
-            wait_ms = error.delay_ms if error.delay_ms is not None else wait_ms
-        else:
-            _log.error("a handler failed; its queue waits", exc_info=error)
-        await self._pause(min(max(wait_ms, SUSPEND_MIN_MS), SUSPEND_MAX_MS))
+    def _dropped(self, failure: Exception, tries: int, where: dict[str, object]) -> float | None:
+        """A broadcast has no dead letters, and its back-off is this consumer's own."""
+        if 0 < self.handling.attempts_max <= tries:
+            _log.warning("a failed message of a broadcast is dropped", **where)
+            return None
+        is_told = isinstance(failure, RetryLater) and failure.delay_ms is not None
+        return failure.delay_ms if is_told and isinstance(failure, RetryLater) else self._pause_ms
+
+    @property
+    def _pause_ms(self) -> float:
+        return SUSPEND_MS if self.handling.suspend_ms is None else self.handling.suspend_ms
 
     async def _pause(self, wait_ms: float) -> None:
         await self.clock.sleep(wait_ms / 1000)

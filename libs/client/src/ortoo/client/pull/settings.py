@@ -67,12 +67,12 @@ class Handling:
     """How many messages of a queue a batch handler gets at once, at most."""
     retry_delay_ms: float = 5_000.0
     """How soon a failed message comes again when it could not be sent back; then it stays with this consumer."""
-    suspend_ms: float = 1_000.0
-    """In order: how soon a failed message comes again."""
+    suspend_ms: float | None = None
+    """In order: how soon a failed message comes again; None = by the group's back-off."""
     timeout_ms: float = 900_000.0
     """Outside an order: after so long a message is sent back although its handler has not returned."""
     attempts_max: int = 0
-    """After so many failures a message is parked; 0 = as the group says, in order: never."""
+    """After so many tries a message is parked; 0 = as the group says."""
     manual_commit: bool = False
     """In order: the handler returns a CommitVerdict, None = KEEP; only what it commits is done. What is kept counts
     against the limits of the consumer, so commit at least every few hundred messages."""

@@ -1,6 +1,6 @@
 """The push consumer: a member of a group that gets whole batches and says what it has processed."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,24 +10,22 @@ from typing import Self
 from ortoo.client.core.closed import Left
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter, Topics, wanted_topics
-from ortoo.client.core.handlers import named, run_handlers
+from ortoo.client.core.handlers import GivenBack, send_back
 from ortoo.client.core.place import Queue
 from ortoo.client.core.received import ReceivedBatch, ReceivedMessage
 from ortoo.client.core.wire import LANGUAGE, client_version, message_model, start_from, subscription
 from ortoo.client.offsets.file import OffsetFile, offset_path
 from ortoo.client.offsets.start_point import StartRule
 from ortoo.client.push.broadcast_offsets import BroadcastOffsets
+from ortoo.client.push.handling import Handler, PushHandlers
 from ortoo.client.push.losses import Losses, LostMessages
 from ortoo.client.push.push_member import PushMember
 from ortoo.common.groups.allocation import AllocationStrategy
 from ortoo.common.grpc.fields import write
 from ortoo.common.process.background import Background
-from ortoo.common.process.logs import get_logger
-from ortoo.v1 import consumer_pb2
+from ortoo.v1 import consumer_pb2, pull_pb2
 
-Handler = Callable[[ReceivedMessage], Awaitable[None]]
 _KEEP_INTERVAL_S = 5.0
-_log = get_logger("consumer")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +41,7 @@ class ConsumerSettings:
     unfinished_bytes_max: int = 32 << 20
     ack_interval_ms: float = 100.0
     retry_delay_ms: float = 1_000.0
-    """How long `run` waits before it gives a message whose handler failed to the handler again."""
+    """In `run`: how soon a failed message is tried again that could not be given back, or is of a broadcast."""
     strategy: AllocationStrategy = AllocationStrategy.AVERAGELY
     """How the members share out queues; all should say the same, the first one by client id decides."""
     configured_queues: tuple[Queue, ...] = ()
@@ -72,6 +70,7 @@ class Consumer:
         self, connection: Connection, group: str, topics: Mapping[str, Filter], settings: ConsumerSettings
     ) -> None:
         """`Client.consumer` is the way in."""
+        self._connection = connection
         self._group = group
         self._clock = connection.clock
         self._settings = settings
@@ -83,6 +82,7 @@ class Consumer:
             file = OffsetFile(offset_path(settings.offsets_folder, client_id, group))
             rule = StartRule(settings.from_first, settings.from_time_ms)
             self._kept = BroadcastOffsets(connection, file, rule)
+        self._client_id = client_id
         self._member = PushMember(
             connection,
             _opening(group, topics, settings, client_id=client_id, room=connection.room),
@@ -161,21 +161,27 @@ class Consumer:
     async def run(self, handler: Handler, *, concurrency: int = 1) -> None:
         """Give each message to `handler`, up to `concurrency` at a time, and acknowledge it when the handler returns.
 
-        A message whose handler raises is given to it again after `retry_delay_ms`; until then it is not acknowledged.
-        Runs until cancelled, or until the session is refused.
+        A message whose handler raises comes again by the group's back-off, and is parked after the group's attempts;
+        `RetryLater` says when. Those behind it go on, but for those of its message group, which keep their order: they
+        wait, and their queue with them. Runs until cancelled, or until the session is refused.
         """
+        send_back = None
+        if self._kept is None:
+            self._member.want_retries()
+            send_back = self._send_back
+        handlers = PushHandlers(
+            self._group,
+            handler,
+            self._member,
+            send_back,
+            self._clock,
+            concurrency=concurrency,
+            retry_delay_ms=self._settings.retry_delay_ms,
+        )
+        await handlers.run(aiter(self))
 
-        async def handle(message: ReceivedMessage) -> None:
-            while True:
-                try:
-                    await handler(message)
-                    break
-                except Exception:
-                    _log.exception("a handler failed; it will get the message again", **named(self._group, message))
-                    await self._clock.sleep(self._settings.retry_delay_ms / 1000)
-            message.ack()
-
-        await run_handlers(aiter(self), handle, concurrency=concurrency)
+    async def _send_back(self, given: GivenBack) -> pull_pb2.SendBackResponse:
+        return await send_back(self._connection, self._group, given, client_id=self._client_id)
 
     async def _say_progress(self) -> None:
         self._member.report()

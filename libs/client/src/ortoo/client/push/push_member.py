@@ -12,7 +12,8 @@ from ortoo.client.core.place import Queue
 from ortoo.client.core.progress import BatchProgress, QueueProgress
 from ortoo.client.core.received import ReceivedBatch
 from ortoo.client.core.suspension import Suspension
-from ortoo.client.core.wire import queue_of, received_batch, wire_queue
+from ortoo.client.core.wire import queue_of, received_batch, subscription, wire_queue
+from ortoo.client.offsets.start_point import RETRY_PREFIX
 from ortoo.client.push.broadcast_offsets import BroadcastOffsets
 from ortoo.client.push.losses import Losses, LostMessages
 from ortoo.common.errors import OrtooError
@@ -59,6 +60,8 @@ class PushMember(KeptSession[consumer_pb2.PushRequest, Bulky]):
         self._freed_bytes = 0
         self._session_number = 0
         self._suspension = Suspension()
+        self._retries: consumer_pb2.Subscription | None = None
+        """The group's retry topic, when it is wanted."""
         self._lent: set[int] = set()
         """Batches (by id) of suspended queues in the buffer, whose credit the others have meanwhile."""
 
@@ -99,6 +102,17 @@ class PushMember(KeptSession[consumer_pb2.PushRequest, Bulky]):
         self._suspension_changed()
         self._arrived.set()
 
+    def hold(self, queue: Queue) -> None:
+        """Take nothing more from a queue whose order is kept, until it is released as often."""
+        self._suspension.hold(queue)
+        self._suspension_changed()
+
+    def release(self, queue: Queue) -> None:
+        """One reason less to hold a queue."""
+        self._suspension.release(queue)
+        self._suspension_changed()
+        self._arrived.set()
+
     @property
     def is_suspended(self) -> bool:
         """Whether everything is."""
@@ -127,9 +141,18 @@ class PushMember(KeptSession[consumer_pb2.PushRequest, Bulky]):
 
     def subscribe(self, subscriptions: Sequence[consumer_pb2.Subscription]) -> None:
         """Want something else from now on, in this session and those after it."""
+        if self._retries is not None:
+            subscriptions = [*subscriptions, self._retries]
         del self._opening.subscriptions[:]
         self._opening.subscriptions.extend(subscriptions)
         self._say(subscribe=consumer_pb2.Subscribe(subscriptions=subscriptions))
+
+    def want_retries(self) -> None:
+        """Take part in what the group gave back, as soon as there is any."""
+        if self._retries is None:
+            wanted = list(self._opening.subscriptions)
+            self._retries = subscription(RETRY_PREFIX + self._opening.group, "*")
+            self.subscribe(wanted)
 
     def report(self) -> None:
         """Acknowledge what is new, and give the credit of finished messages back."""
@@ -248,7 +271,14 @@ class PushMember(KeptSession[consumer_pb2.PushRequest, Bulky]):
             self.has_news.set()
             return
         finished = partial(self._finished, self._session_number)
-        batch = received_batch(delivery, queue, records, generation=delivery.generation, finished=finished)
+        batch = received_batch(
+            delivery,
+            queue,
+            records,
+            generation=delivery.generation,
+            finished=finished,
+            current=lambda: self._progress.get(queue) is progress,
+        )
         progress.deliver(batch.progress)
         self._buffer.append(batch)
         if self._suspension:

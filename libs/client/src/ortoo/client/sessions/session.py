@@ -64,7 +64,7 @@ class Session(KeptSession[session_pb2.ConnectRequest, session_pb2.ConnectRespons
         Errors: Conflict when this client is in the group already; what the server refuses it with; Closed.
         """
         if self._is_leaving:
-            raise Closed("this client is closed; connect again")
+            raise Closed
         if registration.group in self._groups:
             raise Conflict(
                 f"this client is a member of {registration.group!r} already; connect another client", field="group"

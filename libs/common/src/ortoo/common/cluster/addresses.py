@@ -35,3 +35,10 @@ def check_advertised(
             f"listening on {listen_address}, but {who} need an address to reach this process; give host:port",
             field="advertised_address",
         )
+
+
+def reached_at(bound_address: str, advertised_address: str) -> str:
+    """The address to tell others: the advertised host with the bound port."""
+    if not bound_address or not is_address(advertised_address):
+        return bound_address
+    return f"{advertised_address.rpartition(':')[0]}:{bound_address.rpartition(':')[2]}"

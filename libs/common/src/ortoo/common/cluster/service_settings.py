@@ -4,12 +4,14 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from ortoo.common.cluster.addresses import check_address, check_receiver
 from ortoo.common.cluster.names import check_process_name
 from ortoo.common.errors import Invalid
-from ortoo.common.process.settings import Loaded, load
+from ortoo.common.process.settings import Loaded, Range, check_ranges, load
+
+TLS_CLUSTER = tuple(f"tls_cluster_{end}" for end in ("listen_address", "certificate_file", "key_file", "ca_file"))
 
 
 @dataclass(frozen=True)
@@ -26,11 +28,24 @@ class ServiceSettings:
     cluster_token_file: str = ""
     """A file with a token that all processes of the cluster have: enodes and name servers then answer nobody else.
     Empty = they answer whoever reaches their ports."""
-    drain_delay_s: float = 0.0
+    tls_cluster_listen_address: str = ""
+    """host:port where the other processes of the cluster are answered by mutual TLS, and nobody else. Enodes and name
+    servers then tell only their health on listen_address. Empty = processes call each other in the clear."""
+    tls_cluster_certificate_file: str = ""
+    """What this process shows to the others when it calls them and when they call it, PEM; read again when it
+    changes, as the next two are."""
+    tls_cluster_key_file: str = ""
+    """The private key of that, PEM."""
+    tls_cluster_ca_file: str = ""
+    """The roots of the certificates of all processes of the cluster, PEM."""
+    tls_cluster_name: str = ""
+    """What the certificates of all processes are for, such as ortoo.cluster. Empty = each is for the host by which
+    others call it."""
+    drain_delay_s: Annotated[float, Range(0, 600)] = 0.0
     """How long everything is served after readiness went red at a stop, so that load balancers hear of it."""
-    stop_grace_s: float = 5.0
+    stop_grace_s: Annotated[float, Range(0, 600)] = 5.0
     """How long running calls may go on after a stop was asked for."""
-    memory_budget_bytes: int = 0
+    memory_budget_bytes: Annotated[int, Range(0, 1 << 44)] = 0
     """How much the process may hold for all who call it: what they have not read, and what they sent that is on its
     way. Beyond it those who do not read are ended and others told to slow down. 0 = half of what the container or the
     machine has, less what is set aside for caches."""
@@ -38,7 +53,7 @@ class ServiceSettings:
     """host:port where Prometheus scrapes (/metrics, /healthz, /readyz). Empty = nowhere."""
     metrics_endpoint: str = ""
     """http://host:port of an OTLP/gRPC receiver that metrics are sent to. Empty = none."""
-    metrics_interval_s: float = 60.0
+    metrics_interval_s: Annotated[float, Range(0.05, 3_600)] = 60.0
     """How often they are sent there."""
     log_level: str = "info"
     """debug, info, warning or error."""
@@ -53,6 +68,7 @@ class ServiceSettings:
     ) -> Loaded[Self]:
         """Read and check the settings. Errors: Invalid, naming the setting."""
         found = load(cls, environ_prefix=cls.ENVIRON_PREFIX, environ=environ, file=file, overrides=overrides)
+        check_ranges(found.settings)  # also of what counts for nothing in this role
         completed = cls.completed(found)
         completed.settings.check()
         return completed
@@ -69,13 +85,12 @@ class ServiceSettings:
         if self.metrics_address:
             check_address(self.metrics_address, "metrics_address")
         check_receiver(self.metrics_endpoint, "metrics_endpoint")
-        self.check_ranges(memory_budget_bytes=(0, 1 << 44))
+        check_ranges(self)
+        if self.tls_cluster_listen_address:
+            check_address(self.tls_cluster_listen_address, "tls_cluster_listen_address")
+        given = [name for name in TLS_CLUSTER if getattr(self, name)]
+        if given and len(given) < len(TLS_CLUSTER):
+            missing = next(name for name in TLS_CLUSTER if name not in given)
+            raise Invalid(f"mutual TLS needs it beside {given[0]}; give all of {', '.join(TLS_CLUSTER)}", field=missing)
         if self.log_level not in ("debug", "info", "warning", "error"):
             raise Invalid(f"{self.log_level!r}; expected debug, info, warning or error", field="log_level")
-
-    def check_ranges(self, **ranges: tuple[float, float]) -> None:
-        """Raise Invalid, naming the field, unless each of these settings lies from the first number to the second."""
-        for name, (low, high) in ranges.items():
-            value = getattr(self, name)
-            if not low <= value <= high:
-                raise Invalid(f"{value}; expected {low} to {high}", field=name)

@@ -99,19 +99,38 @@ def error_of(failure: failure_pb2.Failure) -> errors.OrtooError:
     return cls(failure.message, field=failure.field, retry_after_ms=failure.retry_after_ms)
 
 
-def error_of_rpc(error: grpc.aio.AioRpcError, peer: str) -> errors.OrtooError:
-    """The error behind a failed call to `peer`: the server's own one, or what the transport met."""
+_PLAIN_WORDS = {
+    grpc.StatusCode.UNAVAILABLE: "cannot be reached now",
+    grpc.StatusCode.INTERNAL: "cannot be reached now",
+    grpc.StatusCode.CANCELLED: "broke the call off",
+    grpc.StatusCode.DEADLINE_EXCEEDED: "did not answer in time",
+}
+"""What a caller is told of a call within the cluster: gRPC's words name addresses that are none of its business."""
+
+
+def error_of_rpc(error: grpc.aio.AioRpcError, peer: str, *, within: bool = False) -> errors.OrtooError:
+    """The error behind a failed call to `peer`: the server's own one, or what the transport met.
+
+    `within`: the call was one within the cluster, and its error may be told to a client: it names no address. What the
+    transport said stays with it as a note, for the log.
+    """
     for key, value in error.trailing_metadata() or ():
         if key == FAILURE_METADATA_KEY:
             with contextlib.suppress(DecodeError, TypeError):
                 return error_of(failure_pb2.Failure.FromString(value))  # type: ignore[arg-type]
-    cls = _CLASS_BY_BARE_STATUS.get(error.code(), errors.Internal)
-    return cls(f"{peer}: {error.details() or error.code().name}")
+    cls, said = _CLASS_BY_BARE_STATUS.get(error.code(), errors.Internal), error.details() or error.code().name
+    if said.startswith("failed to connect") and said.endswith("Socket closed"):
+        said += "; it hangs up at once: does it want TLS, with a certificate?"
+    if not within:
+        return cls(f"{peer}: {said}")
+    plain = cls(f"{peer} {_PLAIN_WORDS.get(error.code(), 'refused the call')}")
+    plain.add_note(said)
+    return plain
 
 
 @contextlib.contextmanager
-def rpc_errors(peer: str) -> Iterator[None]:
-    """Turn failed gRPC calls in the block into OrtooErrors that name `peer`.
+def rpc_errors(peer: str, *, within: bool = False) -> Iterator[None]:
+    """Turn failed gRPC calls in the block into OrtooErrors that name `peer`; `within` as `error_of_rpc` says.
 
     Errors: CancelledError too, when the task was cancelled just as a call failed. grpc.aio forgets the cancellation
     then and raises the failure; a loop that tries again after failures would never end.
@@ -122,7 +141,7 @@ def rpc_errors(peer: str) -> Iterator[None]:
     except grpc.aio.AioRpcError as error:
         if _cancellations() > before:
             raise asyncio.CancelledError from error
-        raise error_of_rpc(error, peer) from error
+        raise error_of_rpc(error, peer, within=within) from error
 
 
 def _cancellations() -> int:

@@ -62,27 +62,32 @@ class HandleSeals:
         self._now_ms = now_ms
         self._unsigned_until_ms = 0
         self._keys: tuple[HandleKey, ...] = ()
+        self._macs: dict[tuple[int, bytes], hmac.HMAC] = {}
+        """By key id and purpose: begun with both, to be copied, which costs half of beginning anew."""
         self._secrets: dict[int, bytes] = {}
 
     def use(self, keys: HandleKeys) -> None:
         """Use these keys from now on."""
         self._keys, self._unsigned_until_ms = keys.keys, keys.unsigned_until_ms
         self._secrets = {key.key_id: key.secret for key in keys.keys}
+        self._macs.clear()
 
     def seal(self, purpose: bytes, data: bytes) -> bytes:
         """Key id and HMAC of `data`; empty without keys."""
         if not self._keys:
             return b""
         used_ms = self._now_ms() - NEW_MS
-        key = next((key for key in reversed(self._keys) if key.created_at_ms <= used_ms), self._keys[0])
+        key = self._keys[-1]
+        if key.created_at_ms > used_ms:
+            key = next((key for key in reversed(self._keys) if key.created_at_ms <= used_ms), self._keys[0])
         key_id = _KEY_ID.pack(key.key_id)
-        return key_id + _mac(key.secret, purpose, data + key_id)
+        return key_id + self._mac(key.key_id, purpose, data + key_id)
 
     def is_sealed(self, purpose: bytes, data: bytes, seal: bytes) -> bool:
         """Whether a seal is one of these keys' over `data`; takes as long for a wrong HMAC as for a right one."""
         key_id, mac = seal[: _KEY_ID.size], seal[_KEY_ID.size :]
-        secret = self._secrets.get(int.from_bytes(key_id, "little"))
-        return secret is not None and hmac.compare_digest(mac, _mac(secret, purpose, data + key_id))
+        number = int.from_bytes(key_id, "little")
+        return number in self._secrets and hmac.compare_digest(mac, self._mac(number, purpose, data + key_id))
 
     def text(self, purpose: bytes, content: bytes) -> str:
         """A handle, as clients keep it: letters, digits, - and _."""
@@ -93,6 +98,14 @@ class HandleSeals:
     def takes_plain(self) -> bool:
         """Whether handles without a seal are good."""
         return not self._keys or self._now_ms() < self._unsigned_until_ms
+
+    def _mac(self, key_id: int, purpose: bytes, data: bytes) -> bytes:
+        begun = self._macs.get((key_id, purpose))
+        if begun is None:
+            begun = self._macs[key_id, purpose] = hmac.new(self._secrets[key_id], purpose + b"\0", hashlib.sha256)
+        mac = begun.copy()
+        mac.update(data)
+        return mac.digest()[:MAC_BYTES]
 
 
 def opened(seals: HandleSeals | None, purpose: bytes, text: str, wrong: Invalid) -> bytes:
@@ -134,7 +147,3 @@ def _unknown(version: int, wrong: Invalid) -> OrtooError:
     return Unsupported(
         f"a handle of version {version}, which this process does not know: upgrade it", field=wrong.field
     )
-
-
-def _mac(secret: bytes, purpose: bytes, data: bytes) -> bytes:
-    return hmac.digest(secret, purpose + b"\0" + data, hashlib.sha256)[:MAC_BYTES]

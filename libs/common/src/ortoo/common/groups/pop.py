@@ -4,9 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ortoo.common.errors import OrtooError
+from ortoo.common.groups.failure_rule import ATTEMPTS_MAX
 from ortoo.common.records.sealed_batch import SealedBatch
-
-ATTEMPTS_MAX = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +26,8 @@ class PopRules:
     """Where exhausted messages go; 0 = the topic does not exist yet."""
     park_expired: bool = False
     """Whether messages whose time is over are parked; otherwise they are dropped."""
+    order_batched: bool = False
+    """In order: whether one pop may bring several messages of a message group, one behind another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,8 @@ class PopWish:
     consumer: str = ""
     attempt_id: str = ""
     rules: PopRules = field(default_factory=PopRules)
+    skip: int = 0
+    """When looking: so many are passed over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,10 @@ class Popped:
     """Whether messages wait for the dead-letter topic to be created."""
     blocked: str = ""
     """Why nothing is given although the queues hold more."""
+    more: bool = False
+    """When looking: whether there are more than the bytes that were asked for."""
+    passed: int = 0
+    """When looking: how many were passed over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +88,8 @@ class LeasePart:
     """(first offset, count), rising."""
     is_exact: bool = True
     """Whether each of them must be the lease's; otherwise those that are not are passed over."""
+    in_time: bool = False
+    """Whether a lease that ran out is over at once, and a message that is done can only be finished again."""
 
     @property
     def is_possible(self) -> bool:
@@ -129,6 +138,8 @@ class GiveBack:
     park: bool = False
     """Put them into the dead-letter topic now."""
     rules: PopRules = PopRules()
+    attempt: int = 0
+    """Which try it was, by a consumer that tries again by itself; 0 = as often as they were delivered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +155,12 @@ class SendBackWish:
     """After the first, second, … delivery."""
     park: bool = False
     rules: PopRules = PopRules()
+    counts: bool = True
+    """Whether this delivery counts as an attempt."""
+    attempt: int = 0
+    """Which try it was, by a consumer that tries again by itself; 0 = as the copies say."""
+    consumer: str = ""
+    error: str = ""
 
 
 @dataclass(frozen=True, slots=True)

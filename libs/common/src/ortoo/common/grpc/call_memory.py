@@ -99,8 +99,8 @@ class CallMemory(grpc.aio.ServerInterceptor):
             raise
         peer, task = context.peer(), asyncio.current_task()
         share.on_deaf = lambda: self._end(kind, peer, task)
-        # It is called when the last of the answers and the status are on their way, or the connection is gone.
-        context.add_done_callback(lambda *_: share.close())  # type: ignore[arg-type]  # grpc's stub asks for a protocol
+        if task is not None:  # it ends when the last of the answers and the status are on their way, or nobody is there
+            task.add_done_callback(lambda _: share.close())
         _share.set(share)
         return share
 

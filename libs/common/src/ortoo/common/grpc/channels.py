@@ -6,6 +6,7 @@ from typing import Any, Self, cast
 
 import grpc
 
+from ortoo.common.grpc.tls import Renewed
 from ortoo.common.grpc.transport import current_transport
 
 Headers = tuple[tuple[str, str], ...]
@@ -32,14 +33,28 @@ OPTIONS: tuple[tuple[str, int], ...] = (
 )
 
 
+_KINDS = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
+
+
 class Channels:
     """A pool of channels; leave the block to close them."""
 
-    def __init__(self, headers_of: HeadersOf | None = None, tls: grpc.ChannelCredentials | None = None) -> None:
-        """Start empty; `headers_of` makes headers that every call carries, with `tls` TLS is spoken."""
+    def __init__(
+        self,
+        headers_of: HeadersOf | None = None,
+        tls: grpc.ChannelCredentials | Renewed[grpc.ChannelCredentials] | None = None,
+        *,
+        tls_name: str = "",
+    ) -> None:
+        """Start empty; `headers_of` makes headers that every call carries, with `tls` TLS is spoken.
+
+        `tls_name` is what peers' certificates are for; empty = for the host in the address.
+        """
         self._tls = tls
+        self._tls_name = tls_name
         self._headers_of = headers_of
         self._channels: dict[str, grpc.aio.Channel] = {}
+        self._renewable: dict[str, _RenewableChannel] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -47,9 +62,8 @@ class Channels:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        for channel in self._channels.values():
-            await channel.close()
-        self._channels.clear()
+        for address in list(self._channels):
+            await self.drop(address)
 
     def to(self, address: str) -> grpc.aio.Channel:
         """The channel to host:port; it connects by itself when it is used."""
@@ -57,15 +71,32 @@ class Channels:
         if channel is None:
             if self._tls is None:
                 channel = current_transport().channel(address, OPTIONS)
-            else:  # which only sockets speak
-                channel = grpc.aio.secure_channel(address, self._tls, options=list(OPTIONS))
+            elif isinstance(self._tls, Renewed):
+                made = self._renewable[address] = _RenewableChannel(self._secure(address, self._tls.value))
+                channel = cast("grpc.aio.Channel", made)
+            else:
+                channel = self._secure(address, self._tls)
             if self._headers_of is not None:
                 channel = with_headers(channel, self._headers_of)
             self._channels[address] = channel
         return channel
 
+    def _secure(self, address: str, credentials: grpc.ChannelCredentials) -> grpc.aio.Channel:
+        """One that speaks TLS, which only sockets do."""
+        options: list[tuple[str, int | str]] = [*OPTIONS]
+        if self._tls_name:
+            options.append(("grpc.ssl_target_name_override", self._tls_name))
+        return grpc.aio.secure_channel(address, credentials, options=options)
+
+    async def renew(self) -> None:
+        """Call with the newest certificates from now on; what is open goes on, until they change once more."""
+        if isinstance(self._tls, Renewed) and self._tls.look():
+            for address, channel in self._renewable.items():
+                await channel.replace(self._secure(address, self._tls.value))
+
     async def drop(self, address: str) -> None:
         """Close the channel to an address that is not used any more."""
+        self._renewable.pop(address, None)
         channel = self._channels.pop(address, None)
         if channel is not None:
             await channel.close()
@@ -74,6 +105,43 @@ class Channels:
 def with_headers(channel: grpc.aio.Channel, headers_of: HeadersOf) -> grpc.aio.Channel:
     """What stubs need of a channel; a stream gets its headers once, when it is opened."""
     return cast("grpc.aio.Channel", _HeaderChannel(channel, headers_of))
+
+
+class _RenewableChannel:
+    """The newest of several channels to a peer: a stub that has it makes each call on that."""
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self._channel = channel
+        self._former: grpc.aio.Channel | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return self._making(name) if name in _KINDS else getattr(self._channel, name)
+
+    async def replace(self, channel: grpc.aio.Channel) -> None:
+        """Make calls on another one; those on the last but one end."""
+        former, self._former, self._channel = self._former, self._channel, channel
+        if former is not None:
+            await former.close()
+
+    async def close(self) -> None:
+        """Close all of them."""
+        for channel in (self._channel, self._former):
+            if channel is not None:
+                await channel.close()
+
+    def _making(self, kind: str) -> Callable[..., Any]:
+        def made(*how: Any, **options: Any) -> Any:
+            on, method = self._channel, getattr(self._channel, kind)(*how, **options)
+
+            def call(*requests: Any, **rest: Any) -> Any:
+                nonlocal on, method
+                if on is not self._channel:
+                    on, method = self._channel, getattr(self._channel, kind)(*how, **options)
+                return method(*requests, **rest)
+
+            return call
+
+        return made
 
 
 class _HeaderChannel:

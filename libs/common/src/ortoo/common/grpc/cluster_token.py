@@ -7,6 +7,7 @@ Who can listen could repeat a proof, for the same method and for some minutes; T
 
 import hashlib
 import hmac
+import inspect
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import grpc
 from ortoo.common.errors import Forbidden, Invalid
 from ortoo.common.grpc.channels import Channels, Headers
 from ortoo.common.grpc.errors import Context, with_call
+from ortoo.common.grpc.tls import ClusterTls
 from ortoo.common.process.clock import Clock
 
 ADMIN_TOKEN = "x-ortoo-admin-token"
@@ -119,14 +121,62 @@ class ClusterGuard(grpc.aio.ServerInterceptor):
         return handler
 
 
-def cluster_channels(token: ClusterToken | None) -> Channels:
-    """Connections to other processes of the cluster, whose calls carry the proof if there is a token."""
-    return Channels(token.headers if token is not None else None)
+class ClusterTlsOnly(grpc.aio.ServerInterceptor):
+    """Refuses calls of the cluster that came in the clear; probes of health and reflection stay open."""
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Any:
+        """Give a handler that looks by which port a call came."""
+        handler = await continuation(handler_call_details)
+        if handler is None or not handler_call_details.method.startswith("/ortoo.v1."):
+            return handler
+
+        return with_call(handler, _by_tls)
 
 
-def cluster_guards(token: ClusterToken | None, admin_token: str = "") -> list[grpc.aio.ServerInterceptor]:
-    """What guards a port of the cluster; nothing without a token."""
-    return [] if token is None else [ClusterGuard(token, admin_token)]
+def _by_tls(call: Any) -> Any:
+    """The same function of a method, for calls that came by TLS."""
+
+    def check(context: Context) -> None:
+        if b"ssl" not in context.auth_context().get("transport_security_type", ()):
+            raise Forbidden(
+                "this port tells its health alone: the processes of the cluster call the one of "
+                "tls_cluster_listen_address, and show a certificate (tls_cluster_certificate_file)",
+                field="tls_cluster_listen_address",
+            )
+
+    async def one(request: Any, context: Context) -> Any:
+        check(context)
+        return await call(request, context)
+
+    async def many(request: Any, context: Context) -> Any:
+        check(context)
+        async for response in call(request, context):
+            yield response
+
+    return many if inspect.isasyncgenfunction(call) else one
+
+
+def cluster_channels(token: ClusterToken | None, tls: ClusterTls | None = None) -> Channels:
+    """Connections to other processes of the cluster, whose calls carry the proof if there is a token.
+
+    With `tls` both ends show certificates. Errors: Invalid, naming the setting whose file is wrong.
+    """
+    headers_of = token.headers if token is not None else None
+    if tls is None:
+        return Channels(headers_of)
+    return Channels(headers_of, tls.credentials(), tls_name=tls.name)
+
+
+def cluster_guards(
+    token: ClusterToken | None, admin_token: str = "", *, tls_only: bool = False
+) -> list[grpc.aio.ServerInterceptor]:
+    """What guards a port of the cluster; nothing without a token, unless calls must come by its TLS alone."""
+    guards: list[grpc.aio.ServerInterceptor] = [ClusterTlsOnly()] if tls_only else []
+    return guards if token is None else [*guards, ClusterGuard(token, admin_token)]
 
 
 def _refusing(error: Forbidden) -> Any:

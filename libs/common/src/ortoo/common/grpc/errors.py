@@ -1,6 +1,5 @@
 """Turns what handlers raise into gRPC status, in one place for every service."""
 
-import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -67,7 +66,12 @@ def _unary(call: Any, method: str) -> Any:
                 raise request.error
             return await call(request, context)
         except Exception as error:
-            await _abort(context, error, method)
+            aborted = await _aborted(context, error, method)
+        del request, context
+        try:
+            raise aborted
+        finally:
+            del aborted
 
     return translated
 
@@ -82,18 +86,33 @@ def _stream(call: Any, method: str) -> Any:
                 raise request.error
             async for response in call(request, context):
                 yield response
+            return
         except Exception as error:
-            await _abort(context, error, method)
+            aborted = await _aborted(context, error, method)
+        del request, context
+        try:
+            raise aborted
+        finally:
+            del aborted
 
     return translated
 
 
-async def _abort(context: Context, error: Exception, method: str) -> None:
-    if isinstance(error, grpc.aio.AbortError | asyncio.CancelledError):
-        raise error
-    failed = request_failed(error, method)
-    failure = failure_of(failed).SerializeToString()
-    await context.abort(status_of(failed), str(failed), ((FAILURE_METADATA_KEY, failure),))
+async def _aborted(context: Context, error: Exception, method: str) -> Exception:
+    """What is left to raise when the call has its status.
+
+    gRPC keeps it in the call's context, so its traceback must not lead back there through the locals of its frames:
+    each refused call would be garbage for the collector, which then stops the process again and again.
+    """
+    if not isinstance(error, grpc.aio.AbortError):
+        failed = request_failed(error, method)
+        failure = failure_of(failed).SerializeToString()
+        try:
+            await context.abort(status_of(failed), str(failed), ((FAILURE_METADATA_KEY, failure),))
+        except grpc.aio.AbortError as aborted:
+            error = aborted
+    error.__context__ = None
+    return error.with_traceback(None)
 
 
 def request_failed(error: Exception, method: str) -> OrtooError:

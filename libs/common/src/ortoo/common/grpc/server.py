@@ -72,9 +72,12 @@ class GrpcServer:
         grace_s: float = 5.0,
         drain_delay_s: float = 0.0,
         tls: TlsListener | None = None,
+        cluster_tls: TlsListener | None = None,
         memory: MemoryBudget | None = None,
     ) -> None:
-        """Serve on host:port (port 0: the kernel picks). `servicers` are (full service name, add-to-server) pairs.
+        """Serve on host:port (port 0: the kernel picks; empty: only by TLS).
+
+        `servicers` are (full service name, add-to-server) pairs.
 
         What calls cost is drawn from `memory`; None = from a budget that nothing else draws from.
 
@@ -87,6 +90,9 @@ class GrpcServer:
         self._tls = tls
         self.tls_address = ""
         """host:port where TLS is spoken; empty when it is not."""
+        self._cluster_tls = cluster_tls
+        self.cluster_address = ""
+        """host:port where the cluster's own processes are answered by mutual TLS; empty when there is none."""
         self._grace_s = grace_s
         self._drain_delay_s = drain_delay_s
         self._names = [name for name, _ in servicers]
@@ -103,14 +109,9 @@ class GrpcServer:
         )
 
     async def __aenter__(self) -> Self:
-        self.address = _bound(self.address, self._server.add_insecure_port, "listen_address")
-        if self._tls is not None:
-            credentials = self._tls.credentials()
-            self.tls_address = _bound(
-                self._tls.address,
-                lambda address: self._server.add_secure_port(address, credentials),
-                "tls_listen_address",
-            )
+        if self.address:
+            self.address = _bound(self.address, self._server.add_insecure_port, "listen_address")
+        self.tls_address, self.cluster_address = self._secured(self._tls), self._secured(self._cluster_tls)
         await self._server.start()
         try:
             await self.set_serving(True)
@@ -118,6 +119,12 @@ class GrpcServer:
             await self._server.stop(None)
             raise
         return self
+
+    def _secured(self, tls: TlsListener | None) -> str:
+        if tls is None:
+            return ""
+        credentials = tls.credentials()
+        return _bound(tls.address, lambda at: self._server.add_secure_port(at, credentials), tls.settings[0])
 
     async def set_serving(self, serving: bool) -> None:
         """Say by grpc.health.v1 whether requests are welcome."""

@@ -1,14 +1,56 @@
-"""Both ends of TLS, by files: a server's second port, and what a client believes and shows."""
+"""Both ends of TLS, by files that are read again when they change: servers' ports, what a client believes and shows."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Generic, Protocol, TypeVar
 
 import grpc
 
 from ortoo.common.errors import Invalid
+from ortoo.common.process.logs import get_logger
 
 SYSTEM = "system"
 """In place of a file: the roots that come with gRPC."""
+
+T = TypeVar("T")
+_log = get_logger("tls")
+
+
+class Renewed(Generic[T]):
+    """What is made of files, and made anew when they have changed."""
+
+    def __init__(self, files: Sequence[Path], make: Callable[[], T]) -> None:
+        """Make it now. Errors: what `make` raises."""
+        self._files = files
+        self._make = make
+        self._seen = self._state()
+        self.value = make()
+
+    def look(self) -> bool:
+        """Whether it is another one now. While the files cannot be read it stays."""
+        state = self._state()
+        if state == self._seen:
+            return False
+        self._seen = state
+        try:
+            self.value = self._make()
+        except Invalid as error:
+            _log.error("going on with the certificates there were", reason=str(error))
+            return False
+        _log.info("certificates were read again", files=[str(file) for file in self._files])
+        return True
+
+    def _state(self) -> list[tuple[int, int, int] | None]:
+        found: list[tuple[int, int, int] | None] = []
+        for file in self._files:
+            try:
+                about = file.stat()
+            except OSError:
+                found.append(None)
+            else:
+                found.append((about.st_ino, about.st_mtime_ns, about.st_size))
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,13 +65,27 @@ class TlsListener:
     """The certificate's private key, PEM."""
     client_ca_file: str = ""
     """The roots of clients' certificates, PEM: every client must show one. Empty = none needs one."""
+    settings: tuple[str, str, str, str] = (
+        "tls_listen_address", "tls_certificate_file", "tls_key_file", "tls_client_ca_file",
+    )  # fmt: skip
+    """What these four are called by who chooses them."""
 
     def credentials(self) -> grpc.ServerCredentials:
-        """Read the files. Errors: Invalid, naming the setting."""
-        key = _read(self.key_file, "tls_key_file")
-        certificate = _read(self.certificate_file, "tls_certificate_file")
-        roots = _read(Path(self.client_ca_file), "tls_client_ca_file") if self.client_ca_file else None
-        return grpc.ssl_server_credentials([(key, certificate)], roots, require_client_auth=roots is not None)
+        """Read the files, and again before a handshake when they have changed. Errors: Invalid, naming the setting."""
+        files = [self.certificate_file, self.key_file, *([Path(self.client_ca_file)] if self.client_ca_file else [])]
+        made = Renewed(files, self._read)
+
+        def newest() -> grpc.ServerCertificateConfiguration:
+            made.look()
+            return made.value
+
+        return grpc.dynamic_ssl_server_credentials(made.value, newest, bool(self.client_ca_file))
+
+    def _read(self) -> grpc.ServerCertificateConfiguration:
+        _, certificate_name, key_name, ca_name = self.settings
+        key, certificate = _read(self.key_file, key_name), _read(self.certificate_file, certificate_name)
+        roots = _read(Path(self.client_ca_file), ca_name) if self.client_ca_file else None
+        return grpc.ssl_server_certificate_configuration([(key, certificate)], roots)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +112,76 @@ class TlsClient:
             return grpc.ssl_channel_credentials(roots)
         key = _read(Path(self.key_file), "tls_key_file")
         return grpc.ssl_channel_credentials(roots, key, _read(Path(self.certificate_file), "tls_certificate_file"))
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterTls:
+    """Mutual TLS between the processes of a cluster: each shows the same kind of certificate to whom it calls."""
+
+    certificate_file: Path
+    key_file: Path
+    ca_file: Path
+    """The roots of all their certificates, PEM."""
+    name: str = ""
+    """What the certificates of all are for; empty = for the host by which each is called."""
+
+    def listener(self, address: str) -> TlsListener:
+        """A port for the cluster's own processes."""
+        names = tuple(f"tls_cluster_{end}" for end in ("listen_address", "certificate_file", "key_file", "ca_file"))
+        return TlsListener(address, self.certificate_file, self.key_file, str(self.ca_file), names)  # type: ignore[arg-type]
+
+    def credentials(self) -> Renewed[grpc.ChannelCredentials]:
+        """What calls to others are made with. Errors: Invalid, naming the setting."""
+
+        def read() -> grpc.ChannelCredentials:
+            roots, key = _read(self.ca_file, "tls_cluster_ca_file"), _read(self.key_file, "tls_cluster_key_file")
+            return grpc.ssl_channel_credentials(
+                roots, key, _read(self.certificate_file, "tls_cluster_certificate_file")
+            )
+
+        return Renewed([self.ca_file, self.key_file, self.certificate_file], read)
+
+
+class TlsClusterSettings(Protocol):
+    """The settings of a role that are about this, `ServiceSettings`."""
+
+    @property
+    def tls_cluster_listen_address(self) -> str:
+        """Empty = processes call each other in the clear; otherwise the next three are given."""
+
+    @property
+    def tls_cluster_certificate_file(self) -> str:
+        """What the process shows."""
+
+    @property
+    def tls_cluster_key_file(self) -> str:
+        """The key of that."""
+
+    @property
+    def tls_cluster_ca_file(self) -> str:
+        """The roots of all."""
+
+    @property
+    def tls_cluster_name(self) -> str:
+        """What the certificates of all are for."""
+
+
+def cluster_tls(settings: TlsClusterSettings) -> ClusterTls | None:
+    """How processes of the cluster call each other; None = in the clear."""
+    if not settings.tls_cluster_listen_address:
+        return None
+    return ClusterTls(
+        Path(settings.tls_cluster_certificate_file),
+        Path(settings.tls_cluster_key_file),
+        Path(settings.tls_cluster_ca_file),
+        settings.tls_cluster_name,
+    )
+
+
+def cluster_listener(settings: TlsClusterSettings) -> TlsListener | None:
+    """The port for processes of the cluster, when they speak TLS."""
+    tls = cluster_tls(settings)
+    return None if tls is None else tls.listener(settings.tls_cluster_listen_address)
 
 
 def _read(file: Path, field: str) -> bytes:

@@ -41,7 +41,9 @@ def contain(where: str, error: BaseException, **about: object) -> None:
     if left_out:
         about["left_out"] = left_out
     if isinstance(error, OrtooError):
-        _log.warning("a failure was contained", where=where, kind=type(error).__name__, reason=str(error), **about)
+        notes = {"notes": "; ".join(error.__notes__)} if getattr(error, "__notes__", None) else {}
+        said = {"where": where, "kind": type(error).__name__, "reason": str(error), **notes}
+        _log.warning("a failure was contained", **said, **about)
     else:
         _log.error("a defect was contained", where=where, exc_info=error, **about)
 
@@ -51,7 +53,7 @@ def told_as(error: Exception, where: str) -> OrtooError:
     if isinstance(error, OrtooError):
         return error
     contain(where, error)
-    return Internal(f"{where} met a defect ({type(error).__name__}); the server's log has the details")
+    return Internal(f"{where} met a defect; the server's log has the details")
 
 
 class Scope:

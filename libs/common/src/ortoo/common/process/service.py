@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ortoo.common.errors import Conflict, Invalid, OrtooError
-from ortoo.common.process.allocator import keep_freed_buffers
+from ortoo.common.process.allocator import keep_freed_buffers, spare_what_stays
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.logs import get_logger
@@ -47,7 +47,9 @@ class Running:
     reload: Callable[[Any], object] = field(default=lambda _: None, kw_only=True)
     """Takes settings that were read again, and applies those that may change at once. Errors: Invalid."""
     tls_address: str = field(default="", kw_only=True)
-    """Where it speaks TLS, if it does."""
+    """Where it speaks TLS to clients, if it does."""
+    health_address: str = field(default="", kw_only=True)
+    """Where it tells its health in the clear, if that is another port."""
 
 
 def exit_code_of(error: Exception) -> int:
@@ -105,6 +107,7 @@ async def _run(
     try:
         async with Background("stop") as background, open_service() as running:
             background.spawn("late", tell_of_late_stop(stop, clock))
+            spare_what_stays()
             ready = True
             loop.add_signal_handler(signal.SIGHUP, on_reload, running)
             print(f"ready {running.name} {running.address}", flush=True)

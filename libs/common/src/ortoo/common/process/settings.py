@@ -5,11 +5,14 @@ tuple[str, ...], enums of str, each perhaps `| None`) or are settings classes th
 `[store] segment_bytes = 1` in TOML and `PREFIX_STORE_SEGMENT_BYTES=1` in the environment. The command line beats the
 environment, which beats the file, which beats the default. A key that no field has is an error with a suggestion:
 a setting that is silently ignored costs a night.
+
+A number says its `Range`: `lease_s: Annotated[float, Range(0.1, 3600)] = 15.0`.
 """
 
 import dataclasses
 import difflib
 import enum
+import operator
 import tomllib
 import types
 import typing
@@ -28,6 +31,32 @@ class Loaded(Generic[T]):
 
     settings: T
     origins: Mapping[str, str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Range:
+    """What a number may be: from `least` to `most`, both included."""
+
+    least: float
+    most: float
+
+
+def ranges(cls: Any, prefix: str = "") -> dict[str, Range]:
+    """Dotted name to range of every setting of a class that has one."""
+    found: dict[str, Range] = {}
+    for name, kind in typing.get_type_hints(cls, include_extras=True).items():
+        if dataclasses.is_dataclass(kind):
+            found |= ranges(kind, f"{prefix}{name}.")
+        found.update((prefix + name, one) for one in getattr(kind, "__metadata__", ()) if isinstance(one, Range))
+    return found
+
+
+def check_ranges(settings: Any) -> None:
+    """Refuse a setting that is out of its range. Errors: Invalid, naming the setting and what was expected."""
+    for name, allowed in ranges(type(settings)).items():
+        value = operator.attrgetter(name)(settings)
+        if not allowed.least <= value <= allowed.most:  # NaN lies in no range
+            raise Invalid(f"{value}; expected {allowed.least:,} to {allowed.most:,}", field=name)
 
 
 def load(

@@ -77,6 +77,7 @@ class CallMetrics(grpc.aio.ServerInterceptor):
             finally:
                 self.unary_in_flight -= 1
                 self._ended(method, status, begun_s)
+                del request, context  # an error's traceback must not lead to the call that keeps the error
 
         return counted
 
@@ -96,6 +97,7 @@ class CallMetrics(grpc.aio.ServerInterceptor):
             finally:
                 self.open_streams[method] -= 1
                 self._ended(method, status, begun_s)
+                del requests, context
 
         return counted
 

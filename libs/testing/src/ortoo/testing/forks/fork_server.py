@@ -1,6 +1,6 @@
 """Processes of ours without the second that their imports take: forked from one that has imported everything.
 
-    python -m ortoo.testing.forks.fork_server DESCRIPTOR
+    python -m ortoo.testing.forks.fork_server DESCRIPTOR MODULE...
 
 A forked process has its own number, signals, files, environment and exit code, and runs the module or command as its
 own main program; only the imports are done. It becomes a child of whoever asked, which is a subreaper.
@@ -31,13 +31,13 @@ REQUEST_BYTES_MAX = 1 << 20
 
 
 class ForkServer:
-    """The asking side. One for a process that tests."""
+    """The asking side. One for a process that tests, and for what is imported before a fork."""
 
-    def __init__(self) -> None:
-        """Start the server; it imports while others go on."""
+    def __init__(self, preloaded: Sequence[str] = PRELOADED) -> None:
+        """Start the server; it imports these modules while others go on."""
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        command = [sys.executable, "-m", "ortoo.testing.forks.fork_server", str(theirs.fileno())]
+        command = [sys.executable, "-m", "ortoo.testing.forks.fork_server", str(theirs.fileno()), *preloaded]
         clean = {name: value for name, value in os.environ.items() if not name.startswith("ORTOO_")}
         self._server = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=clean, stdin=subprocess.DEVNULL)
         theirs.close()
@@ -110,7 +110,7 @@ def become(words: Sequence[str], environ: Mapping[str, str], folder: str) -> Non
 def main() -> None:
     """Import what is to be forked, and serve."""
     link = socket.socket(fileno=int(sys.argv[1]))
-    for module in PRELOADED:
+    for module in sys.argv[2:]:
         importlib.import_module(module)
     gc.freeze()  # what was imported is never garbage, and its memory stays shared
     request = serve(link)

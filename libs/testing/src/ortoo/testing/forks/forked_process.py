@@ -6,8 +6,10 @@ import signal
 from collections.abc import Mapping
 from typing import Any
 
-from ortoo.testing.forks.fork_server import REQUEST_BYTES_MAX, ForkServer
+from ortoo.testing.forks.fork_server import ForkServer
 
+LINE_BYTES_MAX = 64 << 20
+"""The longest line that a process may say, and that is read as one."""
 UNREAD_S = 0.5
 """So long what a process said last waits for a reader, after its end."""
 
@@ -60,7 +62,7 @@ class ForkedProcess:
 
     async def reading(self, descriptor: int) -> asyncio.StreamReader:
         """What comes out of a pipe from it."""
-        reader = asyncio.StreamReader(limit=REQUEST_BYTES_MAX)
+        reader = asyncio.StreamReader(limit=LINE_BYTES_MAX)
         pipe = _Pipe(reader)
         self._pipes.append(pipe)
         await self._loop.connect_read_pipe(lambda: pipe, os.fdopen(descriptor, "rb"))

@@ -2,14 +2,16 @@
 
 import asyncio
 import contextlib
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ortoo.testing.forks.fork_server import ForkServer
+from ortoo.testing.forks.fork_server import PRELOADED, ForkServer
 from ortoo.testing.forks.forked_process import ForkedProcess, forked
 
 Spawned = asyncio.subprocess.Process | ForkedProcess
-_server: list[ForkServer] = []
+_servers: dict[tuple[str, ...], ForkServer] = {}
+"""By what they have imported."""
 _wanted: list[bool] = [False]
 
 
@@ -24,16 +26,33 @@ def forking(*, wanted: bool = True) -> Iterator[None]:
 
 
 def end_server() -> None:
-    """End the fork server, if one was started."""
-    while _server:
-        _server.pop().close()
+    """End the fork servers that were started."""
+    while _servers:
+        _servers.popitem()[1].close()
 
 
-async def spawn(*words: str, env: Mapping[str, str], stdin: int, stdout: int, stderr: Any) -> Spawned:
-    """As `asyncio.create_subprocess_exec`."""
+async def spawn(
+    *words: str, env: Mapping[str, str], stdin: int, stdout: int, stderr: Any, preloaded: Sequence[str] = PRELOADED
+) -> Spawned:
+    """As `asyncio.create_subprocess_exec`; what is forked has imported `preloaded` before."""
     if _wanted[0]:
-        if not _server:
-            _server.append(ForkServer())
-        if _server[0].takes(words):
-            return await forked(_server[0], *words, env=env, stdin=stdin, stdout=stdout, stderr=stderr)
+        server = _servers.get(tuple(preloaded))
+        if server is None:
+            server = _servers[tuple(preloaded)] = ForkServer(preloaded)
+        if server.takes(words):
+            return await forked(server, *words, env=env, stdin=stdin, stdout=stdout, stderr=stderr)
     return await asyncio.create_subprocess_exec(*words, env=env, stdin=stdin, stdout=stdout, stderr=stderr)
+
+
+async def outcome(*words: str, env: Mapping[str, str] | None = None) -> tuple[int, str, str]:
+    """Run a program to its end: exit code, standard output, standard error. Without `env` it has this process's own."""
+    process = await spawn(
+        *words,
+        env=os.environ if env is None else env,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, error = await process.communicate()
+    assert process.returncode is not None
+    return process.returncode, out.decode(), error.decode()

@@ -111,7 +111,7 @@ class TakenTurns(LoopThread):
     def _begin(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
         if self._is_closed:
             work.close()
-            raise Closed("this client is closed; connect again")
+            raise Closed
         thread = threading.get_ident()
         if thread not in self._turning.threads:
             refused = ""

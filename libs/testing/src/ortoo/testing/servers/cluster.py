@@ -19,6 +19,7 @@ from ortoo.common.groups.handle_seal import HandleKey, HandleKeys, HandleSeals
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.grpc.cluster_token import cluster_channels, cluster_token
 from ortoo.common.grpc.fields import read
+from ortoo.common.grpc.tls import cluster_tls
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.service import Running
@@ -159,8 +160,8 @@ async def open_cluster(
     randomness: Randomness | None = None,
 ) -> AsyncIterator[Cluster]:
     """Open a name server, `enode-0`... and `snode-0`...; `settings` gives each role's: {"enode": {"name": ...}}."""
-    clock, token_file = clock or SystemClock(), (settings or {}).get("namesrv", {}).get("cluster_token_file", "")
-    async with cluster_channels(cluster_token(token_file, clock)) as channels:
+    clock, chosen = clock or SystemClock(), namesrv_settings.Settings(**(settings or {}).get("namesrv", {}))
+    async with cluster_channels(cluster_token(chosen.cluster_token_file, clock), cluster_tls(chosen)) as channels:
         cluster = Cluster(folder, clock, randomness or Randomness(), channels, store, settings or {})
         try:
             await cluster.open_namesrv()

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from ortoo.enode.changes import codec
 from ortoo.enode.changes.codec import I64, U32, U64, Repeated, repeated
+from ortoo.enode.changes.groups import GroupDeclared, GroupGone, GroupSeen, GroupsEnded
 from ortoo.enode.changes.halves import HalfEnded, HalfOpen
 from ortoo.enode.changes.lives import IdsRemembered, ModeSet, SentBack, SentBackForgotten
 from ortoo.enode.changes.pops import PopFinished, PopIntervals, PopLeased, PopNote, PopReturned
@@ -152,7 +153,16 @@ KINDS: Mapping[int, type[Change]] = {
     66: TimersDone,
     67: HalfOpen,
     68: HalfEnded,
+    128: GroupSeen,
+    129: GroupDeclared,
+    130: GroupGone,
+    131: GroupsEnded,
 }
 """A number is given once and for ever."""
+
+USES = frozenset(kind for kind in KINDS.values() if {"topic_id", "group"} <= set(kind.__annotations__)) - {
+    GroupSeen, GroupGone,
+}  # fmt: skip
+"""Changes by which a group uses a topic."""
 
 decode_changes = codec.ChangeCodec(KINDS).decode

@@ -2,7 +2,6 @@
 
 import enum
 
-from ortoo.common.cluster.addresses import is_address
 from ortoo.common.errors import Invalid
 
 NO_REPLICATION = "none"
@@ -40,10 +39,3 @@ def replication_address_of(setting: str, listen_address: str) -> str:
     host, _, port = listen_address.rpartition(":")
     following = 0 if port == "0" else int(port) + 1
     return f"{host}:{following}" if following < 65536 else ""
-
-
-def reached_at(bound_address: str, advertised_address: str) -> str:
-    """The address to tell others: the advertised host with the bound port."""
-    if not bound_address or not is_address(advertised_address):
-        return bound_address
-    return f"{advertised_address.rpartition(':')[0]}:{bound_address.rpartition(':')[2]}"

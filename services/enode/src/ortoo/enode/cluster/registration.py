@@ -23,6 +23,7 @@ def registration(
     enode: topic_pb2.Enode,
     followers: Callable[[], Sequence[Follower]],
     topics: TopicCopies,
+    index_nearly_full: Callable[[], bool],
     name_servers: NameServers,
     channels: Channels,
     *,
@@ -32,7 +33,8 @@ def registration(
 ) -> Announcing:
     """The leases of `enode`, renewed at least every `interval_s`.
 
-    Each time it says who follows it, and what it holds of `topics` that the directory does not know.
+    Each time it says who follows it, whether its index is nearly full, and what it holds of `topics` that the
+    directory does not know.
     """
 
     def stub(address: str) -> namesrv_pb2_grpc.NameServiceStub:
@@ -48,6 +50,7 @@ def registration(
             unknown_topics_more=max(0, len(unknown) - OFFERED_MAX),
         )
         request.enode.replicas.extend(replicas)
+        request.enode.index_nearly_full = index_nearly_full()
         with rpc_errors(f"name server {address}"):
             answer = await stub(address).RegisterEnode(request, timeout=CALL_TIMEOUT_S)
         return answer.lease_ms / 1000

@@ -13,6 +13,7 @@ from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
+from ortoo.enode.cluster.group_lives import GroupLives
 from ortoo.enode.store.store import Store, TopicCopy
 from ortoo.v1 import namesrv_pb2, namesrv_pb2_grpc, topic_pb2
 
@@ -141,6 +142,7 @@ class TopicCopies:
 
 async def watch_topics(
     topics: TopicCopies,
+    groups: GroupLives,
     name_servers: NameServers,
     channels: Channels,
     *,
@@ -160,6 +162,7 @@ async def watch_topics(
                 stub = namesrv_pb2_grpc.NameServiceStub(channels.to(address))
                 async for news in whole_news(stub.WatchRoutes(namesrv_pb2.WatchRoutesRequest())):
                     await topics.apply(news)
+                    await groups.apply(news)
                     attempt = 0
                     topics.watching = True
                     if news.snapshot:

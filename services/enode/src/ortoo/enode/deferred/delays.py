@@ -33,8 +33,9 @@ from ortoo.enode.state.timer_bucket import Hold, Int64s, TimerArray
 from ortoo.enode.store.deferral import ChangesAt, Deferral, Write
 from ortoo.enode.store.store import FlushMode, Store
 
-DELAY_MAX_MS = 366 * 86_400_000
-"""How far ahead a message may be delayed."""
+DAY_MS = 86_400_000
+DELAY_MAX_MS = 366 * DAY_MS
+"""How far ahead a message may be delayed at most."""
 TIMERS_MAX = 10_000_000
 """How many delayed messages an enode keeps."""
 AHEAD_MS = 15_000
@@ -79,8 +80,9 @@ class DelayedMessage:
 class Delays:
     """The delayed messages of one enode."""
 
-    def __init__(self, store: Store, background: Background, *, clock: Clock) -> None:
-        """Deliver into `store`; `run` is to be spawned."""
+    def __init__(self, store: Store, background: Background, *, clock: Clock, delay_max_ms: int = DELAY_MAX_MS) -> None:
+        """Deliver into `store`; `run` is to be spawned. Nothing is delayed for longer than `delay_max_ms`."""
+        self._delay_max_ms = delay_max_ms
         self._store = store
         self._timers = store.timers
         self._background = background
@@ -123,10 +125,10 @@ class Delays:
         times = deliver_at_column(batch)
         column = np.frombuffer(times, "<i8")
         first_ms, last_ms = int(column.min()), int(column.max())
-        if first_ms < 0 or last_ms > self._clock.now_ms() + DELAY_MAX_MS:
+        if first_ms < 0 or last_ms > self._clock.now_ms() + self._delay_max_ms:
             raise Invalid(
-                f"{last_ms if first_ms >= 0 else first_ms} is no time within the next {DELAY_MAX_MS // 86_400_000} "
-                "days; give milliseconds since 1970-01-01 UTC",
+                f"{last_ms if first_ms >= 0 else first_ms} is no time within the next {self._delay_max_ms / DAY_MS:g} "
+                f"days ({self._delay_max_ms} ms); give milliseconds since 1970-01-01 UTC",
                 field=_PATH,
             )
         if self._timers.live + batch.count > TIMERS_MAX:

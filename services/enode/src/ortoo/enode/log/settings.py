@@ -2,11 +2,17 @@
 
 import enum
 from dataclasses import dataclass
+from typing import Annotated
 
 from ortoo.common.errors import Invalid
+from ortoo.common.process.settings import Range, check_ranges
 
 MIB = 1 << 20
 FRAME_ALIGNMENT_BYTES = 64
+DAY_MS = 86_400_000
+COUNT_MAX = 1 << 30
+"""Of what is counted."""
+MEMORY_BYTES_MAX = 1 << 44
 
 
 class FlushMode(enum.StrEnum):
@@ -29,55 +35,55 @@ class StoreSettings:
     enode: str = "enode-0"
     """This enode's name; a store made for another enode is refused."""
 
-    segment_bytes: int = 256 * MIB
+    segment_bytes: Annotated[int, Range(4096, 2 << 30)] = 256 * MIB
     """Size of a new segment file. One frame that is larger gets a segment of its own."""
     flush_mode: FlushMode = FlushMode.SYNC
     """When an append is acknowledged, unless it says otherwise itself."""
-    flush_interval_ms: int = 500
+    flush_interval_ms: Annotated[int, Range(1, 3_600_000)] = 500
     """How long an append in mode `async` may wait for its flush."""
-    flush_bytes_max: int = 16 * MIB
+    flush_bytes_max: Annotated[int, Range(1, 1 << 30)] = 16 * MIB
     """About how many bytes one flush writes at most."""
-    pending_bytes_max: int = 64 * MIB
+    pending_bytes_max: Annotated[int, Range(1, 1 << 40)] = 64 * MIB
     """How many accepted bytes may wait for the disk before appends are refused as overloaded."""
-    idle_mark_ms: int = 50
+    idle_mark_ms: Annotated[int, Range(1, 3_600_000)] = 50
     """After so long without a flush a mark says in the log that everything before it is durable."""
 
-    retention_age_ms: int = 72 * 3_600_000
+    retention_age_ms: Annotated[int, Range(0, 36_500 * DAY_MS)] = 72 * 3_600_000
     """Segments whose last message is older are deleted. 0 = never by age."""
-    retention_bytes: int = 0
+    retention_bytes: Annotated[int, Range(0, 1 << 60)] = 0
     """The oldest segments go when the log is larger. 0 = never by size."""
     retention_requires_acknowledgement: bool = False
     """Keep a segment until every group that has an offset in its topics has passed it."""
-    retention_interval_ms: int = 10_000
+    retention_interval_ms: Annotated[int, Range(1, DAY_MS)] = 10_000
     """How often retention looks."""
-    checkpoint_records: int = 500_000
+    checkpoint_records: Annotated[int, Range(1, COUNT_MAX)] = 500_000
     """A checkpoint of the state is written into the log after so many state changes, and at each new segment."""
-    checkpoint_slice_bytes: int = 64 << 10
+    checkpoint_slice_bytes: Annotated[int, Range(1, 64 * MIB)] = 64 << 10
     """About how large one slice of a checkpoint is, so that writing it never holds up appends."""
 
-    headroom_bytes: int = 64 * MIB
+    headroom_bytes: Annotated[int, Range(0, 1 << 50)] = 64 * MIB
     """Sends are refused when the disk has less left than this; offsets and checkpoints may still use it."""
-    disk_check_interval_ms: int = 1_000
+    disk_check_interval_ms: Annotated[int, Range(1, DAY_MS)] = 1_000
     """How often a full disk is looked at again."""
 
-    recent_bytes: int = 64 * MIB
+    recent_bytes: Annotated[int, Range(0, MEMORY_BYTES_MAX)] = 64 * MIB
     """Memory for recently stored batches, which tailing readers are served from."""
-    index_bytes: int = 32 * MIB
+    index_bytes: Annotated[int, Range(0, MEMORY_BYTES_MAX)] = 32 * MIB
     """Memory for queue indexes of old segments, loaded when somebody reads there."""
-    index_bytes_max: int = 0
+    index_bytes_max: Annotated[int, Range(0, MEMORY_BYTES_MAX)] = 0
     """Memory for knowing which queue lies in which segment, 362 bytes for each such pair. When it is used up, sends to
     queues that have nothing in the newest segment yet are refused. 0 = a quarter of what the container or the machine
     has."""
-    fetch_bytes_max: int = 4 * MIB
+    fetch_bytes_max: Annotated[int, Range(1, 64 * MIB)] = 4 * MIB
     """The most that one fetch answers, beyond its first batch."""
-    read_threads: int = 4
+    read_threads: Annotated[int, Range(1, 1_024)] = 4
     """How many reads of old batches may be at the disk at once."""
-    waiters_max: int = 100_000
+    waiters_max: Annotated[int, Range(1, COUNT_MAX)] = 100_000
     """How many fetches may wait for a message at once."""
 
-    producer_idle_ms: int = 24 * 3_600_000
+    producer_idle_ms: Annotated[int, Range(1, 36_500 * DAY_MS)] = 24 * 3_600_000
     """A producer that sent nothing to a queue for so long is forgotten there."""
-    producers_max: int = 200_000
+    producers_max: Annotated[int, Range(1, COUNT_MAX)] = 200_000
     """How many (producer, queue) pairs are remembered; the longest idle are forgotten first."""
 
     key_index: bool = True
@@ -88,25 +94,13 @@ class StoreSettings:
 
     def check(self) -> None:
         """Refuse settings that cannot work. Errors: Invalid, naming the field."""
-        if self.segment_bytes < 4096 or self.segment_bytes % FRAME_ALIGNMENT_BYTES:
+        check_ranges(self)
+        if self.segment_bytes % FRAME_ALIGNMENT_BYTES:
             raise Invalid(
-                f"{self.segment_bytes}; expected a multiple of {FRAME_ALIGNMENT_BYTES}, at least 4096",
-                field="segment_bytes",
+                f"{self.segment_bytes}; expected a multiple of {FRAME_ALIGNMENT_BYTES}", field="segment_bytes"
             )
         if self.flush_mode is FlushMode.DEFAULT:
             raise Invalid("expected sync or async", field="flush_mode")
         for name in ("cluster", "enode"):
             if not getattr(self, name):
                 raise Invalid("expected a name", field=name)
-        for name in (
-            "flush_interval_ms", "flush_bytes_max", "pending_bytes_max", "idle_mark_ms", "retention_interval_ms",
-            "checkpoint_records", "checkpoint_slice_bytes", "disk_check_interval_ms", "fetch_bytes_max",
-            "read_threads", "waiters_max", "producer_idle_ms", "producers_max",
-        ):  # fmt: skip
-            if getattr(self, name) < 1:
-                raise Invalid(f"{getattr(self, name)}; expected at least 1", field=name)
-        for name in (
-            "retention_age_ms", "retention_bytes", "headroom_bytes", "recent_bytes", "index_bytes", "index_bytes_max",
-        ):  # fmt: skip
-            if getattr(self, name) < 0:
-                raise Invalid(f"{getattr(self, name)}; expected 0 or more", field=name)

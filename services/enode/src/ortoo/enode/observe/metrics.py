@@ -1,10 +1,12 @@
 """The enode's metrics: what it stored, how far groups are behind, how its disk does."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from ortoo.common.process.clock import Clock
 from ortoo.common.telemetry.metrics import Metrics
+from ortoo.enode.cluster.group_lives import GroupLives
 from ortoo.enode.pops.leasing import Leasing
+from ortoo.enode.pops.sending_back import SendingBack
 from ortoo.enode.replication.followers import Followers
 from ortoo.enode.store.store import Store, StoreDescription
 
@@ -54,17 +56,34 @@ def register(metrics: Metrics, store: Store, clock: Clock) -> None:
     _register_groups(metrics, store, clock)
 
 
-def register_pops(metrics: Metrics, store: Store, pops: Leasing) -> None:
-    """Name what is read from the desk where messages are popped."""
+def register_pops(metrics: Metrics, store: Store, pops: Leasing, sending: SendingBack) -> None:
+    """Name what is read from where messages are popped, and given back."""
+
+    def named(totals: Mapping[tuple[int, str], int]) -> list[tuple[tuple[str, ...], int]]:
+        known = {(topic_id, group): store.topic(topic_id) for topic_id, group in totals}
+        return [((topic.name, key[1]), totals[key]) for key, topic in known.items() if topic is not None]
+
     metrics.counter(
         "ortoo_pops_expired_total",
         "Messages whose time was over before a group that pops got them.",
-        lambda: [
-            ((topic.name, group), expired)
-            for (topic_id, group), expired in pops.expired_totals.items()
-            if (topic := store.topic(topic_id)) is not None
-        ],
+        lambda: named(pops.expired_totals),
         labels=OF_GROUP,
+    )
+    metrics.counter(
+        "rocketmq_send_to_dlq_messages_total",
+        "Messages that became dead letters of a group.",
+        lambda: named(pops.parked_totals + sending.parked_totals),
+        labels=OF_GROUP,
+    )
+
+
+def register_groups(metrics: Metrics, groups: GroupLives) -> None:
+    """Name what became of groups that nobody needs."""
+    metrics.counter(
+        "ortoo_groups_dropped_total",
+        "Groups in a topic of which everything kept was dropped.",
+        lambda: [((why,), count) for why, count in groups.dropped.items()],
+        labels=("reason",),
     )
 
 

@@ -47,6 +47,11 @@ class KeyOrder:
         """Whether nothing before this message keeps it back."""
         return offset < self.scan and offset not in self._blocked
 
+    def behind(self, offset: int) -> Sequence[int]:
+        """The messages that wait for this one, the first unfinished of its group, in order."""
+        group = self._group_of.get(offset)
+        return tuple(self._waiting[group]) if group is not None else ()
+
     def finish(self, first: int, end: int, intervals: IntervalMap) -> list[int]:
         """Messages are finished, as `intervals` knows already; return the offsets that became free."""
         free = []

@@ -6,6 +6,7 @@ from itertools import groupby
 from operator import itemgetter
 
 from ortoo.common.errors import Conflict, NotFound
+from ortoo.common.groups.failure_rule import REASON_ATTEMPTS
 from ortoo.common.groups.pop import LeasePart, Popped, PoppedBatch, PopRules, PopWish, Stale, Verdict, merged, runs
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
@@ -15,7 +16,6 @@ from ortoo.enode.pops.line import SCANNED_MAX
 from ortoo.enode.pops.lines import GroupLine, GroupLines, Lines
 from ortoo.enode.pops.parking import (
     PARK_LEASE_MS,
-    REASON_ATTEMPTS,
     REASON_EXPIRED,
     RETRY_DELAY_MS,
     DeadLetter,
@@ -45,6 +45,11 @@ class Leasing:
         self.popped_messages = 0
         self.expired_totals: Counter[tuple[int, str]] = Counter()
         """(topic id, group) to messages whose time was over before the group got them."""
+
+    @property
+    def parked_totals(self) -> Counter[tuple[int, str]]:
+        """(topic id, group) to messages that became dead letters of groups that pop."""
+        return self._parking.parked_totals
 
     async def forget_idle(self) -> None:
         """Put groups out of memory that have nothing there which the log does not say; to be called once a minute."""
@@ -79,7 +84,7 @@ class Leasing:
         Errors: NotFound, DataLoss.
         """
         popped = Popped()
-        room = wish.messages_max
+        room, skip, left_bytes = wish.messages_max, wish.skip, wish.bytes_max
         for queue_id in wish.queue_ids:
             stored = self._store.queue_range(wish.topic_id, queue_id)
             intervals = IntervalMap(stored.begin_offset)
@@ -87,10 +92,16 @@ class Leasing:
                 intervals = self._lines.of(wish.topic_id, wish.group).intervals(queue_id) or intervals
             at = max(intervals.floor, stored.begin_offset)
             for piece in list(intervals.unfinished(at, min(stored.end_offset, at + SCANNED_MAX))):
-                count = min(room, piece.end - piece.first)
-                popped.batches += await self._reading.look(
-                    wish.topic_id, queue_id, piece.first, count, piece.hold.attempt if piece.hold else 0
-                )
+                passed = min(skip, piece.end - piece.first)
+                skip, popped.passed = skip - passed, popped.passed + passed
+                count, first = min(room, piece.end - piece.first - passed), piece.first + passed
+                attempt = piece.hold.attempt if piece.hold else 0
+                async for batch in self._reading.look(wish.topic_id, queue_id, first, count, attempt):
+                    if popped.batches and left_bytes < len(batch.batch.records):
+                        popped.more = True
+                        return popped
+                    popped.batches.append(batch)
+                    left_bytes -= len(batch.batch.records)
                 room -= count
                 if room <= 0:
                     return popped
@@ -136,29 +147,31 @@ class Leasing:
         popped = Popped()
         room, bytes_left = wish.messages_max, wish.bytes_max
         group.use(wish.rules)
-        for queue_id in group.order(wish.queue_ids, wish.rules):
-            if wish.rules.in_flight_max:
-                room = min(room, wish.rules.in_flight_max - group.leased_count())
-                if room <= 0:
-                    popped.blocked = f"{group.leased_count()} messages are leased; in_flight_max allows no more"
-                    break
-            line = await group.ready_line(queue_id, wish.rules)
-            if not line.may_have(group.now_ms(), self._end(wish.topic_id, queue_id)):
-                continue
-            batches, expired = await self._pop_queue(line, wish, room, bytes_left, popped)
-            while expired and not batches:
+        try:
+            for queue_id in group.order(wish.queue_ids, wish.rules):
+                if wish.rules.in_flight_max:
+                    room = min(room, wish.rules.in_flight_max - group.leased_count())
+                    if room <= 0:
+                        popped.blocked = f"{group.leased_count()} messages are leased; in_flight_max allows no more"
+                        break
+                line = await group.ready_line(queue_id, wish.rules)
+                if not line.may_have(group.now_ms(), self._end(wish.topic_id, queue_id)):
+                    continue
                 batches, expired = await self._pop_queue(line, wish, room, bytes_left, popped)
-            popped.batches += batches
-            room -= sum(len(batch.offsets) for batch in batches)
-            bytes_left -= sum(len(batch.batch.records) for batch in batches)
-            if room <= 0 or bytes_left <= 0:
-                group.wake()  # there may be more for the next one
-                break
+                while expired and not batches:
+                    batches, expired = await self._pop_queue(line, wish, room, bytes_left, popped)
+                room -= sum(len(batch.offsets) for batch in batches)
+                bytes_left -= sum(len(batch.batch.records) for batch in batches)
+                if room <= 0 or bytes_left <= 0:
+                    group.wake()  # there may be more for the next one
+                    break
+        finally:
+            # A pop that is called off at its second queue has messages of the first: by its id they are asked for.
+            if popped.batches and wish.attempt_id:
+                group.remember(wish.attempt_id, popped)
         group.was_blocked = bool(popped.blocked)
         if popped.batches:
             popped.blocked = ""
-            if wish.attempt_id:
-                group.remember(wish.attempt_id, popped)
             self.popped_messages += sum(len(batch.offsets) for batch in popped.batches)
         return popped
 
@@ -184,12 +197,13 @@ class Leasing:
         leased: list[Delivered] = []
         exhausted: list[Delivered] = []
         given = False
+        heads: list[int] | None = [] if wish.rules.order_batched and line.keys is not None else None
         try:
             while room > 0:
                 end = self._end(wish.topic_id, line.queue_id)
                 taken = line.take(
                     line.group.now_ms(), room, end, number=number, duration_ms=wish.invisible_ms,
-                    attempts_max=wish.rules.attempts_max,
+                    attempts_max=wish.rules.attempts_max, heads=heads,
                 )  # fmt: skip
                 leased += taken.rows
                 exhausted += taken.exhausted
@@ -206,6 +220,7 @@ class Leasing:
                 until_ms = self._clock.now_ms() + wish.invisible_ms
                 await self._store.engine.note([PopLeased(*line.place, number, until_ms, wish.invisible_ms, rows)])
             given = True
+            popped.batches += batches
         finally:
             if not given:
                 line.give_back([row[:2] for row in leased + exhausted], number, line.group.now_ms(), 0, counts=False)

@@ -5,9 +5,11 @@ new one, after a start, takes over what the fold remembers and lets each lease r
 """
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
+from ortoo.common.groups.failure_rule import FailureRule
 from ortoo.enode.changes.pops import Delivered
 from ortoo.enode.pops.key_order import KeyOrder
 from ortoo.enode.state.interval_map import Hold, IntervalMap, Phase, Piece
@@ -107,11 +109,23 @@ class PopLine:
             self._offer_one(offset)
 
     def take(
-        self, now_ms: int, limit: int, end_offset: int, *, number: int, duration_ms: int, attempts_max: int = 0
+        self,
+        now_ms: int,
+        limit: int,
+        end_offset: int,
+        *,
+        number: int,
+        duration_ms: int,
+        attempts_max: int = 0,
+        heads: list[int] | None = None,
     ) -> Taken:
-        """Lease up to `limit` messages: those that came back first, then new ones, by offset."""
+        """Lease up to `limit` messages: those that came back first, then new ones, by offset.
+
+        In order, with `heads` of what lease `number` has: also those right behind the first one of a message group.
+        """
         self._advance(now_ms)
         taken = Taken()
+        rule = FailureRule(attempts_max)
         room = limit
         until_ms = now_ms + duration_ms
         while room and self._ready:
@@ -124,14 +138,21 @@ class PopLine:
                 attempt = piece.hold.attempt if piece.hold is not None else 0
                 if piece.first + count < piece.end:
                     heapq.heappush(self._ready, (piece.first + count, piece.end))
-                if attempts_max and attempt >= attempts_max:
+                if rule.is_last(attempt):
                     taken.exhausted.append((piece.first, count, attempt))
                 else:
                     attempt += 1
                     taken.rows.append((piece.first, count, attempt))
+                    if heads is not None:
+                        heads.append(piece.first)
                 part = Piece(piece.first, piece.first + count, piece.hold)
                 self._hold(part, Hold(Phase.LEASED, attempt, number, until_ms, duration_ms))
                 room -= count
+        if self.keys is not None and heads is not None:
+            found = (one for head in heads for one in self._behind(self.keys, head, number, now_ms, rule))
+            for piece, attempt in list(islice(found, room)):
+                taken.rows.append((piece.first, 1, attempt))
+                self._hold(piece, Hold(Phase.LEASED, attempt, number, until_ms, duration_ms))
         if self.keys is None and room and self._cursor < end_offset:
             count = min(room, end_offset - self._cursor, UNFINISHED_MAX - self.intervals.held_count)
             if count > 0:
@@ -148,6 +169,21 @@ class PopLine:
         for piece in self._owned(ranges, number, settled):
             settled.rows.append(_row(piece, number))
         return settled
+
+    def over(self, ranges: Iterable[tuple[int, int]], number: int, now_ms: int, *, with_done: bool) -> set[int]:
+        """Messages whose lease `number` ran out, though nobody else has them; `with_done`: and those that are done."""
+        found: set[int] = set()
+        for first, count in ranges:
+            at, end = first, first + count
+            for piece in self.intervals.unfinished(first, end):
+                if with_done:
+                    found.update(range(at, piece.first))
+                if piece.hold is not None and piece.hold.number == number and piece.hold.until_ms <= now_ms:
+                    found.update(range(piece.first, piece.end))
+                at = piece.end
+            if with_done:
+                found.update(range(at, end))
+        return found
 
     def held(self, offsets: Iterable[int], number: int) -> list[Delivered]:
         """(offset, 1, attempt) of those messages that lease `number` has now."""
@@ -230,6 +266,20 @@ class PopLine:
                 for offset in range(piece.first, piece.end):
                     if self.keys.is_free(offset):
                         yield Piece(offset, offset + 1, hold)
+
+    def _behind(
+        self, keys: KeyOrder, head: int, number: int, now_ms: int, rule: FailureRule
+    ) -> Iterator[tuple[Piece, int]]:
+        """Messages of the group of `head` that only those before them in lease `number` keep back, and which try."""
+        for offset in keys.behind(head):
+            for piece in self.intervals.unfinished(offset, offset + 1):
+                hold = piece.hold
+                if hold is None:
+                    yield piece, 1
+                elif hold.phase is not Phase.LEASED and hold.until_ms <= now_ms and not rule.is_last(hold.attempt):
+                    yield piece, hold.attempt + 1
+                elif hold.phase is not Phase.LEASED or hold.number != number:
+                    return
 
     def _reach(self, first: int, end: int) -> None:
         """These offsets are not new; a crash may have made the line forget that they were delivered."""

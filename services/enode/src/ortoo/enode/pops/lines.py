@@ -9,6 +9,7 @@ from ortoo.common.process.clock import Clock
 from ortoo.common.process.deadlines import Deadline
 from ortoo.common.process.logs import get_logger
 from ortoo.enode.changes.all import Change, OffsetsCommitted, TopicGone
+from ortoo.enode.changes.groups import GroupGone
 from ortoo.enode.changes.pops import PopIntervals, finished
 from ortoo.enode.pops.line import OPENING_SHIFT, PopLine
 from ortoo.enode.reading.waiting import Waiters, wake_first
@@ -217,6 +218,11 @@ class Lines:
             group = self._groups.get((change.topic_id, change.group))
             if group is not None:
                 group.forget([queue_id for queue_id, _ in change.offsets])
+        elif isinstance(change, GroupGone):
+            group = self._groups.pop((change.topic_id, change.group), None)
+            if group is not None:
+                self._by_topic[change.topic_id].remove(group)
+                group.forget()
         elif isinstance(change, TopicGone):
             for group in self._by_topic.pop(change.topic_id, ()):
                 del self._groups[change.topic_id, group.name]

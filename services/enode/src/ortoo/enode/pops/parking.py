@@ -1,10 +1,12 @@
 """Parking: a copy of a message in the dead-letter topic, with everything that a person will ask about it."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ortoo.common.errors import OrtooError, Unavailable
+from ortoo.common.groups.failure_rule import REASON_ATTEMPTS
 from ortoo.common.groups.pop import PopRules, merged
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
@@ -15,16 +17,13 @@ from ortoo.common.records.message_id import message_id_text
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.enode.changes.pops import PopFinished
 from ortoo.enode.pops.lines import GroupLine
+from ortoo.enode.pops.origin import Origin
 from ortoo.enode.pops.reading import OpenedBatch, PopReading
 from ortoo.enode.state.tables.pops import FinishReason, PopKey
 from ortoo.enode.store.store import Store
 
-REASON_ATTEMPTS = "attempts"
-"""All attempts are used up."""
 REASON_EXPIRED = "expired"
 """Its time was over before the group got it."""
-REASON_ASKED = "asked"
-"""The consumer asked for it."""
 ERROR_LENGTH_MAX = 1024
 PARK_LEASE_MS = 30_000
 """How long parking may take."""
@@ -62,6 +61,14 @@ def _copy(opened: OpenedBatch, store: Store, place: PopKey, letter: DeadLetter, 
     topic_id, group, queue_id = place
     message = opened.view.message(letter.offset - opened.first_offset)
     message_id = message.message_id or message_id_text(topic_id, store.enode, queue_id, letter.offset)
+    origin = Origin.of_copy(message.properties) or Origin(
+        store.topic_name(topic_id),
+        message_id,
+        store.enode,
+        str(queue_id),
+        str(letter.offset),
+        str(opened.stored.stored_at_ms),
+    )
     added = {
         "DLQ_ATTEMPTS": str(letter.attempts),
         "DLQ_CONSUMER": letter.consumer,
@@ -69,11 +76,12 @@ def _copy(opened: OpenedBatch, store: Store, place: PopKey, letter: DeadLetter, 
         "DLQ_ERROR": letter.error[:ERROR_LENGTH_MAX],
         "DLQ_EXPIRE_AT_MS": _text(message.expire_at_ms),
         "DLQ_GROUP": group,
-        "DLQ_ORIGIN_ENODE": store.enode,
-        "DLQ_ORIGIN_OFFSET": str(letter.offset),
-        "DLQ_ORIGIN_QUEUE_ID": str(queue_id),
-        "DLQ_ORIGIN_STORED_AT_MS": str(opened.stored.stored_at_ms),
-        "DLQ_ORIGIN_TOPIC": message.properties.get("RETRY_TOPIC", store.topic_name(topic_id)),
+        "DLQ_ORIGIN_ENODE": origin.enode,
+        "DLQ_ORIGIN_MESSAGE_ID": origin.message_id,
+        "DLQ_ORIGIN_OFFSET": origin.offset,
+        "DLQ_ORIGIN_QUEUE_ID": origin.queue_id,
+        "DLQ_ORIGIN_STORED_AT_MS": origin.stored_at_ms,
+        "DLQ_ORIGIN_TOPIC": origin.topic,
         "DLQ_PARKED_AT_MS": str(now_ms),
         "DLQ_PRIORITY": _text(message.priority),
         "DLQ_REASON": letter.reason,
@@ -93,7 +101,8 @@ class Parking:
 
     def __init__(self, store: Store, reading: PopReading, clock: Clock, background: Background) -> None:
         """Copy within `store`; what was begun goes on in `background` when whoever asked for it goes away."""
-        self.parked_messages = 0
+        self.parked_totals: Counter[tuple[int, str]] = Counter()
+        """(topic id, group) to messages that became dead letters."""
         self._store = store
         self._reading = reading
         self._clock = clock
@@ -156,4 +165,4 @@ class Parking:
                 done = PopFinished(*line.place, FinishReason.PARKED, ranges)
                 await self._store.append(rules.dead_letter_topic_id, 0, batch, consumes=(done,))
                 line.group.line(line.queue_id).drop(ranges)  # it may have been made anew meanwhile
-                self.parked_messages += len(offsets)
+                self.parked_totals[line.group.topic_id, line.group.name] += len(offsets)

@@ -1,7 +1,7 @@
 """Reading the messages of a lease; what cannot be read any more is lost to the group, and said so."""
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -191,14 +191,14 @@ class PopReading:
             await self._store.engine.note(finished(line.place, FinishReason.LOST, offset, end))
             return None
 
-    async def look(self, topic_id: int, queue_id: int, first: int, count: int, attempt: int) -> list[PoppedBatch]:
+    async def look(
+        self, topic_id: int, queue_id: int, first: int, count: int, attempt: int
+    ) -> AsyncIterator[PoppedBatch]:
         """Messages as they are, for nobody."""
-        batches: list[PoppedBatch] = []
         at, end = first, first + count
         while at < end:
             opened = await self._opened.holding(topic_id, queue_id, at)
             offsets = tuple(range(at, min(end, opened.end_offset)))
             batch, attempts = opened.sealed(offsets), (attempt,) * len(offsets)
-            batches.append(PoppedBatch(queue_id, 0, opened.stored.stored_at_ms, batch, offsets, attempts))
+            yield PoppedBatch(queue_id, 0, opened.stored.stored_at_ms, batch, offsets, attempts)
             at = offsets[-1] + 1
-        return batches

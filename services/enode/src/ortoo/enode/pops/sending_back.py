@@ -1,10 +1,12 @@
 """Messages that come again as copies: those a group gave back by offset, and dead letters that are sent again."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 
 from ortoo.common.errors import NotFound, OutOfRange, Overloaded
+from ortoo.common.groups.failure_rule import Again, FailureRule, Park
 from ortoo.common.groups.pop import ReplayWish, SendBackWish, merged
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
@@ -14,7 +16,8 @@ from ortoo.common.records.message_id import message_id_text
 from ortoo.enode.changes.lives import SentBack
 from ortoo.enode.changes.pops import PopFinished
 from ortoo.enode.deferred.intake import Intake
-from ortoo.enode.pops.parking import REASON_ASKED, REASON_ATTEMPTS, DeadLetter, parked_copies
+from ortoo.enode.pops.origin import Origin
+from ortoo.enode.pops.parking import DeadLetter, parked_copies
 from ortoo.enode.pops.reading import OpenedBatch, OpenedBatches
 from ortoo.enode.state.interval_map import IntervalMap
 from ortoo.enode.state.tables.pops import FinishReason
@@ -25,8 +28,6 @@ from ortoo.enode.store.store import Store
 REPLAY_PREFIX = "%REPLAY%"
 """Under this group name it is kept which dead letters of a group were sent again."""
 DELIVERIES = "RECONSUME_TIMES"
-ORIGIN_ID = "ORIGIN_MESSAGE_ID"
-ORIGIN_TOPIC = "RETRY_TOPIC"
 MARKS_MAX = 10_000
 """How many messages of a queue a group may give back without committing an offset behind them."""
 
@@ -38,8 +39,7 @@ class _GivenBack:
     opened: OpenedBatch
     message: Message
     message_id: str
-    delivered: int
-    """How often it was, this time included."""
+    verdict: Again | Park
     mark: Mark
 
 
@@ -50,6 +50,8 @@ class SendingBack:
         self, store: Store, opened: OpenedBatches, intake: Intake, clock: Clock, background: Background
     ) -> None:
         """Read from `store` through `opened`, write through `intake`, which delays what comes later."""
+        self.parked_totals: Counter[tuple[int, str]] = Counter()
+        """(topic id, group) to messages that became dead letters."""
         self._background = background
         self._store = store
         self._intake = intake
@@ -89,15 +91,20 @@ class SendingBack:
         opened = await self._opened.holding(wish.topic_id, wish.queue_id, offset)
         message = opened.view.message(offset - opened.first_offset)
         made = message_id_text(wish.topic_id, self._store.enode, wish.queue_id, offset)
-        delivered = int(message.properties.get(DELIVERIES, "0")) + 1
-        mark = (offset, int(wish.park or 0 < wish.rules.attempts_max <= delivered))
-        return _GivenBack(opened, message, message.message_id or made, delivered, mark)
+        times = message.properties.get(DELIVERIES, "0")
+        attempt = max(wish.attempt, int(times) + 1 if times.isdigit() else 1)
+        rule = FailureRule(wish.rules.attempts_max, wish.delays_ms)
+        verdict = rule.after(attempt, counts=wish.counts, park=wish.park)
+        mark = (offset, int(isinstance(verdict, Park)))
+        return _GivenBack(opened, message, message.message_id or made, verdict, mark)
 
     async def _copy(self, wish: SendBackWish, given: Sequence[_GivenBack], done: asyncio.Future[None]) -> None:
         place = (wish.topic_id, wish.group, wish.queue_id)
         try:
             writes = [*self._parked(wish, given), *self._sent_again(wish, given)]
             await self._store.append_together(writes)
+            if parked := sum(one.mark[1] for one in given):
+                self.parked_totals[wish.topic_id, wish.group] += parked
             for write in writes:
                 self._intake.delays.stored(write)
         finally:
@@ -110,10 +117,8 @@ class SendingBack:
         now_ms = self._clock.now_ms()
         by_sort: dict[bool, list[tuple[Mark, Message]]] = {}
         for one in given:
-            if not one.mark[1]:
-                copy = self._again(one.message, one.message_id, wish.topic_id, one.delivered)
-                delays_ms = wish.delays_ms
-                delay_ms = delays_ms[min(one.delivered, len(delays_ms)) - 1] if delays_ms else 0
+            if isinstance(one.verdict, Again):
+                copy, delay_ms = self._again(wish, one, one.verdict.attempt), one.verdict.delay_ms
                 if delay_ms > 0:
                     copy = copy.replace(deliver_at_ms=now_ms + delay_ms)
                 by_sort.setdefault(delay_ms > 0, []).append((one.mark, copy))
@@ -131,10 +136,10 @@ class SendingBack:
     def _parked(self, wish: SendBackWish, given: Sequence[_GivenBack]) -> Iterator[Write]:
         """The batches of copies for the dead-letter topic."""
         place = (wish.topic_id, wish.group, wish.queue_id)
-        reason = REASON_ASKED if wish.park else REASON_ATTEMPTS
         for one in given:
-            if one.mark[1]:
-                letter = DeadLetter(one.mark[0], one.delivered, reason)
+            if isinstance(one.verdict, Park):
+                verdict = one.verdict
+                letter = DeadLetter(one.mark[0], verdict.attempt, verdict.reason, wish.consumer, wish.error)
                 for batch, _ in parked_copies(one.opened, self._store, place, [letter], self._clock.now_ms()):
                     yield Write(wish.rules.dead_letter_topic_id, 0, batch, (SentBack(*place, (one.mark,)),))
 
@@ -198,20 +203,31 @@ class SendingBack:
         group = message.message_group
         return (sum(group.encode()) if group else offset) % count
 
-    def _again(self, message: Message, message_id: str, topic_id: int, delivered: int) -> Message:
-        properties = {
-            **message.properties,
-            ORIGIN_TOPIC: message.properties.get(ORIGIN_TOPIC, self._store.topic_name(topic_id)),
-            ORIGIN_ID: message.properties.get(ORIGIN_ID, message_id),
-            DELIVERIES: str(delivered),
-        }
-        return message.replace(message_id=message_id, properties=properties, deliver_at_ms=None, priority=None)
+    def _again(self, wish: SendBackWish, given: _GivenBack, attempts: int) -> Message:
+        message = given.message
+        origin = Origin.of_copy(message.properties) or Origin(
+            self._store.topic_name(wish.topic_id),
+            given.message_id,
+            self._store.enode,
+            str(wish.queue_id),
+            str(given.mark[0]),
+            str(given.opened.stored.stored_at_ms),
+        )
+        properties = {**message.properties, **origin.properties(), DELIVERIES: str(attempts)}
+        return message.replace(message_id=given.message_id, properties=properties, deliver_at_ms=None, priority=None)
 
 
 def _replayed(letter: Message) -> Message:
     """The message as it was, and where it came from."""
-    properties = {name: value for name, value in letter.properties.items() if not name.startswith("DLQ_")}
+    said = letter.properties
+    properties = {name: value for name, value in said.items() if not name.startswith("DLQ_")}
     properties.pop(DELIVERIES, None)
-    properties[ORIGIN_TOPIC] = letter.properties.get("DLQ_ORIGIN_TOPIC", "")
-    properties[ORIGIN_ID] = letter.message_id or ""
-    return letter.replace(properties=properties)
+    origin = Origin(
+        said.get("DLQ_ORIGIN_TOPIC", ""),
+        said.get("DLQ_ORIGIN_MESSAGE_ID", letter.message_id or ""),
+        said.get("DLQ_ORIGIN_ENODE", ""),
+        said.get("DLQ_ORIGIN_QUEUE_ID", ""),
+        said.get("DLQ_ORIGIN_OFFSET", ""),
+        said.get("DLQ_ORIGIN_STORED_AT_MS", ""),
+    )
+    return letter.replace(properties={**properties, **origin.properties()})

@@ -1,14 +1,16 @@
 """What becomes of leased messages: done, given back, kept for longer, parked."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from ortoo.common.errors import OrtooError
-from ortoo.common.groups.pop import Finish, GiveBack, LeasePart, Renew, Stale, Verdict, merged
+from ortoo.common.groups.failure_rule import Again, FailureRule, Park
+from ortoo.common.groups.pop import Finish, GiveBack, LeasePart, Renew, Stale, Verdict, merged, runs
 from ortoo.common.process.clock import Clock
 from ortoo.enode.changes.all import Change
 from ortoo.enode.changes.pops import Delivered, PopFinished, PopLeased, PopNote, PopReturned
 from ortoo.enode.pops.lines import GroupLine, GroupLines
-from ortoo.enode.pops.parking import PARK_LEASE_MS, REASON_ASKED, REASON_ATTEMPTS, DeadLetter, Parking
+from ortoo.enode.pops.parking import PARK_LEASE_MS, DeadLetter, Parking
 from ortoo.enode.state.tables.pops import FinishReason
 from ortoo.enode.store.store import Store
 
@@ -26,11 +28,23 @@ class Settling:
 
     async def settle(self, group: GroupLines, parts: Iterable[LeasePart], verdict: Verdict) -> list[Stale]:
         """Carry out one verdict; returns messages that their lease has no more. Errors: as `Leasing.settle`."""
+        over: list[Stale] = []
+        parts = [self._in_time(group, part, verdict, over) if part.in_time else part for part in parts]
         if isinstance(verdict, Finish):
-            return await self._finish(group, parts, verdict)
+            return over + await self._finish(group, parts, verdict)
         if isinstance(verdict, Renew):
-            return await self._renew(group, parts, verdict)
-        return await self._give_back(group, parts, verdict)
+            return over + await self._renew(group, parts, verdict)
+        return over + await self._give_back(group, parts, verdict)
+
+    def _in_time(self, group: GroupLines, part: LeasePart, verdict: Verdict, over: list[Stale]) -> LeasePart:
+        """What of a part is not over by the clock; the rest is added to `over`."""
+        line = group.line(part.queue_id)
+        late = line.over(part.ranges, part.number, group.now_ms(), with_done=not isinstance(verdict, Finish))
+        if not late:
+            return part
+        over += _stale(part, late)
+        offsets = (offset for first, count in part.ranges for offset in range(first, first + count))
+        return replace(part, ranges=runs(tuple(offset for offset in offsets if offset not in late)))
 
     async def _finish(self, group: GroupLines, parts: Iterable[LeasePart], verdict: Finish) -> list[Stale]:
         reason = FinishReason.FILTERED if verdict.filtered else FinishReason.ACKNOWLEDGED
@@ -68,26 +82,28 @@ class Settling:
     async def _give_back(self, group: GroupLines, parts: Iterable[LeasePart], how: GiveBack) -> list[Stale]:
         changes: list[Change] = []
         stale: list[Stale] = []
-        parking: list[tuple[GroupLine, int, list[Delivered]]] = []
+        parking: list[tuple[GroupLine, int, list[DeadLetter]]] = []
+        rule = FailureRule(how.rules.attempts_max, how.delays_ms)
         for part in parts:
             line = group.line(part.queue_id)
             owned = line.attempts(part.ranges, part.number)
             stale += _stale(part, owned.stale)
-            exhausted = [row for row in owned.rows if _is_exhausted(row[2], how)]
-            if exhausted:
-                line.renew([row[:2] for row in exhausted], part.number, group.now_ms(), PARK_LEASE_MS)
-                parking.append((line, part.number, exhausted))
+            letters = list[DeadLetter]()
             for row in owned.rows:
-                if row not in exhausted:
-                    changes += self._returned(line, part.number, row, how)
+                first, count, attempt = row
+                match rule.after(max(attempt, how.attempt), counts=how.counts, park=how.park):
+                    case Park(reason, attempts):
+                        line.renew([(first, count)], part.number, group.now_ms(), PARK_LEASE_MS)
+                        letters += [
+                            DeadLetter(offset, attempts, reason, how.consumer, how.error)
+                            for offset in range(first, first + count)
+                        ]
+                    case Again(delay_ms):
+                        changes += self._returned(line, part.number, row, delay_ms, how)
+            if letters:
+                parking.append((line, part.number, letters))
         await self._write(group, changes)
-        for line, number, rows in parking:
-            reason = REASON_ASKED if how.park else REASON_ATTEMPTS
-            letters = [
-                DeadLetter(offset, attempt, reason, how.consumer, how.error)
-                for first, count, attempt in rows
-                for offset in range(first, first + count)
-            ]
+        for line, number, letters in parking:
             if how.park:
                 await self._parking.park(line, letters, how.rules)
             else:
@@ -96,8 +112,7 @@ class Settling:
         group.plan()
         return stale
 
-    def _returned(self, line: GroupLine, number: int, row: Delivered, how: GiveBack) -> list[Change]:
-        delay_ms = how.delays_ms[min(row[2], len(how.delays_ms)) - 1]
+    def _returned(self, line: GroupLine, number: int, row: Delivered, delay_ms: int, how: GiveBack) -> list[Change]:
         settled = line.give_back([row[:2]], number, line.group.now_ms(), delay_ms, counts=how.counts)
         until_ms = self._clock.now_ms() + delay_ms
         changes: list[Change] = [PopReturned(*line.place, number, until_ms, delay_ms, tuple(settled.rows))]
@@ -118,10 +133,6 @@ class Settling:
         except OrtooError:
             group.forget()
             raise
-
-
-def _is_exhausted(attempt: int, how: GiveBack) -> bool:
-    return how.park or (how.counts and 0 < how.rules.attempts_max <= attempt)
 
 
 def _stale(part: LeasePart, offsets: Iterable[int]) -> list[Stale]:

@@ -131,7 +131,7 @@ class Refold:
             if one.kind == Kind.MESSAGES:
                 self._fold_messages(segment, one)
             elif one.kind == Kind.STATE:
-                self._fold_changes(self._body(segment, one))
+                self._fold_changes(self._body(segment, one), one.stored_at_ms)
             if one.flags & Flag.SEGMENT_END:
                 if one.end_position < end:
                     self._lose(Hole(one.end_position, end - one.end_position, "segments are missing"))
@@ -148,14 +148,14 @@ class Refold:
         if header.prefix_length:
             body = self._body(segment, header)
             if body is not None:
-                self.state.apply_all(decode_changes(body[: header.prefix_length]))
+                self.state.apply_all(decode_changes(body[: header.prefix_length]), header.stored_at_ms)
         self.state.apply_messages(header)
         if self._lost_bytes:
             self._seen_behind_hole.add((header.topic_id, header.queue_id))
             self._producers_behind_hole.add((header.topic_id, header.queue_id, header.producer_id))
 
-    def _fold_changes(self, body: bytes | None) -> None:
+    def _fold_changes(self, body: bytes | None, stored_at_ms: int) -> None:
         for change in decode_changes(body) if body is not None else ():
-            self.state.apply(change)
+            self.state.apply(change, stored_at_ms)
             if isinstance(change, OffsetsSkipped):
                 self._seen_behind_hole.add((change.topic_id, change.queue_id))

@@ -31,6 +31,7 @@ from ortoo.enode.rpc.members.operators import EnodeMembersService
 from ortoo.enode.rpc.members.peers import MemberPeers, join
 from ortoo.enode.rpc.members.reports import MemberReports
 from ortoo.enode.rpc.members.service import MemberService
+from ortoo.enode.rpc.service import reachable_address
 from ortoo.enode.rpc.streams.all import Streams
 from ortoo.enode.settings import Settings
 from ortoo.enode.store.memory_share import within
@@ -228,7 +229,7 @@ class Lives:
             parts.handlers.streams = Streams(background, over)
             enode = topic_pb2.Enode(
                 name=settings.name,
-                address=settings.advertised_address or self.server.address,
+                address=reachable_address(settings, self.server),
                 store_id=log.engine.identity.store_id,
                 role=settings.role,
                 epoch=epoch,
@@ -263,7 +264,7 @@ class Lives:
             set_id=kept.set_id,
             member=write(member_report_pb2.MemberId, kept.member),
             incarnation=kept.incarnation,
-            address=settings.advertised_address or self.server.address,
+            address=reachable_address(settings, self.server),
             member_address=self.member_address,
             role=settings.role,
         )

@@ -11,6 +11,7 @@ from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.telemetry.tracing import open_tracing
+from ortoo.enode.cluster.group_lives import LOOK_INTERVAL_S, GroupLives
 from ortoo.enode.cluster.registration import registration
 from ortoo.enode.cluster.topic_copies import TopicCopies, watch_topics
 from ortoo.enode.deferred.delays import Delays
@@ -38,11 +39,13 @@ class Parts:
 
     store: Store
     topics: TopicCopies
+    groups: GroupLives
     delays: Delays
     transactions: Transactions
     intake: Intake
     identified: IdentifiedIntake
     pops: Leasing
+    sending: SendingBack
     handlers: EnodeService
 
 
@@ -53,7 +56,8 @@ async def open_parts(
     """Put together what serves `store`; nothing is done by itself before `announce`."""
     async with contextlib.AsyncExitStack() as stack:
         topics = TopicCopies(store, settings.name)
-        delays = Delays(store, background, clock=clock)
+        groups = GroupLives(store, clock, retention_ms=settings.group_retention_ms, following=lambda: topics.watching)
+        delays = Delays(store, background, clock=clock, delay_max_ms=settings.delay_max_ms)
         store.before_retention(DELAYED_TOPIC_ID, TimerMoves(store, clock=clock).rescue)
         transactions = Transactions(store, background, settings.check_schedule, clock=clock)
         store.before_retention(HALF_TOPIC_ID, transactions.rescue)
@@ -67,7 +71,7 @@ async def open_parts(
         stack.push_async_callback(pops.close)
         sending = SendingBack(store, pops.opened, intake, clock, background)
         handlers = EnodeService(store, topics, taking, identified, pops, sending, AttachedSnodes(store))
-        yield Parts(store, topics, delays, transactions, intake, identified, pops, handlers)
+        yield Parts(store, topics, groups, delays, transactions, intake, identified, pops, sending, handlers)
 
 
 @contextlib.asynccontextmanager
@@ -93,6 +97,7 @@ async def announced(
             enode,
             followers,
             parts.topics,
+            lambda: parts.store.engine.housekeeping.index_is_nearly_full,
             name_servers,
             channels,
             interval_s=settings.heartbeat_interval_s,
@@ -102,7 +107,13 @@ async def announced(
         if gives_leases_back:
             stack.push_async_callback(leases.leave)
         following = watch_topics(
-            parts.topics, name_servers, channels, connected=leases.hurry, clock=clock, randomness=randomness
+            parts.topics,
+            parts.groups,
+            name_servers,
+            channels,
+            connected=leases.hurry,
+            clock=clock,
+            randomness=randomness,
         )
         background.spawn("topics", following)
         # These end before the leases are left: one that was taken back must not come again, nor a message be moved.
@@ -113,6 +124,7 @@ async def announced(
         }.items():
             stack.callback(background.spawn(name, work).cancel)
         background.every("idle groups", IDLE_INTERVAL_S, parts.pops.forget_idle, clock=clock)
+        background.every("silent groups", LOOK_INTERVAL_S, parts.groups.look, clock=clock)
         background.every("old ids", IDLE_INTERVAL_S, parts.identified.forget_old, clock=clock)
         background.spawn("locks", parts.handlers.attached.follow_locks(clock))
         yield leases.hurry

@@ -71,7 +71,13 @@ class PopHandlers(Handlers):
         await self.topics.arrival(request.rules.dead_letter_topic_id)
         check_group_name(request.group)
         check_number("offsets", len(request.offsets), MESSAGES_MAX)
-        wish = read(SendBackWish, request, rules=read(PopRules, request.rules))
+        wish = read(
+            SendBackWish,
+            request,
+            rules=read(PopRules, request.rules),
+            counts=not request.uncounted,
+            consumer=request.client_id,
+        )
         return pb.SendBackMessagesResponse(message_ids=await self.sending.send_back(wish))
 
     async def ReplayStored(self, request: pb.ReplayStoredRequest, context: Context) -> pb.ReplayStoredResponse:
@@ -104,7 +110,7 @@ def _pop_request(request: pb.PopQueuesRequest) -> PopWish:
 
 def _part(part: pb.LeasePart) -> LeasePart:
     ranges = tuple((one.first_offset, one.count) for one in part.ranges)
-    return LeasePart(part.queue_id, part.lease_number, ranges, is_exact=not part.lenient)
+    return LeasePart(part.queue_id, part.lease_number, ranges, is_exact=not part.lenient, in_time=part.in_time)
 
 
 def _verdict(request: pb.SettlePoppedRequest) -> Verdict:
@@ -117,7 +123,8 @@ def _verdict(request: pb.SettlePoppedRequest) -> Verdict:
     if kind == "give_back":
         how = request.give_back
         delays_ms = tuple(how.delays_ms) or (0,)
-        return GiveBack(delays_ms, not how.uncounted, how.client_id, how.error, how.park, read(PopRules, how.rules))
+        rules = read(PopRules, how.rules)
+        return GiveBack(delays_ms, not how.uncounted, how.client_id, how.error, how.park, rules, how.attempt)
     raise Invalid("say what becomes of the messages", field="verdict")
 
 

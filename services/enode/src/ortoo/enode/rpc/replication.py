@@ -9,6 +9,7 @@ from ortoo.common.grpc.cluster_token import ClusterToken, cluster_guards
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.fields import write
 from ortoo.common.grpc.server import GrpcServer
+from ortoo.common.grpc.tls import cluster_tls
 from ortoo.common.process.background import Background
 from ortoo.common.process.containment import Scope
 from ortoo.common.process.logs import get_logger
@@ -126,13 +127,18 @@ async def open_replication(
         if address:
             handlers = ReplicationService(engine, followers)
             add = partial(add_ReplicationServiceServicer_to_server, handlers)
+            tls = cluster_tls(settings)
             server = GrpcServer(
-                address, [(NAME, add)], interceptors=cluster_guards(token), grace_s=settings.stop_grace_s
+                address if tls is None else "",
+                [(NAME, add)],
+                interceptors=cluster_guards(token),
+                cluster_tls=None if tls is None else tls.listener(address),
+                grace_s=settings.stop_grace_s,
             )
             handlers.streams = Streams(background, server.draining)
             try:
                 await parts.enter_async_context(server)
-                address = server.address
+                address = server.address or server.cluster_address
             except Conflict as error:
                 if settings.replication_address or settings.role is NodeRole.SYNC_MASTER:
                     raise Conflict(error.message, field="replication_address") from error

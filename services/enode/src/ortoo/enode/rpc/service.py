@@ -5,11 +5,13 @@ from typing import Any
 
 import grpc
 
+from ortoo.common.cluster.addresses import reached_at
 from ortoo.common.grpc import bulk_calls
 from ortoo.common.grpc.bulk_field import Bulky
 from ortoo.common.grpc.cluster_token import ClusterToken, cluster_guards
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.server import AddServicer, GrpcServer
+from ortoo.common.grpc.tls import cluster_listener
 from ortoo.common.process.background import Background
 from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.enode.rpc.deferred import CheckStream, DeferredHandlers
@@ -108,6 +110,13 @@ def member_server(
     return public_server(settings, calls, token, [(NAME, add), (MEMBERS_NAME, add_members)], memory)
 
 
+def reachable_address(settings: Settings, server: GrpcServer) -> str:
+    """Where other processes reach `server`: with TLS on that port of the host which is advertised."""
+    if server.cluster_address:
+        return reached_at(server.cluster_address, settings.advertised_address)
+    return settings.advertised_address or server.address
+
+
 def public_server(
     settings: Settings,
     calls: grpc.aio.ServerInterceptor,
@@ -116,11 +125,13 @@ def public_server(
     memory: MemoryBudget | None = None,
 ) -> GrpcServer:
     """A server at the enode's own address, as its settings say; `calls` counts its calls, `token` guards it."""
+    tls = cluster_listener(settings)
     return GrpcServer(
         settings.listen_address,
         servicers,
         outermost=[calls],
-        interceptors=cluster_guards(token),
+        interceptors=cluster_guards(token, tls_only=tls is not None),
+        cluster_tls=tls,
         grace_s=settings.stop_grace_s,
         drain_delay_s=settings.drain_delay_s,
         memory=memory,

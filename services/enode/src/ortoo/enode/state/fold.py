@@ -4,11 +4,13 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
-from ortoo.enode.changes.all import Change, TopicGone, WindowBatch
+from ortoo.enode.changes.all import USES, Change, TopicGone, WindowBatch
+from ortoo.enode.changes.groups import GroupGone
 from ortoo.enode.log.frame import FrameHeader
 from ortoo.enode.state.table import Table
 from ortoo.enode.state.tables.dedup import Windows
 from ortoo.enode.state.tables.ends import Ends
+from ortoo.enode.state.tables.groups import Groups
 from ortoo.enode.state.tables.halves import Halves
 from ortoo.enode.state.tables.locks import Locks
 from ortoo.enode.state.tables.message_ids import MessageIds
@@ -40,9 +42,10 @@ class State:
         self.modes = Modes()
         self.ids = MessageIds()
         self.ends = Ends()
+        self.groups = Groups()
         self._tables: tuple[Table[Any], ...] = (
             self.topics, self.offsets, self.locks, self.windows, self.pops, self.timers, self.halves, self.sent_back,
-            self.modes, self.ids, self.ends,
+            self.modes, self.ids, self.ends, self.groups,
         )  # fmt: skip
         self._folds: dict[type[Change], list[Callable[[Any], None]]] = {}
         """Of each kind of change, the methods of the tables that it concerns."""
@@ -60,18 +63,24 @@ class State:
             )
             self.windows.add((*key, header.producer_id), batch)
 
-    def apply(self, change: Change) -> None:
-        """Fold one state change in."""
-        if isinstance(change, TopicGone):
+    def apply(self, change: Change, stored_at_ms: int = 0) -> None:
+        """Fold one state change in, of a frame that was stored then; 0 = it is a checkpoint's."""
+        kind = type(change)
+        if kind in USES:
+            self.groups.use(change.topic_id, change.group, stored_at_ms)  # type: ignore[attr-defined]
+        elif isinstance(change, TopicGone):
             for table in self._tables:
                 table.drop_topic(change.topic_id)
-        for fold in self._folds.get(type(change), ()):
+        elif isinstance(change, GroupGone):
+            for table in self._tables:
+                table.drop_group(change.topic_id, change.group)
+        for fold in self._folds.get(kind, ()):
             fold(change)
 
-    def apply_all(self, changes: Iterable[Change]) -> None:
+    def apply_all(self, changes: Iterable[Change], stored_at_ms: int = 0) -> None:
         """Fold several state changes in, one after another."""
         for change in changes:
-            self.apply(change)
+            self.apply(change, stored_at_ms)
 
     def checkpoint(self) -> Iterator[bytes]:
         """The whole as encoded changes, drawn bit by bit."""

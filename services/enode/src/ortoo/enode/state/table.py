@@ -36,9 +36,30 @@ class Table(ABC, Generic[V]):
         """Forget everything of a deleted topic."""
         self._topics.pop(topic_id, None)
 
+    def drop_group(self, topic_id: int, group: str) -> None:  # most tables know nothing of groups
+        """Forget everything of a group in a topic."""
+
     @abstractmethod
     def checkpoint(self) -> Iterator[bytes]:
         """The whole as encoded changes; may be drawn while changes go on, for they are then folded again."""
+
+
+class GroupTable(Table[dict[str, V]]):
+    """A table of what is known of each group in a topic."""
+
+    def drop_group(self, topic_id: int, group: str) -> None:
+        """Forget everything of a group in a topic."""
+        self._topics.get(topic_id, {}).pop(group, None)
+
+
+class PlaceTable(Table[dict[tuple[str, int], V]]):
+    """A table of what is known of each group in a queue, by (group, queue id)."""
+
+    def drop_group(self, topic_id: int, group: str) -> None:
+        """Forget everything of a group in a topic."""
+        places = self._topics.get(topic_id, {})
+        for place in [place for place in places if place[0] == group]:
+            del places[place]
 
 
 def parts(rows: Sequence[K]) -> Iterator[tuple[K, ...]]:

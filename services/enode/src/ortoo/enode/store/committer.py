@@ -57,7 +57,7 @@ class Committer:
             header = entry.header
             if entry.changes:
                 for change in entry.changes:
-                    self._apply(change)
+                    self._apply(change, header.stored_at_ms)
                 self.housekeeping.count_changes(len(entry.changes))
             if entry.batch is not None:
                 queue: QueueLog = entry.queue or catalog.queue((header.topic_id, header.queue_id))
@@ -87,8 +87,8 @@ class Committer:
         for listener in self.listeners if topic_ids else ():
             listener.messages_stored(topic_ids)
 
-    def _apply(self, change: Change) -> None:
-        self.state.apply(change)
+    def _apply(self, change: Change, stored_at_ms: int) -> None:
+        self.state.apply(change, stored_at_ms)
         if isinstance(change, TimersSet):
             if change.producer_id:
                 self.sequencer.settle((change.topic_id, change.queue_id, change.producer_id))

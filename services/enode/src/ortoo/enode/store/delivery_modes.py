@@ -37,6 +37,7 @@ class DeliveryModes:
 
         The first use is written down, but not waited for: what the group does then comes after it in the log.
         """
+        self._engine.note_reading(topic_id, group)
         changes, refused = self.decide([(topic_id, group)], wanted)
         for error in refused.values():
             raise error

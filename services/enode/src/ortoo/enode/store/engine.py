@@ -4,13 +4,14 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import InitVar, dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from ortoo.common.errors import OrtooError, Unavailable
 from ortoo.common.groups.system_topics import SYSTEM_TOPIC_IDS
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
 from ortoo.common.process.randomness import Randomness
-from ortoo.enode.changes.all import Change, TopicGone
+from ortoo.enode.changes.all import USES, Change, TopicGone
 from ortoo.enode.disk.clean_stop import forget_clean_stop
 from ortoo.enode.disk.disk import DirectoryLock, Disk, RealDisk
 from ortoo.enode.disk.identity import Identity, claim
@@ -31,6 +32,7 @@ from ortoo.enode.state.tables.offsets import Reservations
 from ortoo.enode.store.committer import Committer
 from ortoo.enode.store.housekeeping import Housekeeping, close_mark
 
+Changes = TypeVar("Changes", bound=Sequence[Change])
 _log = get_logger("store")
 
 
@@ -60,6 +62,10 @@ class Engine:
         self.state = recovered.state
         self.sequencer = Sequencer(self.state.windows, idle_ms=settings.producer_idle_ms)
         self.reservations = Reservations()
+        self.accepted: set[tuple[int, str]] = set()
+        """(topic id, group) of changes that were accepted since somebody looked: they may not be in the state yet."""
+        self.read: set[tuple[int, str]] = set()
+        """The same of those who have asked for something."""
         recent = Recent(settings.recent_bytes)
         self.reader = Reader(self.catalog, disk, work, recent, settings.index_bytes)
         self.waiting = Waiting(clock, waiters_max=settings.waiters_max)
@@ -169,6 +175,7 @@ class Engine:
             await appender.make_room(room, is_state=True)
         if check is not None:
             check()
+        self.note_use(changes)
         waiter = self._loop.create_future()
         if encoded:
             appender.append_changes(changes, encoded, waiter)
@@ -189,6 +196,18 @@ class Engine:
             raise Unavailable("the store is closed")
         if self.may_read is not None and not self.may_read():
             raise Unavailable("this member does not know whether it still leads: ask again")
+
+    def note_use(self, changes: Changes) -> Changes:
+        """Groups use topics by these changes, which are accepted now; the same changes."""
+        for change in changes:
+            if type(change) in USES:
+                self.accepted.add((change.topic_id, change.group))  # type: ignore[attr-defined]
+        return changes
+
+    def note_reading(self, topic_id: int, group: str) -> None:
+        """A group uses a topic without a change; of others nothing is kept."""
+        if self.state.groups.seen_at_ms(topic_id, group) is not None:
+            self.read.add((topic_id, group))
 
     async def read_log(self, segment: Segment, position: int, length: int) -> bytes:
         """Bytes of the log as they lie on disk, for replicas. Errors: OSError, Unavailable."""

@@ -108,6 +108,7 @@ class GroupOffsets:
     def of(self, topic_id: int, group: str, queue_ids: Iterable[int] = ()) -> dict[int, int]:
         """Committed offsets of `group`; queues without one are absent. Empty ids = all. Errors: NotFound (topic)."""
         self._check_topic(topic_id)
+        self._engine.note_reading(topic_id, group)
         return self._engine.state.offsets.of(topic_id, group, queue_ids)
 
     def groups(self, topic_id: int) -> list[str]:

@@ -139,6 +139,18 @@ class LockTable:
             del self._locks[key]
             self._renewed_s.pop(key, None)
 
+    def forget_groups(self, pairs: Collection[tuple[int, str]]) -> None:
+        """What was kept of groups in topics, (topic id, group), was dropped; all in one look at the locks."""
+        for key in [key for key in self._locks if key[:2] in pairs]:
+            del self._locks[key]
+            self._renewed_s.pop(key, None)
+
+    def held(self, now_s: float) -> set[tuple[int, str]]:
+        """(topic id, group) of those that hold a lock."""
+        return {
+            key[:2] for key, lock in self._locks.items() if not lock.is_free and self.remaining_s(key, lock, now_s) > 0
+        }
+
     def attached(self, incarnation: str, now_s: float) -> None:
         """A snode says that it is there."""
         self._heard_s[incarnation] = now_s

@@ -1,7 +1,7 @@
 """The locks of queues: decisions made in memory, stored in the log, answered when durable."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from ortoo.common.errors import OrtooError
 from ortoo.common.process.clock import Clock
@@ -111,6 +111,14 @@ class QueueLocks:
     def forget_topics(self, topic_ids: Sequence[int]) -> None:
         """Topics were deleted."""
         self._table.forget_topics(topic_ids)
+
+    def forget_groups(self, pairs: Collection[tuple[int, str]]) -> None:
+        """What was kept of groups in topics, (topic id, group), was dropped."""
+        self._table.forget_groups(pairs)
+
+    def held(self) -> set[tuple[int, str]]:
+        """(topic id, group) of those that hold a lock."""
+        return self._table.held(self._clock.monotonic_s())
 
     def newest_commit(self, key: Key) -> int:
         """The newest generation that committed an offset of this queue; 0 = none."""

@@ -145,7 +145,7 @@ class Store:
         if write.consumes or write.consumes_at or deferral:
             appender.close_changes()  # what was accepted before happens before
         first_offset, stored_at_ms = queue.next_offset, appender.next_stored_at_ms()
-        consumes = write.changes_at(first_offset, stored_at_ms)
+        consumes = self.engine.note_use(write.changes_at(first_offset, stored_at_ms))
         prefix = encode_changes([change.encoded() for change in consumes]) if consumes else b""
         header = FrameHeader(
             kind=Kind.MESSAGES,

@@ -115,26 +115,44 @@ placements = sa.Table(
     sa.Column("read_queue_count", sa.Integer, nullable=False),
     sa.Column("write_queue_count", sa.Integer, nullable=False),
 )
-groups = sa.Table(
-    "groups",
+
+
+def _group_columns() -> list[sa.Column[Any]]:
+    """What is kept of a group."""
+    return [
+        sa.Column("name", sa.String(120), primary_key=True),
+        sa.Column("version", sa.BigInteger, nullable=False),
+        sa.Column("consume_enabled", sa.Boolean, nullable=False),
+        sa.Column("slow_consumer_threshold_messages", sa.BigInteger, nullable=False),
+        sa.Column("slow_consumer_grace_ms", sa.BigInteger, nullable=False),
+        sa.Column("created_at_ms", sa.BigInteger, nullable=False),
+        # Since revision 0003.
+        sa.Column("broadcast_enabled", sa.Boolean, nullable=False, server_default=sa.true()),
+        sa.Column("notify_members_changed", sa.Boolean, nullable=False, server_default=sa.true()),
+        sa.Column("unacknowledged_bytes_max", sa.BigInteger, nullable=False, server_default=str(64 << 20)),
+        sa.Column("attempts_max", sa.Integer, nullable=False, server_default="16"),
+        # Since revision 0007.
+        sa.Column(
+            "retry",
+            Kept(sa.String(1_024), RetryPolicy.text, RetryPolicy.read),
+            nullable=False,
+            server_default="classic",
+        ),
+        sa.Column("in_flight_max", sa.Integer, nullable=False, server_default="0"),
+        sa.Column("park_expired", sa.Boolean, nullable=False, server_default=sa.false()),
+        # Since revision 0010.
+        sa.Column("by_use", sa.Boolean, nullable=False, server_default=sa.false()),
+    ]
+
+
+groups = sa.Table("groups", metadata, *_group_columns())
+deleted_groups = sa.Table(
+    "deleted_groups",
     metadata,
-    sa.Column("name", sa.String(120), primary_key=True),
-    sa.Column("version", sa.BigInteger, nullable=False),
-    sa.Column("consume_enabled", sa.Boolean, nullable=False),
-    sa.Column("slow_consumer_threshold_messages", sa.BigInteger, nullable=False),
-    sa.Column("slow_consumer_grace_ms", sa.BigInteger, nullable=False),
-    sa.Column("created_at_ms", sa.BigInteger, nullable=False),
-    # Since revision 0003.
-    sa.Column("broadcast_enabled", sa.Boolean, nullable=False, server_default=sa.true()),
-    sa.Column("notify_members_changed", sa.Boolean, nullable=False, server_default=sa.true()),
-    sa.Column("unacknowledged_bytes_max", sa.BigInteger, nullable=False, server_default=str(64 << 20)),
-    sa.Column("attempts_max", sa.Integer, nullable=False, server_default="16"),
-    # Since revision 0007.
-    sa.Column(
-        "retry", Kept(sa.String(1_024), RetryPolicy.text, RetryPolicy.read), nullable=False, server_default="classic"
-    ),
-    sa.Column("in_flight_max", sa.Integer, nullable=False, server_default="0"),
-    sa.Column("park_expired", sa.Boolean, nullable=False, server_default=sa.false()),
+    *_group_columns(),
+    sa.Column("deleted_at_ms", sa.BigInteger, nullable=False),
+    sa.Column("due_at_ms", sa.BigInteger, nullable=False),
+    sa.Column("due_version", sa.BigInteger, nullable=False, server_default="0"),
 )
 
 rights = sa.Table(

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
@@ -11,11 +11,14 @@ from ortoo.common.groups.handle_seal import HandleKey
 from ortoo.namesrv.catalog import tables
 from ortoo.namesrv.catalog.encryption import Encryption
 from ortoo.namesrv.catalog.tables import row_of
-from ortoo.namesrv.decisions.deletions import DeletedTopic
+from ortoo.namesrv.decisions.deletions import DeletedGroup, DeletedTopic
 from ortoo.namesrv.decisions.groups import Group
 from ortoo.namesrv.decisions.topics import Placement, Topic
 
 IDS_IN_STATEMENT = 500
+GROUP_DELETION = ("deleted_at_ms", "due_at_ms", "due_version")
+"""What is kept of a deleted group beside the group."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,7 @@ class Contents:
     """The newest last."""
     unsigned_handles: bool
     """Whether clients may have handles from before there were keys."""
+    group_deletions: tuple[DeletedGroup, ...] = ()
 
 
 class Transaction:
@@ -64,6 +68,7 @@ class Transaction:
             self._connection.execute(sa.select(tables.directory.c.directory_id)).scalar_one(),
             self.handle_keys(),
             self._connection.execute(sa.select(tables.directory.c.unsigned_handles)).scalar_one(),
+            tuple(self.deleted_groups()),
         )
 
     def topic(self, name: str) -> Topic | None:
@@ -149,9 +154,36 @@ class Transaction:
         """Store a group in place of the `existing` one; of that only what changed is written."""
         self._put(tables.groups, {"name": group.name}, group, existing)
 
-    def delete_group(self, name: str) -> None:
-        """Remove a group, if it is there."""
-        self._connection.execute(sa.delete(tables.groups).where(tables.groups.c.name == name))
+    def delete_group(self, deletion: DeletedGroup) -> None:
+        """Move a group to the deleted ones, in place of an older one of its name."""
+        self._connection.execute(sa.delete(tables.groups).where(tables.groups.c.name == deletion.name))
+        self.forget_deleted_groups([deletion.name])
+        given = {name: getattr(deletion, name) for name in GROUP_DELETION}
+        self._connection.execute(
+            sa.insert(tables.deleted_groups).values(row_of(tables.deleted_groups, deletion.group, **given))
+        )
+
+    def deleted_groups(self, *, name: str | None = None) -> list[DeletedGroup]:
+        """The deleted groups, or the one of a name."""
+        table = tables.deleted_groups
+        wanted = sa.select(table) if name is None else sa.select(table).where(table.c.name == name)
+        found = []
+        for row in self._connection.execute(wanted):
+            fields = dict(row._mapping)
+            own = {one: fields.pop(one) for one in GROUP_DELETION}
+            found.append(DeletedGroup(Group(**fields), **own))
+        return found
+
+    def end_group_deletions(self, names: Collection[str]) -> None:
+        """Say of some deleted groups that they are due since this version."""
+        table = tables.deleted_groups
+        for part in _parts(names):
+            self._connection.execute(sa.update(table).where(table.c.name.in_(part)).values(due_version=self.version))
+
+    def forget_deleted_groups(self, names: Collection[str]) -> None:
+        """Tell of these deletions no more."""
+        for part in _parts(names):
+            self._connection.execute(sa.delete(tables.deleted_groups).where(tables.deleted_groups.c.name.in_(part)))
 
     def _put(self, table: sa.Table, key: Mapping[str, object], value: object, existing: object | None) -> None:
         """Insert a row, or write those columns that differ: what newer name servers keep in others stays."""
@@ -177,8 +209,8 @@ class Transaction:
         return placed
 
 
-def _parts(ids: Collection[int]) -> Iterator[list[int]]:
-    """Ids in lists that fit into one statement."""
+def _parts(ids: Collection[T]) -> Iterator[list[T]]:
+    """Ids or names in lists that fit into one statement."""
     listed = list(ids)
     return (listed[start : start + IDS_IN_STATEMENT] for start in range(0, len(listed), IDS_IN_STATEMENT))
 

@@ -1,17 +1,19 @@
-"""Decisions about deleted topics: until when one can come back, and which are forgotten. Pure."""
+"""Decisions about what was deleted: until when it can come back, and what is forgotten. Pure."""
 
 import dataclasses
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
-from ortoo.common.cluster.names import check_topic_name
+from ortoo.common.cluster.names import check_group_name, check_topic_name
 from ortoo.common.errors import AlreadyExists, Conflict, NotFound
+from ortoo.namesrv.decisions.groups import Group
 from ortoo.namesrv.decisions.topics import Topic
 
 KEPT_MS = 90 * 86_400_000
-"""How long a deletion is told after it was due. An enode that was away for longer keeps its topic, as unknown."""
+"""How long a deletion is told after it was due. An enode that was away for longer keeps what it has, as unknown."""
 KEPT_MAX = 100_000
-"""How many are told: their ids are in every snapshot of the routes."""
+"""How many topics and how many groups are told: they are in every snapshot of the routes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +31,70 @@ class DeletedTopic:
         """What it is known by; a name may be another topic's by now."""
         return self.topic.topic_id
 
+    @property
+    def key(self) -> int:
+        """What tells it from others."""
+        return self.topic_id
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedGroup:
+    """A group whose settings are gone. Enodes keep its offsets, locks and modes until it is due."""
+
+    group: Group
+    deleted_at_ms: int
+    due_at_ms: int
+    due_version: int = 0
+    """The directory's version since which it is due; 0 = it can come back."""
+
+    @property
+    def name(self) -> str:
+        """Of the group."""
+        return self.group.name
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it was said: then it cannot come back, whatever a clock says."""
+        return self.due_version > 0
+
+    @property
+    def key(self) -> str:
+        """What tells it from others: of several deletions of a name the last one counts."""
+        return self.group.name
+
+    @property
+    def version(self) -> int:
+        """As enodes are told."""
+        return self.due_version
+
+
+Key = TypeVar("Key", int, str, covariant=True)
+
+
+class Deletion(Protocol[Key]):
+    """A deletion of either kind."""
+
+    @property
+    def key(self) -> Key:
+        """What tells it from others."""
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it cannot come back."""
+
+    @property
+    def due_at_ms(self) -> int:
+        """Since when, or from when on."""
+
 
 def delete(topic: Topic, *, now_ms: int, grace_ms: int) -> DeletedTopic:
     """The deletion of a topic; without a grace period it is due at once."""
     return DeletedTopic(topic, now_ms, now_ms + grace_ms, is_due=grace_ms == 0)
+
+
+def delete_group(group: Group, *, now_ms: int, grace_ms: int, version: int) -> DeletedGroup:
+    """The deletion of a group in this version of the directory; without a grace period it is due at once."""
+    return DeletedGroup(group, now_ms, now_ms + grace_ms, 0 if grace_ms else version)
 
 
 def undelete(
@@ -60,16 +122,47 @@ def undelete(
     return dataclasses.replace(found[0].topic, version=version)
 
 
+def undelete_group(name: str, existing: Group | None, deletion: DeletedGroup | None, *, version: int) -> Group:
+    """The group that comes back, also in place of one that only its use has made meanwhile.
+
+    Errors: Invalid, NotFound; AlreadyExists when somebody declared a group of this name since.
+    """
+    check_group_name(name, "name")
+    if deletion is None or deletion.is_due:
+        raise NotFound(
+            f"no deleted group {name!r} can come back; `ortoo group deleted` shows those that can", field="name"
+        )
+    if existing is not None and not existing.by_use:
+        raise AlreadyExists(
+            f"group {name} was declared anew meanwhile, and has the offsets that it had; `ortoo group update {name}` "
+            "changes its settings",
+            field="name",
+        )
+    return dataclasses.replace(deletion.group, version=version)
+
+
 def due(deleted: Iterable[DeletedTopic], now_ms: int) -> list[DeletedTopic]:
-    """Those whose grace period is over and of which that was not said yet."""
+    """Those topics whose grace period is over and of which that was not said yet."""
     return [dataclasses.replace(one, is_due=True) for one in deleted if not one.is_due and one.due_at_ms <= now_ms]
 
 
-def forgotten(deleted: Collection[DeletedTopic], now_ms: int) -> set[int]:
-    """The ids of those that need not be told any more, or are too many: those that were due first."""
-    old = {one.topic_id for one in deleted if one.is_due and one.due_at_ms + KEPT_MS <= now_ms}
+def due_groups(
+    deleted: Iterable[DeletedGroup], existing: Collection[str], now_ms: int, *, version: int
+) -> tuple[list[DeletedGroup], set[str]]:
+    """Those groups that are due since this version, and the names of those that are there again.
+
+    A group that somebody declared anew, or uses, has the offsets of its name: its deletion is over.
+    """
+    ended = [one for one in deleted if not one.is_due and one.due_at_ms <= now_ms]
+    again = {one.name for one in ended if one.name in existing}
+    return [dataclasses.replace(one, due_version=version) for one in ended if one.name not in again], again
+
+
+def forgotten(deleted: Collection[Deletion[Key]], now_ms: int) -> set[Key]:
+    """The keys of those that need not be told any more, or are too many: those that were due first."""
+    old = {one.key for one in deleted if one.is_due and one.due_at_ms + KEPT_MS <= now_ms}
     surplus = len(deleted) - len(old) - KEPT_MAX
     if surplus > 0:
-        rest = sorted((one for one in deleted if one.topic_id not in old), key=lambda one: one.due_at_ms)
-        old.update(one.topic_id for one in rest[:surplus])
+        rest = sorted((one for one in deleted if one.key not in old), key=lambda one: one.due_at_ms)
+        old.update(one.key for one in rest[:surplus])
     return old

@@ -1,10 +1,12 @@
 """Decisions about consumer groups, as pure functions of what is there."""
 
 import dataclasses
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import AlreadyExists, Invalid, NotFound, Overloaded
+from ortoo.common.groups.failure_rule import ATTEMPTS_LIMIT, ATTEMPTS_MAX
 from ortoo.common.groups.retry_policy import RetryPolicy
 
 GROUPS_MAX = 100_000
@@ -14,8 +16,6 @@ SLOW_GRACE_DEFAULT_MS = 10_000
 SLOW_GRACE_MAX_MS = 86_400_000
 UNACKNOWLEDGED_DEFAULT_BYTES = 64 << 20
 UNACKNOWLEDGED_MAX_BYTES = 16 << 30
-ATTEMPTS_DEFAULT = 16
-ATTEMPTS_MAX = 1_000
 IN_FLIGHT_MAX = 1_000_000
 
 
@@ -25,8 +25,8 @@ class Group:
 
     name: str
     version: int
-    consume_enabled: bool
-    slow_consumer_threshold_messages: int
+    consume_enabled: bool = True
+    slow_consumer_threshold_messages: int = 0
     slow_consumer_grace_ms: int = SLOW_GRACE_DEFAULT_MS
     created_at_ms: int = 0
     broadcast_enabled: bool = True
@@ -36,6 +36,8 @@ class Group:
     retry: RetryPolicy = RetryPolicy()
     in_flight_max: int = 0
     park_expired: bool = False
+    by_use: bool = False
+    """Whether nobody declared it: a consumer named it."""
 
 
 def completed(request: Group) -> Group:
@@ -45,14 +47,14 @@ def completed(request: Group) -> Group:
         request,
         slow_consumer_threshold_messages=request.slow_consumer_threshold_messages or SLOW_THRESHOLD_DEFAULT_MESSAGES,
         unacknowledged_bytes_max=request.unacknowledged_bytes_max or UNACKNOWLEDGED_DEFAULT_BYTES,
-        attempts_max=request.attempts_max or ATTEMPTS_DEFAULT,
+        attempts_max=request.attempts_max or ATTEMPTS_MAX,
         retry=request.retry.checked("group.retry"),
     )
     for field, most in (
         ("slow_consumer_threshold_messages", SLOW_THRESHOLD_MAX_MESSAGES),
         ("slow_consumer_grace_ms", SLOW_GRACE_MAX_MS),
         ("unacknowledged_bytes_max", UNACKNOWLEDGED_MAX_BYTES),
-        ("attempts_max", ATTEMPTS_MAX),
+        ("attempts_max", ATTEMPTS_LIMIT),
         ("in_flight_max", IN_FLIGHT_MAX),
     ):
         if getattr(group, field) > most:
@@ -60,10 +62,41 @@ def completed(request: Group) -> Group:
     return group
 
 
+SETTINGS = tuple(
+    field.name for field in dataclasses.fields(Group) if field.name not in ("name", "version", "created_at_ms")
+)
+"""What can be changed of a group."""
+
+
+@dataclass(frozen=True, slots=True)
+class Meant:
+    """Which settings a request is about: those that it names, otherwise those that it holds."""
+
+    fields: Sequence[str] = ()
+    said: Collection[str] = SETTINGS
+
+
+WHOLE = Meant()
+"""All settings."""
+
+
+def changed(request: Group, existing: Group | None, meant: Meant) -> Group:
+    """The group that is asked for, with what the request does not mean as it was. Errors: Invalid for a wrong field."""
+    if unknown := [one for one in meant.fields if one not in SETTINGS]:
+        raise Invalid(f"{unknown[0]!r} is no setting of a group; there are {', '.join(SETTINGS)}", field="fields")
+    if existing is None:
+        return request
+    chosen = meant.fields or meant.said
+    kept = {one: getattr(existing, one) for one in SETTINGS if one not in chosen}
+    return dataclasses.replace(request, **kept)
+
+
 def put(
     request: Group, existing: Group | None, *, create_only: bool, group_count: int, version: int, now_ms: int
 ) -> Group:
     """The group after a completed request; the `existing` one itself if it is so already.
+
+    What was declared once is never again one that is there by use alone.
 
     Errors: AlreadyExists, Overloaded.
     """
@@ -75,7 +108,12 @@ def put(
         raise AlreadyExists(
             f"group {request.name} exists; leave out create_only to change it, or give another name", field="group.name"
         )
-    changed = dataclasses.replace(request, version=existing.version, created_at_ms=existing.created_at_ms)
+    changed = dataclasses.replace(
+        request,
+        version=existing.version,
+        created_at_ms=existing.created_at_ms,
+        by_use=request.by_use and existing.by_use,
+    )
     return existing if changed == existing else dataclasses.replace(changed, version=version)
 
 

@@ -41,6 +41,7 @@ class Enode:
     """Which reign of the enode the address serves."""
     members: tuple[EnodeMember, ...] = ()
     """What the name server knows of its members; an enode does not say that here."""
+    index_nearly_full: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,7 @@ class Snode:
     name: str
     address: str
     alive: bool = True
+    cluster_address: str = ""
 
 
 @dataclass(slots=True)
@@ -136,11 +138,20 @@ class Leases:
         return known.enode
 
     def register_snode(
-        self, name: str, address: str, incarnation: str, *, shares_membership: bool, now_s: float
+        self,
+        name: str,
+        address: str,
+        incarnation: str,
+        *,
+        shares_membership: bool,
+        now_s: float,
+        cluster_address: str = "",
     ) -> Snode | None:
         """Give or renew a lease; the snode if that is news. Errors: Invalid, Conflict, Fenced, Overloaded."""
         check_process_name(name, "snode.name")
         check_address(address, "snode.address")
+        if cluster_address:
+            check_address(cluster_address, "snode.cluster_address")
         check_text(incarnation, "incarnation", "a text that is new at every start of the process")
         known = self._snodes.get(name)
         if known is not None and incarnation in known.replaced:
@@ -152,7 +163,7 @@ class Leases:
         self._check_membership(name, shares_membership, now_s)
         if known is None and len(self._snodes) >= SNODES_MAX:
             raise Overloaded(f"{SNODES_MAX} snodes are registered, which is the most; stop some")
-        snode = Snode(name, address)
+        snode = Snode(name, address, cluster_address=cluster_address)
         replaced = known.replaced if known is not None else deque(maxlen=REPLACED_KEPT)
         if known is not None and known.incarnation != incarnation:
             replaced.append(known.incarnation)

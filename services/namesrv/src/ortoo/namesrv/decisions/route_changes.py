@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ortoo.common.groups.handle_seal import HandleKeys
-from ortoo.namesrv.decisions.deletions import DeletedTopic
+from ortoo.namesrv.decisions.deletions import DeletedGroup, DeletedTopic
 from ortoo.namesrv.decisions.groups import Group
 from ortoo.namesrv.decisions.leases import Enode, Snode
 from ortoo.namesrv.decisions.topics import Topic
@@ -33,6 +33,8 @@ class RouteChange:
     directory_id: str = ""
     handle_keys: HandleKeys | None = None
     """All of them, for snodes alone; None = as before."""
+    group_deletions: tuple[DeletedGroup, ...] = ()
+    """New ones, and those that became due."""
 
     @property
     def deleted_topic_ids(self) -> list[int]:
@@ -43,6 +45,11 @@ class RouteChange:
     def due_topic_ids(self) -> list[int]:
         """Of those whose messages go."""
         return [one.topic_id for one in self.deletions if one.is_due]
+
+    @property
+    def due_groups(self) -> list[DeletedGroup]:
+        """Of which enodes drop what they keep."""
+        return [one for one in self.group_deletions if one.is_due]
 
 
 class Routes:
@@ -61,6 +68,7 @@ class Routes:
         *,
         directory_id: str = "",
         handle_keys: HandleKeys | None = None,
+        group_deletions: Iterable[DeletedGroup] = (),
         changes_kept: int = CHANGES_KEPT,
     ) -> None:
         """Begin with what is stored; no process is known yet."""
@@ -70,6 +78,7 @@ class Routes:
         self.topics = {topic.name: topic for topic in topics}
         self.groups = {group.name: group for group in groups}
         self.deleted = {one.topic_id: one for one in deletions}
+        self.deleted_groups = {one.name: one for one in group_deletions}
         self.enodes: dict[str, Enode] = {}
         self.snodes: dict[str, Snode] = {}
         self._bytes = sum(map(_topic_bytes, self.topics.values())) + sum(map(_group_bytes, self.groups.values()))
@@ -85,6 +94,7 @@ class Routes:
             self.topics[topic.name] = topic
             self.deleted.pop(topic.topic_id, None)
         self.deleted.update((one.topic_id, one) for one in change.deletions)
+        self.deleted_groups.update((one.name, one) for one in change.group_deletions)
         for name in change.deleted_topics:
             self.topics.pop(name, None)
         for group in change.groups:
@@ -107,6 +117,7 @@ class Routes:
         groups: Iterable[Group],
         deletions: Iterable[DeletedTopic] = (),
         handle_keys: HandleKeys | None = None,
+        group_deletions: Iterable[DeletedGroup] = (),
     ) -> RouteChange | None:
         """What makes these routes equal to what is stored; None when they are."""
         stored_topics = {topic.name: topic for topic in topics}
@@ -119,6 +130,7 @@ class Routes:
             deleted_groups=tuple(self.groups.keys() - stored_groups.keys()),
             deletions=tuple(one for one in deletions if self.deleted.get(one.topic_id) != one),
             handle_keys=handle_keys if handle_keys != self.handle_keys else None,
+            group_deletions=tuple(one for one in group_deletions if self.deleted_groups.get(one.name) != one),
         )
         return change if change != RouteChange(version) or version > self.version else None
 
@@ -146,6 +158,7 @@ class Routes:
             directory_id=self.directory_id,
             handle_keys=self.handle_keys,
             deletions=tuple(self.deleted.values()),
+            group_deletions=tuple(self.deleted_groups.values()),
             topics=tuple(self.topics[name] for name in sorted(self.topics)),
             groups=tuple(self.groups[name] for name in sorted(self.groups)),
             enodes=tuple(self.enodes[name] for name in sorted(self.enodes)),

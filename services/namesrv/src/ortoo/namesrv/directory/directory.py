@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from ortoo.common.errors import DataLoss, OrtooError, Overloaded, Unavailable
@@ -13,14 +14,15 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.namesrv.catalog.catalog import Catalog
 from ortoo.namesrv.catalog.transaction import Contents, Transaction
 from ortoo.namesrv.decisions import deletions, groups, offers, topics
-from ortoo.namesrv.decisions.deletions import DeletedTopic
-from ortoo.namesrv.decisions.groups import Group
+from ortoo.namesrv.decisions.deletions import DeletedGroup, DeletedTopic
+from ortoo.namesrv.decisions.groups import WHOLE, Group, Meant
 from ortoo.namesrv.decisions.handle_keys import KeyRotation
 from ortoo.namesrv.decisions.leases import Enode, Leases, Snode
 from ortoo.namesrv.decisions.members import MemberSet
 from ortoo.namesrv.decisions.offers import HeldTopic, OfferedTopic, Offers
 from ortoo.namesrv.decisions.route_changes import ROUTES_BYTES_MAX, RouteChange, Routes
 from ortoo.namesrv.decisions.topics import NewTopic, Topic, TopicChange
+from ortoo.namesrv.directory import deleting
 from ortoo.namesrv.directory.watches import Watches
 
 T = TypeVar("T")
@@ -37,6 +39,7 @@ class Directory:
         *,
         lease_s: float,
         deletion_grace_ms: int,
+        group_deletion_grace_ms: int = 0,
         watchers_max: int,
         rotation: KeyRotation = KeyRotation(),  # noqa: B008  # it is frozen
         clock: Clock,
@@ -51,12 +54,14 @@ class Directory:
             stored.deletions,
             directory_id=stored.directory_id,
             handle_keys=rotation.handed_out(stored.handle_keys, unsigned_before=stored.unsigned_handles),
+            group_deletions=stored.group_deletions,
         )
         self._rotation = rotation
         self._unsigned_handles = stored.unsigned_handles
         self._leases = Leases(lease_s)
         self._offers = Offers()
         self._deletion_grace_ms = deletion_grace_ms
+        self._group_deletion_grace_ms = group_deletion_grace_ms
         self._watches = Watches(routes, watchers_max=watchers_max)
         self._clock = clock
         self._randomness = randomness
@@ -138,25 +143,12 @@ class Directory:
 
     async def delete_topic(self, name: str, *, at_once: bool = False) -> DeletedTopic:
         """Delete a topic, so that it can come back unless `at_once`. Errors: Invalid, NotFound."""
-        now_ms, grace_ms = self._clock.now_ms(), 0 if at_once else self._deletion_grace_ms
-
-        def decide(stored: Transaction) -> tuple[DeletedTopic, RouteChange]:
-            deletion = deletions.delete(topics.found(name, stored.topic(name)), now_ms=now_ms, grace_ms=grace_ms)
-            stored.delete_topic(deletion)
-            return deletion, RouteChange(stored.version, deleted_topics=(name,), deletions=(deletion,))
-
-        return await self._change(decide)
+        grace_ms = 0 if at_once else self._deletion_grace_ms
+        return await self._change(partial(deleting.delete_topic, name, self._clock.now_ms(), grace_ms))
 
     async def undelete_topic(self, name: str, topic_id: int) -> Topic:
         """Take a deletion back. Errors: as `deletions.undelete`."""
-
-        def decide(stored: Transaction) -> tuple[Topic, RouteChange]:
-            deleted = stored.deleted_topics(name=name)
-            topic = deletions.undelete(name, topic_id, stored.topic(name), deleted, version=stored.version)
-            stored.undelete_topic(topic)
-            return topic, RouteChange(stored.version, topics=(topic,))
-
-        return await self._change(decide)
+        return await self._change(partial(deleting.undelete_topic, name, topic_id))
 
     def deleted_topics(self) -> list[DeletedTopic]:
         """Those that can come back, the last deleted first."""
@@ -165,20 +157,17 @@ class Directory:
 
     async def end_deletions(self) -> None:
         """Say of which deletions the grace period is over, and forget the oldest."""
-        now_ms, known = self._clock.now_ms(), self._routes.deleted
+        now_ms, known, groups_known = self._clock.now_ms(), self._routes.deleted, self._routes.deleted_groups
         old = deletions.forgotten(known.values(), now_ms)
-        if not old and not deletions.due(known.values(), now_ms):
-            return
-
-        def decide(stored: Transaction) -> tuple[set[int], RouteChange | None]:
-            deleted = stored.deleted_topics()
-            due, forgotten = tuple(deletions.due(deleted, now_ms)), deletions.forgotten(deleted, now_ms)
-            stored.end_deletions([one.topic_id for one in due], forgotten)
-            return forgotten, RouteChange(stored.version, deletions=due) if due or forgotten else None
-
-        with contextlib.suppress(Unavailable, DataLoss):  # counted, and tried again
-            for topic_id in old | await self._change(decide):
-                known.pop(topic_id, None)
+        if old or deletions.due(known.values(), now_ms):
+            with contextlib.suppress(Unavailable, DataLoss):  # counted, and tried again
+                for topic_id in old | await self._change(partial(deleting.end_topics, now_ms)):
+                    known.pop(topic_id, None)
+        told = deletions.forgotten(groups_known.values(), now_ms)
+        if told or any(not one.is_due and one.due_at_ms <= now_ms for one in groups_known.values()):
+            with contextlib.suppress(Unavailable, DataLoss):
+                for name in told | await self._change(partial(deleting.end_groups, now_ms)):
+                    groups_known.pop(name, None)
 
     async def renew_handle_keys(self) -> None:
         """Make a new key to seal handles with, if that is due."""
@@ -230,16 +219,17 @@ class Directory:
 
         return await self._change(decide)
 
-    async def put_group(self, request: Group, *, create_only: bool) -> Group:
-        """Create or change a group. Errors: as `groups.completed` and `groups.put`."""
-        request = groups.completed(request)
+    async def put_group(self, request: Group, *, create_only: bool, meant: Meant = WHOLE) -> Group:
+        """Create or change a group. Errors: as `groups.changed`, `groups.completed` and `groups.put`."""
+        groups.completed(groups.changed(request, None, meant))
         now_ms = self._clock.now_ms()
 
         def decide(stored: Transaction) -> tuple[Group, RouteChange | None]:
             existing = stored.group(request.name)
             count = stored.group_count()
+            wanted = groups.completed(groups.changed(request, existing, meant))
             group = groups.put(
-                request, existing, create_only=create_only, group_count=count, version=stored.version, now_ms=now_ms
+                wanted, existing, create_only=create_only, group_count=count, version=stored.version, now_ms=now_ms
             )
             if group is existing:
                 return group, None
@@ -248,15 +238,21 @@ class Directory:
 
         return await self._change(decide)
 
-    async def delete_group(self, name: str) -> None:
-        """Delete a group. Errors: Invalid, NotFound."""
+    async def delete_group(self, name: str, *, at_once: bool = False) -> DeletedGroup:
+        """Delete a group, so that it can come back unless `at_once`. Errors: Invalid, NotFound."""
+        grace_ms = 0 if at_once else self._group_deletion_grace_ms
+        return await self._change(partial(deleting.delete_group, name, self._clock.now_ms(), grace_ms))
 
-        def decide(stored: Transaction) -> tuple[None, RouteChange]:
-            groups.found(name, stored.group(name))
-            stored.delete_group(name)
-            return None, RouteChange(stored.version, deleted_groups=(name,))
+    async def undelete_group(self, name: str) -> Group:
+        """Take a deletion back. Errors: as `deletions.undelete_group`."""
+        group = await self._change(partial(deleting.undelete_group, name))
+        self._routes.deleted_groups.pop(name, None)
+        return group
 
-        await self._change(decide)
+    def deleted_groups(self) -> list[DeletedGroup]:
+        """Those that can come back, the last deleted first."""
+        found = [one for one in self._routes.deleted_groups.values() if not one.is_due]
+        return sorted(found, key=lambda one: -one.deleted_at_ms)
 
     def register_enode(self, enode: Enode, directory_id: str, unknown: Sequence[HeldTopic], more: int) -> None:
         """Give or renew an enode's lease, and remember what it holds that this directory does not know.
@@ -268,13 +264,17 @@ class Directory:
             self._offers.put(enode.name, unknown, more)
         self._tell(enode=news)
 
-    def register_snode(self, name: str, address: str, incarnation: str, *, shares_membership: bool) -> None:
+    def register_snode(self, snode: Snode, incarnation: str, *, shares_membership: bool) -> None:
         """Give or renew a snode's lease. Errors: as `Leases.register_snode`."""
-        now_s = self._clock.monotonic_s()
-        snode = self._leases.register_snode(
-            name, address, incarnation, shares_membership=shares_membership, now_s=now_s
+        news = self._leases.register_snode(
+            snode.name,
+            snode.address,
+            incarnation,
+            shares_membership=shares_membership,
+            now_s=self._clock.monotonic_s(),
+            cluster_address=snode.cluster_address,
         )
-        self._tell(snode=snode)
+        self._tell(snode=news)
 
     def put_members(self, known: MemberSet) -> None:
         """Tell what an enode's members are, and where its leader is. Errors: Overloaded."""
@@ -316,7 +316,12 @@ class Directory:
         if stored.version <= self._synced:
             return  # a change of our own came in between
         keys = self._handed_out(stored.handle_keys)
-        change = self._routes.difference(stored.version, stored.topics, stored.groups, stored.deletions, keys)
+        change = self._routes.difference(
+            stored.version, stored.topics, stored.groups, stored.deletions, keys, stored.group_deletions
+        )
+        deleted = {one.name for one in stored.group_deletions}
+        for name in self._routes.deleted_groups.keys() - deleted:
+            del self._routes.deleted_groups[name]  # another name server took it back, or need not tell it any more
         self._synced = stored.version
         if change is not None:
             self._watches.publish(change)

@@ -10,12 +10,14 @@ from ortoo.common.grpc.fields import read, write
 from ortoo.common.process.clock import Clock
 from ortoo.namesrv.catalog.catalog import Catalog
 from ortoo.namesrv.catalog.users import Users
+from ortoo.namesrv.decisions.leases import Snode
 from ortoo.namesrv.decisions.members import MemberReport
 from ortoo.namesrv.decisions.offers import HeldTopic
 from ortoo.namesrv.decisions.topics import NewTopic
 from ortoo.namesrv.directory.directory import Directory
 from ortoo.namesrv.directory.elections import Elections
 from ortoo.namesrv.rpc import member_wire, wire
+from ortoo.v1 import group_deletion_pb2 as deletion_pb
 from ortoo.v1 import member_admin_pb2 as admin_pb
 from ortoo.v1 import member_report_pb2 as report_pb
 from ortoo.v1 import namesrv_pb2 as pb
@@ -55,8 +57,8 @@ class NameService(NameServiceServicer):
 
     async def RegisterSnode(self, request: pb.RegisterSnodeRequest, context: Context) -> pb.RegisterSnodeResponse:
         """Announce a snode or renew its lease."""
-        snode, shares = request.snode, request.shares_membership
-        self._directory.register_snode(snode.name, snode.address, request.incarnation, shares_membership=shares)
+        snode, shares = read(Snode, request.snode, alive=True), request.shares_membership
+        self._directory.register_snode(snode, request.incarnation, shares_membership=shares)
         return write(pb.RegisterSnodeResponse, self._directory, lease_ms=self._directory.lease_ms)
 
     async def Unregister(self, request: pb.UnregisterRequest, context: Context) -> pb.UnregisterResponse:
@@ -121,13 +123,31 @@ class NameService(NameServiceServicer):
 
     async def PutGroup(self, request: pb.PutGroupRequest, context: Context) -> pb.PutGroupResponse:
         """Create or change a group."""
-        group = await self._directory.put_group(wire.group_of(request.group), create_only=request.create_only)
+        group = await self._directory.put_group(
+            wire.group_of(request.group),
+            create_only=request.create_only,
+            meant=wire.meant_by(request),
+        )
         return pb.PutGroupResponse(group=write(topic_pb2.Group, group))
 
     async def DeleteGroup(self, request: pb.DeleteGroupRequest, context: Context) -> pb.DeleteGroupResponse:
         """Delete a group."""
-        await self._directory.delete_group(request.name)
-        return pb.DeleteGroupResponse()
+        return write(pb.DeleteGroupResponse, await self._directory.delete_group(request.name, at_once=request.at_once))
+
+    async def UndeleteGroup(
+        self, request: deletion_pb.UndeleteGroupRequest, context: Context
+    ) -> deletion_pb.UndeleteGroupResponse:
+        """Take a deletion back."""
+        group = await self._directory.undelete_group(request.name)
+        return deletion_pb.UndeleteGroupResponse(group=write(topic_pb2.Group, group))
+
+    async def ListDeletedGroups(
+        self, request: deletion_pb.ListDeletedGroupsRequest, context: Context
+    ) -> deletion_pb.ListDeletedGroupsResponse:
+        """The deleted groups that can come back."""
+        return deletion_pb.ListDeletedGroupsResponse(
+            groups=map(wire.deleted_group_to, self._directory.deleted_groups())
+        )
 
     async def ListGroups(self, request: pb.ListGroupsRequest, context: Context) -> pb.ListGroupsResponse:
         """All groups."""

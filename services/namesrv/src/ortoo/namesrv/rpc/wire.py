@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 from ortoo.common.grpc.fields import read, write
 from ortoo.namesrv.catalog.users import User
-from ortoo.namesrv.decisions.deletions import DeletedTopic
-from ortoo.namesrv.decisions.groups import Group
+from ortoo.namesrv.decisions.deletions import DeletedGroup, DeletedTopic
+from ortoo.namesrv.decisions.groups import Group, Meant
 from ortoo.namesrv.decisions.leases import Enode
 from ortoo.namesrv.decisions.publish_order import PublishPlace
 from ortoo.namesrv.decisions.route_changes import RouteChange
 from ortoo.namesrv.decisions.topics import Topic, TopicChange
-from ortoo.v1 import namesrv_pb2, topic_pb2
+from ortoo.v1 import group_deletion_pb2, namesrv_pb2, topic_pb2
 
 PART_BYTES = 1 << 20
 """How large one message of a watch is at most, about."""
@@ -37,9 +37,22 @@ def deleted_to(deletion: DeletedTopic) -> namesrv_pb2.DeletedTopic:
     return write(namesrv_pb2.DeletedTopic, deletion, topic=topic_to(deletion.topic))
 
 
+def deleted_group_to(deletion: DeletedGroup) -> group_deletion_pb2.DeletedGroup:
+    """A deleted group, written."""
+    return write(group_deletion_pb2.DeletedGroup, deletion)
+
+
 def group_of(group: topic_pb2.Group) -> Group:
     """A group, read; its version and time of creation are not the caller's to say. Errors: Invalid."""
     return read(Group, group, "group", version=0, created_at_ms=0)
+
+
+def meant_by(request: namesrv_pb2.PutGroupRequest) -> Meant:
+    """What a request is about; it holds the settings that cannot be left out, and those that were not."""
+    group, fields = request.group, request.group.DESCRIPTOR.fields
+    present = {one.name for one, _ in group.ListFields()}
+    held = {one.name for one in fields if one.message_type is not None or not one.has_presence or one.name in present}
+    return Meant(tuple(request.fields), held)
 
 
 def enode_of(enode: topic_pb2.Enode) -> Enode:

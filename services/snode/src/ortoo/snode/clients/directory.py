@@ -100,7 +100,7 @@ class ClientDirectory:
         """Where the client's snode is reached. Errors: Unavailable when it is away."""
         for snode in self.directory.snodes():
             if snode.name == entry.snode and snode.alive:
-                return snode.address
+                return snode.cluster_address or snode.address
         raise Unavailable(f"client {entry.client_id} is connected to snode {entry.snode}, which is away")
 
     def queues(self, client_id: str, group: str = "") -> list[OwnedQueue]:

@@ -131,7 +131,7 @@ class ClientSessions:
         check_owner(self._membership.members(request.group), session.client_id)
         known = session.consumers.get(request.group)
         subscriptions = merged(known.subscriptions if known is not None else (), request.subscriptions)
-        filters = await self._pushes.filters(subscriptions, "subscriptions")
+        filters = await self._pushes.filters(request.group, subscriptions, "subscriptions")
         await self._topics.groups.check(request.group, broadcast=request.broadcast)
         if not request.broadcast:
             await self._topics.modes.use(request.group, filters, DeliveryMode.OFFSETS)

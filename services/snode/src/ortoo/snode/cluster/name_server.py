@@ -37,7 +37,7 @@ class NameServer:
     @property
     def peer(self) -> str:
         """What errors call it."""
-        return f"name server {self.servers.current}"
+        return "the name server"
 
     @property
     def stub(self) -> NameServiceStub:
@@ -52,13 +52,13 @@ class NameServer:
     async def watch(self) -> AsyncIterator[RouteChange]:
         """Everything at once, then every change; ends or raises when the name server goes away."""
         request = namesrv_pb2.WatchRoutesRequest(with_handle_keys=True)
-        with rpc_errors(self.peer):
+        with rpc_errors(self.peer, within=True):
             async for news in whole_news(self.stub.WatchRoutes(request, metadata=self.admin_metadata)):
                 yield change_of(news)
 
     async def get_topic(self, name: str) -> Topic:
         """One topic. Errors: NotFound, Unavailable."""
-        with rpc_errors(self.peer):
+        with rpc_errors(self.peer, within=True):
             answer = await self.stub.GetTopic(namesrv_pb2.GetTopicRequest(name=name), timeout=CALL_TIMEOUT_S)
         return topic_of(answer.topic)
 
@@ -77,29 +77,31 @@ class NameServer:
             enodes=enodes,
             message_type=message_type.value,  # type: ignore[arg-type]
         )
-        with rpc_errors(self.peer):
+        with rpc_errors(self.peer, within=True):
             answer = await self.stub.CreateTopic(request, timeout=CALL_TIMEOUT_S)
         return topic_of(answer.topic)
 
     async def place_topic(self, name: str, enode: str) -> Topic:
         """Give a topic queues on one more enode. Errors: NotFound, Unavailable."""
         request = namesrv_pb2.UpdateTopicRequest(name=name, add_enodes=[enode])
-        with rpc_errors(self.peer):
+        with rpc_errors(self.peer, within=True):
             answer = await self.stub.UpdateTopic(request, timeout=CALL_TIMEOUT_S)
         return topic_of(answer.topic)
 
     async def ensure_group(self, name: str) -> Group:
-        """A group; created with the default settings unless it exists."""
-        request = namesrv_pb2.PutGroupRequest(group=topic_pb2.Group(name=name, consume_enabled=True), create_only=True)
+        """A group; created by its use, with the default settings, unless it exists."""
+        request = namesrv_pb2.PutGroupRequest(
+            group=topic_pb2.Group(name=name, consume_enabled=True, by_use=True), create_only=True
+        )
         try:
-            with rpc_errors(self.peer):
+            with rpc_errors(self.peer, within=True):
                 return group_of((await self.stub.PutGroup(request, timeout=CALL_TIMEOUT_S)).group)
         except AlreadyExists:
             return await self.get_group(name)
 
     async def get_group(self, name: str) -> Group:
         """A group's settings. Errors: NotFound, Unavailable."""
-        with rpc_errors(self.peer):
+        with rpc_errors(self.peer, within=True):
             groups = (await self.stub.ListGroups(namesrv_pb2.ListGroupsRequest(), timeout=CALL_TIMEOUT_S)).groups
         found = next((group for group in groups if group.name == name), None)
         if found is None:
@@ -109,27 +111,29 @@ class NameServer:
     async def put_group(self, group: Group) -> Group:
         """Create a group or change it. Errors: Invalid, Overloaded, Unavailable."""
         request = namesrv_pb2.PutGroupRequest(group=group_to(group))
-        with rpc_errors(self.peer):
+        with rpc_errors(self.peer, within=True):
             return group_of((await self.stub.PutGroup(request, timeout=CALL_TIMEOUT_S)).group)
 
     async def secret_of(self, access_key: str) -> str:
         """The secret of a user whose signatures count. Errors: NotFound, Forbidden, Unavailable."""
         request = namesrv_pb2.GetUserRequest(access_key=access_key)
-        with rpc_errors(self.peer):
+        with rpc_errors(self.peer, within=True):
             answer = await self.stub.GetUser(request, timeout=CALL_TIMEOUT_S, metadata=self.admin_metadata)
         if not answer.user.enabled:
             raise Forbidden(f"user {access_key} is disabled", field="access_key")
         return answer.secret_key
 
     async def register(
-        self, name_server: str, name: str, address: str, incarnation: str, *, shares_membership: bool
+        self, name_server: str, name: str, addresses: tuple[str, str], incarnation: str, *, shares_membership: bool
     ) -> float:
-        """Announce a snode at one name server; returns the lease in seconds.
+        """Announce a snode at one name server, with its addresses for clients and for other snodes (empty = the same).
+
+        Returns the lease in seconds.
 
         Errors: Conflict when it may not run beside another.
         """
         request = namesrv_pb2.RegisterSnodeRequest(
-            snode=topic_pb2.Snode(name=name, address=address),
+            snode=topic_pb2.Snode(name=name, address=addresses[0], cluster_address=addresses[1]),
             incarnation=incarnation,
             shares_membership=shares_membership,
         )

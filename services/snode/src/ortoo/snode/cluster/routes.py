@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
+from ortoo.common.groups.failure_rule import ATTEMPTS_MAX
 from ortoo.common.groups.handle_seal import HandleKeys
 from ortoo.common.groups.retry_policy import RetryPolicy
 
 UNACKNOWLEDGED_BYTES_MAX = 64 << 20
-ATTEMPTS_MAX = 16
 RETRY_PREFIX, DEAD_LETTER_PREFIX = "%RETRY%", "%DLQ%"
 """What the names of a group's own topics begin with."""
 
@@ -179,6 +179,7 @@ class EnodeEntry:
     replication_address: str = ""
     replicas: tuple[tuple[int, str], ...] = ()
     """(number, address) of those who follow its log."""
+    index_nearly_full: bool = False
     epoch: int = 0
     """Which reign of the enode the address serves."""
     members: tuple[EnodeMember, ...] = ()
@@ -196,6 +197,8 @@ class SnodeEntry:
     name: str
     address: str
     alive: bool
+    cluster_address: str = ""
+    """Where other snodes reach it, if that is elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)

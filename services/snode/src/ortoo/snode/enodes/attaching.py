@@ -34,7 +34,7 @@ async def stay_attached(
     async with Background("attach") as background:
         background.spawn("signs", signs())
         try:
-            with rpc_errors(peer):
+            with rpc_errors(peer, within=True):
                 async for news in call:
                     if news.freed:
                         freed([(one.group, one.topic_id, one.queue_id) for one in news.freed])

@@ -277,7 +277,7 @@ class GrpcEnodeLink:
         """Hear of transactions that are due to be checked."""
         call = self._stub.WatchHalves(enode_deferred_pb2.WatchHalvesRequest(producer_groups=producer_groups))
         try:
-            with rpc_errors(self._peer):
+            with rpc_errors(self._peer, within=True):
                 async for answer in call:
                     heard(DueHalf(read(OpenHalf, answer.half), batch_of(answer.batch)))
             raise Unavailable(f"{self._peer} ended the call")
@@ -382,7 +382,7 @@ class GrpcEnodeLink:
                         break
 
     async def _ask(self, method: Callable[..., Awaitable[Answer]], request: object, timeout_s: float) -> Answer:
-        with rpc_errors(self._peer):
+        with rpc_errors(self._peer, within=True):
             call = method(request, timeout=timeout_s)
             self._calls[call] = None
             try:

@@ -38,7 +38,7 @@ def popped_of(answer: pb.PopQueuesResponse) -> Popped:
         )
         for one in answer.batches
     ]
-    return Popped(batches, answer.wants_dead_letter_topic, answer.blocked)
+    return Popped(batches, answer.wants_dead_letter_topic, answer.blocked, answer.more, answer.passed)
 
 
 def settlement_to(topic_id: int, group: str, parts: Sequence[LeasePart], verdict: Verdict) -> pb.SettlePoppedRequest:
@@ -65,7 +65,7 @@ def stale_of(answer: pb.SettlePoppedResponse) -> list[Stale]:
 
 def send_back_to(wish: SendBackWish) -> pb.SendBackMessagesRequest:
     """Messages to give back by offset, written."""
-    return write(pb.SendBackMessagesRequest, wish)
+    return write(pb.SendBackMessagesRequest, wish, uncounted=not wish.counts, client_id=wish.consumer)
 
 
 def replay_to(wish: ReplayWish) -> pb.ReplayStoredRequest:
@@ -79,5 +79,9 @@ def _ranges(ranges: Sequence[tuple[int, int]]) -> list[pb.OffsetRange]:
 
 def _part(part: LeasePart) -> pb.LeasePart:
     return pb.LeasePart(
-        queue_id=part.queue_id, lease_number=part.number, ranges=_ranges(part.ranges), lenient=not part.is_exact
+        queue_id=part.queue_id,
+        lease_number=part.number,
+        ranges=_ranges(part.ranges),
+        lenient=not part.is_exact,
+        in_time=part.in_time,
     )

@@ -56,7 +56,7 @@ class _LockBatcher(Batcher):
         takes, self.takes = self.takes, {}
         for future in itertools.chain.from_iterable(takes.values()):
             if not future.done():
-                future.set_exception(Internal(f"asking for locks met a defect ({type(error).__name__})"))
+                future.set_exception(Internal("asking for locks met a defect; the snode's log has the details"))
 
     async def _release(self) -> bool:
         requests = list(self.releases)[:LOCKS_MAX]

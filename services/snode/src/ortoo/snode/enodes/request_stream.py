@@ -15,6 +15,7 @@ from ortoo.common.process.clock import Clock
 from ortoo.common.process.containment import told_as
 from ortoo.common.process.logs import get_logger
 
+LOOK_MIN_S = 0.001
 _log = get_logger("enode link")
 
 
@@ -71,6 +72,8 @@ class RequestStream(Generic[Request, Answer, Result]):
     _pending: dict[int, Pending[Request, Result]] = field(default_factory=dict, init=False)
     _unsent: deque[Request] = field(default_factory=deque, init=False)
     _wake: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _awaited: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    """Set when there is a request whose answer is due at some time."""
 
     def send(self, request: Request, *, size_bytes: int = 0, wait_s: float = 0.0) -> asyncio.Future[Result]:
         """Send `request`, whose id is set here; `wait_s` is how long the peer may rightly take by itself."""
@@ -94,6 +97,7 @@ class RequestStream(Generic[Request, Answer, Result]):
         self._bytes += item.size_bytes
         self._unsent.append(item.request)
         self._wake.set()
+        self._awaited.set()
 
     @property
     def is_idle(self) -> bool:
@@ -152,7 +156,7 @@ class RequestStream(Generic[Request, Answer, Result]):
         try:
             error = await part
         except grpc.aio.AioRpcError as failure:
-            error = error_of_rpc(failure, self.peer)
+            error = error_of_rpc(failure, self.peer, within=True)
             if not isinstance(error, Unavailable):
                 error = Unavailable(f"{self.peer} ended the stream: {error}")
         except (grpc.aio.UsageError, asyncio.InvalidStateError):
@@ -204,7 +208,12 @@ class RequestStream(Generic[Request, Answer, Result]):
     async def _watch(self, call: Any) -> OrtooError:
         """Fail each request that has waited too long; return when the peer is silent."""
         while True:
-            await self.clock.sleep(self.timeout_s / 8)
+            if not self._pending:
+                self._awaited.clear()
+                await self._awaited.wait()
+            first_s = min(item.deadline_s for item in self._pending.values())
+            # Whatever is sent meanwhile may take longer than this sleep.
+            await self.clock.sleep(min(max(first_s - self.clock.monotonic_s(), LOOK_MIN_S), self.timeout_s))
             now_s = self.clock.monotonic_s()
             late = [number for number, item in self._pending.items() if item.deadline_s <= now_s]
             if not late:

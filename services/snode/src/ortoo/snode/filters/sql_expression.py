@@ -353,10 +353,12 @@ def _chain(node: "Expression", kind: str) -> list["Expression"]:
 
 
 def _reason(error: Exception) -> str:
+    """What is wrong in the parser's words, unless they are about its own classes."""
     said = getattr(error, "errors", None)
+    words, where = str(error).splitlines()[0].split(" into <class")[0], ""
     if said and said[0].get("line"):
-        return f"{said[0]['description'].rstrip('.')} at character {said[0]['col']}"
-    return str(error).splitlines()[0].split(" into <class")[0]
+        words, where = said[0]["description"].rstrip("."), f" at character {said[0]['col']}"
+    return ("the expression cannot be read: a part of it is missing" if "<class" in words else words) + where
 
 
 def _shown(value: Value) -> str:

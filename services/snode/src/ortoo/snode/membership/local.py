@@ -229,22 +229,21 @@ class SharedMembership(Membership):
         The store may have lost what it was told, and its count with it. So its word counts, whatever its number,
         unless something newer was heard since `before`.
         """
-
-        def unheard(key: Key) -> bool:
-            return self._numbers.get(key, 0) == before.get(key, 0)
-
-        for group, others in list(self._others.items()):
-            for client_id in [one for one in others if (group, one) not in found and unheard((group, one))]:
+        own = self.own()
+        others = {(group, one) for group, members in self._others.items() for one in members}
+        unheard = {key for key in {*own, *others, *found} if self._numbers.get(key, 0) == before.get(key, 0)}
+        for group, members in list(self._others.items()):
+            for client_id in [one for one in members if (group, one) not in found and (group, one) in unheard]:
                 self._numbers.pop((group, client_id), None)
-                del others[client_id]
+                del members[client_id]
                 self.advance(group)
         for key, placed in found.items():
-            if unheard(key):
+            if key in unheard:
                 self._numbers.pop(key, None)
             self.heard(key, placed.number, placed.member)
         for key, member in self.own().items():
             placed_own = found.get(key)
-            if key not in self.unsaid and unheard(key) and (placed_own is None or placed_own.member != member):
+            if key not in self.unsaid and key in unheard and (placed_own is None or placed_own.member != member):
                 self._say(key, member)
 
     def of_snodes_not_in(self, alive: Collection[str]) -> list[tuple[Key, Member]]:

@@ -8,7 +8,7 @@ needed to survive: each snode says its own members again whenever it connects.
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from typing import Any
 
 from ortoo.common.errors import Invalid, OrtooError
@@ -56,21 +56,24 @@ return text
 _BEAT = """
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local known = redis.call('ZSCORE', KEYS[1], ARGV[1])
-redis.call('ZADD', KEYS[1], string.format('%.0f', now), ARGV[1])
+local added = redis.call('ZADD', KEYS[1], string.format('%.0f', now), ARGV[1])
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', now - tonumber(ARGV[2])))
-return {known and 1 or 0, redis.call('ZRANGE', KEYS[1], 0, -1)}
+return {1 - added, redis.call('ZRANGE', KEYS[1], 0, -1)}
 """
 
 
 def redis_client(url: str) -> Any:
-    """A client of the server at `url` that waits for no answer for long. Errors: Invalid for the URL."""
+    """A client of the server at `url`; who asks limits the time. Errors: Invalid for the URL.
+
+    It gets no `socket_timeout`: redis.asyncio keeps that by `asyncio.wait_for`, which up to Python 3.11 swallows the
+    cancellation of a call that has just been written, and then whoever waits for the end of a loop waits for ever.
+    """
     # It takes a tenth of a second to import, and a single snode does not need it.
     import redis.asyncio
 
     try:
         return redis.asyncio.from_url(
-            url, socket_timeout=CALL_TIMEOUT_S, socket_connect_timeout=CALL_TIMEOUT_S, decode_responses=True
+            url, socket_timeout=None, socket_connect_timeout=CALL_TIMEOUT_S, decode_responses=True
         )
     except ValueError as error:
         raise Invalid(f"{error}; give one like redis://HOST:6379/0", field="redis_url") from None
@@ -144,7 +147,7 @@ class MembershipStore:
     async def _converse(self) -> None:
         async with contextlib.AsyncExitStack() as parts:
             changes: Any = await parts.enter_async_context(self._client.pubsub())
-            await changes.subscribe(self._name("changes"))
+            await _in_time(changes.subscribe(self._name("changes")))
             # Snodes that were cut off as well come back a moment later than this one; they are not gone.
             self._patient_until_s = self._clock.monotonic_s() + self._timeout_s
             await self._beat_once()
@@ -156,7 +159,7 @@ class MembershipStore:
             _log.info("the membership store answers")
             self.connected.set()
             while True:
-                message = await changes.get_message(ignore_subscribe_messages=True, timeout=1.0)
+                message = await changes.get_message(ignore_subscribe_messages=True, timeout=None)
                 if message is not None:
                     self._hear(message["data"])
 
@@ -184,16 +187,15 @@ class MembershipStore:
         """Have the store take a member, or its departure; the number of this word, 0 when it does not count."""
         group, client_id = key
         text, since_ms = (member.encoded(), member.since_ms) if member is not None else ("", 0)
-        return int(
-            await self._say_script(
-                keys=[self._name(f"members/{group}"), *map(self._name, ("groups", "number", "changes"))],
-                args=[client_id, text, session_id, group, json.dumps([group, client_id]), how, since_ms],
-            )
+        said = self._say_script(
+            keys=[self._name(f"members/{group}"), *map(self._name, ("groups", "number", "changes"))],
+            args=[client_id, text, session_id, group, json.dumps([group, client_id]), how, since_ms],
         )
+        return int(await _in_time(said))
 
     async def _beat_for_ever(self) -> None:
         while True:
-            await self._clock.sleep(self._timeout_s / 4)
+            await self._clock.sleep(self._timeout_s / 3)
             known, alive = await self._beat_once()
             if not known:
                 _log.warning("the membership store has forgotten this snode; saying all members again")
@@ -208,9 +210,8 @@ class MembershipStore:
 
     async def _beat_once(self) -> tuple[bool, set[str]]:
         """Whether the store knew this snode as alive, and all whom it knows now."""
-        known, alive = await self._beat_script(
-            keys=[self._name("alive")], args=[self._incarnation, int(self._timeout_s * 1000)]
-        )
+        beat = self._beat_script(keys=[self._name("alive")], args=[self._incarnation, int(self._timeout_s * 1000)])
+        known, alive = await _in_time(beat)
         return bool(known), set(alive)
 
     async def _reload_for_ever(self) -> None:
@@ -225,13 +226,13 @@ class MembershipStore:
 
     async def _read(self) -> dict[Key, Placed]:
         found: dict[Key, Placed] = {}
-        groups = sorted(await self._client.smembers(self._name("groups")))
+        groups = sorted(await _in_time(self._client.smembers(self._name("groups"))))
         for start in range(0, len(groups), BATCH_MAX):
             part = groups[start : start + BATCH_MAX]
             pipeline = self._client.pipeline(transaction=False)
             for group in part:
                 pipeline.hgetall(self._name(f"members/{group}"))
-            for group, members in zip(part, await pipeline.execute(), strict=True):
+            for group, members in zip(part, await _in_time(pipeline.execute()), strict=True):
                 for client_id, text in members.items():
                     number, _, payload = text.partition(" ")
                     if (member := _member(payload)) is not None:
@@ -257,6 +258,12 @@ class MembershipStore:
 
     def _name(self, name: str) -> str:
         return f"{self._prefix}/{name}"
+
+
+async def _in_time(asked: Awaitable[Any]) -> Any:
+    """What the store answers. Errors: TimeoutError."""
+    async with asyncio.timeout(CALL_TIMEOUT_S):
+        return await asked
 
 
 def _member(payload: str) -> Member | None:

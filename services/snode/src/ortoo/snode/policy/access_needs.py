@@ -6,6 +6,7 @@ A handle counts as what it claims to be: if it is forged, the method finds that 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from ortoo.common.errors import OrtooError
 from ortoo.common.groups.handle import HandleKind, read_handle
 from ortoo.snode.policy.access_rules import ADMIN, Grant, Need, Resource
 from ortoo.snode.pop.receipt_handle import read_receipt
@@ -47,7 +48,10 @@ def _commits(request: Any, _: NameOf) -> list[Need]:
 def _leases(request: Any, name_of: NameOf) -> list[Need]:
     needs = []
     for receipt in request.receipts:
-        handle = read_receipt(receipt.receipt_handle, None)
+        try:
+            handle = read_receipt(receipt.receipt_handle, None)
+        except OrtooError:
+            continue  # it names nothing, and the method refuses it
         needs += [_group(handle.group), _topic(name_of(handle.topic_id), SUB)]
     return needs
 
@@ -176,7 +180,7 @@ NEEDS: Mapping[str, Needs] = {
             *("PutUser", "DeleteUser", "ListUsers", "DescribeCluster", "ListTransactions", "ResumeTransaction"),
             *("ListClients", "DescribeClient", "CallClient", "ListConsumers", "SetDeliveryMode", "ListDeliveryModes"),
             *("DescribeFlowControl", "UpdateFlowControl", "UndeleteTopic", "ListDeletedTopics"),
-            *("ListOfferedTopics", "AdoptTopics"),
+            *("ListOfferedTopics", "AdoptTopics", "UndeleteGroup", "ListDeletedGroups"),
             *("ListMembers", "HandOver", "ElectMember", "AddMember", "RemoveMember"),
         )
     },

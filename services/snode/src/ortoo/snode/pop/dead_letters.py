@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ortoo.common.errors import Conflict, Invalid
 from ortoo.common.groups.delay_levels import delay_ms_of_level
+from ortoo.common.groups.failure_rule import Again, FailureRule
 from ortoo.common.groups.pop import PopRules, PopWish, ReplayWish, SendBackWish, runs
 from ortoo.common.process.clock import Clock
 from ortoo.common.records.view import open_batch
@@ -14,6 +15,7 @@ from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.enodes.link import EnodeLinks
 from ortoo.snode.filters.selection import MessageFilter, Selected
+from ortoo.snode.pull.read_sizes import ANSWER_BYTES_MAX, fitting
 from ortoo.snode.pull.reading import PlacedMessage, Reading, id_of
 from ortoo.snode.topics.arrival import GroupTopics, dead_letter_topic, retry_topic
 from ortoo.snode.topics.group_settings import GroupSettings
@@ -121,23 +123,29 @@ class DeadLetters:
                     due_s = began_s + progress.replayed / replay.messages_per_s
                     await self.clock.sleep(max(0.0, due_s - self.clock.monotonic_s()))
 
-    async def peek(self, topic_name: str, group: str, messages_max: int) -> list[Peeked]:
-        """The next messages of a topic; nothing changes by looking. Errors: NotFound, Unavailable."""
+    async def peek(self, topic_name: str, group: str, messages_max: int, skip: int = 0) -> tuple[list[Peeked], bool]:
+        """The next messages of a topic but for `skip`, and whether more would not fit into one answer.
+
+        Nothing changes by looking. Errors: NotFound, Unavailable.
+        """
         topic = await self.watch.topic(topic_name)
         found: list[Peeked] = []
+        more = False
         for placement in sorted(topic.placements, key=lambda one: one.enode):
             room = messages_max - len(found)
-            if room <= 0 or not placement.read_queue_count:
+            if room <= 0 or more or not placement.read_queue_count:
                 break
             queue_ids = tuple(range(placement.read_queue_count))
-            wish = PopWish(topic.topic_id, group, queue_ids, room, 0, 0, 0)
+            wish = PopWish(topic.topic_id, group, queue_ids, room, 0, ANSWER_BYTES_MAX, 0, skip=skip)
             popped = await self.links.to(placement.enode).peek(wish)
+            skip, more = skip - popped.passed, popped.more
             for one in popped.batches:
                 queue = Queue(topic.name, placement.enode, one.queue_id)
                 for message, offset, attempt in zip(open_batch(one.batch), one.offsets, one.attempts, strict=True):
                     message_id = id_of(message, topic.topic_id, queue, offset)
                     found.append(Peeked(message_id, queue, offset, one.stored_at_ms, message, attempt))
-        return found
+        fits = fitting(one.message for one in found)
+        return found[:fits], more or fits < len(found)
 
     async def _parts(self, topic: Topic, where: MessageFilter | None) -> AsyncIterator[tuple[Queue, Selected]]:
         ranges = await self.reading.all_queue_ranges(topic, f"dead letters of {topic.name} may lie there")
@@ -212,6 +220,26 @@ class SentBack:
     """0 = by the deliveries so far, -1 = park."""
     attempts_max: int
     """0 = as the group says."""
+    consumer: str = ""
+    error: str = ""
+    counts: bool = True
+    """Whether this delivery counts as an attempt."""
+    delay_ms: int | None = None
+    """Instead of a level."""
+    attempt_in_order: int = 0
+    """The consumer tries again by itself, and this was so many tries; 0 = it does not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """What becomes of messages that were given back."""
+
+    message_ids: Sequence[str] = ()
+    """Of their copies."""
+    delay_ms: int = 0
+    """In order: when the consumer tries them again."""
+    parked: bool = False
+    """In order: whether the group is done with them."""
 
 
 @dataclass(slots=True, eq=False)
@@ -223,20 +251,41 @@ class SendingBack:
     settings: GroupSettings
     group_topics: GroupTopics
 
-    async def send_back(self, sent: SentBack) -> list[str]:
-        """Copy; returns the messages' ids when the copies are durable. Errors: Invalid, NotFound, Unavailable."""
+    async def send_back(self, sent: SentBack) -> Returned:
+        """Copy; returns when the copies are durable. In order nothing is copied until the last try failed.
+
+        Errors: Invalid, NotFound, Unavailable.
+        """
         topic = await self.watch.topic(sent.queue.topic)
         check_readable(topic, sent.queue)
         park = sent.delay_level == PARK_LEVEL
-        delays_ms = self.settings.of(sent.group).retry.delays_ms
-        if sent.delay_level > 0:
+        settings = self.settings.of(sent.group)
+        delays_ms = settings.retry.delays_ms
+        if sent.delay_ms is not None:
+            delays_ms = (sent.delay_ms,)
+        elif sent.delay_level > 0:
             delays_ms = (delay_ms_of_level(sent.delay_level),)
+        attempts_max = sent.attempts_max or settings.attempts_max
+        if sent.attempt_in_order:
+            verdict = FailureRule(attempts_max, delays_ms).after(sent.attempt_in_order, counts=sent.counts, park=park)
+            if isinstance(verdict, Again):
+                return Returned(delay_ms=verdict.delay_ms)
         enode = sent.queue.enode
         retry_id = await self.group_topics.ensure(retry_topic(sent.group), enode)
         letters_id = await self.group_topics.ensure(dead_letter_topic(sent.group), enode)
-        attempts_max = sent.attempts_max or self.settings.of(sent.group).attempts_max
         rules = PopRules(attempts_max=attempts_max, dead_letter_topic_id=letters_id)
         wish = SendBackWish(
-            sent.group, topic.topic_id, sent.queue.queue_id, tuple(sent.offsets), retry_id, delays_ms, park, rules
+            sent.group,
+            topic.topic_id,
+            sent.queue.queue_id,
+            tuple(sent.offsets),
+            retry_id,
+            delays_ms,
+            park,
+            rules,
+            sent.counts,
+            sent.attempt_in_order,
+            sent.consumer,
+            sent.error,
         )
-        return await self.links.to(enode).send_back(wish)
+        return Returned(await self.links.to(enode).send_back(wish), parked=bool(sent.attempt_in_order))

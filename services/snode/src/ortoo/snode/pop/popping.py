@@ -110,8 +110,13 @@ class Popping:
             if answer.batches or self._runtime.clock.monotonic_s() >= deadline_s:
                 return answer
 
-    async def settle(self, receipts: Sequence[tuple[ReceiptHandle, Sequence[int]]], verdict: Verdict) -> list[set[int]]:
+    async def settle(
+        self, receipts: Sequence[tuple[ReceiptHandle, Sequence[int]]], verdict: Verdict, *, in_time: bool = False
+    ) -> list[set[int]]:
         """Say what becomes of messages, each a handle and offsets (none = all it has).
+
+        `in_time`: a lease that ran out is over, though nobody else has its messages yet; and only to be acknowledged
+        again is fine for a message that is done.
 
         Returns for each receipt the offsets that its lease has no more. Errors: NotFound when the only receipt names
         what cannot be; Unavailable and as the enode says; then some may be settled, and the same request may be made
@@ -123,7 +128,7 @@ class Popping:
             places.setdefault((handle.enode, handle.topic_id, handle.group), []).append(index)
         failures: list[OrtooError] = []
         for (enode, topic_id, group), indices in places.items():
-            parts = [_part(*receipts[index]) for index in indices]
+            parts = [replace(_part(*receipts[index]), in_time=in_time) for index in indices]
             try:
                 if verdict == FINISH:
                     found = await self._finishes.finish((enode, topic_id, group), parts)
@@ -155,42 +160,44 @@ class Popping:
         self._turn += 1
         at = self._turn % len(sources)
         turned = [*sources[at:], *sources[:at]]
-        found: list[PoppedMessages] = []
-        blocked = ""
+        answers: list[PopAnswer] = []
         failures: list[OrtooError] = []
         if len(turned) > 1:
-            for source in turned:
-                room = call.messages_max - sum(len(one.popped.offsets) for one in found)
-                if room <= 0:
-                    break
-                try:
-                    answer = await self._pop_source(source, replace(call, messages_max=room, wait_ms=0))
-                except Conflict:
-                    raise
-                except OrtooError as error:
-                    failures.append(error)
-                    continue
-                found += answer.batches
-                blocked = blocked or answer.blocked
+            try:
+                for source in turned:
+                    room = call.messages_max - sum(len(one.popped.offsets) for one in _together(answers).batches)
+                    if room <= 0:
+                        break
+                    try:
+                        answers.append(await self._pop_source(source, replace(call, messages_max=room, wait_ms=0)))
+                    except Conflict:
+                        raise
+                    except OrtooError as error:
+                        failures.append(error)
+            except BaseException:
+                self._give_back(answers)
+                raise
             if len(failures) == len(turned):
                 raise failures[0]
-            if found or not call.wait_ms:
-                return PopAnswer(found, "" if found else blocked)
+            together = _together(answers)
+            if together.batches or not call.wait_ms:
+                return together
         return await self._first_of(turned, call)
 
     async def _first_of(self, sources: Sequence[Source], call: PopCall) -> PopAnswer:
         """Wait at all sources; what several bring at once is given together."""
         if len(sources) == 1:
             return await self._pop_source(sources[0], call)
-        waiting: set[asyncio.Task[PopAnswer | OrtooError]]
         # Tasks, not futures of theirs: one that is called off must hear it at once, or what it got would be lost.
         tasks = [self._runtime.background.contained("pop", tried(self._pop_source(source, call))) for source in sources]
-        waiting = set(tasks)
+        waiting: set[asyncio.Task[PopAnswer | OrtooError]] = set(tasks)
+        taken: set[asyncio.Task[PopAnswer | OrtooError]] = set()
         answers: list[PopAnswer] = []
         failure: OrtooError = Unavailable("nothing could be popped")
         try:
             while waiting and not answers:  # an enode that is away holds up only its own
                 done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                taken |= done
                 for found in [task.result() for task in tasks if task in done]:
                     if isinstance(found, OrtooError):
                         failure = found
@@ -198,12 +205,17 @@ class Popping:
                         answers.append(found)
             if not answers:
                 raise failure
-            batches = [batch for answer in answers for batch in answer.batches]
-            return PopAnswer(batches, "" if batches else next((one.blocked for one in answers), ""))
+            return _together(answers)
         finally:
+            late = [task.result() for task in tasks if task.done() and not task.cancelled() and task not in taken]
+            self._give_back([one for one in late if isinstance(one, PopAnswer)])
             for task in tasks:
-                if not task.done():
-                    task.cancel()
+                task.cancel()
+
+    def _give_back(self, answers: Iterable[PopAnswer]) -> None:
+        """Give back what was popped for a call that gets something else, or nothing any more."""
+        for answer in answers:
+            self._runtime.background.contained("give back", self.release(answer))
 
     async def _pop_source(self, source: Source, call: PopCall) -> PopAnswer:
         link = self._links.to(source.enode)
@@ -305,6 +317,13 @@ class Popping:
                 link = self._links.to(one.queue.enode)
                 await link.settle(one.topic_id, one.handle.group, [part], GiveBack(counts=False))
 
+    async def failed(self, answer: PopAnswer, consumer: str, error: str) -> None:
+        """A consumer could not take an answer: each message of it has failed, and waits as the group says."""
+        verdict = GiveBack((), True, consumer, error)
+        for one in answer.batches:
+            with contextlib.suppress(OrtooError):
+                await self.settle([(one.handle, one.popped.offsets)], verdict)
+
     def _sources(self, topic: Topic, call: PopCall) -> list[Source]:
         if call.queue is not None:
             return [Source(topic, call.queue.enode, (call.queue.queue_id,))]
@@ -362,6 +381,11 @@ def _part(handle: ReceiptHandle, offsets: Sequence[int]) -> LeasePart:
     if not offsets:
         return LeasePart(handle.queue_id, handle.number, ((handle.first_offset, handle.count),), is_exact=False)
     return LeasePart(handle.queue_id, handle.number, runs(offsets))
+
+
+def _together(answers: Sequence[PopAnswer]) -> PopAnswer:
+    batches = [batch for answer in answers for batch in answer.batches]
+    return PopAnswer(batches, "" if batches else next((one.blocked for one in answers if one.blocked), ""))
 
 
 def _part_of(one: PoppedBatch, opened: OpenedBatch, rows: list[int]) -> PoppedBatch:

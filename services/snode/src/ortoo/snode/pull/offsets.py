@@ -108,6 +108,20 @@ class ResetTarget:
     """To these; other queues stay."""
 
 
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """What a reset did: all queues before it and after it, by enode and id."""
+
+    before: Sequence[GroupOffset]
+    offsets: Sequence[GroupOffset]
+    ahead: Sequence[GroupOffset]
+    """Those that stayed because nobody forced them forward, and where they would be."""
+
+
+def _all(offsets: Mapping[Queue, int | None] | Mapping[Queue, int]) -> list[GroupOffset]:
+    return [GroupOffset(queue, -1 if offset is None else offset) for queue, offset in offsets.items()]
+
+
 class OffsetMoves:
     """Moves the offsets of whole groups in one topic."""
 
@@ -116,8 +130,8 @@ class OffsetMoves:
         self._links = links
         self._reading = reading
 
-    async def reset(self, group: str, topic_name: str, target: ResetTarget, *, force: bool) -> list[GroupOffset]:
-        """Move a group's offsets, back only unless forced; all of them now, by enode and id.
+    async def reset(self, group: str, topic_name: str, target: ResetTarget, *, force: bool) -> "Moved":
+        """Move a group's offsets, back only unless forced.
 
         Errors: NotFound (topic, or a queue without an offset), Invalid, Unavailable; then nothing was moved.
         """
@@ -131,14 +145,17 @@ class OffsetMoves:
                 f"group {group} has no offset in {', '.join(missing[:3])}; with force it gets one", field="group"
             )
         moved: dict[Queue, int] = {}
+        ahead: dict[Queue, int] = {}
         for queue, held in ranges.items():
             wanted = await self._wanted(topic, queue, held, target)
             before = stored[queue]
             if wanted is not None and (before is None or wanted < before or (force and wanted != before)):
                 moved[queue] = wanted
+            elif wanted is not None and before is not None and wanted > before:
+                ahead[queue] = wanted
         await self._store(group, topic, moved)
         after = {queue: moved.get(queue, offset) for queue, offset in stored.items()}
-        return [GroupOffset(queue, -1 if offset is None else offset) for queue, offset in after.items()]
+        return Moved(_all(stored), _all(after), _all(ahead))
 
     async def clone(self, from_group: str, to_group: str, topic_name: str) -> list[GroupOffset]:
         """Give a group the offsets of another. Errors: NotFound when there are none, Conflict for one group twice."""

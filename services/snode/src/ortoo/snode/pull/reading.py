@@ -20,7 +20,7 @@ from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.enodes.link import FETCH_BYTES_MAX, FETCH_WAIT_MS, EnodeLinks, Fetched, QueueRange
 from ortoo.snode.filters.selection import MessageFilter, Selected, selected
-from ortoo.snode.pull.read_sizes import range_bytes, tail_bytes
+from ortoo.snode.pull.read_sizes import fitting, range_bytes, tail_bytes
 
 UNCOUNTED = 1 << 62
 _log = get_logger("reading")
@@ -298,6 +298,8 @@ class SearchRequest:
     """0 = until now."""
     limit: int
     """0 = 32."""
+    skip: int = 0
+    """So many of the newest were told already."""
 
     def check(self) -> None:
         """Refuse what cannot be looked for. Errors: Invalid, naming the field."""
@@ -315,6 +317,8 @@ class Found:
 
     messages: Sequence[PlacedMessage]
     enodes_away: Sequence[str]
+    more: bool = False
+    """Whether there are more than fit into one answer."""
 
 
 class MessageSearch:
@@ -347,7 +351,9 @@ class MessageSearch:
         if away and len(away) == len(enodes):
             raise Unavailable(str(next(iter(away.values()))), retry_after_ms=500)
         messages.sort(key=lambda one: (one.stored_at_ms, one.queue, one.offset), reverse=True)
-        return Found(messages[: request.limit or LIMIT], list(away))
+        wanted = messages[request.skip : request.limit or LIMIT]
+        page = wanted[: fitting(one.message for one in wanted)]
+        return Found(page, list(away), len(page) < len(wanted))
 
     async def _named(self, topic: Topic, message_id: str) -> PlacedMessage | None:
         """The message whose id says where it lies, if it is there."""

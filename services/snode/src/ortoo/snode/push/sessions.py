@@ -18,6 +18,7 @@ from ortoo.snode.filters.selection import MessageFilter, compile_filter
 from ortoo.snode.membership.members import CloseReason, Member, SlowRule, Subscription, merged
 from ortoo.snode.push.feeder import PushParts
 from ortoo.snode.push.session import PushPlan, PushSession
+from ortoo.snode.topics.arrival import retry_topic
 from ortoo.snode.topics.group_settings import DeliveryModes, GroupSettings
 
 FAREWELL_S = 60.0
@@ -90,8 +91,13 @@ class Sessions:
         found = self.parts.groups.session(group, client_id)
         return found if isinstance(found, PushSession) else None
 
-    async def filters(self, subscriptions: Sequence[Subscription], path: str) -> dict[str, MessageFilter | None]:
-        """Each topic's filter; None = everything. Errors: Invalid, NotFound, Conflict for a topic nobody may read."""
+    async def filters(
+        self, group: str, subscriptions: Sequence[Subscription], path: str
+    ) -> dict[str, MessageFilter | None]:
+        """Each topic's filter; None = everything. The group's own retry topic may come later.
+
+        Errors: Invalid, NotFound, Conflict for a topic nobody may read.
+        """
         topics = [one.topic for one in subscriptions]
         if not 1 <= len(topics) <= SUBSCRIPTIONS_MAX:
             raise Invalid(f"{len(topics)} subscriptions; give 1 to {SUBSCRIPTIONS_MAX}", field=path)
@@ -99,6 +105,9 @@ class Sessions:
             raise Invalid("a topic is named twice; give each one subscription", field=path)
         filters: dict[str, MessageFilter | None] = {}
         for one in subscriptions:
+            if one.topic == retry_topic(group) and self.parts.directory.find_topic(one.topic) is None:
+                filters[one.topic] = None
+                continue
             topic = await self.watch.topic(one.topic)
             if not topic.readable:
                 raise Conflict(f"topic {topic.name} is {topic.permission.name}: it cannot be read", field="topic")
@@ -124,7 +133,9 @@ class Sessions:
             f"another session of client {session.client_id} has taken its place; give each client an id of its own",
         )
         session.on_failed = lambda error: self.close_soon(
-            session, CloseReason.EXPIRED, f"serving it met a failure ({type(error).__name__}); open another session"
+            session,
+            CloseReason.EXPIRED,
+            "serving it met a failure; the snode's log has the details; open another session",
         )
         self._sessions[session.session_id] = session
         before = self.find(plan.group, session.client_id)
@@ -140,7 +151,7 @@ class Sessions:
         if member is None or member.session_id != session.member_session_id:
             return
         subscriptions = merged(member.subscriptions, news)
-        session.subscribe(await self.filters(subscriptions, "subscribe.subscriptions"))
+        session.subscribe(await self.filters(session.group, subscriptions, "subscribe.subscriptions"))
         membership.join(session.group, dataclasses.replace(member, subscriptions=subscriptions))
 
     async def close(self, session: PushSession, reason: CloseReason, message: str) -> None:

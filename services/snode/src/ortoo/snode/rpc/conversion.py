@@ -14,9 +14,14 @@ from ortoo.snode.membership.members import Member, Subscription
 from ortoo.snode.policy.principal import PRINCIPAL
 from ortoo.v1 import consumer_pb2, failure_pb2, session_pb2
 
+BODY_TEXT_BYTES_MAX = 256 << 10
+"""A longer body is not told twice: what is for people to read is shorter."""
+
 
 def body_text(message: Message) -> str:
-    """A message's body as text for people; empty when it is none."""
+    """A message's body as text for people; empty when it is none, or too long for that."""
+    if len(message.body) > BODY_TEXT_BYTES_MAX:
+        return ""
     try:
         return message.body.decode()
     except UnicodeDecodeError:

@@ -4,14 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ortoo.common.cluster.names import check_group_name
-from ortoo.common.errors import Invalid
+from ortoo.common.errors import Invalid, OrtooError
+from ortoo.common.errors.status import failure_of
 from ortoo.common.groups.handle_seal import HandleSeals
 from ortoo.common.groups.pop import Finish, GiveBack, PopRules, Renew, Verdict
 from ortoo.common.groups.retry_policy import DELAY_MS_MAX
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.fields import read, write
 from ortoo.common.records.view import open_batch
-from ortoo.snode.cluster.wire import message_to, queue_to
+from ortoo.snode.cluster.wire import batch_to, message_to, queue_to
 from ortoo.snode.filters.selection import compile_filter
 from ortoo.snode.pop.popping import MESSAGES_MAX, PopCall, PoppedMessages, Popping
 from ortoo.snode.pop.receipt_handle import ReceiptHandle, read_receipt
@@ -27,7 +28,17 @@ RECEIPTS_MAX = 1_024
 OFFSETS_MAX = 16_384
 TEXT_LENGTH_MAX = 1_024
 
-Receipts = Sequence[tuple[ReceiptHandle, Sequence[int]]]
+
+@dataclass(slots=True)
+class _Asked:
+    """The receipts of a request: each stands for itself, for a client's workers send theirs together."""
+
+    texts: list[str]
+    """Of the handles that are this cluster's."""
+    receipts: list[tuple[ReceiptHandle, Sequence[int]]]
+    """The same, read."""
+    refused: list[pb.RefusedReceipt]
+    """The others."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -48,7 +59,8 @@ class PopCalls(ConsumerServiceServicer):
 
     async def Ack(self, request: pb.AckRequest, context: Context) -> pb.AckResponse:
         """Popped messages are processed."""
-        return pb.AckResponse(stale=await self._settled(request.receipts, Finish()))
+        asked = _asked(request.receipts, self.seals)
+        return pb.AckResponse(stale=await self._settled(asked, Finish()), refused=asked.refused)
 
     async def Nack(self, request: pb.NackRequest, context: Context) -> pb.NackResponse:
         """Popped messages shall come again, or be parked."""
@@ -59,21 +71,23 @@ class PopCalls(ConsumerServiceServicer):
         how = GiveBack(
             delays_ms, not request.uncounted, request.client_id, request.error, request.park, _rules(request.options)
         )
+        asked = _asked(request.receipts, self.seals)
         if request.park:
-            await self.popping.ensure_dead_letters(handle for handle, _ in _receipts(request.receipts, self.seals))
-        return pb.NackResponse(stale=await self._settled(request.receipts, how))
+            await self.popping.ensure_dead_letters(handle for handle, _ in asked.receipts)
+        return pb.NackResponse(stale=await self._settled(asked, how), refused=asked.refused)
 
     async def ChangeInvisible(self, request: pb.ChangeInvisibleRequest, context: Context) -> pb.ChangeInvisibleResponse:
         """Popped messages stay for longer."""
         invisible_ms = request.invisible_ms or INVISIBLE_MS_DEFAULT
         _check("invisible_ms", invisible_ms, INVISIBLE_MS_MIN, INVISIBLE_MS_MAX)
-        return pb.ChangeInvisibleResponse(stale=await self._settled(request.receipts, Renew(invisible_ms)))
+        asked = _asked(request.receipts, self.seals)
+        return pb.ChangeInvisibleResponse(stale=await self._settled(asked, Renew(invisible_ms)), refused=asked.refused)
 
-    async def _settled(self, sent: Sequence[pb.LeaseReceipt], verdict: Verdict) -> list[pb.StaleMessage]:
-        stale = await self.popping.settle(_receipts(sent, self.seals), verdict)
+    async def _settled(self, asked: "_Asked", verdict: Verdict) -> list[pb.StaleMessage]:
+        stale = await self.popping.settle(asked.receipts, verdict)
         return [
-            pb.StaleMessage(receipt_handle=receipt.receipt_handle, offset=offset)
-            for receipt, offsets in zip(sent, stale, strict=True)
+            pb.StaleMessage(receipt_handle=text, offset=offset)
+            for text, offsets in zip(asked.texts, stale, strict=True)
             for offset in sorted(offsets)
         ]
 
@@ -102,12 +116,25 @@ def _rules(options: pb.PopOptions) -> PopRules:
     return read(PopRules, options, from_last=options.start_from == pb.POP_START_LAST)
 
 
-def _receipts(sent: Sequence[pb.LeaseReceipt], seals: HandleSeals) -> Receipts:
+def _asked(sent: Sequence[pb.LeaseReceipt], seals: HandleSeals) -> _Asked:
+    """Read the receipts of a request. Errors: Invalid, Unsupported when there is none that can be read."""
     if not 1 <= len(sent) <= RECEIPTS_MAX:
         raise Invalid(f"{len(sent)} receipts; give 1 to {RECEIPTS_MAX}", field="receipts")
     if sum(len(one.offsets) for one in sent) > OFFSETS_MAX:
         raise Invalid(f"more than {OFFSETS_MAX} offsets", field="receipts.offsets")
-    return [(read_receipt(one.receipt_handle, seals, "receipts.receipt_handle"), list(one.offsets)) for one in sent]
+    asked, errors = _Asked([], [], []), []
+    for one in sent:
+        try:
+            handle = read_receipt(one.receipt_handle, seals, "receipts.receipt_handle")
+        except OrtooError as error:
+            errors.append((one.receipt_handle, error))
+        else:
+            asked.texts.append(one.receipt_handle)
+            asked.receipts.append((handle, list(one.offsets)))
+    if not asked.receipts:
+        raise errors[0][1]
+    asked.refused += [pb.RefusedReceipt(receipt_handle=text, failure=failure_of(error)) for text, error in errors]
+    return asked
 
 
 def _batch(one: PoppedMessages, seals: HandleSeals, *, readable: bool) -> pb.PoppedMessages:
@@ -118,6 +145,8 @@ def _batch(one: PoppedMessages, seals: HandleSeals, *, readable: bool) -> pb.Pop
         receipt_handle=one.handle.text(seals),
         attempts=() if set(one.popped.attempts) == {1} else one.popped.attempts,
         topic_id=one.topic_id,
+        # A body that came twice could be more than an answer may be.
+        batch=None if readable else batch_to(one.popped.batch),
         messages=map(message_to, open_batch(one.popped.batch)) if readable else (),
     )
 

@@ -5,11 +5,13 @@ from dataclasses import dataclass
 
 from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Invalid
+from ortoo.common.groups.failure_rule import ATTEMPTS_LIMIT
+from ortoo.common.groups.retry_policy import DELAY_MS_MAX
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.fields import read, write
 from ortoo.snode.clients.locks import LIFETIME_MS, ClientLocks
 from ortoo.snode.clients.session import ClientSession
-from ortoo.snode.clients.sessions import ClientSessions, check_owner
+from ortoo.snode.clients.sessions import TEXT_LENGTH_MAX, ClientSessions, check_owner
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.cluster.wire import queue_of, queue_to
 from ortoo.snode.filters.selection import compile_filter
@@ -24,7 +26,8 @@ from ortoo.v1 import pull_pb2 as pb
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceServicer
 
 OFFSETS_MAX = 1_024
-ATTEMPTS_MAX = 1_000
+TOLD_LENGTH_MAX = 1_024
+"""So many characters of an error are kept."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -105,10 +108,21 @@ class PullCalls(ConsumerServiceServicer):
             raise Invalid(f"{len(request.offsets)} offsets; give 1 to {OFFSETS_MAX}, each 0 or more", field="offsets")
         if request.delay_level < PARK_LEVEL:
             raise Invalid(f"{request.delay_level}; give -1 to park, 0 or a level from 1 to 18", field="delay_level")
-        if request.attempts_max > ATTEMPTS_MAX:
-            raise Invalid(f"{request.attempts_max}; give at most {ATTEMPTS_MAX}", field="attempts_max")
-        sent = read(SentBack, request, offsets=list(request.offsets))
-        return pb.SendBackResponse(message_ids=await self.sending_back.send_back(sent))
+        if request.attempts_max > ATTEMPTS_LIMIT:
+            raise Invalid(f"{request.attempts_max}; give at most {ATTEMPTS_LIMIT}", field="attempts_max")
+        if request.delay_ms > DELAY_MS_MAX:
+            raise Invalid(f"{request.delay_ms}; give at most {DELAY_MS_MAX} ms", field="delay_ms")
+        if len(request.client_id) > TEXT_LENGTH_MAX:
+            raise Invalid(f"{len(request.client_id)} characters; at most {TEXT_LENGTH_MAX}", field="client_id")
+        sent = read(
+            SentBack,
+            request,
+            offsets=list(request.offsets),
+            consumer=request.client_id,
+            error=request.error[:TOLD_LENGTH_MAX],
+            counts=not request.uncounted,
+        )
+        return write(pb.SendBackResponse, await self.sending_back.send_back(sent))
 
     def _session(self, request: pb.LockQueuesRequest | pb.UnlockQueuesRequest) -> ClientSession | None:
         """The session for which locks are meant. Errors: NotFound, Forbidden."""

@@ -46,7 +46,7 @@ class PushCall:
         if len(wanted.client_id) > TEXT_LENGTH_MAX:
             raise Invalid(f"{len(wanted.client_id)} characters; at most {TEXT_LENGTH_MAX}", field="open.client_id")
         member = self._attached(wanted) if wanted.session_id else self._alone(wanted)
-        filters = await self.sessions.filters(member.subscriptions, "open.subscriptions")
+        filters = await self.sessions.filters(wanted.group, member.subscriptions, "open.subscriptions")
         plan = PushPlan(
             wanted.group,
             member.client_id,

@@ -110,10 +110,11 @@ def make_services(
         rocketmq=gateway.commands,
         long_calls=long_calls,
         clock=clock,
-        inner_ports_open=policy.access is not None and not runtime.settings.cluster_token_file,
+        inner_ports_open=policy.access is not None
+        and not (runtime.settings.cluster_token_file or runtime.settings.tls_cluster_listen_address),
     )
     connecting = session.SessionService(clients.sessions, background)
-    looking_after = dead_letter.DeadLetterService(pop.dead_letters, long_calls)
+    looking_after = dead_letter.DeadLetterService(pop.dead_letters, long_calls, operating.known_group)
     scaling = scaler.ExternalScaler(pull.scaling, long_calls, clock)
     messaging = rocketmq.MessagingService(gateway)
     added: list[tuple[str, AddServicer]] = [

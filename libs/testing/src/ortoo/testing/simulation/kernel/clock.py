@@ -1,5 +1,7 @@
 """A machine's clock: the run's virtual time, as this machine's quartz and its operator let it see it."""
 
+import asyncio
+
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.testing.simulation.kernel.event_loop import VirtualLoop
@@ -51,9 +53,15 @@ class MachineClock(SystemClock):
 
     async def sleep(self, seconds: float) -> None:
         """Wait for so many of this machine's seconds, and a moment longer."""
-        if seconds > 0:
-            seconds = seconds / (1.0 + self._drift) + self._late_s()
-        await super().sleep(seconds)
+        if seconds <= 0:
+            await super().sleep(0)
+            return
+        over = self._loop.create_future()
+        timer = self._loop.call_later(seconds / (1.0 + self._drift) + self._late_s(), _end, over)
+        try:
+            await over
+        finally:
+            timer.cancel()
 
     def jump(self, by_ms: float) -> None:
         """Let an operator or a time server set the wall clock, forth or back."""
@@ -74,3 +82,8 @@ class MachineClock(SystemClock):
         if drawn < SELDOM:
             return drawn / SELDOM * LATE_SELDOM_S
         return drawn * LATE_USUALLY_S
+
+
+def _end(waiting: "asyncio.Future[None]") -> None:
+    if not waiting.done():
+        waiting.set_result(None)

@@ -80,22 +80,23 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def wake(self, process: SimulatedProcess) -> None:
         """Give a process turns again."""
-        if process.ready and not process.paused and process not in self._runnable:
+        if process.ready and not process.paused and not process.is_runnable:
+            process.is_runnable = True
             self._runnable.append(process)
 
     def rest(self, process: SimulatedProcess) -> None:
         """Give a process no more turns."""
-        if process in self._runnable:
+        if process.is_runnable:
+            process.is_runnable = False
             self._runnable.remove(process)
 
     def _run_once(self) -> None:
         """One turn: of one process, what was ready when the turn began."""
-        timers = self._timers
+        timers, runnable = self._timers, self._runnable
         if timers and timers[0][0] <= self._now_s:
             self._fire()
-        elif not self._runnable and not self._stopping:
+        while not runnable and not self._stopping:
             self._pass_time()
-        runnable = self._runnable
         if not runnable:
             return
         self._turns += 1
@@ -137,9 +138,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if not process.is_alive:
             process.remains.append(handle)
             return
-        ready = process.ready
-        ready.append(handle)
-        if len(ready) == 1 and not process.paused:
+        process.ready.append(handle)
+        if not process.is_runnable and not process.paused:
+            process.is_runnable = True
             self._runnable.append(process)
 
     # what asyncio asks of a loop

@@ -45,6 +45,8 @@ class SimulatedProcess(Node):
         self.loop = loop
         self.paused = False
         """Stopped as by SIGSTOP: what becomes ready waits."""
+        self.is_runnable = False
+        """Whether it is among those that the loop gives turns to."""
         self.ready: deque[asyncio.Handle] = deque()
         """What the loop is to run, in this order, as asyncio promises."""
         self.executors_free_at_s: dict[int, float] = {}

@@ -1,5 +1,6 @@
 """The snodes' Redis: fakeredis, on virtual time, behind a network that takes its time and falls silent."""
 
+import asyncio
 import contextlib
 import copy
 import math
@@ -23,6 +24,8 @@ from ortoo.testing.simulation.kernel.process import SimulatedProcess, current_pr
 CALL_TIMEOUT_S = 2.0
 DELAY_S = (0.000_2, 0.002)
 _BROKEN = object()
+_COLLECT = "collectgarbage()"
+"""What fakeredis has Lua do after each script."""
 
 
 class SimulatedRedis:
@@ -84,7 +87,7 @@ class SimulatedRedis:
             connection_class=_Connection,
             simulated=self,
             server=self.server,
-            socket_timeout=CALL_TIMEOUT_S,
+            socket_timeout=None,
             socket_connect_timeout=CALL_TIMEOUT_S,
             decode_responses=True,
         )
@@ -137,6 +140,11 @@ class _Socket(AsyncFakeSocket):
         self._answered_until_s = max(self._answered_until_s, loop.time() + self._chance.uniform(*DELAY_S))
         loop.call_at(self._answered_until_s, self._give, msg, context=self.process.context)
 
+    def _get_server_runtime(self, server: Any) -> Any:
+        if not isinstance(known := getattr(server, "_lua_runtime", None), _Scripts):
+            known = server._lua_runtime = _Scripts(super()._get_server_runtime(server))
+        return known
+
     def break_off(self) -> None:
         """End the connection from the server's side."""
         self.end()
@@ -154,6 +162,25 @@ class _Socket(AsyncFakeSocket):
 
     def _give(self, msg: Any) -> None:
         super().put_response(msg)
+
+
+class _Scripts:
+    """fakeredis' Lua, which compiles each script once as a server does, and collects garbage when Lua itself likes."""
+
+    def __init__(self, lua: Any) -> None:
+        self._lua = lua
+        self._compiled: dict[bytes, Any] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._lua, name)
+
+    def execute(self, script: Any) -> Any:
+        """Run a script."""
+        if script == _COLLECT:
+            return None
+        if script not in self._compiled:
+            self._compiled[script] = self._lua.compile(script)
+        return self._compiled[script]()
 
 
 class _Connection(FakeAsyncRedisConnection):
@@ -177,6 +204,27 @@ class _Connection(FakeAsyncRedisConnection):
         if isinstance(self._sock, _Socket):
             self._sock.end()
         await super().disconnect(nowait=nowait, **named)
+
+    async def send_packed_command(self, command: Any, check_health: bool = True) -> None:
+        """Send it; this network takes whatever it is given at once, so that no time limit is needed."""
+        if not self.is_connected:
+            await self.connect_check_health(check_health=False)
+        if self._writer is None:
+            raise redis.ConnectionError("the connection is closed")
+        self._writer.writelines([command] if isinstance(command, bytes) else command)
+
+    async def can_read(self, timeout: float | None = 0) -> bool:
+        """Wait for an answer, for so long at most; None = for ever."""
+        if not self.is_connected:
+            await self.connect()  # type: ignore[no-untyped-call]
+        try:
+            async with asyncio.timeout(timeout):
+                while self._sock is not None and self._sock.responses.empty():
+                    self._sock._response_available.clear()
+                    await self._sock._response_available.wait()
+        except TimeoutError:
+            return False
+        return self._sock is not None
 
     async def _read_response(self, **named: Any) -> Any:
         timeout = named.pop("timeout", None)

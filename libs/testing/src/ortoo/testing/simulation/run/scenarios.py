@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from ortoo.testing.simulation.strangers.hostile import Hostile
 from ortoo.testing.simulation.strangers.operating import Operating
+from ortoo.testing.simulation.workload.cancelling import Cancelling
 from ortoo.testing.simulation.workload.deduplicating import Deduplicating
 from ortoo.testing.simulation.workload.delaying import Delaying
 from ortoo.testing.simulation.workload.ordering import Ordering
@@ -18,6 +19,7 @@ from ortoo.testing.simulation.workload.transacting import Transacting
 SCENARIOS: Mapping[str, type[Scenario]] = {
     one.name: one
     for one in (
+        Cancelling,
         Deduplicating,
         Delaying,
         Hostile,

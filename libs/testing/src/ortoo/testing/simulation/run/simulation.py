@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import gc
 import importlib
 import resource
@@ -20,9 +21,12 @@ from ortoo.testing.simulation.run.outcome import Choices, Outcome
 from ortoo.testing.simulation.run.plan import Fault, drawn_plan
 from ortoo.testing.simulation.run.scenarios import SCENARIOS
 from ortoo.testing.simulation.workload.application import Application
+from ortoo.testing.simulation.workload.cancelling import Cancelling
 from ortoo.testing.simulation.workload.scenario import Scenario
 from ortoo.testing.simulation.world import World
 
+ON_REQUEST = frozenset({Cancelling.name})
+"""Scenarios that run when they are asked for by name only."""
 SETTLE_S = 180.0
 """Everything comes to rest within so many virtual seconds after the last fault."""
 DAMAGED_S = 60.0
@@ -98,7 +102,7 @@ class Run:
         )
 
     def _drawn_scenarios(self) -> list[str]:
-        names = sorted(SCENARIOS)
+        names = sorted(SCENARIOS.keys() - ON_REQUEST)
         chosen = [name for name in names if self._chance.uniform(0, 1) < SCENARIO_DRAWN]
         return chosen or [names[self._chance.below(len(names))]]
 
@@ -239,6 +243,11 @@ class Run:
 def run(choices: Choices, *, trace_file: TextIO | None = None, log_file: TextIO | None = None) -> Outcome:
     """Run what was chosen."""
     if choices.plant:
-        module, _, name = choices.plant.partition(":")
-        getattr(importlib.import_module(module), name)()
+        _plant(choices.plant)
     return Run(choices, trace_file=trace_file).run(log_file=log_file)
+
+
+@functools.cache  # a bug that is planted once more on top of itself would be another one
+def _plant(where: str) -> None:
+    module, _, name = where.partition(":")
+    getattr(importlib.import_module(module), name)()

@@ -10,7 +10,9 @@ from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
+from apache.rocketmq.v2 import definition_pb2 as words
 from apache.rocketmq.v2 import service_pb2
+from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
 from ortoo.client import Client
 from ortoo.common.grpc.channels import Channels
 from ortoo.testing.simulation.strangers.nonsense import Nonsense
@@ -20,6 +22,10 @@ from ortoo.v1 import admin_pb2, consumer_pb2, dead_letter_pb2, enode_pb2, namesr
 
 TIMEOUT_S = 6.0
 STREAM_S = 2.0
+FLOODS = 0.5
+"""So many of those who ask snodes begin with a flood."""
+FLOOD = 2_500
+"""How many settings are said to a snode whose answers nobody reads."""
 FRONT = (
     admin_pb2.DESCRIPTOR.services_by_name["AdminService"],
     consumer_pb2.DESCRIPTOR.services_by_name["ConsumerService"],
@@ -50,6 +56,8 @@ class Hostile(Scenario):
         async def front(application: Application, _: Client) -> None:
             async with Channels() as channels:
                 channel = channels.to(application.addresses[0])
+                if application.chance.uniform(0.0, 1.0) < FLOODS:
+                    await _flood(application, channel)
                 await self._ask_for_ever(application, channel, [one for it in FRONT for one in it.methods])
 
         async def back(application: Application, _: Client) -> None:
@@ -124,3 +132,19 @@ async def _say(call: Any, asked: Sequence[Message], application: Application) ->
         await application.clock.sleep(0.05)
     with contextlib.suppress(asyncio.InvalidStateError, grpc.aio.AioRpcError):
         await call.done_writing()
+
+
+async def _flood(application: Application, channel: grpc.aio.Channel) -> None:
+    """Say who one is, again and again, and read no answer: the snode ends that call, and nothing else."""
+    metadata = (("x-mq-client-id", application.life), ("x-mq-language", "PYTHON"), ("x-mq-client-version", "5"))
+    topics = words.Publishing(topics=[words.Resource(name=Hostile.topics[0])])
+    said = service_pb2.TelemetryCommand(settings=words.Settings(client_type=words.PRODUCER, publishing=topics))
+    call = MessagingServiceStub(channel).Telemetry(metadata=metadata)
+    try:
+        with contextlib.suppress(asyncio.InvalidStateError, grpc.aio.AioRpcError, TimeoutError):
+            async with asyncio.timeout(TIMEOUT_S):
+                for _ in range(FLOOD):
+                    await call.write(said)
+                await application.clock.sleep(STREAM_S)
+    finally:
+        call.cancel()

@@ -10,6 +10,8 @@ from ortoo.testing.simulation.workload.popping import received
 from ortoo.testing.simulation.workload.scenario import Scenario
 
 ATTEMPTS_MAX = 3
+GIVEN_BACK_MAX = 2 * ATTEMPTS_MAX
+"""What was given back so often, and that was answered, has not been counted."""
 POISONED = 0.3
 INVISIBLE_MS = 5_000.0
 LOOK_S = 3.0
@@ -25,6 +27,7 @@ class Parking(Scenario):
         """One producer, two workers."""
         self._poisoned: dict[str, None] = {}
         self._parked: Counter[str] = Counter()
+        self._given_back: Counter[str] = Counter()
 
         async def produce(application: Application, client: Client) -> None:
             async with client.producer(self.name) as producer:
@@ -79,8 +82,11 @@ class Parking(Scenario):
         if message.attempt > ATTEMPTS_MAX:
             self.oracle.findings.add("G9", f"{sent.key} came for the {message.attempt}th time")
         if sent.key in self._poisoned:
+            if self._given_back[sent.key] >= GIVEN_BACK_MAX:
+                self.oracle.findings.add("G9", f"{sent.key} was given back {GIVEN_BACK_MAX} times and came again")
             leases.giving_back(self.group, sent)
             await message.give_back(100.0, error="poisoned")
+            self._given_back[sent.key] += 1
             return
         leases.acknowledging(self.group, sent)
         await message.ack()

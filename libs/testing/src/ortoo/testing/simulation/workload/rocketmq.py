@@ -1,5 +1,7 @@
 """RocketMQ's clients, as their generated stubs speak: a producer, and simple consumers that acknowledge one by one."""
 
+import base64
+
 import grpc
 from google.protobuf.duration_pb2 import Duration
 
@@ -8,7 +10,8 @@ from apache.rocketmq.v2 import service_pb2 as calls
 from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
 from ortoo.client import Client, Queue
 from ortoo.common.grpc.channels import Channels
-from ortoo.testing.simulation.oracle.received import NOWHERE
+from ortoo.testing.simulation.oracle.leases import MARGIN_S
+from ortoo.testing.simulation.oracle.received import NOWHERE, Delivery
 from ortoo.testing.simulation.oracle.sent import Sent
 from ortoo.testing.simulation.oracle.stored import compare_stored
 from ortoo.testing.simulation.workload.application import Application
@@ -18,6 +21,8 @@ INVISIBLE_S = 12
 POLL_S = 5
 TIMEOUT_S = 8.0
 REQUEST_MAX = 4
+FORGED = 0.1
+"""So often a forged receipt comes before a good one."""
 REFUSALS = range(40000, 50000)
 """Codes that say that the request is wrong: nothing of it is stored. REQUEST_TIMEOUT is none of them."""
 
@@ -122,16 +127,16 @@ class RocketClient:
             invisible_duration=Duration(seconds=INVISIBLE_S),
             long_polling_timeout=Duration(seconds=POLL_S),
         )
-        taken: list[tuple[words.Message, Sent]] = []
+        taken: list[tuple[words.Message, Delivery]] = []
         async for part in stub.ReceiveMessage(request, metadata=self._metadata, timeout=POLL_S + TIMEOUT_S):
             if part.HasField("message"):
                 taken += self._received(part.message)
             elif part.HasField("status") and part.status.code not in (words.OK, words.MESSAGE_NOT_FOUND):
                 await self._application.clock.sleep(0.5)
-        for message, sent in taken:
-            await self._settle(stub, message, sent)
+        for message, delivery in taken:
+            await self._settle(stub, message, delivery.sent, delivery.at_s)
 
-    def _received(self, message: words.Message) -> list[tuple[words.Message, Sent]]:
+    def _received(self, message: words.Message) -> list[tuple[words.Message, Delivery]]:
         system = message.system_properties
         queue = Queue(self._topic.name, NOWHERE, system.queue_id)
         delivery = self._oracle.received.delivered(
@@ -140,9 +145,11 @@ class RocketClient:
         if delivery is None:
             return []
         self._oracle.leases.delivered(delivery, INVISIBLE_S * 1000)
-        return [(message, delivery.sent)]
+        return [(message, delivery)]
 
-    async def _settle(self, stub: MessagingServiceStub, message: words.Message, sent: Sent) -> None:
+    async def _settle(
+        self, stub: MessagingServiceStub, message: words.Message, sent: Sent, delivered_at_s: float
+    ) -> None:
         system, group, chance = message.system_properties, self._group.name, self._application.chance
         await self._application.clock.sleep(chance.uniform(0.0, 0.05))
         if chance.uniform(0.0, 1.0) < 0.08:
@@ -155,10 +162,31 @@ class RocketClient:
             return
         entry = calls.AckMessageEntry(message_id=system.message_id, receipt_handle=system.receipt_handle)
         request = calls.AckMessageRequest(group=self._group, topic=self._topic, entries=[entry])
+        if chance.uniform(0.0, 1.0) < FORGED:
+            await self._forge(stub, request)
         self._oracle.leases.acknowledging(group, sent)
         answer = await stub.AckMessage(request, metadata=self._metadata, timeout=TIMEOUT_S)
-        if answer.entries and answer.entries[0].status.code == words.OK:
+        code = answer.entries[-1].status.code if answer.entries else answer.status.code
+        if code == words.OK:
             self._oracle.leases.acknowledged(group, sent)
+        elif self._oracle.calm_since(delivered_at_s) and self._oracle.now_s() - delivered_at_s < INVISIBLE_S - MARGIN_S:
+            self._oracle.findings.add(
+                "one bad request harms nobody", f"a good receipt of {sent.key} is refused: {code}"
+            )
+
+    async def _forge(self, stub: MessagingServiceStub, request: calls.AckMessageRequest) -> None:
+        """Name the lease as somebody does who knows all of it but the cluster's key; and put it into the request too.
+
+        No lease is settled by that, and the good receipt beside it is not refused for it.
+        """
+        [good] = request.entries
+        forged = calls.AckMessageEntry(message_id=good.message_id, receipt_handle=forged_receipt(good.receipt_handle))
+        alone = calls.AckMessageRequest(group=self._group, topic=self._topic, entries=[forged])
+        answer = await stub.AckMessage(alone, metadata=self._metadata, timeout=TIMEOUT_S)
+        if answer.status.code == words.OK:
+            self._oracle.findings.add("rights", f"a forged receipt settles {good.message_id}")
+        request.ClearField("entries")
+        request.entries.extend((forged, good))
 
     def _settings(self) -> words.Settings:
         wanted = words.SubscriptionEntry(
@@ -177,3 +205,10 @@ class RocketClient:
         self._application.note(f"call failed {error.code().name}")
         self._at += 1
         await self._application.clock.sleep(0.5)
+
+
+def forged_receipt(text: str) -> str:
+    """The same lease with a seal that is nobody's."""
+    data = bytearray(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+    data[-1] ^= 1
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()

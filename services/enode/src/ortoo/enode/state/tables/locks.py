@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ortoo.enode.changes.all import LocksPut
-from ortoo.enode.state.table import Table, live, parts
+from ortoo.enode.state.table import GroupTable, live, parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Lock:
         return not self.owner
 
 
-class Locks(Table[dict[str, dict[int, Lock]]]):
+class Locks(GroupTable[dict[int, Lock]]):
     """Of each topic group to queue id to lock, the last one of each. A lock that is free stays, for its generation."""
 
     def all(self) -> Iterator[tuple[tuple[int, str, int], Lock]]:

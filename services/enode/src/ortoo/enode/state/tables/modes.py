@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from ortoo.common.errors import Conflict
 from ortoo.enode.changes.lives import Mode, ModeSet
-from ortoo.enode.state.table import Table, live
+from ortoo.enode.state.table import GroupTable, live
 
 _WORDS = {
     Mode.OFFSETS: "by offsets (push sessions and pulls)",
@@ -15,7 +15,7 @@ _WORDS = {
 _NAMES = {Mode.UNDECIDED: "any", Mode.OFFSETS: "offsets", Mode.POP: "pop", Mode.POP_IN_ORDER: "pop-in-order"}
 
 
-class Modes(Table[dict[str, Mode]]):
+class Modes(GroupTable[Mode]):
     """Of each topic group to mode, the last one that was set; absent = undecided."""
 
     def of(self, topic_id: int, group: str) -> Mode:

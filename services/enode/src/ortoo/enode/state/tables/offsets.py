@@ -5,10 +5,10 @@ from typing import ClassVar
 
 from ortoo.common.errors import Fenced
 from ortoo.enode.changes.all import OffsetRows, OffsetsCommitted
-from ortoo.enode.state.table import Table, live, parts
+from ortoo.enode.state.table import GroupTable, live, parts
 
 
-class Offsets(Table[dict[str, dict[int, tuple[int, int]]]]):
+class Offsets(GroupTable[dict[int, tuple[int, int]]]):
     """Of each topic group to queue id to (next offset, generation), as the last commit of each queue left it."""
 
     def of(self, topic_id: int, group: str, queue_ids: Iterable[int] = ()) -> dict[int, int]:

@@ -7,7 +7,7 @@ from typing import ClassVar
 from ortoo.enode.changes.all import OffsetsCommitted
 from ortoo.enode.changes.pops import COUNT_MAX, PopFinished, PopIntervals, PopLeased, PopNote, PopReturned
 from ortoo.enode.state.interval_map import Hold, IntervalMap, Phase
-from ortoo.enode.state.table import Table, live
+from ortoo.enode.state.table import PlaceTable, live
 from ortoo.enode.state.tables.offsets import Offsets
 
 ROWS_PER_CHANGE = 256
@@ -52,7 +52,7 @@ class PopQueue:
                 del notes[offset]
 
 
-class Pops(Table[dict[tuple[str, int], PopQueue]]):
+class Pops(PlaceTable[PopQueue]):
     """Of each topic (group, queue id) to what was popped there."""
 
     def __init__(self, offsets: Offsets) -> None:

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from ortoo.enode.changes.all import OffsetsCommitted
 from ortoo.enode.changes.lives import SentBack, SentBackForgotten
-from ortoo.enode.state.table import Table, live, parts
+from ortoo.enode.state.table import PlaceTable, live, parts
 
 Place = tuple[int, str, int]
 """(topic id, group, queue id)."""
@@ -17,7 +17,7 @@ Mark = tuple[int, int]
 """(offset, 1 if the message was parked)."""
 
 
-class SentBackMarks(Table[dict[tuple[str, int], set[Mark]]]):
+class SentBackMarks(PlaceTable[set[Mark]]):
     """Of each topic (group, queue id) to the marks there."""
 
     def has(self, place: Place, mark: Mark) -> bool:

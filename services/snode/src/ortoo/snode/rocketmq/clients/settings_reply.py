@@ -7,9 +7,9 @@ Python client only the customised list and whole seconds, and a producer without
 from dataclasses import dataclass
 
 from apache.rocketmq.v2 import definition_pb2 as pb
-from ortoo.common.groups.delay_levels import DELAY_LEVELS_MS
+from ortoo.common.groups.failure_rule import ATTEMPTS_MAX
 from ortoo.common.groups.pop import PopRules
-from ortoo.common.groups.retry_policy import RetryKind
+from ortoo.common.groups.retry_policy import RetryPolicy
 from ortoo.common.records.message import BODY_BYTES_MAX
 from ortoo.snode.cluster.routes import Group
 from ortoo.snode.rocketmq.protocol.caller import WAIT_MS_MAX
@@ -22,8 +22,6 @@ RECEIVE_BATCH_MAX = 32
 """How many messages a client gets at once."""
 LITE_TOPICS_MAX = 2_000
 """How many lite topics one client may subscribe to."""
-RETRY_DELAYS_MS = DELAY_LEVELS_MS
-"""What members of a group wait that has the classic policy: the protocol's own default begins with the first level."""
 CONSUMER_TYPES = frozenset(
     {
         pb.ClientType.PUSH_CONSUMER,
@@ -42,29 +40,29 @@ LITE_TYPES = frozenset({pb.ClientType.LITE_PUSH_CONSUMER, pb.ClientType.LITE_SIM
 class GroupRules:
     """What a consumer group decides for its members."""
 
-    attempts_max: int = 17
-    retry_delays_ms: tuple[int, ...] = RETRY_DELAYS_MS
+    attempts_max: int = ATTEMPTS_MAX
+    retry_delays_ms: tuple[int, ...] = RetryPolicy().delays_ms
 
 
 def rules_of(group: Group | None) -> GroupRules:
     """The rules for a group's members; a group that does not exist yet has the defaults.
 
-    A group counts retries, the protocol deliveries: the first one is no retry.
+    The protocol's `max_attempts` counts tries, as a group does: RocketMQ's own groups count retries, and its servers
+    tell clients one more.
     """
-    if group is None:
-        return GroupRules()
-    is_classic = group.retry.kind is RetryKind.CLASSIC
-    delays_ms = RETRY_DELAYS_MS if is_classic else group.retry.delays_ms
-    return GroupRules(attempts_max=group.attempts_max + 1, retry_delays_ms=delays_ms)
+    return GroupRules() if group is None else GroupRules(group.attempts_max, group.retry.delays_ms)
 
 
-def pop_rules(group: Group | None, *, from_last: bool = False) -> PopRules:
+def pop_rules(group: Group | None, *, from_last: bool = False, order_batched: bool = False) -> PopRules:
     """How a group pops; `from_last` says that it begins at the end of queues in which it has no offset.
+
+    `order_batched`: a simple consumer gets several messages of a message group at once, in order; listeners of a push
+    consumer run beside one another, so it gets them one by one.
 
     Messages of one message group always come in order: the protocol's clients cannot tell, and a listener that wants
     it need not ask for it.
     """
-    return PopRules(rules_of(group).attempts_max, in_order=True, from_last=from_last)
+    return PopRules(rules_of(group).attempts_max, in_order=True, from_last=from_last, order_batched=order_batched)
 
 
 def settings_reply(sent: pb.Settings, language: str, rules: GroupRules) -> pb.Settings:

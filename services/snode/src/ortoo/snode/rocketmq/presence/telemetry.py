@@ -19,7 +19,6 @@ from ortoo.snode.rocketmq.clients.table import Client, Clients, CommandStream
 from ortoo.snode.rocketmq.presence.results import Results
 from ortoo.snode.rocketmq.protocol.caller import Caller
 from ortoo.snode.rocketmq.protocol.codes import Refused, ok, status_of
-from ortoo.snode.rocketmq.protocol.filters import compile_filter
 from ortoo.snode.rocketmq.protocol.names import group_name, topic_name
 from ortoo.snode.rocketmq.send.transacting import Transacting
 
@@ -97,8 +96,7 @@ class Telemetry:
             part = settings.subscription
             client.group = group_name(part.group)
             for entry in part.subscriptions:
-                topic_name(entry.topic)
-                compile_filter(entry.expression)
+                topic_name(entry.topic)  # a filter that is wrong is told where it is used, at ReceiveMessage
         elif settings.HasField("publishing"):
             self.clients.publishes(client, {topic_name(topic) for topic in settings.publishing.topics})
         else:

@@ -13,6 +13,8 @@ CLIENT_ID_BYTES_MAX = 512
 WAIT_MS_MAX = 20_000
 MARGIN_MS = 500
 """An empty answer must arrive before the client's deadline, or each empty poll is an error there."""
+REQUEST_TIMEOUT_MS = 3_000
+"""What clients give a request that do not say."""
 SHORT_MS = 1_000
 """With less than this left a poll looks once and answers."""
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -32,12 +34,18 @@ class Caller:
     peer: str = ""
     """Where the call comes from, as host:port."""
 
-    def wait_ms(self, wanted_ms: int) -> int:
-        """How long a poll may wait; a client that says nothing (0) waits as long as its deadline allows."""
-        remaining_ms = WAIT_MS_MAX + MARGIN_MS if self.remaining_s is None else int(self.remaining_s * 1000)
+    def wait_ms(self, wanted_ms: int, request_timeout_ms: int = REQUEST_TIMEOUT_MS) -> int:
+        """How long a poll may wait; a client that says nothing (0) waits as long as its deadline allows.
+
+        Of that deadline half the time is kept that such a client gives its other requests: as RocketMQ does.
+        """
+        if self.remaining_s is None:
+            return min(wanted_ms or WAIT_MS_MAX, WAIT_MS_MAX)
+        remaining_ms = int(self.remaining_s * 1000)
+        margin_ms = MARGIN_MS if wanted_ms else max(MARGIN_MS, request_timeout_ms // 2)
         if remaining_ms < SHORT_MS:
             return 0
-        return max(0, min(wanted_ms or WAIT_MS_MAX, remaining_ms - MARGIN_MS, WAIT_MS_MAX))
+        return max(0, min(wanted_ms or WAIT_MS_MAX, remaining_ms - margin_ms, WAIT_MS_MAX))
 
 
 def headers_of(context: Context) -> dict[str, str]:

@@ -1,11 +1,13 @@
 """Receiving: a pop over all queues of a topic, told frame by frame."""
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from apache.rocketmq.v2.definition_pb2 import Code
 from apache.rocketmq.v2.service_pb2 import ReceiveMessageRequest, ReceiveMessageResponse
+from ortoo.common.errors import OrtooError
 from ortoo.common.process.clock import Clock
 from ortoo.common.records.batch import open_batch
 from ortoo.common.records.message import Message
@@ -13,22 +15,36 @@ from ortoo.common.records.message_id import message_id_text
 from ortoo.snode.cluster.directory import Directory
 from ortoo.snode.cluster.routes import MessageType
 from ortoo.snode.cluster.watch import DirectoryWatch
-from ortoo.snode.pop.popping import PopAnswer, PopCall, Popping
+from ortoo.snode.pop.popping import PopAnswer, PopCall, PoppedMessages, Popping
 from ortoo.snode.pop.receipt_handle import ReceiptHandle
 from ortoo.snode.pull.reading import Reading
 from ortoo.snode.rocketmq.clients.settings_reply import RECEIVE_BATCH_MAX, pop_rules
 from ortoo.snode.rocketmq.clients.table import Clients
 from ortoo.snode.rocketmq.lite.popping import LitePopping
 from ortoo.snode.rocketmq.lite.subscriptions import LiteSubscription, LiteSubscriptions
-from ortoo.snode.rocketmq.protocol.caller import Caller
+from ortoo.snode.rocketmq.protocol.caller import REQUEST_TIMEOUT_MS, Caller
 from ortoo.snode.rocketmq.protocol.codes import Refused, ok, status_of
 from ortoo.snode.rocketmq.protocol.filters import compile_filter
 from ortoo.snode.rocketmq.protocol.messages import Delivery, delivered, in_ms, timestamp
 from ortoo.snode.rocketmq.protocol.names import group_name, lite_topic_of, topic_name
+from ortoo.snode.rocketmq.receive.doubts import Doubts, Receiver
 from ortoo.snode.rocketmq.receive.leases import SLICE_MS, Lease, Leases
 
 INVISIBLE_MS_MIN = 10_000
 INVISIBLE_MS_MAX = 12 * 3_600_000
+
+
+def check_invisible(invisible_ms: int, least_ms: int) -> None:
+    """Refuse a time for which messages cannot be a consumer's, in RocketMQ's words. Errors: Refused."""
+    if invisible_ms < least_ms:
+        words = f"the invisibleTime is too small: {invisible_ms} ms; give at least {least_ms}"
+    elif invisible_ms > INVISIBLE_MS_MAX:
+        words = f"the invisibleTime is too large: {invisible_ms} ms; give at most {INVISIBLE_MS_MAX}"
+    else:
+        return
+    raise Refused(Code.ILLEGAL_INVISIBLE_TIME, words)
+
+
 YOUNG_MESSAGES_MAX = 100_000
 """So many messages of a queue that lost none yet are a beginning; more are a history."""
 STARTS_MAX = 50_000
@@ -71,20 +87,53 @@ class Receiving:
     lite_popping: LitePopping
     lite_subscriptions: LiteSubscriptions
     clock: Clock
+    doubts: Doubts = field(default_factory=Doubts)
+    returning: dict[Receiver, asyncio.Future[None]] = field(default_factory=dict)
+    """Answers that are being given back: until then the same messages would be found under the same attempt id."""
 
     async def receive(self, caller: Caller, request: ReceiveMessageRequest) -> AsyncIterator[ReceiveMessageResponse]:
         """A status, the messages, and the time: everything, or nothing of it stays leased. Errors: as PopCall says."""
         call = await self._call(caller, request)
+        receiver = (caller.client_id, call.group, call.topic)
+        while (returning := self.returning.get(receiver)) is not None:
+            await asyncio.wait([returning])
+        if request.attempt_id and (untaken := self.doubts.untaken(receiver, request.attempt_id)) is not None:
+            await self._not_taken(caller, receiver, untaken)
+        wanted = call.messages_max
+        call = replace(call, messages_max=self.doubts.limit(receiver, wanted))
         answer = await self._pop(caller, call)
+        given = self.doubts.given(receiver, request.attempt_id, answer)
         delivered_all = False
         try:
-            for frame in list(self._frames(caller, request, call, answer)):
+            frames, unreadable = self._frames(caller, request, call, answer)
+            for one, error in unreadable:
+                await self.popping.failed(PopAnswer([one]), caller.client_id, error)
+                answer.batches.remove(one)
+            for frame in frames:
                 yield frame
             delivered_all = True
         finally:
-            # A client throws a stream away that broke, so what it was given comes again at once.
-            if not delivered_all and answer.batches:
+            # A client throws a stream away that broke; it may have asked again before that was noticed here.
+            if answer.batches and delivered_all:
+                self.doubts.taken(receiver, wanted)
+            elif answer.batches and self.doubts.is_still(receiver, given):
+                await self._not_taken(caller, receiver, answer)
+
+    async def _not_taken(self, caller: Caller, receiver: Receiver, answer: PopAnswer) -> None:
+        """Several messages come again at once, fewer together; one alone has failed, and waits or is parked."""
+        messages = sum(len(one.popped.offsets) for one in answer.batches)
+        for one in answer.batches:
+            for offset in one.popped.offsets:
+                self.leases.drop(replace(one.handle, first_offset=offset, count=1))
+        returning = self.returning[receiver] = asyncio.get_running_loop().create_future()
+        try:
+            if self.doubts.broken(receiver, messages):
+                await self.popping.failed(answer, caller.client_id, "the client did not take the message")
+            else:
                 await self.popping.release(answer)
+        finally:
+            self.returning.pop(receiver, None)
+            returning.set_result(None)
 
     async def _pop(self, caller: Caller, call: PopCall) -> PopAnswer:
         topic = self.directory.find_topic(call.topic)
@@ -104,59 +153,63 @@ class Receiving:
         invisible_ms = SLICE_MS
         if not request.auto_renew:
             invisible_ms = in_ms(request.invisible_duration)
-            if not INVISIBLE_MS_MIN <= invisible_ms <= INVISIBLE_MS_MAX:
-                raise Refused(
-                    Code.ILLEGAL_INVISIBLE_TIME,
-                    f"invisible for {invisible_ms} ms; expected {INVISIBLE_MS_MIN} to {INVISIBLE_MS_MAX}",
-                )
+            check_invisible(invisible_ms, INVISIBLE_MS_MIN)
         if caller.remaining_s is not None and caller.remaining_s <= 0:
             raise Refused(Code.ILLEGAL_POLLING_TIME, "the deadline is over before the poll begins; give it some time")
-        self.clients.seen(caller, self.clock.monotonic_s()).group = group
+        client = self.clients.seen(caller, self.clock.monotonic_s())
+        client.group = group
+        request_timeout_ms = in_ms(client.settings.request_timeout) if client.settings is not None else 0
         from_last = await self.starting.from_last(group, topic)
         return PopCall(
             group,
             topic,
             min(max(request.batch_size, 1), RECEIVE_BATCH_MAX),
             invisible_ms,
-            caller.wait_ms(in_ms(request.long_polling_timeout)),
+            caller.wait_ms(in_ms(request.long_polling_timeout), request_timeout_ms or REQUEST_TIMEOUT_MS),
             caller.client_id,
             request.attempt_id,
             wanted,
-            pop_rules(self.directory.group(group), from_last=from_last),
+            pop_rules(self.directory.group(group), from_last=from_last, order_batched=not request.auto_renew),
         )
 
     def _frames(
         self, caller: Caller, request: ReceiveMessageRequest, call: PopCall, answer: PopAnswer
-    ) -> Iterator[ReceiveMessageResponse]:
-        now_ms = self.clock.now_ms()
+    ) -> tuple[list[ReceiveMessageResponse], list[tuple[PoppedMessages, str]]]:
+        """Everything for the client, and the batches that cannot be told in the protocol's words, with the reason."""
+        now_s, namespace = self.clock.monotonic_s(), request.message_queue.topic.resource_namespace
+        found, unreadable = list[ReceiveMessageResponse](), list[tuple[PoppedMessages, str]]()
+        for one in answer.batches:
+            try:
+                messages = list(self._delivered(call, one))
+            except OrtooError as error:
+                unreadable.append((one, str(error)))
+                continue
+            for place, handle, message in messages:
+                found.append(ReceiveMessageResponse(message=delivered(message, place, namespace)))
+                if request.auto_renew:
+                    self.leases.keep(Lease(caller.client_id, handle, now_s))
         words = f"no message: {answer.blocked}" if answer.blocked else "no new message"
-        status = ok() if answer.batches else status_of(Refused(Code.MESSAGE_NOT_FOUND, words))
-        yield ReceiveMessageResponse(status=status)
-        namespace = request.message_queue.topic.resource_namespace
-        for place, handle, message in self._delivered(call, answer):
-            yield ReceiveMessageResponse(message=delivered(message, place, namespace))
-            if request.auto_renew:
-                self.leases.keep(Lease(caller.client_id, handle, self.clock.monotonic_s()))
-        yield ReceiveMessageResponse(delivery_timestamp=timestamp(now_ms))
+        status = ok() if found else status_of(Refused(Code.MESSAGE_NOT_FOUND, words))
+        end = ReceiveMessageResponse(delivery_timestamp=timestamp(self.clock.now_ms()))
+        return [ReceiveMessageResponse(status=status), *found, end], unreadable
 
-    def _delivered(self, call: PopCall, answer: PopAnswer) -> Iterator[tuple[Delivery, ReceiptHandle, Message]]:
+    def _delivered(self, call: PopCall, one: PoppedMessages) -> Iterator[tuple[Delivery, ReceiptHandle, Message]]:
         topic = self.directory.find_topic(call.topic)
         is_transaction = topic is not None and topic.message_type is MessageType.TRANSACTION
-        for one in answer.batches:
-            queue, popped = one.queue, one.popped
-            for offset, attempt, message in zip(popped.offsets, popped.attempts, open_batch(popped.batch), strict=True):
-                handle = replace(one.handle, first_offset=offset, count=1)
-                place = Delivery(
-                    call.topic,
-                    queue.enode,
-                    queue.queue_id,
-                    offset,
-                    popped.stored_at_ms,
-                    message_id_text(one.topic_id, queue.enode, queue.queue_id, offset),
-                    attempt,
-                    handle.text(self.directory.seals),
-                    call.invisible_ms,
-                    is_transaction,
-                    lite_topic_of(queue.topic),
-                )
-                yield place, handle, message
+        queue, popped = one.queue, one.popped
+        for offset, attempt, message in zip(popped.offsets, popped.attempts, open_batch(popped.batch), strict=True):
+            handle = replace(one.handle, first_offset=offset, count=1)
+            place = Delivery(
+                call.topic,
+                queue.enode,
+                queue.queue_id,
+                offset,
+                popped.stored_at_ms,
+                message_id_text(one.topic_id, queue.enode, queue.queue_id, offset),
+                attempt,
+                handle.text(self.directory.seals),
+                call.invisible_ms,
+                is_transaction,
+                lite_topic_of(queue.topic),
+            )
+            yield place, handle, message

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from apache.rocketmq.v2 import service_pb2 as pb
 from apache.rocketmq.v2.definition_pb2 import Code
+from ortoo.common.groups.failure_rule import ATTEMPTS_LIMIT, FailureRule
 from ortoo.common.groups.pop import Finish, GiveBack, Renew, Verdict
 from ortoo.common.process.containment import told_as
 from ortoo.snode.cluster.directory import Directory
@@ -16,7 +17,7 @@ from ortoo.snode.rocketmq.protocol.codes import Refused, common_status, ok, stat
 from ortoo.snode.rocketmq.protocol.messages import in_ms
 from ortoo.snode.rocketmq.protocol.names import check_same_topic, group_name, topic_name
 from ortoo.snode.rocketmq.receive.leases import Leases
-from ortoo.snode.rocketmq.receive.receiving import INVISIBLE_MS_MAX
+from ortoo.snode.rocketmq.receive.receiving import check_invisible
 
 ENTRIES_MAX = 1_024
 
@@ -57,16 +58,15 @@ class Settling:
         """
         group, topic = group_name(request.group), topic_name(request.topic)
         invisible_ms = in_ms(request.invisible_duration)
-        if not 0 <= invisible_ms <= INVISIBLE_MS_MAX:
-            what = f"invisible for {invisible_ms} ms; expected 0 to {INVISIBLE_MS_MAX}"
-            raise Refused(Code.ILLEGAL_INVISIBLE_TIME, what)
+        check_invisible(invisible_ms, 0)
         handle = self._handle(request.receipt_handle, group, topic)
         is_failure = self.leases.drop(handle)
         verdict: Verdict = Renew(invisible_ms)
         if is_failure or request.suspend or not invisible_ms:
+            # A push consumer's delay is its reading of the group's back-off, which some clients misread.
+            delays_ms = () if is_failure and not request.suspend else (invisible_ms,)
             rules = pop_rules(self.directory.group(group))
-            counts = not request.suspend
-            verdict = GiveBack((invisible_ms,), counts, caller.client_id, "the consumer failed", rules=rules)
+            verdict = GiveBack(delays_ms, not request.suspend, caller.client_id, "the consumer failed", rules=rules)
         await self._settle(handle, verdict)
         return pb.ChangeInvisibleDurationResponse(status=ok(), receipt_handle=request.receipt_handle)
 
@@ -81,13 +81,15 @@ class Settling:
         handle = self._handle(request.receipt_handle, group, topic)
         await self.popping.ensure_dead_letters([handle])
         rules = pop_rules(self.directory.group(group))
-        words = f"given up after {request.delivery_attempt} of {request.max_delivery_attempts} attempts"
-        await self._settle(handle, GiveBack((0,), True, caller.client_id, words, park=True, rules=rules))
+        tried = min(max(request.delivery_attempt, 0), ATTEMPTS_LIMIT)
+        words = f"given up after {tried} of {request.max_delivery_attempts} attempts"
+        is_last = FailureRule(rules.attempts_max).is_last(tried)
+        await self._settle(handle, GiveBack((0,), True, caller.client_id, words, not is_last, rules, tried))
         self.leases.drop(handle)
         return pb.ForwardMessageToDeadLetterQueueResponse(status=ok())
 
     async def _settle(self, handle: ReceiptHandle, verdict: Verdict) -> None:
-        [stale] = await self.popping.settle([(handle, (handle.first_offset,))], verdict)
+        [stale] = await self.popping.settle([(handle, (handle.first_offset,))], verdict, in_time=True)
         if stale:
             raise Refused(Code.INVALID_RECEIPT_HANDLE, "the lease is over: the message came again, or is done")
 

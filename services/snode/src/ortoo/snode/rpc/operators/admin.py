@@ -64,6 +64,8 @@ class AdminService(MemberAdmin, GroupAdmin):
     async def DescribeLag(self, request: pb.DescribeLagRequest, context: Context) -> pb.DescribeLagResponse:
         """How far a group is behind."""
         queues = await self.lag.of(request.group, request.topic)
+        if all(one.committed_offset < 0 for one in queues):
+            await self.known_group(request.group)
         return pb.DescribeLagResponse(
             queues=[write(pb.QueueLag, one, lag_messages=one.messages) for one in queues],
             lag_messages=sum(one.messages for one in queues),

@@ -1,6 +1,6 @@
 """DeadLetterService."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 
 from ortoo.common.cluster.names import check_group_name
@@ -24,6 +24,8 @@ class DeadLetterService(dead_letter_pb2_grpc.DeadLetterServiceServicer):
 
     letters: DeadLetters
     long_calls: LongCalls
+    group_known: Callable[[str], Awaitable[None]]
+    """Raises NotFound for a group that there is not."""
 
     async def ListDeadLetters(
         self, request: pb.ListDeadLettersRequest, context: Context
@@ -31,6 +33,7 @@ class DeadLetterService(dead_letter_pb2_grpc.DeadLetterServiceServicer):
         """The dead letters of a group."""
         check_group_name(request.group)
         where = compile_filter("", request.where)
+        await self.group_known(request.group)
         given = 0
         with self.long_calls.running():
             async for letter in self.letters.letters(request.group, where, with_replayed=request.with_replayed):
@@ -58,7 +61,8 @@ class DeadLetterService(dead_letter_pb2_grpc.DeadLetterServiceServicer):
         count = request.messages_max or PEEK_DEFAULT
         if count > PEEK_MAX:
             raise Invalid(f"{count}; give at most {PEEK_MAX}", field="messages_max")
-        return pb.PeekResponse(messages=map(_peeked, await self.letters.peek(request.topic, request.group, count)))
+        peeked, more = await self.letters.peek(request.topic, request.group, count, request.skip)
+        return pb.PeekResponse(messages=map(_peeked, peeked), more=more)
 
 
 def _progress(progress: Progress, *, done: bool) -> pb.ReplayProgress:

@@ -20,7 +20,7 @@ def passed_on(
     """A handler that has the name server answer, and waits with `then` until its answer counts here."""
 
     async def handler(service: "DirectoryAdmin", request: Any, context: Context) -> Any:
-        with rpc_errors(service.name_server.peer):
+        with rpc_errors(service.name_server.peer, within=True):
             metadata = service.name_server.admin_metadata if is_admin else ()
             call = getattr(service.name_server.stub, method)
             answer = await call(request, timeout=CALL_TIMEOUT_S, metadata=metadata)
@@ -56,7 +56,11 @@ class DirectoryAdmin(AdminServiceServicer):
     PutGroup = passed_on("PutGroup", lambda arrival, _, answer: arrival.version(answer.group.version))
     """Create a group or change it."""
     DeleteGroup = passed_on("DeleteGroup")
-    """Delete a group."""
+    """Delete a group; enodes keep its offsets until the grace period is over."""
+    UndeleteGroup = passed_on("UndeleteGroup", lambda arrival, _, answer: arrival.version(answer.group.version))
+    """Take a deletion back; its settings are in force when this returns."""
+    ListDeletedGroups = passed_on("ListDeletedGroups")
+    """The deleted groups that can come back."""
     ListGroups = passed_on("ListGroups")
     """All groups, by name."""
     PutUser = passed_on("PutUser", is_admin=True)

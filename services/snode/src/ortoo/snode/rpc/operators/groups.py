@@ -71,7 +71,7 @@ class GroupAdmin(admin_pb2_grpc.AdminServiceServicer):
         check_group_name(request.name, "name")
         group = await self.name_server.get_group(request.name)
         members = self.clients.consumers(request.name)
-        topics = sorted({topic for member in members for topic in member.topics})
+        topics = await self._topics(request.name)
         return pb.DescribeGroupResponse(
             group=group_to(group),
             members=map(member_to, members),
@@ -89,7 +89,7 @@ class GroupAdmin(admin_pb2_grpc.AdminServiceServicer):
         """One client: who it is, its queues, and what it says about itself."""
         entry = self.clients.find(request.client_id)
         if (other := await self._other(entry, request)) is not None:
-            with rpc_errors(f"snode {entry.snode}"):
+            with rpc_errors(f"snode {entry.snode}", within=True):
                 return await other.DescribeClient(request, timeout=COMMAND_TIMEOUT_MS / 1000 + FORWARD_S)
         queues = map(_queue, self.clients.queues(request.client_id, request.group))
         response = pb.DescribeClientResponse(client=write(pb.ClientInfo, entry), queues=queues)
@@ -106,7 +106,7 @@ class GroupAdmin(admin_pb2_grpc.AdminServiceServicer):
         """Make a client do something and answer what it said."""
         entry = self.clients.find(request.client_id)
         if (other := await self._other(entry, request)) is not None:
-            with rpc_errors(f"snode {entry.snode}"):
+            with rpc_errors(f"snode {entry.snode}", within=True):
                 return await other.CallClient(request, timeout=COMMAND_TIMEOUT_MAX_MS / 1000 + FORWARD_S)
         return pb.CallClientResponse(result=await self._call(request.client_id, request.command))
 
@@ -139,12 +139,25 @@ class GroupAdmin(admin_pb2_grpc.AdminServiceServicer):
     async def ResetOffsets(self, request: pb.ResetOffsetsRequest, context: Context) -> pb.ResetOffsetsResponse:
         """Move the offsets of a group."""
         moved = await self.moves.reset(request.group, request.topic, _target(request), force=request.force)
-        return pb.ResetOffsetsResponse(offsets=[write(pull_pb2.ConsumerOffset, one) for one in moved])
+        return write(pb.ResetOffsetsResponse, moved)
 
     async def CloneOffsets(self, request: pb.CloneOffsetsRequest, context: Context) -> pb.CloneOffsetsResponse:
         """Copy the offsets of one group to another."""
         copied = await self.moves.clone(request.from_group, request.to_group, request.topic)
+        await self._cloned(request.from_group, request.to_group)
         return pb.CloneOffsetsResponse(offsets=[write(pull_pb2.ConsumerOffset, one) for one in copied])
+
+    async def _cloned(self, from_group: str, to_group: str) -> None:
+        """The group that got offsets exists, with the settings of the other one unless it did before."""
+        try:
+            await self.name_server.get_group(to_group)
+        except NotFound:
+            try:
+                settings = await self.name_server.get_group(from_group)
+            except NotFound:
+                settings = Group(from_group)
+            made = await self.name_server.put_group(dataclasses.replace(settings, name=to_group))
+            await self.arrival.version(made.version)
 
     async def DescribeFlowControl(
         self, request: flow_control_pb2.DescribeFlowControlRequest, context: Context
@@ -161,6 +174,22 @@ class GroupAdmin(admin_pb2_grpc.AdminServiceServicer):
         """Change them, until the snode restarts or its file changes."""
         self.flow.replace([_rule(rule) for rule in request.rules])
         return flow_control_pb2.UpdateFlowControlResponse(rules=_rules(self.flow.rules))
+
+    async def _topics(self, group: str) -> list[str]:
+        """What its members want now, and where it has been."""
+        wanted = {topic for member in self.clients.consumers(group) for topic in member.topics}
+        been = {one.topic for one in await self.modes.listed(group)}
+        return sorted(wanted | been)
+
+    async def known_group(self, name: str) -> None:
+        """Errors: NotFound for a group that nobody made and that has been nowhere."""
+        try:
+            await self.name_server.get_group(name)
+        except NotFound:
+            if not await self._topics(name):
+                raise NotFound(
+                    f"there is no group {name!r}; `ortoo group list` shows those there are", field="group"
+                ) from None
 
     async def _progress(self, group: str, topic: str) -> pb.TopicProgress:
         lags = await self.lag.of(group, topic)

@@ -1,0 +1,140 @@
+"""Handlers for a push consumer's messages, and what happens to a message whose handler failed.
+
+A message without a message group is given back: the server counts the try, and it comes again by the group's retry
+topic, or is parked; meanwhile those behind it go on. Messages of one message group are promised their order: they wait
+behind one that failed, and so does what else its queue would deliver, until it works or is parked.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Protocol
+
+from ortoo.client.core.handlers import GivenBack, Tries, named
+from ortoo.client.core.place import Queue
+from ortoo.client.core.received import ReceivedMessage
+from ortoo.common.errors import OrtooError
+from ortoo.common.process.background import Background
+from ortoo.common.process.clock import Clock
+from ortoo.common.process.logs import get_logger
+from ortoo.v1 import pull_pb2
+
+Handler = Callable[[ReceivedMessage], Awaitable[None]]
+SendBack = Callable[[GivenBack], Awaitable[pull_pb2.SendBackResponse]]
+_log = get_logger("consumer")
+
+
+class Holding(Protocol):
+    """What keeps a queue's messages back."""
+
+    def hold(self, queue: Queue) -> None:
+        """Deliver nothing more of this queue."""
+
+    def release(self, queue: Queue) -> None:
+        """One reason less to hold it."""
+
+
+class PushHandlers:
+    """Gives messages to a handler, some at a time."""
+
+    def __init__(
+        self,
+        group: str,
+        handler: Handler,
+        holding: Holding,
+        send_back: SendBack | None,
+        clock: Clock,
+        *,
+        concurrency: int,
+        retry_delay_ms: float,
+    ) -> None:
+        """`send_back` None = a broadcast: a failed message stays here, and is tried again after `retry_delay_ms`."""
+        self._group = group
+        self._handler = handler
+        self._holding = holding
+        self._send_back = send_back
+        self._clock = clock
+        self._slots = asyncio.Semaphore(concurrency)
+        self._retry_delay_ms = retry_delay_ms
+        self._lanes: dict[tuple[Queue, str], deque[ReceivedMessage]] = {}
+        """By message group: those behind the one that is being handled."""
+        self._tries = Tries()
+
+    async def run(self, messages: AsyncIterator[ReceivedMessage]) -> None:
+        """Handle messages until there are no more. One is asked for when somebody is free to handle it."""
+        async with Background("handlers") as background:
+            await self._until_free()
+            async for message in messages:
+                group = message.message_group
+                if group is not None and (lane := self._lanes.get((message.queue, group))) is not None:
+                    lane.append(message)
+                    continue
+                await self._slots.acquire()
+                if group is None:
+                    background.spawn("handle", self._handle(message, in_order=False))
+                else:
+                    lane = self._lanes[message.queue, group] = deque()
+                    background.spawn("in order", self._handle_lane(message, (message.queue, group), lane))
+                await self._until_free()
+
+    async def _until_free(self) -> None:
+        """Wait for a slot without taking it: a message that waits for its next try may need it first."""
+        async with self._slots:
+            pass
+
+    async def _handle_lane(
+        self, message: ReceivedMessage, key: tuple[Queue, str], lane: deque[ReceivedMessage]
+    ) -> None:
+        await self._handle(message, in_order=True)
+        while lane:
+            await self._slots.acquire()
+            await self._handle(lane.popleft(), in_order=True)
+        del self._lanes[key]
+
+    async def _handle(self, message: ReceivedMessage, *, in_order: bool) -> None:
+        """Try until it works, or is somebody else's business. The slot is there already, and is given up."""
+        held = False
+        try:
+            while (failure := await self._call(message)) is not None:
+                wait_ms = await self._failed(message, failure, in_order)
+                if wait_ms is None:
+                    break
+                if in_order and not held:
+                    self._holding.hold(message.queue)
+                    held = True
+                await self._clock.sleep(wait_ms / 1000)
+                await self._slots.acquire()
+        finally:
+            if held:
+                self._holding.release(message.queue)
+        self._tries.forget(message)
+        message.ack()
+
+    async def _call(self, message: ReceivedMessage) -> Exception | None:
+        """Why the handler failed; a message that somebody else gets is none of its business."""
+        try:
+            if message.is_current:
+                await self._handler(message)
+        except Exception as error:
+            return error
+        finally:
+            self._slots.release()
+        return None
+
+    async def _failed(self, message: ReceivedMessage, failure: Exception, in_order: bool) -> float | None:
+        """How long to wait before the next try here; None when the message is the server's again, or parked."""
+        where = named(self._group, message)
+        _log.error("a handler failed", exc_info=failure, **where)
+        if self._send_back is None:
+            return self._retry_delay_ms
+        tries = self._tries.failed(message)
+        given = GivenBack.after(failure, message.queue, [message.offset], tries if in_order else 0)
+        try:
+            answer = await self._send_back(given)
+        except OrtooError as error:
+            _log.warning("a failed message stays here", reason=str(error), **where)
+            return self._retry_delay_ms
+        if not in_order or answer.parked:
+            return None
+        self._tries.keep(message, tries if given.counts else tries - 1)
+        return float(answer.delay_ms)

@@ -1,0 +1,153 @@
+"""Callers that lose patience: every call of producers and consumers is called off somewhere, again and again."""
+
+import asyncio
+from collections.abc import AsyncIterable, Awaitable, Callable
+
+from ortoo.client import (
+    Client,
+    ConsumerSettings,
+    Left,
+    PopConsumer,
+    PoppedMessage,
+    PopSettings,
+    PullSettings,
+    ReceivedMessage,
+    connect,
+)
+from ortoo.testing.simulation.oracle.sent import Sent
+from ortoo.testing.simulation.oracle.stored import compare_stored
+from ortoo.testing.simulation.workload.application import Application
+from ortoo.testing.simulation.workload.popping import received
+from ortoo.testing.simulation.workload.scenario import Scenario
+
+INVISIBLE_MS = 3_600_000.0
+"""Leases are longer than any run: a message whose pop was called off has to be given back, or it never comes again."""
+CANCELLATIONS_MAX = 40
+"""So often a consumer loses patience; then it goes on as others do, so that the run can come to rest."""
+PATIENCE_MAX_S = 1.2
+SHORT_PATIENCE_MAX_S = 0.03
+SHORT = 0.6
+"""How often patience is so short that the first of several awaits is called off."""
+
+Call = Callable[[], Awaitable[object]]
+
+
+class Cancelling(Scenario):
+    """Producers, and a group of each kind of consumer, under random timeouts."""
+
+    name = "cancelling"
+
+    def build(self) -> None:
+        """A producer, three workers that pop, two members that pull and two that are pushed to."""
+        self.groups = {"cancel-pop": self.name, "cancel-pull": self.name, "cancel-push": self.name}
+        self._left = dict.fromkeys(("w0", "w1", "w2", "l0", "l1", "s0", "s1"), CANCELLATIONS_MAX)
+        self.senders = [self.application("p0", self._produce)]
+        self._pullers = [self.application(name, self._pull) for name in ("l0", "l1")]
+        self._pushed = [self.application(name, self._pushed_to) for name in ("s0", "s1")]
+        poppers = [self.application(name, self._pop) for name in ("w0", "w1", "w2")]
+        self.consumers = [*poppers, *self._pullers, *self._pushed]
+
+    async def check(self, client: Client) -> None:
+        """What is stored; that no group has a member that left, or anything left to do."""
+        await compare_stored(client, self.oracle, self.name)
+        await self.check_lag(client, "cancel-pop")
+        await self.check_balance(client, self._pullers)
+        await self.check_balance(client, self._pushed)
+
+    # callers
+
+    async def _produce(self, application: Application, client: Client) -> None:
+        """Send, with patience for some of the answers only; now and then the whole producer is left."""
+
+        async def some() -> None:
+            async with client.producer(self.name) as producer:
+                while True:
+                    await self._impatient(application, lambda: application.send(producer, self.name))
+                    await application.pause_for(self.rate_per_s)
+
+        while True:
+            await self._impatient(application, some, longest_s=10 * PATIENCE_MAX_S)
+
+    async def _pop(self, application: Application, client: Client) -> None:
+        """Pop and settle, each under a timeout; now and then the whole consumer is left."""
+        settings = PopSettings(invisible_ms=INVISIBLE_MS, renew_max_ms=0, wait_ms=1_000, messages_max=8)
+
+        async def one(consumer: PopConsumer, held: list[tuple[PoppedMessage, Sent]]) -> None:
+            if not held:
+                held += received(application, await consumer.pop(), "cancel-pop", INVISIBLE_MS)
+            while held:
+                message, sent = held[0]  # an acknowledgement that was called off is asked for again
+                self.oracle.leases.acknowledging("cancel-pop", sent)
+                await message.ack()
+                self.oracle.leases.acknowledged("cancel-pop", sent)
+                del held[0]
+
+        async def some() -> None:
+            held: list[tuple[PoppedMessage, Sent]] = []
+            async with client.pop_consumer("cancel-pop", self.name, "*", settings) as consumer:
+                while True:
+                    await self._until_calm(application, lambda: one(consumer, held))
+
+        await self._until_calm(application, some, longest_s=5 * PATIENCE_MAX_S)
+
+    async def _pull(self, application: Application, client: Client) -> None:
+        """Pull, and leave the consumer somewhere."""
+        settings = PullSettings(from_first=True, commit_first_ms=500, commit_interval_ms=500)
+
+        async def some() -> None:
+            async with client.pull_consumer("cancel-pull", {self.name: "*"}, settings) as consumer:
+                application.queues = lambda: consumer.queues
+                await self._take(application, consumer, "cancel-pull")
+
+        await self._until_calm(application, some)
+
+    async def _pushed_to(self, application: Application, client: Client) -> None:
+        """Be pushed to, and leave the consumer somewhere; its client is its own, and left as well."""
+        settings = ConsumerSettings(from_first=True, client_id=application.life)
+
+        async def some() -> None:
+            async with (
+                connect(
+                    application.addresses,
+                    client_id=application.life,
+                    clock=application.clock,
+                    randomness=application.randomness(),
+                ) as mine,
+                mine.consumer("cancel-push", {self.name: "*"}, settings) as consumer,
+            ):
+                application.queues = lambda: consumer.queues
+                await self._take(application, consumer, "cancel-push")
+
+        await self._until_calm(application, some)
+
+    async def _take(self, application: Application, messages: AsyncIterable[ReceivedMessage], group: str) -> None:
+        async for message in messages:
+            self.oracle.received.delivered(
+                group, application.life, message.body, message.queue, message.offset, message.attempt
+            )
+            message.ack()
+
+    # patience
+
+    async def _until_calm(self, application: Application, call: Call, *, longest_s: float = PATIENCE_MAX_S) -> None:
+        """Make a call and lose patience, until this application has done so often enough; then wait for it for ever."""
+        name = application.name.rpartition("-")[2]
+        while self._left[name] > 0:
+            if await self._impatient(application, call, longest_s=longest_s):
+                self._left[name] -= 1
+        await call()
+
+    async def _impatient(self, application: Application, call: Call, *, longest_s: float = PATIENCE_MAX_S) -> bool:
+        """Make one call with as much patience as is drawn; whether it was called off. Nothing of it may go on."""
+        short = application.chance.uniform(0.0, 1.0) < SHORT
+        patience_s = application.chance.uniform(0.0, SHORT_PATIENCE_MAX_S if short else longest_s)
+        try:
+            async with asyncio.timeout(patience_s):
+                await call()
+        except TimeoutError:
+            application.oracle.leases.gone(application.life)
+            return True
+        except Left:
+            self.oracle.findings.add("a call that is called off ends nothing else", f"{application.name} was left")
+            raise
+        return False

@@ -1,0 +1,62 @@
+"""The groups of which anything is kept: when each used a topic last, and which of them somebody declared."""
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from ortoo.enode.changes.groups import GroupDeclared, GroupSeen, GroupsEnded
+from ortoo.enode.state.table import GroupTable, live
+
+DIRECTORIES_MAX = 16
+
+
+class Groups(GroupTable[int]):
+    """Of each topic group to when it used the topic last, by the log's time; 0 = before that was written down."""
+
+    def __init__(self) -> None:
+        """Nobody."""
+        super().__init__()
+        self.declared: set[str] = set()
+        """Groups that some directory said were declared, until a deletion was carried out."""
+        self._ended: dict[str, int] = {}
+
+    def all(self) -> list[tuple[int, str, int]]:
+        """(topic id, group, when it used the topic last) of all of which anything is kept."""
+        return [(topic_id, group, at) for topic_id, groups in self._topics.items() for group, at in groups.items()]
+
+    def seen_at_ms(self, topic_id: int, group: str) -> int | None:
+        """When a group used a topic last; None when nothing is kept of it there."""
+        return self._topics.get(topic_id, {}).get(group)
+
+    def ended(self, directory_id: str) -> int | None:
+        """Up to which version of a directory deletions are carried out; None when it was never heard."""
+        return self._ended.get(directory_id)
+
+    def use(self, topic_id: int, group: str, at_ms: int) -> None:
+        """A group uses a topic, by a change of any kind; times count since a directory was first heard."""
+        groups = self._topics.setdefault(topic_id, {})
+        groups[group] = max(groups.get(group, 0), at_ms if self._ended else 0)
+
+    def checkpoint(self) -> Iterator[bytes]:
+        """The whole as encoded changes."""
+        for topic_id, groups in live(self._topics):
+            for group, at_ms in live(groups):
+                if at_ms:
+                    yield GroupSeen(topic_id, group, at_ms).encoded()
+        for group in sorted(self.declared):
+            yield GroupDeclared(True, group).encoded()
+        for directory_id, version in list(self._ended.items()):
+            yield GroupsEnded(version, directory_id).encoded()
+
+    def _see(self, change: GroupSeen) -> None:
+        groups = self._topics.setdefault(change.topic_id, {})
+        groups[change.group] = max(groups.get(change.group, 0), change.seen_at_ms)
+
+    def _declare(self, change: GroupDeclared) -> None:
+        (self.declared.add if change.is_declared else self.declared.discard)(change.group)
+
+    def _end(self, change: GroupsEnded) -> None:
+        self._ended[change.directory_id] = max(change.version, self._ended.pop(change.directory_id, 0))
+        while len(self._ended) > DIRECTORIES_MAX:
+            del self._ended[next(iter(self._ended))]
+
+    FOLDS: ClassVar = {GroupSeen: _see, GroupDeclared: _declare, GroupsEnded: _end}

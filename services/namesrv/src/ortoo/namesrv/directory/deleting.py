@@ -1,0 +1,58 @@
+"""What deleting topics and groups, and taking that back, does to what is stored and to what watchers are told."""
+
+from ortoo.namesrv.catalog.transaction import Transaction
+from ortoo.namesrv.decisions import deletions, groups, topics
+from ortoo.namesrv.decisions.deletions import DeletedGroup, DeletedTopic
+from ortoo.namesrv.decisions.groups import Group
+from ortoo.namesrv.decisions.route_changes import RouteChange
+from ortoo.namesrv.decisions.topics import Topic
+
+
+def delete_topic(name: str, now_ms: int, grace_ms: int, stored: Transaction) -> tuple[DeletedTopic, RouteChange]:
+    """Move a topic to the deleted ones. Errors: Invalid, NotFound."""
+    deletion = deletions.delete(topics.found(name, stored.topic(name)), now_ms=now_ms, grace_ms=grace_ms)
+    stored.delete_topic(deletion)
+    return deletion, RouteChange(stored.version, deleted_topics=(name,), deletions=(deletion,))
+
+
+def undelete_topic(name: str, topic_id: int, stored: Transaction) -> tuple[Topic, RouteChange]:
+    """Move a topic back. Errors: as `deletions.undelete`."""
+    deleted = stored.deleted_topics(name=name)
+    topic = deletions.undelete(name, topic_id, stored.topic(name), deleted, version=stored.version)
+    stored.undelete_topic(topic)
+    return topic, RouteChange(stored.version, topics=(topic,))
+
+
+def delete_group(name: str, now_ms: int, grace_ms: int, stored: Transaction) -> tuple[DeletedGroup, RouteChange]:
+    """Move a group to the deleted ones. Errors: Invalid, NotFound."""
+    group = groups.found(name, stored.group(name))
+    deletion = deletions.delete_group(group, now_ms=now_ms, grace_ms=grace_ms, version=stored.version)
+    stored.delete_group(deletion)
+    return deletion, RouteChange(stored.version, deleted_groups=(name,), group_deletions=(deletion,))
+
+
+def undelete_group(name: str, stored: Transaction) -> tuple[Group, RouteChange]:
+    """Move a group back. Errors: as `deletions.undelete_group`."""
+    existing, deletion = stored.group(name), next(iter(stored.deleted_groups(name=name)), None)
+    group = deletions.undelete_group(name, existing, deletion, version=stored.version)
+    stored.forget_deleted_groups([name])
+    stored.put_group(group, existing)
+    return group, RouteChange(stored.version, groups=(group,))
+
+
+def end_topics(now_ms: int, stored: Transaction) -> tuple[set[int], RouteChange | None]:
+    """Say which deleted topics are due; returns the ids of those that are told no more."""
+    deleted = stored.deleted_topics()
+    due, forgotten = tuple(deletions.due(deleted, now_ms)), deletions.forgotten(deleted, now_ms)
+    stored.end_deletions([one.topic_id for one in due], forgotten)
+    return forgotten, RouteChange(stored.version, deletions=due) if due or forgotten else None
+
+
+def end_groups(now_ms: int, stored: Transaction) -> tuple[set[str], RouteChange | None]:
+    """The same for groups, by name; of those that are there again the deletion is over."""
+    deleted, existing = stored.deleted_groups(), {group.name for group in stored.contents().groups}
+    due, again = deletions.due_groups(deleted, existing, now_ms, version=stored.version)
+    forgotten = deletions.forgotten(deleted, now_ms) | again
+    stored.end_group_deletions([one.name for one in due])
+    stored.forget_deleted_groups(forgotten)
+    return forgotten, RouteChange(stored.version, group_deletions=tuple(due)) if due or forgotten else None

@@ -1,0 +1,80 @@
+"""RocketMQ's namespaces: topic `t` of namespace `ns` is Ortoo's topic `ns%t`, as RocketMQ's classic clients write it.
+
+    taken_in(request, "ns")     # t becomes ns%t, %RETRY%g becomes %RETRY%ns%g, wherever a request names something
+    let_out(answer, "ns")       # and back
+
+So two tenants with one name share nothing, and what native clients and operators see is the whole name.
+"""
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+from google.protobuf.descriptor import Descriptor
+from google.protobuf.message import Message
+
+from apache.rocketmq.v2.definition_pb2 import Resource
+from ortoo.snode.cluster.routes import DEAD_LETTER_PREFIX, RETRY_PREFIX
+
+SEPARATOR = "%"
+_RESOURCE = Resource.DESCRIPTOR.full_name
+
+
+def taken_in(request: Message, default: str) -> str:
+    """Give every topic and group of a request its whole name; `default` is the namespace of those that name none.
+
+    The answer is a namespace that was met, or empty: then nothing has changed.
+    """
+    met = ""
+    for one in resources_in(request):
+        namespace = one.resource_namespace or default
+        if namespace and one.name:
+            met = namespace
+            prefix, bare = _parts(one.name)
+            if not bare.startswith(namespace + SEPARATOR):
+                one.name = f"{prefix}{namespace}{SEPARATOR}{bare}"
+    return met
+
+
+def let_out(answer: Message, namespace: str) -> None:
+    """Name topics and groups as a client of this namespace does."""
+    for one in resources_in(answer):
+        prefix, bare = _parts(one.name)
+        if bare.startswith(namespace + SEPARATOR):
+            one.name = prefix + bare.removeprefix(namespace + SEPARATOR)
+
+
+def resources_in(message: Message) -> Iterator[Any]:
+    """Every topic and group that a message names."""
+    for name, is_repeated, is_resource in _fields(message.DESCRIPTOR):
+        if is_repeated:
+            found = getattr(message, name)
+        elif message.HasField(name):
+            found = (getattr(message, name),)
+        else:
+            continue
+        for one in found:
+            if is_resource:
+                yield one
+            else:
+                yield from resources_in(one)
+
+
+def _parts(name: str) -> tuple[str, str]:
+    """What stands before a namespace in the name of a group's own topic, and the rest."""
+    for prefix in (RETRY_PREFIX, DEAD_LETTER_PREFIX):
+        if name.startswith(prefix):
+            return prefix, name.removeprefix(prefix)
+    return "", name
+
+
+@cache
+def _fields(descriptor: Descriptor) -> tuple[tuple[str, bool, bool], ...]:
+    """The fields that lead to a topic or group: name, whether there are many, whether they are one themselves."""
+    return tuple(
+        (field.name, field.is_repeated, field.message_type.full_name == _RESOURCE)
+        for field in descriptor.fields
+        if field.message_type is not None
+        and not field.message_type.GetOptions().map_entry
+        and (field.message_type.full_name == _RESOURCE or _fields(field.message_type))
+    )

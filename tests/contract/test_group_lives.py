@@ -1,0 +1,177 @@
+"""G15, B-085: what is kept of groups goes by a due deletion or by silence, and by nothing that is merely absent."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from ortoo.enode.changes.lives import Mode, SentBack
+from ortoo.enode.changes.pops import PopLeased
+from ortoo.enode.cluster.group_lives import GroupLives
+from ortoo.enode.store.lock_table import LockRequest
+from ortoo.testing.disks.disk_image import Fate
+from ortoo.v1 import group_deletion_pb2, topic_pb2
+from ortoo.v1 import namesrv_pb2 as pb
+from tests.contract.one_store import TOPIC, OneStore
+
+OWN, OTHER = "00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002"
+DAY_MS = 86_400_000
+RETENTION_MS = 30 * DAY_MS
+
+
+def said(*groups: str, directory_id: str = OWN, by_use: tuple[str, ...] = (), **more: object) -> pb.WatchRoutesResponse:
+    """What a name server says of groups."""
+    declared = [topic_pb2.Group(name=name) for name in groups]
+    used = [topic_pb2.Group(name=name, by_use=True) for name in by_use]
+    fields: dict[str, object] = {"snapshot": True, "version": 9} | more
+    return pb.WatchRoutesResponse(directory_id=directory_id, groups=declared + used, **fields)  # type: ignore[arg-type]
+
+
+def due(name: str, version: int, deleted_at_ms: int) -> list[group_deletion_pb2.DueGroup]:
+    """One deletion that is due."""
+    return [group_deletion_pb2.DueGroup(name=name, version=version, deleted_at_ms=deleted_at_ms)]
+
+
+@dataclass(slots=True)
+class Groups:
+    """A store in which groups have left everything that is kept of one."""
+
+    one: OneStore = field(default_factory=OneStore)
+    lives: GroupLives = field(init=False)
+    is_following: bool = True
+
+    async def open(self, *names: str) -> "Groups":
+        """Open it, hear an empty directory, and have groups use it."""
+        await self.one.open()
+        self.follow()
+        await self.lives.apply(said())
+        for name in names:
+            await self.use(name)
+        return self
+
+    def follow(self) -> None:
+        """Look at groups of the store as it is now."""
+        self.lives = GroupLives(
+            self.one.store, self.one.clock, retention_ms=RETENTION_MS, following=lambda: self.is_following
+        )
+
+    async def use(self, name: str) -> None:
+        """A group commits, locks, pops, gives back, and says how it consumes."""
+        store = self.one.store
+        await store.modes.use(TOPIC, name, Mode.OFFSETS)
+        await store.offsets.commit(TOPIC, name, {0: 4, 1: 7})
+        await store.locks.take([LockRequest((TOPIC, name, 0), "c", "s")])
+        await store.locks.release([((TOPIC, name, 0), "s")])
+        await store.change(PopLeased(TOPIC, name, 2, 1, self.one.clock.now_ms() + 1, 1, ((2, 3, 1),)))
+        await store.change(SentBack(TOPIC, name, 1, ((9, 0),)))
+
+    def kept(self) -> dict[str, int]:
+        """Group to how many tables know it."""
+        state = self.one.store.engine.state
+        places = [place for table in (state.pops, state.sent_back) for place in table._topics.get(TOPIC, {})]
+        names = [name for table in (state.offsets, state.locks, state.modes) for name in table._topics.get(TOPIC, {})]
+        names += [*state.groups._topics.get(TOPIC, {}), *dict.fromkeys(group for group, _ in places)]
+        return {name: names.count(name) for name in sorted(names)}
+
+    def passes(self, days: float) -> None:
+        """Time goes by."""
+        self.one.clock.advance(days * 86_400)
+
+
+WHOLE = 5
+ENDS: dict[str, Callable[[Groups], object]] = {
+    "restarted": lambda groups: groups.one.restart(),
+    "power cut": lambda groups: groups.one.crash(3, Fate()),
+}
+
+
+async def test_a_due_deletion_drops_everything_of_the_group_once() -> None:
+    """B-085: told again it ends no group of the name that was there later; nor does it after a restart."""
+    groups = await Groups().open("g", "other")
+    groups.passes(1)
+    at_ms = groups.one.clock.now_ms()
+    assert groups.kept() == {"g": WHOLE, "other": WHOLE}
+    message = said("other", due_groups=due("g", 7, at_ms))
+    await groups.lives.apply(message)
+    assert groups.kept() == {"other": WHOLE}
+    assert groups.lives.dropped == {"deleted": 1, "silent": 0}
+    assert groups.one.store.locks._table.generation((TOPIC, "g", 0)) == 0
+    groups.passes(1)
+    await groups.use("g")
+    for _ in range(2):
+        await groups.lives.apply(message)
+        assert groups.kept() == {"g": WHOLE, "other": WHOLE}
+        await groups.one.restart()
+        groups.follow()
+    assert groups.one.store.offsets.of(TOPIC, "g") == {0: 4, 1: 7, 2: 0}
+    await groups.one.store.close()
+
+
+async def test_what_is_used_after_the_deletion_stays() -> None:
+    """B-085: by a commit, by a lock that is held, and by one that is on its way to the disk as the deletion comes."""
+    groups = await Groups().open("used", "held", "left")
+    groups.passes(1)
+    at_ms = groups.one.clock.now_ms()
+    groups.passes(0.1)
+    await groups.one.store.offsets.commit(TOPIC, "used", {0: 5})
+    await groups.one.store.locks.take([LockRequest((TOPIC, "held", 0), "c", "s")])
+    for version, name in enumerate(("used", "held", "left"), 5):
+        await groups.lives.apply(said(due_groups=due(name, version, at_ms)))
+    assert groups.kept() == {"used": WHOLE, "held": WHOLE}
+    await groups.one.store.close()
+
+
+@pytest.mark.parametrize("end", ENDS)
+async def test_silence_ends_what_nobody_declared(end: str) -> None:
+    """B-085: a replay of the log says the same; a group that only reads is not silent."""
+    groups = await Groups().open("silent", "reader", "holder")
+    before: object = None
+    for _ in range(32):
+        groups.passes(1)
+        groups.one.store.offsets.of(TOPIC, "reader")
+        await groups.one.store.locks.take([LockRequest((TOPIC, "holder", 0), "c", "s")])
+        await groups.lives.look()
+        before = list(groups.one.store.engine.state.checkpoint())
+        assert await ENDS[end](groups) is not None  # type: ignore[misc]
+        assert list(groups.one.store.engine.state.checkpoint()) == before
+        dropped = groups.lives.dropped["silent"]
+        groups.follow()
+        groups.lives.dropped["silent"] = dropped
+    assert groups.kept() == {"reader": WHOLE, "holder": WHOLE}
+    assert groups.lives.dropped == {"deleted": 0, "silent": 1}
+    await groups.one.store.close()
+
+
+NEVER: dict[str, list[pb.WatchRoutesResponse]] = {
+    "an empty directory": [said("g"), said(directory_id=OTHER)],
+    "its own, older": [said("g"), said(version=1)],
+    "its name among the deleted": [said("g"), said(snapshot=False, deleted_groups=["g"])],
+    "made by use in another": [said("g"), said(directory_id=OTHER, by_use=("g",))],
+}
+
+
+@pytest.mark.parametrize("heard", NEVER.values(), ids=NEVER.keys())
+async def test_a_group_that_is_absent_now_and_was_declared_stays(heard: list[pb.WatchRoutesResponse]) -> None:
+    """G15, B-085: whoever declared it may have another name server now; years of silence end nothing then."""
+    groups = await Groups().open("g", "by use")
+    for message in heard:
+        await groups.lives.apply(message)
+    for _ in range(3):
+        await groups.lives.look()
+        groups.passes(40)
+    await groups.lives.look()
+    assert groups.kept() == {"g": WHOLE}
+    await groups.one.store.close()
+
+
+async def test_nobody_is_silent_for_an_enode_that_hears_no_directory() -> None:
+    """G15, B-085: it may have missed that somebody declared the group."""
+    groups = await Groups().open("g")
+    groups.is_following = False
+    groups.passes(40)
+    await groups.lives.look()
+    assert groups.kept() == {"g": WHOLE}
+    groups.is_following = True
+    await groups.lives.look()
+    assert groups.kept() == {}
+    await groups.one.store.close()

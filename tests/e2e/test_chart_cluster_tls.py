@@ -1,0 +1,71 @@
+"""What the chart gives its pods for mutual TLS makes real processes find, trust and serve each other (B-069)."""
+
+import asyncio
+import re
+from pathlib import Path
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from ortoo.client import connect
+from ortoo.testing.servers.processes import RoleProcess
+from tests.deploy.test_chart import containers, objects, rendered
+from tests.integration.certificates import Authority
+from tests.integration.test_metrics import free_ports
+
+ROLES = ("namesrv", "enode", "snode")
+MOUNT = "/etc/ortoo/cluster-tls"
+
+
+async def test_rendered_pods_call_each_other_by_mutual_tls(tmp_path: Path) -> None:
+    """Their settings and their Secret as they are, only hosts, ports and folders are this machine's; probes go on."""
+    found = containers(objects(rendered("helm", "--set", "clusterTls.existingSecret.name=mine")))
+    authority = await Authority.make(tmp_path / "authority")
+    made = await authority.sign("all")
+    (secret := tmp_path / "secret").mkdir()
+    for name, file in {"tls.crt": made.certificate_file, "tls.key": made.key_file, "ca.crt": authority.ca_file}.items():
+        (secret / name).write_bytes(file.read_bytes())
+    named = (8071, 8073, 8081, 8083, 8091, 8093)
+    ports = dict(zip(map(str, named), map(str, free_ports(len(named))), strict=True))
+    processes, probed = [], {}
+    for role in ROLES:
+        ((pod, container),) = ((pod, one) for name, pod, one in found if name == f"r-ortoo-{role}")
+        mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+        assert mounts["cluster-tls"] == MOUNT
+        assert {"name": "cluster-tls", "secret": {"secretName": "mine", "defaultMode": 0o400}} in pod["volumes"]
+        prefix, environ = f"ORTOO_{role.upper()}_", {}
+        for variable in container["env"]:
+            if variable["name"].startswith(prefix) and "value" in variable:
+                text = variable["value"].replace(MOUNT, str(secret)).replace("0.0.0.0", "127.0.0.1")
+                text = re.sub(r"[^;:]*r-ortoo-[a-z0-9.-]*|\$\(POD_IP\)", "127.0.0.1", text)
+                environ[variable["name"].removeprefix(prefix)] = re.sub(
+                    r":(80[789]\d)\b", lambda match: f":{ports[match[1]]}", text
+                )
+        environ |= {"NAME": f"{role}-0", "METRICS_ADDRESS": "", "DRAIN_DELAY_S": "0"}
+        environ |= {"DATA_DIR": str(tmp_path / role)} if role != "snode" else {}
+        processes.append(RoleProcess(role, tmp_path / f"{role}-0", environ))
+        probed[role] = ports[str(container["readinessProbe"]["grpc"]["port"])]
+    try:
+        for process in processes:
+            await process.start()
+        for port in probed.values():
+            async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+                health = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=10)
+                assert health.status == health_pb2.HealthCheckResponse.SERVING
+        async with connect(f"127.0.0.1:{ports['8081']}") as mq, asyncio.timeout(30):
+            [enode] = (await mq.admin.describe_cluster()).enodes
+            assert (enode.alive, enode.address) == (True, f"127.0.0.1:{ports['8093']}")
+            await mq.admin.create_topic("t")
+            async with mq.producer("t") as producer:
+                assert (await producer.send(b"x")).offset == 0
+    finally:
+        for process in reversed(processes):
+            await process.kill()
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_without_the_secret_nothing_of_it_is_there(role: str) -> None:
+    """The default chart speaks in the clear."""
+    ((container,),) = ([one for name, _, one in containers(objects(rendered("helm"))) if name == f"r-ortoo-{role}"],)
+    assert not [one for one in container["env"] if "TLS_CLUSTER" in one["name"]]

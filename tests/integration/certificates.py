@@ -1,0 +1,74 @@
+"""Certificates for tests, made by openssl: an authority, and what it signs."""
+
+import asyncio
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+NAME = "ortoo.cluster"
+"""What all certificates of these are for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """A certificate and its key, PEM."""
+
+    certificate_file: Path
+    key_file: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Authority:
+    """One that signs certificates; its own is the root."""
+
+    folder: Path
+
+    @classmethod
+    async def make(cls, folder: Path) -> "Authority":
+        """Make a new one in a folder that is not there yet; the test is skipped where there is no openssl."""
+        if shutil.which("openssl") is None:
+            pytest.skip("NO OPENSSL: mutual TLS was NOT tested")
+        await asyncio.to_thread(folder.mkdir, parents=True)
+        files = ("-keyout", f"{folder}/ca.key", "-out", f"{folder}/ca.pem")
+        await _openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=authority", *files)
+        return cls(folder)
+
+    @property
+    def ca_file(self) -> Path:
+        """The root."""
+        return self.folder / "ca.pem"
+
+    async def sign(self, who: str, name: str = NAME) -> Certificate:
+        """A certificate for `name` in files called after `who`, in place of what is there."""
+        made = Certificate(self.folder / f"{who}.pem", self.folder / f"{who}.key")
+        asked, about = self.folder / f"{who}.csr", self.folder / f"{who}.ext"
+        about.write_text(f"subjectAltName=DNS:{name}")
+        key = self.folder / f"{who}.new.key"
+        await _openssl(
+            "req", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={name}", "-keyout", f"{key}", "-out", f"{asked}"
+        )
+        fresh = self.folder / f"{who}.new.pem"
+        await _openssl(
+            "x509", "-req", "-in", f"{asked}", "-CA", f"{self.ca_file}", "-CAkey", f"{self.folder}/ca.key",
+            "-CAcreateserial", "-days", "2", "-extfile", f"{about}", "-out", f"{fresh}",
+        )  # fmt: skip
+        key.replace(made.key_file)
+        fresh.replace(made.certificate_file)
+        return made
+
+    def settings(self, of: Certificate, listen_address: str = "127.0.0.1:0") -> dict[str, str]:
+        """What a role is told to speak mutual TLS with others that have this root."""
+        return {
+            "tls_cluster_listen_address": listen_address,
+            "tls_cluster_certificate_file": str(of.certificate_file),
+            "tls_cluster_key_file": str(of.key_file),
+            "tls_cluster_ca_file": str(self.ca_file),
+            "tls_cluster_name": NAME,
+        }
+
+
+async def _openssl(*arguments: str) -> None:
+    process = await asyncio.create_subprocess_exec("openssl", *arguments, stderr=asyncio.subprocess.DEVNULL)
+    assert await process.wait() == 0, arguments

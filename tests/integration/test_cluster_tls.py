@@ -1,0 +1,215 @@
+"""B-069: processes of a cluster call each other by mutual TLS; in the clear they tell their health alone."""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from ortoo.client import ConsumerSettings, connect
+from ortoo.common.errors import Invalid, Unavailable
+from ortoo.common.errors.status import rpc_errors
+from ortoo.common.grpc.channels import Channels
+from ortoo.enode.settings import load
+from ortoo.testing.servers.cluster import Cluster, open_cluster
+from ortoo.testing.servers.processes import RoleProcess
+from ortoo.testing.servers.valkey import valkey
+from ortoo.v1 import client_pb2, enode_pb2, namesrv_pb2, replication_pb2
+from ortoo.v1.admin_pb2_grpc import AdminServiceStub
+from ortoo.v1.enode_pb2_grpc import EnodeServiceStub
+from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
+from ortoo.v1.replication_pb2_grpc import ReplicationServiceStub
+from tests.integration.certificates import NAME, Authority
+from tests.integration.test_metrics import free_ports
+
+ROLES = ("namesrv", "enode", "snode")
+
+
+@pytest.fixture
+async def authority(tmp_path: Path) -> Authority:
+    """Who signs the cluster's certificates."""
+    return await Authority.make(tmp_path / "authority")
+
+
+async def guarded(authority: Authority) -> dict[str, dict[str, Any]]:
+    """Settings of all roles, each with a certificate of its own."""
+    settings: dict[str, dict[str, Any]] = {role: dict(authority.settings(await authority.sign(role))) for role in ROLES}
+    settings["enode"]["replication_address"] = "127.0.0.1:0"
+    return settings
+
+
+async def shown_by(address: str, authority: Authority, who: str) -> bytes:
+    """The certificate that a port shows to somebody who may come."""
+    context = ssl.create_default_context(cafile=str(authority.ca_file))
+    context.check_hostname = False
+    context.load_cert_chain(authority.folder / f"{who}.pem", authority.folder / f"{who}.key")
+    host, _, port = address.rpartition(":")
+    _, writer = await asyncio.open_connection(host, int(port), ssl=context, server_hostname=NAME)
+    found: bytes = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+    writer.close()
+    return found
+
+
+async def works(cluster: Cluster, group: str) -> None:
+    """A message goes through all roles."""
+    async with connect(cluster.address) as mq, asyncio.timeout(30):
+        await mq.admin.ensure_topic("t", queue_count=1)
+        async with mq.producer("t") as producer:
+            await producer.send(b"x")
+        async with mq.consumer(group, "t", ConsumerSettings(from_first=True)) as consumer:
+            async for message in consumer:
+                message.ack()
+                break
+
+
+async def test_only_who_shows_a_certificate_is_answered(authority: Authority, tmp_path: Path) -> None:
+    """B-069: at name server, enode and replication port; probes of health go on in the clear, with nothing else."""
+    async with open_cluster(tmp_path, settings=await guarded(authority)) as cluster, asyncio.timeout(90):
+        await works(cluster, "g")
+        other = await (await Authority.make(tmp_path / "other")).sign("stranger")
+        roots = authority.ca_file.read_bytes()
+        strangers = {
+            "shows none": grpc.ssl_channel_credentials(roots),
+            "another authority's": grpc.ssl_channel_credentials(
+                roots, other.key_file.read_bytes(), other.certificate_file.read_bytes()
+            ),
+        }
+        news = await cluster.name_service.WatchRoutes(namesrv_pb2.WatchRoutesRequest()).read()
+        assert isinstance(news, namesrv_pb2.WatchRoutesResponse)
+        [enode] = news.enodes
+        assert enode.address == cluster.address_of("enode-0")
+        calls: dict[str, Any] = {
+            cluster.address_of("namesrv-0"): lambda c: NameServiceStub(c).ListTopics(namesrv_pb2.ListTopicsRequest()),
+            enode.address: lambda c: EnodeServiceStub(c).DescribeStore(enode_pb2.DescribeStoreRequest()),
+            enode.replication_address: lambda c: (
+                ReplicationServiceStub(c).Follow(iter([replication_pb2.FollowRequest()])).read()
+            ),
+        }
+        named = [("grpc.ssl_target_name_override", NAME)]
+        for address, call in calls.items():
+            for credentials in strangers.values():
+                async with grpc.aio.secure_channel(address, credentials, options=named) as channel:
+                    with pytest.raises(grpc.aio.AioRpcError) as refused:
+                        await call(channel)
+                    assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+            async with grpc.aio.insecure_channel(address) as channel:
+                with pytest.raises(Unavailable, match="does it want TLS, with a certificate"), rpc_errors("it"):
+                    await call(channel)
+        for name in ("namesrv-0", "enode-0"):
+            call = calls[cluster.address_of(name)]
+            async with grpc.aio.insecure_channel(cluster.running[name].health_address) as channel:
+                health = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())
+                assert health.status == health_pb2.HealthCheckResponse.SERVING
+                with pytest.raises(grpc.aio.AioRpcError, match="tls_cluster_certificate_file") as error:
+                    await call(channel)
+                assert error.value.code() is grpc.StatusCode.PERMISSION_DENIED
+
+
+async def test_new_certificates_count_without_a_restart(authority: Authority, tmp_path: Path) -> None:
+    """B-069: a port shows the new one to who comes next, and calls are made with it; a broken file changes nothing."""
+    async with open_cluster(tmp_path, settings=await guarded(authority)) as cluster, asyncio.timeout(90):
+        await works(cluster, "g")
+        for role in ("enode", "namesrv"):
+            address = cluster.address_of(f"{role}-0")
+            before = await shown_by(address, authority, "snode")
+            await authority.sign(role)
+            assert await shown_by(address, authority, "snode") != before
+            (authority.folder / f"{role}.pem").write_text("nonsense")
+            whole = await shown_by(address, authority, "snode")
+            await authority.sign(role)
+            assert await shown_by(address, authority, "snode") not in (before, whole)
+        # A root that nobody had before: processes that had not read it again could not come back.
+        fresh = await Authority.make(tmp_path / "fresh")
+        for role in ROLES:
+            made = await fresh.sign(role)
+            for file in (made.certificate_file, made.key_file):
+                (authority.folder / file.name).write_bytes(file.read_bytes())
+        authority.ca_file.write_bytes(fresh.ca_file.read_bytes())
+        await cluster.close("enode-0")
+        cluster.settings["enode"] |= {"listen_address": "127.0.0.1:0"}
+        cluster.channels._tls.look()  # type: ignore[union-attr]
+        await cluster.channels.drop(cluster.address_of("namesrv-0"))
+        await cluster.open_enode("enode-0")
+        while True:
+            try:
+                await works(cluster, "h")
+                break
+            except Unavailable:  # the snode has not met the new enode yet
+                await cluster.clock.sleep(0.1)
+
+
+async def test_snodes_call_each_other_by_it_too(authority: Authority, tmp_path: Path) -> None:
+    """B-069: what one snode asks another about its client goes to that one's port for the cluster."""
+    settings = await guarded(authority)
+    async with valkey(tmp_path / "valkey") as store:
+        settings["snode"] |= {"redis_url": store.url}
+        async with open_cluster(tmp_path, snodes=2, settings=settings) as cluster, asyncio.timeout(60):
+            await cluster.create_topic("t")
+            async with (
+                Channels() as channels,
+                connect(cluster.address, client_id="c") as mq,
+                mq.pull_consumer("g", "t"),
+            ):
+                stub = AdminServiceStub(channels.to(cluster.address_of("snode-1")))
+                request = client_pb2.DescribeClientRequest(client_id="c", group="g", ask_client=True)
+                while not (await stub.ListClients(client_pb2.ListClientsRequest(group="g"))).clients:
+                    await cluster.clock.sleep(0.05)
+                found = await stub.DescribeClient(request)
+                assert found.client.snode == "snode-0"
+                assert not found.HasField("failure")
+
+
+@pytest.fixture
+async def processes(authority: Authority, tmp_path: Path) -> AsyncIterator[dict[str, RoleProcess]]:
+    """A name server, an enode and a snode, real processes with certificates; none is started."""
+    ports = free_ports(6)
+    found: dict[str, RoleProcess] = {}
+    for at, role in enumerate(ROLES):
+        environ: dict[str, object] = {"LISTEN_ADDRESS": f"127.0.0.1:{ports[at]}"}
+        chosen = authority.settings(await authority.sign(role), f"127.0.0.1:{ports[3 + at]}")
+        environ |= {name.upper(): value for name, value in chosen.items()}
+        if role != "namesrv":
+            environ |= {"NAME": f"{role}-0", "NAMESRV_ADDRESS": f"127.0.0.1:{ports[3]}"}
+        found[role] = RoleProcess(role, tmp_path / f"{role}-0", environ)
+    yield found
+    for process in found.values():
+        await process.kill()
+
+
+async def test_a_process_without_a_certificate_says_what_it_lacks(
+    processes: dict[str, RoleProcess], tmp_path: Path
+) -> None:
+    """B-069: real processes; one without is refused by either port of the name server, and the log says why."""
+    for process in processes.values():
+        await process.start()
+    clear = str(processes["namesrv"].environ["LISTEN_ADDRESS"])
+    reasons = {processes["namesrv"].address: "does it want TLS, with a", clear: "tls_cluster_certificate_file"}
+    for number, (name_server, why) in enumerate(reasons.items()):
+        name = f"bare-{number}"
+        bare = RoleProcess("enode", tmp_path / name, {"NAME": name, "NAMESRV_ADDRESS": name_server})
+        await bare.start()
+        await bare.says(why)
+        await bare.kill()
+    async with connect(str(processes["snode"].environ["LISTEN_ADDRESS"])) as mq, asyncio.timeout(60):
+        assert [(one.name, one.alive) for one in (await mq.admin.describe_cluster()).enodes] == [("enode-0", True)]
+        await mq.admin.create_topic("t")
+        async with mq.producer("t") as producer:
+            await producer.send(b"x")
+        async with mq.consumer("g", "t", ConsumerSettings(from_first=True)) as consumer:
+            async for message in consumer:
+                assert message.body == b"x"
+                break
+
+
+@pytest.mark.parametrize("lacks", ["listen_address", "certificate_file", "key_file", "ca_file"])
+def test_half_of_the_settings_is_refused_by_name(lacks: str, tmp_path: Path) -> None:
+    """The four belong together."""
+    names = [f"tls_cluster_{end}" for end in ("listen_address", "certificate_file", "key_file", "ca_file")]
+    given = {name: "127.0.0.1:0" if "address" in name else str(tmp_path / name) for name in names}
+    with pytest.raises(Invalid) as error:
+        load({}, overrides={name: value for name, value in given.items() if name != f"tls_cluster_{lacks}"})
+    assert error.value.field == f"tls_cluster_{lacks}"

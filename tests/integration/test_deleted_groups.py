@@ -1,0 +1,115 @@
+"""A deleted group lives as a deleted topic does: it can come back for a while, then nothing is kept of it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from ortoo.client import AlreadyExists, Client, ConsumerSettings, GroupInfo, NotFound, Unavailable, connect
+from ortoo.enode.app import RunningEnode
+from ortoo.testing.servers.cluster import Cluster, open_cluster
+
+COUNT = 10
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+    """One of each role; the declared group g and the group u, there by use alone, have consumed all of topic t."""
+    async with open_cluster(tmp_path) as opened:
+        await opened.create_topic("t", queues=1)
+        async with connect(opened.address) as mq:
+            await mq.admin.groups.update("g", attempts_max=3)
+            async with mq.producer("t") as producer:
+                await asyncio.gather(*await producer.send_many([b"x"] * COUNT))
+            for group in ("g", "u"):
+                await consumed(mq, group, COUNT)
+        yield opened
+
+
+async def consumed(mq: Client, group: str, count: int) -> None:
+    """A member of a group acknowledges so many messages and leaves."""
+    async with asyncio.timeout(20), mq.consumer(group, "t", ConsumerSettings(from_first=True)) as consumer:
+        async for message in consumer:
+            message.ack()
+            count -= 1
+            if not count:
+                break
+
+
+def kept(cluster: Cluster) -> list[str]:
+    """The groups of which the enode keeps offsets."""
+    enode = cluster.running["enode-0"]
+    assert isinstance(enode, RunningEnode)
+    return sorted({group for _, group, _ in enode.store.engine.state.offsets.committed()})
+
+
+async def until(cluster: Cluster, *groups: str) -> None:
+    """Wait until the enode keeps offsets of these groups alone."""
+    async with asyncio.timeout(20):
+        while kept(cluster) != list(groups):
+            await cluster.clock.sleep(0.02)
+
+
+async def named(mq: Client) -> dict[str, GroupInfo]:
+    """All groups by name."""
+    return {group.name: group for group in await mq.admin.list_groups()}
+
+
+async def test_a_deleted_group_comes_back_as_it_was(cluster: Cluster) -> None:
+    """B-085: settings and offsets, over restarts; also when its members have made it anew by using it meanwhile."""
+    async with connect(cluster.address) as mq, asyncio.timeout(60):
+        assert {name: group.by_use for name, group in (await named(mq)).items()} == {"g": False, "u": True}
+        await mq.admin.delete_group("g")
+        assert list(await named(mq)) == ["u"]
+        [deleted] = await mq.admin.list_deleted_groups()
+        assert (deleted.group.name, deleted.due_at_ms - deleted.deleted_at_ms) == ("g", 86_400_000)
+        for name in ("namesrv-0", "enode-0"):
+            await cluster.close(name)
+        await cluster.open_namesrv()
+        await cluster.open_enode("enode-0")
+        assert (await mq.admin.undelete_group("g")).attempts_max == 3
+        assert await mq.admin.list_deleted_groups() == []
+        assert (await mq.admin.lag("g", "t")).lag_messages == 0
+        with pytest.raises(NotFound, match="ortoo group deleted"):
+            await mq.admin.undelete_group("g")
+        await mq.admin.delete_group("g")
+        async with mq.producer("t") as producer:
+            await producer.send(b"more")
+        await consumed(mq, "g", 1)
+        assert (await named(mq))["g"].by_use
+        assert (await mq.admin.undelete_group("g")).attempts_max == 3
+        assert not (await named(mq))["g"].by_use
+        await mq.admin.delete_group("g")
+        await mq.admin.groups.update("g", attempts_max=5)
+        with pytest.raises(AlreadyExists, match="declared anew"):
+            await mq.admin.undelete_group("g")
+        assert kept(cluster) == ["g", "u"]
+
+
+async def test_nothing_is_kept_of_a_group_whose_deletion_is_due(cluster: Cluster) -> None:
+    """B-085: at once, or when its grace period is over; who comes by its name later begins anew and stays."""
+    async with connect(cluster.address) as mq, asyncio.timeout(60):
+        await cluster.clock.sleep(0.01)  # a deletion in the millisecond of the last use would leave what was used
+        await mq.admin.delete_group("u", at_once=True)
+        await until(cluster, "g")
+        assert await mq.admin.list_deleted_groups() == []
+        with pytest.raises(NotFound):
+            await mq.admin.undelete_group("u")
+        await consumed(mq, "u", COUNT)
+        assert kept(cluster) == ["g", "u"]
+        await cluster.close("enode-0")
+        await cluster.open_enode("enode-0")  # it is told again of what was due, and has done it
+        await mq.admin.ensure_topic("later")
+        assert kept(cluster) == ["g", "u"]
+        await cluster.close("namesrv-0")
+        cluster.settings["namesrv"] = {"group_deletion_grace_ms": 50, "expiry_interval_s": 0.02}
+        await cluster.open_namesrv()
+        while True:
+            try:
+                await mq.admin.delete_group("g")
+                break
+            except Unavailable:  # the snode has not found the name server's new process yet
+                await cluster.clock.sleep(0.05)
+        await until(cluster, "u")
+        assert await mq.admin.list_deleted_groups() == []

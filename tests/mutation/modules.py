@@ -1,0 +1,63 @@
+"""What is mutated, and the tests that are to notice: deciding modules, each with those that ask it quickly."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+ENODE = "src/ortoo/enode"
+SNODE = "src/ortoo/snode"
+
+
+@dataclass(frozen=True, slots=True)
+class Mutated:
+    """A part of the product."""
+
+    files: Sequence[str]
+    """Patterns of files, below the folder that the services are merged in."""
+    tests: Sequence[str]
+    """Files and folders below `tests`."""
+
+
+MODULES: Mapping[str, Mutated] = {
+    "state": Mutated(
+        [f"{ENODE}/state/*.py"],
+        [
+            "unit/enode/state",
+            "unit/enode/pops",
+            "unit/enode/store",
+            "property/test_timers.py",
+            "simulation/test_short_runs.py",
+        ],
+    ),
+    "pops": Mutated(
+        [f"{ENODE}/pops/{name}.py" for name in ("line", "lines", "leasing", "settling", "key_order")],
+        [
+            "unit/enode/pops",
+            "property/test_pop_schedule.py",
+            "contract/test_g5_order.py",
+            "contract/test_g8_pop.py",
+            "contract/test_expiry.py",
+            "contract/test_pop_holes.py",
+            "simulation/test_short_runs.py",
+        ],
+    ),
+    "parking": Mutated(
+        [f"{ENODE}/pops/parking.py"],
+        ["contract/test_g9_dead_letters.py", "contract/test_expiry.py", "simulation/test_short_runs.py"],
+    ),
+    "push sessions": Mutated(
+        [f"{SNODE}/push/*.py"],
+        ["unit/snode/push"],
+    ),
+    "membership": Mutated(
+        [f"{SNODE}/membership/{name}.py" for name in ("local", "members", "assignment")],
+        ["unit/snode/membership"],
+    ),
+    "access": Mutated(
+        [f"{SNODE}/policy/{name}.py" for name in ("access_rules", "access_needs", "principal")],
+        ["unit/snode/policy"],
+    ),
+    "gateway settling": Mutated(
+        [f"{SNODE}/rocketmq/receive/{name}.py" for name in ("settling", "leases")],
+        ["unit/snode/rocketmq", "simulation/test_short_runs.py"],
+    ),
+}

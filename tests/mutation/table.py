@@ -1,0 +1,112 @@
+"""Changes the deciding modules in thousands of small ways, and counts which of them the quick tests notice.
+
+python -m tests.mutation.table [NAME...]
+
+mutmut makes the mutants: all of a module at once, each tried in a fork of a process that has imported everything, with
+the tests alone that came by the changed function. It wants one folder of sources, so that the services are copied into
+one below build/mutants. `equivalent.txt` names the mutants that change nothing that anybody could see, with the reason.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from tests.mutation.modules import MODULES, Mutated
+
+ROOT = Path(__file__).resolve().parents[2]
+STAGE = ROOT / "build" / "mutants"
+EQUIVALENT = Path(__file__).with_name("equivalent.txt")
+KILLED_MIN_PERCENT = 85
+SURVIVED = 0
+NO_TESTS = 33
+KINDS = {SURVIVED: "survived", NO_TESTS: "no tests", 5: "no tests", 34: "skipped", None: "not tried", 2: "not tried"}
+"""What mutmut's numbers mean; every other one is a mutant that was noticed, by a failure, a crash or a time limit."""
+CONFTEST = """\
+import pytest
+from hypothesis import settings
+
+settings.register_profile("mutants", deadline=None, max_examples=25, derandomize=True, database=None)
+settings.load_profile("mutants")
+"""
+SETTINGS = """\
+[tool.mutmut]
+source_paths = ["src"]
+only_mutate = {files}
+pytest_add_cli_args_test_selection = {tests}
+pytest_add_cli_args = ["-p", "no:cacheprovider", "-p", "no:xdist"]
+timeout_multiplier = 5.0
+timeout_constant = 5.0
+do_not_mutate_patterns = ["_log\\\\."]
+track_dependencies = false
+use_git_change_detection = false
+
+[tool.pytest.ini_options]
+addopts = ["--import-mode=importlib"]
+pythonpath = ["."]
+asyncio_mode = "auto"
+asyncio_default_fixture_loop_scope = "function"
+timeout = 60
+markers = {markers}
+"""
+
+
+def stage(folder: Path, mutated: Mutated) -> None:
+    """Lay out what mutmut wants: sources, tests, and its settings."""
+    shutil.rmtree(folder, ignore_errors=True)
+    ignored = shutil.ignore_patterns("__pycache__")
+    for role in ("enode", "snode"):
+        target = folder / "src" / "ortoo" / role
+        shutil.copytree(ROOT / "services" / role / "src" / "ortoo" / role, target, ignore=ignored)
+    shutil.copytree(ROOT / "tests", folder / "tests", ignore=shutil.ignore_patterns("__pycache__", "spark", "deploy"))
+    (folder / "tests" / "conftest.py").write_text(CONFTEST)
+    markers = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]["markers"]
+    tests = [f"tests/{one}" for one in mutated.tests]
+    settings = SETTINGS.format(files=json.dumps(mutated.files), tests=json.dumps(tests), markers=json.dumps(markers))
+    (folder / "pyproject.toml").write_text(settings)
+
+
+def outcomes(folder: Path) -> Iterator[tuple[str, str]]:
+    """Each mutant's name, and what became of it."""
+    for file in sorted((folder / "mutants").rglob("*.meta")):
+        for name, code in json.loads(file.read_text())["exit_code_by_key"].items():
+            yield name, KINDS.get(code, "killed")
+
+
+def equivalent() -> Mapping[str, str]:
+    """The names of mutants that change nothing, and why."""
+    lines = [line for line in EQUIVALENT.read_text().splitlines() if line and not line.startswith("#")]
+    return {name: reason.strip() for name, _, reason in (line.partition("  ") for line in lines)}
+
+
+def measured(name: str) -> bool:
+    """Try the mutants of one part; whether enough of them were noticed."""
+    folder = STAGE / name.replace(" ", "_")
+    stage(folder, MODULES[name])
+    command = [sys.executable, "-m", "mutmut", "run", "--max-children", str(os.cpu_count())]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    known = equivalent()
+    told = [(one, kind) for one, kind in outcomes(folder) if one not in known]
+    if not told or any(kind == "not tried" for _, kind in told):
+        print(done.stdout[-3000:], done.stderr[-3000:], file=sys.stderr)  # noqa: T201
+    counted = Counter(kind for _, kind in told)
+    left = [one for one, kind in told if kind not in ("killed", "skipped")]
+    (folder / "left.txt").write_text("".join(f"{one}\n" for one in left))
+    total = len(told) - counted["skipped"]
+    percent = 100 * counted["killed"] / max(total, 1)
+    print(f"| {name} | {total} | {counted['killed']} | {percent:.0f} % | {len(left)} |", flush=True)  # noqa: T201
+    return percent >= KILLED_MIN_PERCENT
+
+
+def main(names: Sequence[str]) -> int:
+    """Measure those parts, or all; returns how many have too many survivors."""
+    return sum(not measured(name) for name in names or MODULES)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,22 @@
+"""A few short runs with everything in them but hostile clients; mutants are tried with these, too."""
+
+import pytest
+
+from ortoo.testing.simulation.run.outcome import Choices
+from ortoo.testing.simulation.run.simulation import run
+
+
+@pytest.mark.parametrize(
+    ("seed", "scenarios", "faults"),
+    [
+        (1, ("popping", "parking"), ()),
+        (2, ("ordering", "rocketmq"), ()),
+        (3, ("pushing",), ()),
+        (4, ("pushing", "popping"), ("kill", "kill client")),
+        (5, ("delaying", "transacting", "deduplicating"), ("power cut",)),
+    ],
+)
+def test_nothing_is_found(seed: int, scenarios: tuple[str, ...], faults: tuple[str, ...]) -> None:
+    """The product as it is keeps every promise in these runs."""
+    outcome = run(Choices(seed, 6.0, faults=bool(faults), scenarios=scenarios, kinds=faults))
+    assert outcome.findings == ()

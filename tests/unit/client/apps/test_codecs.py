@@ -1,0 +1,111 @@
+"""Bodies are values of the type that a handler asks for; what is not of it is said, never guessed."""
+
+from dataclasses import dataclass
+from typing import Any, TypedDict
+
+import msgspec
+import pyarrow as pa
+import pydantic
+import pytest
+
+from ortoo.client.apps.codecs import Undecodable, codec_of
+from ortoo.common.process.randomness import Randomness
+
+
+@dataclass
+class Plain:
+    """A dataclass."""
+
+    number: str
+    cents: int
+
+
+class Struct(msgspec.Struct):
+    """msgspec's."""
+
+    number: str
+    cents: int
+
+
+class Model(pydantic.BaseModel):
+    """pydantic's."""
+
+    number: str
+    cents: int
+
+
+class Typed(TypedDict):
+    """A dictionary with types."""
+
+    number: str
+    cents: int
+
+
+VALUES = [
+    (bytes, b"\x00\xff"),
+    (str, "örtöö"),
+    (Plain, Plain("o-1", 42)),
+    (Struct, Struct("o-1", 42)),
+    (Model, Model(number="o-1", cents=42)),
+    (Typed, {"number": "o-1", "cents": 42}),
+    (dict[str, int], {"a": 1}),
+    (list[int], [1, 2]),
+    (Any, {"anything": [1, None]}),
+]
+
+
+@pytest.mark.parametrize(("kind", "value"), VALUES, ids=lambda one: getattr(one, "__name__", ""))
+def test_what_was_encoded_is_read_as_the_same(kind: Any, value: Any) -> None:
+    """Each sort of type that the page names."""
+    codec = codec_of(kind)
+    assert codec.decode(codec.encode(value)) == value
+
+
+def test_a_table_travels_as_arrows_stream() -> None:
+    """Any program that knows Arrow can read it."""
+    table = pa.table({"number": ["o-1", "o-2"], "cents": [1, 2]})
+    codec = codec_of(pa.Table)
+    body = codec.encode(table)
+    assert pa.ipc.open_stream(body).read_all() == table == codec.decode(body)
+    with pytest.raises(Undecodable, match="Arrow"):
+        codec.decode(b"no table")
+
+
+@pytest.mark.parametrize("kind", [Plain, Struct, Model, Typed], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("body", [b"", b"{", b'{"number": "o-1"}', b'{"number": "o-1", "cents": "x"}', b"\xff"])
+def test_what_is_not_of_the_type_is_undecodable(kind: Any, body: bytes) -> None:
+    """No field is made up, no type bent."""
+    with pytest.raises(Undecodable):
+        codec_of(kind).decode(body)
+
+
+def test_bytes_that_are_no_text_are_undecodable() -> None:
+    """A handler of str gets UTF-8 or nothing."""
+    with pytest.raises(Undecodable, match="utf-8"):
+        codec_of(str).decode(b"\xff")
+
+
+def test_a_damaged_table_is_undecodable_or_readable_and_ends_no_process() -> None:
+    """Arrow believes the offsets in a stream; whoever read a table with wrong ones died of it."""
+    table = pa.table(
+        {"text": ["x", "y"] * 20, "many": [[1, 2], [3]] * 20, "few": pa.array(["k"] * 40).dictionary_encode()}
+    )
+    codec, chance, refused = codec_of(pa.Table), Randomness(5), 0
+    good = codec.encode(table)
+    for _ in range(3_000):
+        body = bytearray(good)
+        for _ in range((1, 2, 16)[chance.below(3)]):
+            body[chance.below(len(body))] = chance.below(256)
+        try:
+            codec.decode(bytes(body)).validate(full=True)
+        except Undecodable:
+            refused += 1
+    assert 1_000 < refused < 3_000
+
+
+@pytest.mark.parametrize("kind", [Plain, Model, Any], ids=str)
+@pytest.mark.parametrize("body", [b"[" * 200_000, b'{"a":' * 200_000, b'"\\ud800"'])
+def test_what_nests_too_deeply_or_is_no_text_is_undecodable(kind: Any, body: bytes) -> None:
+    """It is parked like any other body that is not of the type, not tried again."""
+    with pytest.raises(Undecodable):
+        codec_of(kind).decode(body)

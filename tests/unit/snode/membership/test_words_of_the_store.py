@@ -1,0 +1,245 @@
+"""What a snode says to the shared store, what it believes of it, and whom it tells."""
+
+import dataclasses
+
+import pytest
+
+from ortoo.common.errors import Unsupported
+from ortoo.common.groups.allocation import AllocationStrategy
+from ortoo.snode.membership.assignment import assign
+from ortoo.snode.membership.local import LocalMembership, Placed, SharedMembership
+from ortoo.snode.membership.members import Member, SlowRule, Subscription, decoded, merged, sharing
+from ortoo.testing.time.virtual_clock import VirtualClock
+
+A, B = ("g", "a"), ("g", "b")
+
+
+class Watched(SharedMembership):
+    """A membership of the snode "here" that notes which groups its listener was told of."""
+
+    def __init__(self) -> None:
+        super().__init__("here", VirtualClock())
+        self.told: list[str] = []
+        self.wakes = 0
+        self.on_change(self.told.append)
+        self.on_unsaid = self._woken
+
+    def _woken(self) -> None:
+        self.wakes += 1
+
+
+def member(name: str, incarnation: str = "here", session: str = "") -> Member:
+    """A member of one snode."""
+    return Member(name, session or f"{name} at {incarnation}", incarnation=incarnation)
+
+
+def test_a_join_is_told_and_said_once() -> None:
+    """The listener hears the group, the store is to hear the member; the same member again is no news."""
+    here = Watched()
+    assert here.generation("g") == 0
+    here.join("g", member("a"))
+    here.join("g", member("a"))
+    assert (here.told, here.wakes, here.unsaid) == (["g"], 1, {A: member("a")})
+    here.join("g", dataclasses.replace(member("a"), room="another"))
+    assert here.members("g")["a"].room == "another"
+    assert here.told == ["g", "g"]
+
+
+def test_a_join_takes_the_place_that_another_snode_had() -> None:
+    """A client that comes here from another snode is here alone, also when it leaves again."""
+    here = Watched()
+    here.heard(A, 5, member("a", "there"))
+    here.heard(("other", "a"), 6, member("a", "there"))
+    here.join("g", member("a"))
+    assert here.members("g")["a"].incarnation == "here"
+    here.leave("g", "a", "a at here")
+    assert dict(here.members("g")) == {}
+    assert list(here.members("other")) == ["a"]
+
+
+def test_a_departure_names_its_session_and_leaves_the_others() -> None:
+    """Only the session that has the place can leave it; the store is told which session is gone, until it knows."""
+    here = Watched()
+    for name in ("a", "b"):
+        here.join("g", member(name))
+        here.said(("g", name), member(name), 3)
+    here.told.clear()
+    here.leave("g", "a", "another session")
+    here.leave("g", "nobody", "a at here")
+    here.leave("nowhere", "a", "a at here")
+    assert (here.told, here.unsaid) == ([], {})
+    here.leave("g", "a", "a at here")
+    assert (here.told, here.unsaid) == (["g"], {A: None})
+    assert here.gone_session(A) == "a at here"
+    assert here.gone_session(B) == ""
+    assert list(here.members("g")) == ["b"]
+    assert set(here.own()) == {B}
+    here.said(A, None, 4)
+    assert (here.unsaid, here.gone_session(A), A in here.numbers()) == ({}, "", False)
+    here.leave("g", "b", "b at here")
+    assert list(here.groups()) == []
+
+
+def test_members_are_merged_once_for_many_questions() -> None:
+    """Between two changes every question has the same answer, without work."""
+    here = Watched()
+    here.join("g", member("a"))
+    assert here.members("g") is here.members("g")
+
+
+def test_an_older_answer_does_not_end_a_newer_word() -> None:
+    """What the store took counts for that word alone, and its highest number is kept."""
+    here = Watched()
+    here.join("g", member("a"))
+    here.join("g", member("a", session="newer"))
+    here.said(A, member("a"), 9)
+    assert here.unsaid == {A: member("a", session="newer")}
+    here.said(A, member("a", session="newer"), 4)
+    assert (here.unsaid, here.numbers()) == ({}, {A: 9})
+    here.said(B, member("b"), 1)
+    assert here.numbers()[B] == 1
+    assert here.unsaid == {}
+
+
+def test_a_number_that_is_known_is_no_news() -> None:
+    """The same word twice changes nothing, and nobody is told of it."""
+    here = Watched()
+    here.heard(A, 5, member("a", "there"))
+    here.heard(A, 5, member("a", "elsewhere"))
+    assert here.members("g")["a"].incarnation == "there"
+    here.heard(A, 6, member("a", "there"))
+    assert (here.told, here.numbers()) == (["g"], {A: 6})
+    here.heard(A, 7, None)
+    assert (here.told, here.numbers()) == (["g", "g"], {})
+    here.heard(A, 8, None)
+    assert here.told == ["g", "g"]
+
+
+def test_our_own_word_comes_back_and_means_nothing() -> None:
+    """A member of ours that the store tells of is ours while it is here, and is taken back when it is not."""
+    here = Watched()
+    here.join("g", member("a"))
+    here.said(A, member("a"), 1)
+    here.heard(A, 2, member("a"))
+    assert (here.unsaid, list(here.members("g"))) == ({}, ["a"])
+    here.heard(("never", "a"), 3, member("a"))
+    assert here.unsaid == {("never", "a"): None}
+
+
+def test_a_reading_says_what_the_store_has_lost_and_no_more() -> None:
+    """B-080: own members that it has as they are, or heard of since, or is told anyway, are not said again."""
+    here = Watched()
+    for name in ("same", "lost", "other", "newer", "saying"):
+        here.join("g", member(name))
+        if name != "saying":
+            here.said(("g", name), member(name), 10)
+    before = here.numbers()
+    here.said(("g", "newer"), member("newer"), 11)
+    changed = Placed(10, dataclasses.replace(member("other"), room="another"))
+    saying = here.unsaid[("g", "saying")]
+    here.wakes = 0
+    here.reconcile({("g", "same"): Placed(10, member("same")), ("g", "other"): changed}, before)
+    assert set(here.unsaid) == {("g", "lost"), ("g", "other"), ("g", "saying")}
+    assert here.unsaid[("g", "saying")] is saying
+    assert here.wakes == 2
+
+
+def test_a_reading_takes_others_away_by_name_and_tells_their_group() -> None:
+    """Whoever is not in it is gone, with its number; so that its next word counts whatever number it has."""
+    here = Watched()
+    here.heard(A, 7, member("a", "there"))
+    here.told.clear()
+    here.reconcile({}, here.numbers())
+    assert (here.told, here.numbers(), dict(here.members("g"))) == (["g"], {}, {})
+    here.heard(A, 1, member("a", "there"))
+    assert list(here.members("g")) == ["a"]
+
+
+def test_a_reading_is_older_than_what_was_heard_meanwhile() -> None:
+    """B-080: a word that came since the reading began stands against it."""
+    here = Watched()
+    here.heard(A, 1, member("a", "there"))
+    before = here.numbers()
+    here.heard(A, 5, member("a", "elsewhere"))
+    here.reconcile({A: Placed(1, member("a", "there"))}, before)
+    assert here.members("g")["a"].incarnation == "elsewhere"
+    here.reconcile({A: Placed(2, member("a", "there"))}, here.numbers())
+    assert here.members("g")["a"].incarnation == "there"
+
+
+def test_a_dead_snodes_member_is_dropped_by_its_session() -> None:
+    """Another session of the same client stays; a group that nobody knows is no error."""
+    here = Watched()
+    here.heard(A, 1, member("a", "gone"))
+    here.told.clear()
+    here.drop(A, "another session")
+    here.drop(("nowhere", "a"), "a at gone")
+    assert here.told == []
+    here.drop(A, "a at gone")
+    assert (here.told, dict(here.members("g"))) == (["g"], {})
+
+
+def test_generations_follow_the_clock_and_never_stand_still() -> None:
+    """Each change has a higher number than the one before, even within a millisecond."""
+    clock = VirtualClock()
+    local = LocalMembership(clock)
+    local.join("g", member("a"))
+    first = local.generation("g")
+    assert first == max(clock.now_ms(), 1)
+    local.join("g", member("b"))
+    assert local.generation("g") == first + 1
+    assert list(local.groups()) == ["g"]
+    local.leave("g", "a", "a at here")
+    assert list(local.members("g")) == ["b"]
+    assert local.generation("g") == first + 2
+    local.leave("g", "b", "b at here")
+    assert (list(local.groups()), local.generation("g")) == ([], 0)
+
+
+def test_the_text_of_a_member_is_read_by_all_snodes() -> None:
+    """Without a user older ones read it too; a newer format is refused by name; nothing in it is longer than needed."""
+    assert '"user"' not in member("a").encoded()
+    one = dataclasses.replace(member("a"), user="u", strategy=AllocationStrategy.CONFIG)
+    assert '"user":"u"' in one.encoded()
+    assert " " not in member("a", session="s").encoded()
+    assert decoded(one.encoded()) == one
+    for text in ('{"client_id":"a"}', one.encoded().replace('"format":1', '"format":2')):
+        with pytest.raises(Unsupported, match=r"^a member of a group was written by a newer snode: upgrade this one$"):
+            decoded(text)
+
+
+def test_an_older_word_about_a_topic_is_passed_over() -> None:
+    """Versions are compared topic by topic; one without a version counts."""
+    known = [Subscription("t", "old", version=5), Subscription("gone", version=1)]
+    assert merged(known, [Subscription("t", "late", version=4)]) == (known[0],)
+    assert merged(known, [Subscription("t", "same", version=5)]) == (Subscription("t", "same", version=5),)
+    assert merged(known, [Subscription("t", "none")]) == (Subscription("t", "none"),)
+    assert merged(known, [Subscription("z"), Subscription("b")]) == (Subscription("b"), Subscription("z"))
+    assert merged([Subscription("t", version=1)], [Subscription("t", "one", version=1)])[0].tag_expression == "one"
+    assert merged([Subscription("t", "two", version=2)], [Subscription("t", version=1)])[0].tag_expression == "two"
+
+
+def test_who_shares_is_sorted() -> None:
+    """Those that are active and have no queues of their own, by client id."""
+    quiet = dataclasses.replace(member("q"), active=False)
+    loud = dataclasses.replace(member("l"), broadcast=True)
+    assert sharing({"b": member("b"), "q": quiet, "a": member("a"), "l": loud}) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("newest", "acknowledged", "since_s", "slow"),
+    [(1_125, 100, 0.0, True), (1_124, 100, 0.0, False), (1_125, 100, 0.1, False), (9_999, None, 0.0, False)],
+)
+def test_a_member_is_slow_beyond_both_limits(newest: int, acknowledged: int | None, since_s: float, slow: bool) -> None:
+    """More than 1,024 messages ahead and nothing acknowledged for 10 seconds."""
+    rule = SlowRule()
+    how = {"newest_offset": newest, "acknowledged_offset": acknowledged, "now_s": 10.0}
+    assert rule.broken_by(**how, waiting_since_s=since_s) is slow  # type: ignore[arg-type]
+    assert not rule.broken_by(**how, waiting_since_s=None)  # type: ignore[arg-type]
+
+
+def test_a_topic_without_queues_gives_nobody_any() -> None:
+    """Also to those that listen to everything."""
+    loud = dataclasses.replace(member("l"), subscriptions=(Subscription("none"),), broadcast=True)
+    one = dataclasses.replace(member("a"), subscriptions=(Subscription("none"),))
+    assert assign({"l": loud, "a": one}, {}) == {"l": [], "a": []}

@@ -1,0 +1,29 @@
+"""Names with a namespace, on their way in and out."""
+
+from apache.rocketmq.v2 import definition_pb2 as d
+from apache.rocketmq.v2 import service_pb2 as s
+from apache.rocketmq.v2.definition_pb2 import Resource
+from ortoo.snode.rocketmq.protocol.namespaces import let_out, taken_in
+
+
+def test_every_name_of_a_request_is_made_whole_and_bare_again() -> None:
+    """B-108: topics and groups, however deep, those of groups' own topics behind their prefix; twice is once."""
+    entry = d.SubscriptionEntry(topic=Resource(name="t", resource_namespace="ns"))
+    wish = d.Subscription(group=Resource(name="g"), subscriptions=[entry])
+    command = s.TelemetryCommand(settings=d.Settings(subscription=wish))
+    before = s.TelemetryCommand.FromString(command.SerializeToString())
+    assert taken_in(command, "ns") == taken_in(command, "ns") == "ns"
+    part = command.settings.subscription
+    assert (part.group.name, part.subscriptions[0].topic.name) == ("ns%g", "ns%t")
+    let_out(command, "ns")
+    assert command == before
+    retries = s.QueryRouteRequest(topic=Resource(name="%RETRY%g", resource_namespace="ns"))
+    taken_in(retries, "")
+    assert retries.topic.name == "%RETRY%ns%g"
+
+
+def test_without_a_namespace_nothing_changes() -> None:
+    """Not even of a name that looks like one."""
+    request = s.QueryRouteRequest(topic=Resource(name="a%b"))
+    assert taken_in(request, "") == ""
+    assert request.topic.name == "a%b"
