@@ -17,6 +17,7 @@ from ortoo.snode.cluster.routes import DeliveryMode, MessageType, Placement, Que
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.link import EnodeLinks
 from ortoo.snode.filters.selection import MessageFilter
+from ortoo.snode.pop.giving_back import GivingBack
 from ortoo.snode.pop.receipt_handle import ReceiptHandle
 from ortoo.snode.pop.settlements import FinishBatchers
 from ortoo.snode.topics import Topics
@@ -82,9 +83,10 @@ class Popping:
         self._cluster = cluster
         self._links = links
         self._topics = topics
+        self._giving_back = GivingBack(runtime, links)
         self._finishes = FinishBatchers(links, runtime.background)
         self._numbers = itertools.count(1)
-        """Of pops whose consumers gave them no attempt id."""
+        """Of requests to enodes; each has an id of its own, which is its attempt's too if the consumer gave none."""
         self._turn = 0
 
     async def pop(self, call: PopCall) -> PopAnswer:
@@ -109,6 +111,22 @@ class Popping:
             answer = await self._pop_once(sources, replace(call, wait_ms=wait_ms))
             if answer.batches or self._runtime.clock.monotonic_s() >= deadline_s:
                 return answer
+
+    async def call_off(self, call: PopCall) -> None:
+        """Nobody waits for the pops of an attempt any more: what they got goes back, and later ones get nothing.
+
+        Errors: Invalid, NotFound; Unavailable while an enode cannot be told, and then it is to be asked for again.
+        """
+        topic = await self._cluster.watch.topic(call.topic)
+        failure: OrtooError | None = None
+        for source in self._sources(topic, call):
+            wish = PopWish(source.topic.topic_id, call.group, source.queue_ids, 1, call.invisible_ms, 0, 0)
+            try:
+                await self._giving_back.call_off_once(source.enode, replace(wish, attempt_id=call.attempt_id))
+            except OrtooError as error:  # the others hear it all the same
+                failure = error
+        if failure is not None:
+            raise failure
 
     async def settle(
         self, receipts: Sequence[tuple[ReceiptHandle, Sequence[int]]], verdict: Verdict, *, in_time: bool = False
@@ -220,6 +238,7 @@ class Popping:
     async def _pop_source(self, source: Source, call: PopCall) -> PopAnswer:
         link = self._links.to(source.enode)
         letters = dead_letter_topic(call.group)
+        request_id = f"{self._runtime.incarnation}/{next(self._numbers)}"
         rules = self._rules(call.rules, call.group, source.enode)
         count = call.messages_max if call.wanted is None else call.messages_max * FILTERED_PER_WANTED
         wish = PopWish(
@@ -231,13 +250,15 @@ class Popping:
             0,
             call.wait_ms,
             call.consumer,
-            call.attempt_id or f"{self._runtime.incarnation}/{next(self._numbers)}",
+            call.attempt_id or request_id,
             rules,
+            request_id=request_id,
         )
         try:
             popped = await link.pop(wish)
         except asyncio.CancelledError:
-            self._runtime.background.contained("call off", self._call_off(source, wish))
+            # Only this request: the consumer may ask for the attempt again, for its call has run out of time.
+            self._runtime.background.contained("call off", self._giving_back.call_off(source.enode, wish))
             raise
         try:
             if popped.wants_dead_letter_topic:
@@ -246,12 +267,6 @@ class Popping:
         except BaseException:
             self._runtime.background.contained("give back", self._release(source, call.group, popped.batches))
             raise
-
-    async def _call_off(self, source: Source, wish: PopWish) -> None:
-        """Give back what a pop got while it was called off: asked again by its attempt id, the enode says so."""
-        with contextlib.suppress(OrtooError):
-            popped = await self._links.to(source.enode).pop(replace(wish, messages_max=1, wait_ms=0))
-            await self._release(source, wish.group, popped.batches)
 
     async def _answer(self, source: Source, call: PopCall, popped: Popped) -> PopAnswer:
         batches = popped.batches
@@ -302,20 +317,12 @@ class Popping:
         return kept
 
     async def _release(self, source: Source, group: str, batches: Iterable[PoppedBatch]) -> None:
-        """Nobody looked at these messages: they come again at once, as the same attempt."""
-        parts = [LeasePart(one.queue_id, one.number, runs(one.offsets)) for one in batches]
-        if parts:
-            with contextlib.suppress(OrtooError):
-                link = self._links.to(source.enode)
-                await link.settle(source.topic.topic_id, group, parts, GiveBack(counts=False))
+        await self._giving_back.release(source.enode, source.topic.topic_id, group, batches)
 
     async def release(self, answer: PopAnswer) -> None:
         """Give a whole answer back that its consumer did not take."""
         for one in answer.batches:
-            part = LeasePart(one.queue.queue_id, one.popped.number, runs(one.popped.offsets))
-            with contextlib.suppress(OrtooError):
-                link = self._links.to(one.queue.enode)
-                await link.settle(one.topic_id, one.handle.group, [part], GiveBack(counts=False))
+            await self._giving_back.release(one.queue.enode, one.topic_id, one.handle.group, [one.popped])
 
     async def failed(self, answer: PopAnswer, consumer: str, error: str) -> None:
         """A consumer could not take an answer: each message of it has failed, and waits as the group says."""
