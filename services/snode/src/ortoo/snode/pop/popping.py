@@ -6,8 +6,6 @@ import itertools
 from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from ortoo.common.arrays.gather import gathered
-from ortoo.common.arrays.opened_batch import OpenedBatch
 from ortoo.common.errors import Conflict, OrtooError, Unavailable
 from ortoo.common.groups.pop import Finish, GiveBack, LeasePart, Popped, PoppedBatch, PopRules, PopWish, Verdict, runs
 from ortoo.common.process.containment import told_as
@@ -19,6 +17,7 @@ from ortoo.snode.enodes.link import EnodeLinks
 from ortoo.snode.filters.selection import MessageFilter
 from ortoo.snode.pop.giving_back import GivingBack
 from ortoo.snode.pop.receipt_handle import ReceiptHandle
+from ortoo.snode.pop.selecting import selected
 from ortoo.snode.pop.settlements import FinishBatchers
 from ortoo.snode.topics import Topics
 from ortoo.snode.topics.arrival import dead_letter_topic, retry_topic
@@ -118,15 +117,16 @@ class Popping:
         Errors: Invalid, NotFound; Unavailable while an enode cannot be told, and then it is to be asked for again.
         """
         topic = await self._cluster.watch.topic(call.topic)
-        failure: OrtooError | None = None
+        failures: list[OrtooError] = []
         for source in self._sources(topic, call):
             wish = PopWish(source.topic.topic_id, call.group, source.queue_ids, 1, call.invisible_ms, 0, 0)
+            wish = replace(wish, attempt_id=call.attempt_id, rules=call.rules)
             try:
-                await self._giving_back.call_off_once(source.enode, replace(wish, attempt_id=call.attempt_id))
+                await self._giving_back.call_off_once(source.enode, wish)
             except OrtooError as error:  # the others hear it all the same
-                failure = error
-        if failure is not None:
-            raise failure
+                failures.append(error)
+        if failures:
+            raise failures[0]
 
     async def settle(
         self, receipts: Sequence[tuple[ReceiptHandle, Sequence[int]]], verdict: Verdict, *, in_time: bool = False
@@ -292,29 +292,13 @@ class Popping:
     async def _filtered(self, source: Source, call: PopCall, batches: list[PoppedBatch]) -> list[PoppedBatch]:
         """What the filter wants; the group is done with the rest, and what is too much goes back uncounted."""
         assert call.wanted is not None
-        kept: list[PoppedBatch] = []
-        unwanted: list[LeasePart] = []
-        excess: list[PoppedBatch] = []
-        room = call.messages_max
-        for one in batches:
-            opened = OpenedBatch(one.batch)
-            rows = call.wanted.select(opened)
-            chosen = list(range(len(one.offsets))) if rows is None else rows.tolist()
-            if rows is not None:
-                rest = set(range(len(one.offsets))).difference(chosen)
-                ranges = runs([one.offsets[row] for row in sorted(rest)])
-                unwanted += [LeasePart(one.queue_id, one.number, ranges)] if ranges else []
-            if chosen[:room]:
-                kept.append(_part_of(one, opened, chosen[:room]))
-            if chosen[room:]:
-                excess.append(_part_of(one, opened, chosen[room:]))
-            room -= len(chosen[:room])
+        found = selected(batches, call.wanted, call.messages_max)
         link = self._links.to(source.enode)
-        if unwanted:
-            await link.settle(source.topic.topic_id, call.group, unwanted, Finish(filtered=True))
-        if excess:
-            await self._release(source, call.group, excess)
-        return kept
+        if found.unwanted:
+            await link.settle(source.topic.topic_id, call.group, found.unwanted, Finish(filtered=True))
+        if found.excess:
+            await self._release(source, call.group, found.excess)
+        return found.kept
 
     async def _release(self, source: Source, group: str, batches: Iterable[PoppedBatch]) -> None:
         await self._giving_back.release(source.enode, source.topic.topic_id, group, batches)
@@ -393,13 +377,3 @@ def _part(handle: ReceiptHandle, offsets: Sequence[int]) -> LeasePart:
 def _together(answers: Sequence[PopAnswer]) -> PopAnswer:
     batches = [batch for answer in answers for batch in answer.batches]
     return PopAnswer(batches, "" if batches else next((one.blocked for one in answers if one.blocked), ""))
-
-
-def _part_of(one: PoppedBatch, opened: OpenedBatch, rows: list[int]) -> PoppedBatch:
-    if len(rows) == len(one.offsets):
-        return one
-    import numpy as np
-
-    batch = gathered(opened, np.array(rows, "<i4"))
-    offsets, attempts = tuple(one.offsets[row] for row in rows), tuple(one.attempts[row] for row in rows)
-    return replace(one, batch=batch, offsets=offsets, attempts=attempts)
