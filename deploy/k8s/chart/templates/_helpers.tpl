@@ -146,7 +146,7 @@ capabilities: {drop: [ALL]}
 {{- end }}
 {{- end }}
 
-{{/* gRPC probes: alive while the port answers; ready while the health service says SERVING. */}}
+{{/* gRPC probes: alive while the event loop turns and the process can do its work; ready while requests are welcome. */}}
 {{- define "ortoo.probes" -}}
 startupProbe:
   grpc: {port: {{ . }}}
@@ -158,7 +158,7 @@ readinessProbe:
   timeoutSeconds: 3
   failureThreshold: 2
 livenessProbe:
-  tcpSocket: {port: {{ . }}}
+  grpc: {port: {{ . }}, service: live}
   periodSeconds: 10
   timeoutSeconds: 5
   failureThreshold: 6

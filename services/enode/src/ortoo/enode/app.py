@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -142,6 +142,7 @@ async def open_enode(
             followers.all,
             topics,
             lambda: store.engine.housekeeping.index_is_nearly_full,
+            lambda: store.describe().reason,
             name_servers,
             channels,
             interval_s=settings.heartbeat_interval_s,
@@ -166,7 +167,7 @@ async def open_enode(
         background.every("certificates", CERTIFICATES_INTERVAL_S, channels.renew, clock=clock)
         background.every("old ids", IDLE_INTERVAL_S, identified.forget_old, clock=clock)
         background.spawn("locks", handlers.attached.follow_locks(clock))
-        background.every("health", settings.health_interval_s, Health(store, server).look, clock=clock)
+        background.every("health", settings.health_interval_s, Health(store, server, leases.hurry).look, clock=clock)
         yield RunningEnode(
             settings.name,
             server.cluster_address or server.address,
@@ -198,10 +199,11 @@ def _make_folder(disk: Disk, folder: Path) -> None:
 
 @dataclass(slots=True)
 class Health:
-    """Says by grpc.health.v1 whether this enode takes messages."""
+    """Says whether this enode takes messages: by grpc.health.v1, and with `changed` to the name servers."""
 
     store: Store
     server: GrpcServer
+    changed: Callable[[], object]
     serving: bool = True
 
     async def look(self) -> None:
@@ -211,6 +213,9 @@ class Health:
             return
         self.serving = description.writable
         await self.server.set_serving(self.serving)
+        self.changed()
+        if self.store.engine.appender.failure:
+            self.server.never_again()
         if self.serving:
             _log.info("taking messages again")
         else:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ortoo.common.errors import Overloaded, Unavailable
+from ortoo.common.errors import NOT_TAKEN_FIELD, Overloaded, Unavailable
 from ortoo.common.process.clock import Clock
 from ortoo.common.records.sealed_batch import SealedBatch, crc32c
 from ortoo.enode.changes.all import HEAD_BYTES, Change, encode_changes
@@ -29,6 +29,7 @@ from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.log.spares import Spares
 
 CHANGES_BYTES_MAX = 1 << 20
+UNTIL_OPENED = "the store acknowledges nothing until it is opened again"
 
 
 @dataclass(kw_only=True, eq=False)
@@ -114,6 +115,7 @@ class Appender:
                     except Overloaded as error:
                         if not is_state:
                             self.full = error.message
+                            error.field = NOT_TAKEN_FIELD
                         raise
                     except OSError as error:
                         raise Unavailable(f"no new segment could be made: {error}") from error
@@ -124,16 +126,19 @@ class Appender:
     def check_alive(self) -> None:
         """Errors: Unavailable when the disk failed: what is not durable yet never will be acknowledged."""
         if self.failure:
-            raise Unavailable(f"{self.failure}: the store acknowledges nothing until it is opened again")
+            raise Unavailable(f"{self.failure}: {UNTIL_OPENED}")
 
     def check_load(self, length: int) -> None:
-        """Errors: Unavailable when the disk failed; Overloaded when it is full or too much waits for it."""
+        """Errors: Unavailable when the disk failed; Overloaded when it is full or too much waits for it.
+
+        What another enode may take instead has NOT_TAKEN_FIELD.
+        """
         if self.failure:
-            self.check_alive()
+            raise Unavailable(f"{self.failure}: {UNTIL_OPENED}", field=NOT_TAKEN_FIELD)
         if self.alone:
-            raise Unavailable(self.alone)
+            raise Unavailable(self.alone, field=NOT_TAKEN_FIELD)
         if self.full:
-            raise Overloaded(self.full, retry_after_ms=self.settings.disk_check_interval_ms)
+            raise Overloaded(self.full, field=NOT_TAKEN_FIELD, retry_after_ms=self.settings.disk_check_interval_ms)
         if self.pending_bytes + length > self.settings.pending_bytes_max:
             raise Overloaded(f"{self.pending_bytes} bytes wait for the disk", retry_after_ms=50)
 

@@ -37,6 +37,7 @@ class Enode:
     replication_address: str = ""
     replicas: tuple[Replica, ...] = ()
     index_nearly_full: bool = False
+    refuses_writes: str = ""
 
 
 @dataclass(frozen=True, slots=True)

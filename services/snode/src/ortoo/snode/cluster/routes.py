@@ -160,6 +160,8 @@ class EnodeEntry:
     replicas: tuple[tuple[int, str], ...] = ()
     """(number, address) of those who follow its log."""
     index_nearly_full: bool = False
+    refuses_writes: str = ""
+    """Why it takes no messages now; empty = it takes them."""
 
 
 @dataclass(frozen=True, slots=True)
