@@ -156,8 +156,9 @@ for family, (about, words) in FAMILIES.items():
 
 
 profile_app = typer.Typer(help="Keep where clusters are and who you are there.", no_args_is_help=True)
-for word, work in {"list": profiles.show_all, "use": profiles.use, "save": profiles.save}.items():
-    profile_app.command(word)(work)
+profile_app.command("list")(profiles.show_all)
+profile_app.command("use")(profiles.use)
+profile_app.command("save")(profiles.save)
 app.add_typer(profile_app, name="profile")
 
 

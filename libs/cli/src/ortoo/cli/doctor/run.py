@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from ortoo.cli.doctor.findings import Facts, Finding, of_address, of_cluster
 from ortoo.cli.terminal.output import print_json
@@ -51,7 +51,9 @@ async def _behind(
     details_s: float = DETAILS_TIMEOUT_S,
 ) -> list[Finding]:
     """What is wrong in the cluster behind a snode, asked as whoever `environ` says."""
-    keys = {variable.removeprefix("ORTOO_").lower(): environ.get(variable, "") for variable in WHO_VARIABLES}
+    keys: dict[str, Any] = {
+        variable.removeprefix("ORTOO_").lower(): environ.get(variable, "") for variable in WHO_VARIABLES
+    }
     try:
         async with connect(addresses, **keys) as mq:
             return of_cluster(await _facts(mq.admin, topic, group, deadline_s, details_s))
