@@ -107,6 +107,7 @@ class Driver:
         log.on_appended = self._appended
         log.on_flushed = lambda position: self.post(Flushed(self._cuts, position))
         log.on_warm = lambda: self._end("a checkpoint has come, and the log can be folded from it")
+        log.engine.appender.on_failed = self._end
         log.engine.may_read = lambda: self.member.may_read(self._clock.monotonic_s())
         log.engine.housekeeping.move_begin = self._move_begin
 
@@ -224,8 +225,11 @@ class Driver:
     # the loops
 
     async def _work(self) -> None:
-        """Do what the log is asked for, one thing after another. Without its log the process is no member: it ends."""
-        while True:
+        """Do what the log is asked for, one thing after another, until something of it cannot be done.
+
+        Nothing is done behind that: the log is not what the protocol believes any more, and is opened anew.
+        """
+        while not self.over.done():
             work = await self._log_work.get()
             try:
                 await work()
@@ -237,7 +241,7 @@ class Driver:
                 _log.warning("what the members decided was not done", reason=str(error))
             except OSError as error:
                 self.log.engine.appender.failure = f"the disk failed: {error}"
-                raise
+                self._end(self.log.engine.appender.failure)
 
     async def _save_reigns(self) -> None:
         """Keep what is promised; of several promises the last one. A process that cannot promise ends."""

@@ -140,7 +140,7 @@ class MemberInjector(Injector):
         """Do the next step; whether none is left."""
         leader = next((one for one in self._members if one.leads), None)
         running = machine.running
-        if leader is None or not machine.alive or not isinstance(running, RunningMember):
+        if leader is None or not machine.ready.is_set() or not isinstance(running, RunningMember):
             return False
         enode, new = machine.enode, running.lives.joining.kept.member
         stub = EnodeMembersServiceStub(channels.to(leader.address))

@@ -38,6 +38,7 @@ BY_KIND: tuple[tuple[type[errors.OrtooError], Code.ValueType], ...] = (
     (errors.Fenced, Code.PRECONDITION_FAILED),
     (errors.Overloaded, Code.TOO_MANY_REQUESTS),
     (errors.Unavailable, Code.PROXY_TIMEOUT),
+    (errors.Moved, Code.PROXY_TIMEOUT),
     (errors.OutOfRange, Code.ILLEGAL_OFFSET),
     (errors.DataLoss, Code.INTERNAL_SERVER_ERROR),
     (errors.Forbidden, Code.FORBIDDEN),
