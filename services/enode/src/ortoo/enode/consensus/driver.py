@@ -13,7 +13,7 @@ from ortoo.common.process.logs import get_logger
 from ortoo.enode.consensus.shared_log import SharedLog
 from ortoo.enode.disk.reign_file import KeptReign, write_reign
 from ortoo.enode.log.copies.words import begin_payload, members_payload
-from ortoo.enode.log.frame import Kind
+from ortoo.enode.log.frame import BadFrame, Kind
 from ortoo.enode.members.driver import (
     Action,
     Appended,
@@ -214,7 +214,11 @@ class Driver:
 
     async def _ship(self, action: Ship) -> None:
         epoch = self.member.reign.epoch
-        content, marks = await self.log.read(action.begin, action.limit)
+        try:
+            content, marks = await self.log.read(action.begin, action.limit)
+        except (OSError, OrtooError, BadFrame) as error:  # whoever follows asks again when nothing comes
+            _log.warning("the log cannot be read for a member that follows", position=action.begin, reason=str(error))
+            return
         if content and self._leads(epoch):
             end = action.begin + len(content)
             committed = self.member.log.committed
