@@ -200,8 +200,7 @@ class Admin:
 
         Errors: NotFound; AlreadyExists when somebody declared a group of this name since.
         """
-        request = group_deletion_pb2.UndeleteGroupRequest(name=name)
-        return group_info((await self._call("UndeleteGroup", request)).group)
+        return group_info((await self._call("UndeleteGroup", group_deletion_pb2.UndeleteGroupRequest(name=name))).group)
 
     async def list_deleted_groups(self) -> list[DeletedGroup]:
         """The deleted groups that can come back, the last deleted first."""

@@ -82,6 +82,10 @@ class Leases:
         """All known enodes by name."""
         return {name: lease.enode for name, lease in self._enodes.items()}
 
+    def enodes_alive(self) -> dict[str, bool]:
+        """Which enodes there are, and whether each is alive."""
+        return {name: enode.alive for name, enode in self.enodes().items()}
+
     def snodes(self) -> Mapping[str, Snode]:
         """All living snodes by name."""
         return {name: lease.snode for name, lease in self._snodes.items()}
