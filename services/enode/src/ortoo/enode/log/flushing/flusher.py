@@ -52,6 +52,8 @@ class Flusher:
     """Gets each group when it goes to the disk, and with it to those who follow; None = nobody does."""
     on_durable: Callable[[Group], None] | None = None
     """Gets each group when it is on this disk; None = nobody asks."""
+    on_failed: Callable[[str], object] | None = None
+    """Called once with the reason when nothing is acknowledged any more; None = nobody asks."""
     pending_bytes: int = 0
     flushes: int = 0
     flush_s: float = 0.0
@@ -258,6 +260,8 @@ class Flusher:
         """Nothing after the last durable position is acknowledged any more."""
         if error is not None and not self.failure:
             self.failure = f"the disk failed: {error}"
+            if self.on_failed is not None:
+                self.on_failed(self.failure)
         self.fail_waiting(group)
 
     def fail_waiting(self, group: Group | None = None) -> None:
