@@ -31,7 +31,7 @@ SLOW_TESTS := $(wildcard tests/e2e tests/contract tests/official tests/deploy te
 QUICK_TESTS := tests/simulation tests/property tests/unit tests/golden tests/repo
 
 .PHONY: help setup demo dev check test bench bench-store bench-guard crash simulate protos protos-check docs clean
-.PHONY: quick-seeds planted mutants
+.PHONY: quick-seeds planted cancellations mutants
 .PHONY: demo-spark spark-setup spark-tests spark-long bench-spark
 .PHONY: alerts explore hostile rolling wheels image-check manifests deploy-tools
 .PHONY: lint types imports quick-tests all-tests
@@ -109,6 +109,11 @@ hostile: $(READY)  ## Ten minutes of siege with 5,000 half-open connections; 10,
 
 simulate: $(READY)  ## A simulated cluster in trouble, 300 seeds (SEED=1000 SEEDS=5000 for others); docs/simulation.md
 	@$(PY) -m ortoo.testing.simulation --seed $(or $(SEED),1) --seeds $(or $(SEEDS),300) --workers $$(nproc)
+
+cancellations: $(READY)  ## Calls that are called off: 1,000 in each of ten runs, then the scenario by itself, 300 seeds with faults and without
+	@$(PY) -m tests.simulation.cancellations --count 1000 --seeds 10
+	@$(PY) -m ortoo.testing.simulation --scenario cancelling --no-faults --seeds $(or $(SEEDS),300) --workers $$(nproc)
+	@$(PY) -m ortoo.testing.simulation --scenario cancelling --seeds $(or $(SEEDS),300) --workers $$(nproc)
 
 planted: $(READY)  ## Search for the first seed that finds each planted bug, half an hour: the table in docs/simulation.md
 	@$(PY) -m tests.simulation.planted.table

@@ -11,7 +11,18 @@ from typing import Annotated, Any
 
 import typer
 
-from ortoo.cli.commands import dead_letters, delays, groups, messages, processes, profiles, top, topics, transactions
+from ortoo.cli.commands import (
+    dead_letters,
+    delays,
+    groups,
+    members,
+    messages,
+    processes,
+    profiles,
+    top,
+    topics,
+    transactions,
+)
 from ortoo.cli.terminal.command import Address, AsJson, command, run
 
 app = typer.Typer(
@@ -58,6 +69,16 @@ FAMILIES: dict[str, tuple[str, dict[str, Callable[..., Any]]]] = {
     ),
     "message": ("Find single messages.", {"get": messages.get, "find": messages.find}),
     "delay": ("Show and cancel messages that wait for their time.", {"list": delays.show_all, "cancel": delays.cancel}),
+    "enode": (
+        "Show the members of enodes, and say which of them leads.",
+        {
+            "members": members.show,
+            "hand-over": members.hand_over,
+            "elect": members.elect,
+            "add": members.add,
+            "remove": members.remove,
+        },
+    ),
     "tx": (
         "Show and end transactions that nobody has ended.",
         {
@@ -97,11 +118,16 @@ def dev(
     listen_address: Annotated[
         str, typer.Option(envvar="ORTOO_LISTEN_ADDRESS", help="host:port for clients; port 0 takes a free one.")
     ] = "127.0.0.1:8081",
+    members: Annotated[
+        int, typer.Option(help="How many members the enode has: 1, 3 or 5. Several are processes of their own.")
+    ] = 1,
 ) -> None:
     """Run a whole cluster in this process, for development."""
     from ortoo.cli.dev.run import run as run_cluster
 
-    run_cluster(data_dir, listen_address)
+    if members not in (1, 3, 5):
+        raise typer.BadParameter("give 1, 3 or 5", param_hint="--members")
+    run_cluster(data_dir, listen_address, members)
 
 
 @app.command()
@@ -122,16 +148,17 @@ def doctor(
 
 for word, work in COMMANDS.items():
     app.command(word)(command(work))
-for family, (about, members) in FAMILIES.items():
+for family, (about, words) in FAMILIES.items():
     family_app = typer.Typer(help=about, no_args_is_help=True)
-    for word, work in members.items():
+    for word, work in words.items():
         family_app.command(word)(command(work))
     app.add_typer(family_app, name=family)
 
 
 profile_app = typer.Typer(help="Keep where clusters are and who you are there.", no_args_is_help=True)
-for word, work in {"list": profiles.show_all, "use": profiles.use, "save": profiles.save}.items():
-    profile_app.command(word)(work)
+profile_app.command("list")(profiles.show_all)
+profile_app.command("use")(profiles.use)
+profile_app.command("save")(profiles.save)
 app.add_typer(profile_app, name="profile")
 
 

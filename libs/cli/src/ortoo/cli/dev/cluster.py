@@ -6,6 +6,7 @@ import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+from ortoo.cli.dev.members import open_members
 from ortoo.cli.dev.store_link import StoreLinks
 from ortoo.common.grpc.tls import made_certificate
 from ortoo.common.process.service import Running
@@ -24,15 +25,32 @@ SEGMENT_BYTES = 64 << 20
 
 
 @contextlib.asynccontextmanager
-async def open_dev_cluster(data_dir: Path, listen_address: str, tls_address: str = "") -> AsyncIterator[Running]:
-    """Run a cluster with its data in `data_dir`; yields the snode. Errors: Conflict when folder or port is taken.
+async def open_dev_cluster(
+    data_dir: Path, listen_address: str, tls_address: str = "", members: int = 1
+) -> AsyncIterator[Running]:
+    """Run a cluster with its data in `data_dir`; yields the snode. Several members are processes of their own.
 
     At `tls_address` it speaks TLS by a certificate that is made at the first start, `data_dir`/tls; empty = nowhere.
+    Errors: Conflict when folder or port is taken; Unavailable when a member does not start.
     """
     namesrv = NamesrvSettings(listen_address=ANY_PORT, data_dir=data_dir / "namesrv", stop_grace_s=STOP_GRACE_S)
     store = dataclasses.replace(StoreSettings(), segment_bytes=SEGMENT_BYTES)
     async with contextlib.AsyncExitStack() as roles:
         name_server = await roles.enter_async_context(open_namesrv(namesrv))
+        certificate, key = _certificate(data_dir / "tls", listen_address) if tls_address else ("", "")
+        snode = SnodeSettings(
+            listen_address=listen_address,
+            tls_listen_address=tls_address,
+            tls_certificate_file=certificate,
+            tls_key_file=key,
+            namesrv_address=name_server.address,
+            stop_grace_s=STOP_GRACE_S,
+        )
+        snode.check()
+        if members > 1:
+            await roles.enter_async_context(open_members(members, data_dir, name_server.address, SEGMENT_BYTES))
+            yield await roles.enter_async_context(open_snode(snode))
+            return
         enode = await roles.enter_async_context(
             open_enode(
                 EnodeSettings(
@@ -45,16 +63,6 @@ async def open_dev_cluster(data_dir: Path, listen_address: str, tls_address: str
                 )
             )
         )
-        certificate, key = _certificate(data_dir / "tls", listen_address) if tls_address else ("", "")
-        snode = SnodeSettings(
-            listen_address=listen_address,
-            tls_listen_address=tls_address,
-            tls_certificate_file=certificate,
-            tls_key_file=key,
-            namesrv_address=name_server.address,
-            stop_grace_s=STOP_GRACE_S,
-        )
-        snode.check()
         yield await roles.enter_async_context(open_snode(snode, links=StoreLinks.of(enode)))
 
 

@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from ortoo.cli.doctor.findings import Facts, Finding, of_address, of_cluster
 from ortoo.cli.terminal.output import print_json
@@ -51,7 +51,9 @@ async def _behind(
     details_s: float = DETAILS_TIMEOUT_S,
 ) -> list[Finding]:
     """What is wrong in the cluster behind a snode, asked as whoever `environ` says."""
-    keys = {variable.removeprefix("ORTOO_").lower(): environ.get(variable, "") for variable in WHO_VARIABLES}
+    keys: dict[str, Any] = {
+        variable.removeprefix("ORTOO_").lower(): environ.get(variable, "") for variable in WHO_VARIABLES
+    }
     try:
         async with connect(addresses, **keys) as mq:
             return of_cluster(await _facts(mq.admin, topic, group, deadline_s, details_s))
@@ -68,7 +70,7 @@ async def _facts(admin: Admin, topic: str, group: str, deadline_s: float, detail
     now_ms = clock.now_ms()
     skew_ms = cluster.now_ms - (begun_ms + now_ms) // 2 if cluster.now_ms else 0
     others = [snode.address for snode in cluster.snodes][:SNODES_EXAMINED_MAX]
-    snodes, groups, topics, described, (lag, members), (offered, deleted) = await asyncio.gather(
+    snodes, groups, topics, described, (lag, members), (offered, deleted, enode_members) = await asyncio.gather(
         asyncio.gather(*(_reached(other, details_s) for other in others)),
         _answer(admin.list_groups(), details_s),
         _answer(admin.list_topics(), details_s),
@@ -78,7 +80,9 @@ async def _facts(admin: Admin, topic: str, group: str, deadline_s: float, detail
             _answer(admin.consumer_count(group) if group else None, details_s),
         ),
         asyncio.gather(
-            _answer(admin.list_offered_topics(), details_s), _answer(admin.list_deleted_topics(), details_s)
+            _answer(admin.list_offered_topics(), details_s),
+            _answer(admin.list_deleted_topics(), details_s),
+            _answer(admin.members.list(), details_s),
         ),
     )
     return Facts(
@@ -96,6 +100,7 @@ async def _facts(admin: Admin, topic: str, group: str, deadline_s: float, detail
         members.value,
         offered.value or (),
         deleted.value or (),
+        enode_members=enode_members.value or (),
     )
 
 
