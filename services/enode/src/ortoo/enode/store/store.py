@@ -1,13 +1,15 @@
 """The store: one log, and the queues, offsets and topics that are folds over it."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 from ortoo.common.errors import Invalid, NotFound, OutOfRange, Unavailable
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.sealed_batch import SealedBatch, crc32c
+from ortoo.common.records.stored_batch import StoredBatch
 from ortoo.enode.changes.all import Change, TopicGone, WindowBatch, encode_changes
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.index.catalog import QueueLog
@@ -19,7 +21,6 @@ from ortoo.enode.log.answers import (
     DamagedQueue,
     Fetched,
     QueueRange,
-    StoredBatch,
     StoreDescription,
     TopicCopy,
 )
@@ -52,6 +53,8 @@ __all__ = [
     "TopicCopy",
 ]
 
+P = ParamSpec("P")
+T = TypeVar("T")
 FETCH_BYTES = 1 << 20
 FIND_LIMIT = 32
 FIND_LIMIT_MAX = 1000
@@ -218,6 +221,10 @@ class Store:
         )
         last = batches[-1]
         return Fetched(batches, last.first_offset + last.batch.count, queue.end_offset)
+
+    async def look(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Let `work` look at what was read, beside the event loop."""
+        return await self.engine.work.run(work, *args, **kwargs)
 
     def describe_queues(self, topic_id: int) -> list[QueueRange]:
         """All queues of a topic, in order of queue id. Errors: NotFound."""

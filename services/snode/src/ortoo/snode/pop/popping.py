@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from ortoo.common.arrays.gather import gathered
 from ortoo.common.arrays.opened_batch import OpenedBatch
 from ortoo.common.errors import Conflict, OrtooError, Unavailable
+from ortoo.common.filters.message_filter import MessageFilter
 from ortoo.common.groups.pop import Finish, GiveBack, LeasePart, Popped, PoppedBatch, PopRules, PopWish, Verdict, runs
 from ortoo.common.process.containment import told_as
 from ortoo.common.process.logs import get_logger
@@ -16,7 +17,6 @@ from ortoo.snode.cluster import Cluster
 from ortoo.snode.cluster.routes import DeliveryMode, MessageType, Placement, Queue, Topic
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.link import EnodeLinks
-from ortoo.snode.filters.selection import MessageFilter
 from ortoo.snode.pop.receipt_handle import ReceiptHandle
 from ortoo.snode.pop.settlements import FinishBatchers
 from ortoo.snode.topics import Topics
