@@ -200,8 +200,7 @@ class Admin:
 
         Errors: NotFound; AlreadyExists when somebody declared a group of this name since.
         """
-        request = group_deletion_pb2.UndeleteGroupRequest(name=name)
-        return group_info((await self._call("UndeleteGroup", request)).group)
+        return group_info((await self._call("UndeleteGroup", group_deletion_pb2.UndeleteGroupRequest(name=name))).group)
 
     async def list_deleted_groups(self) -> list[DeletedGroup]:
         """The deleted groups that can come back, the last deleted first."""
@@ -225,7 +224,7 @@ class Admin:
                 read(ProcessInfo, it, replicas=tuple((one.replica_id, one.address) for one in it.replicas))
                 for it in answer.enodes
             ),
-            snodes=tuple(read(ProcessInfo, it, role="", replicas=(), index_nearly_full=False) for it in answer.snodes),
+            snodes=tuple(ProcessInfo(it.name, it.address, it.alive) for it in answer.snodes),
         )
 
     async def consumer_count(self, group: str) -> int:

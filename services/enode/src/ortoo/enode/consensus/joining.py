@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ortoo.common.errors import Conflict, DataLoss, OrtooError
+from ortoo.common.errors import Conflict, DataLoss, OrtooError, Unavailable
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.logs import get_logger
 from ortoo.common.process.randomness import Randomness
@@ -90,7 +90,7 @@ class Joining:
         return kept
 
     async def join(self, set_id: str, created_at_ms: int) -> MemberId:
-        """Be of a set from now on. Errors: Conflict when this disk is of another."""
+        """Be of a set from now on. Errors: Conflict when this disk is of another; Unavailable when it fails."""
         if self.kept.set_id and self.kept.set_id != set_id and not self._may_leave():
             raise Conflict(
                 f"member {self.kept.member.number} is of set {self.kept.set_id}: its folder {self.folder} has to be "
@@ -98,7 +98,10 @@ class Joining:
                 field="set_id",
             )
         if self.kept.set_id != set_id:
-            self._keep(replace(self.kept, set_id=set_id, created_at_ms=created_at_ms, is_founder=False))
+            try:
+                self._keep(replace(self.kept, set_id=set_id, created_at_ms=created_at_ms, is_founder=False))
+            except OSError as error:
+                raise Unavailable(f"the disk failed: {error}") from error
             self._joined.set()
         return self.kept.member
 

@@ -42,6 +42,7 @@ class Enode:
     members: tuple[EnodeMember, ...] = ()
     """What the name server knows of its members; an enode does not say that here."""
     index_nearly_full: bool = False
+    refuses_writes: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,10 @@ class Leases:
     def enodes(self) -> Mapping[str, Enode]:
         """All known enodes by name."""
         return {name: lease.enode for name, lease in self._enodes.items()}
+
+    def enodes_alive(self) -> dict[str, bool]:
+        """Which enodes there are, and whether each is alive."""
+        return {name: enode.alive for name, enode in self.enodes().items()}
 
     def snodes(self) -> Mapping[str, Snode]:
         """All living snodes by name."""
