@@ -1,9 +1,8 @@
 """The store: one log, and the queues, offsets and topics that are folds over it."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import ParamSpec, TypeVar
 
 from ortoo.common.errors import Invalid, NotFound, OutOfRange, Unavailable
 from ortoo.common.process.clock import Clock
@@ -15,15 +14,7 @@ from ortoo.enode.disk.disk import Disk
 from ortoo.enode.index.catalog import QueueLog
 from ortoo.enode.index.key_index import KIND_KEY, KIND_MESSAGE_ID
 from ortoo.enode.index.key_search import FoundMessage, Query, Stretch
-from ortoo.enode.log.answers import (
-    Appended,
-    Damage,
-    DamagedQueue,
-    Fetched,
-    QueueRange,
-    StoreDescription,
-    TopicCopy,
-)
+from ortoo.enode.log.answers import Appended, Damage, DamagedQueue, Fetched, QueueRange, StoreDescription, TopicCopy
 from ortoo.enode.log.frame import FrameHeader, Kind, frame_bytes
 from ortoo.enode.log.settings import FlushMode, StoreSettings
 from ortoo.enode.state.tables.dedup import Duplicate
@@ -53,8 +44,6 @@ __all__ = [
     "TopicCopy",
 ]
 
-P = ParamSpec("P")
-T = TypeVar("T")
 FETCH_BYTES = 1 << 20
 FIND_LIMIT = 32
 FIND_LIMIT_MAX = 1000
@@ -221,10 +210,6 @@ class Store:
         )
         last = batches[-1]
         return Fetched(batches, last.first_offset + last.batch.count, queue.end_offset)
-
-    async def look(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Let `work` look at what was read, beside the event loop."""
-        return await self.engine.work.run(work, *args, **kwargs)
 
     def describe_queues(self, topic_id: int) -> list[QueueRange]:
         """All queues of a topic, in order of queue id. Errors: NotFound."""

@@ -346,12 +346,8 @@ class GrpcEnodeLink:
 
     async def set_mode(self, topic_id: int, group: str, mode: DeliveryMode, *, force: bool) -> DeliveryMode:
         """Change how a group consumes a topic."""
-        request = enode_lives_pb2.SetStoredModeRequest(
-            topic_id=topic_id,
-            group=group,
-            mode=mode.value,  # type: ignore[arg-type]
-            force=force,
-        )
+        number: Any = mode.value
+        request = enode_lives_pb2.SetStoredModeRequest(topic_id=topic_id, group=group, mode=number, force=force)
         answer = await self._call(lambda stub: stub.SetStoredMode, request)
         return DeliveryMode(answer.before)
 

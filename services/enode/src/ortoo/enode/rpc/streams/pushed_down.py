@@ -56,7 +56,7 @@ class PushedDown:
         while True:
             try:
                 fetched = await store.fetch(topic_id, queue_id, at, bytes_max=PART_BYTES, wait_ms=wait_ms)
-                chosen = await store.look(self.wishes.chosen, fetched.batches, at, self.wanted)
+                chosen = await store.engine.work.run(self.wishes.chosen, fetched.batches, at, self.wanted)
             except OrtooError:
                 if at == request.from_offset:
                     raise
