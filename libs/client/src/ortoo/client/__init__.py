@@ -39,6 +39,7 @@ from ortoo.client.admin.descriptions import (
     TopicProgress,
 )
 from ortoo.client.admin.groups import GroupAdmin
+from ortoo.client.admin.members import EnodeMember, EnodeMembers, MemberAdmin
 from ortoo.client.app import Client, connect
 from ortoo.client.apps.app import App, TopicProducer
 from ortoo.client.core.closed import Closed, Left
@@ -101,6 +102,8 @@ __all__ = [
     "DeletedGroup",
     "DeletedTopic",
     "DirectResult",
+    "EnodeMember",
+    "EnodeMembers",
     "Fenced",
     "Filter",
     "FlowLimits",
@@ -115,6 +118,7 @@ __all__ = [
     "Invalid",
     "Left",
     "LostMessages",
+    "MemberAdmin",
     "MemberInfo",
     "Message",
     "NotFound",

@@ -24,6 +24,7 @@ from ortoo.client.admin.descriptions import (
     TopicInfo,
 )
 from ortoo.client.admin.groups import GroupAdmin, group_info
+from ortoo.client.admin.members import MemberAdmin
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter, Sql, expressions
 from ortoo.client.core.place import Queue
@@ -57,6 +58,8 @@ class Admin:
         """`Client.admin` is the way in."""
         self.groups = GroupAdmin(connection)
         """What concerns groups and clients."""
+        self.members = MemberAdmin(connection)
+        """What concerns the members of enodes."""
         self._connection = connection
 
     async def create_topic(
@@ -197,8 +200,7 @@ class Admin:
 
         Errors: NotFound; AlreadyExists when somebody declared a group of this name since.
         """
-        request = group_deletion_pb2.UndeleteGroupRequest(name=name)
-        return group_info((await self._call("UndeleteGroup", request)).group)
+        return group_info((await self._call("UndeleteGroup", group_deletion_pb2.UndeleteGroupRequest(name=name))).group)
 
     async def list_deleted_groups(self) -> list[DeletedGroup]:
         """The deleted groups that can come back, the last deleted first."""
@@ -222,7 +224,7 @@ class Admin:
                 read(ProcessInfo, it, replicas=tuple((one.replica_id, one.address) for one in it.replicas))
                 for it in answer.enodes
             ),
-            snodes=tuple(read(ProcessInfo, it, role="", replicas=(), index_nearly_full=False) for it in answer.snodes),
+            snodes=tuple(ProcessInfo(it.name, it.address, it.alive) for it in answer.snodes),
         )
 
     async def consumer_count(self, group: str) -> int:

@@ -8,6 +8,7 @@ OrtooError
 ├── Fenced          somebody newer holds the right: register again
 ├── Overloaded      slow down, retry after the delay given
 ├── Unavailable     retry; the outcome may be unknown
+│   └── Moved       nothing was stored: ask the enode's new leader
 ├── OutOfRange      ask for the valid range
 ├── DataLoss        repair the bytes, or skip them
 ├── Forbidden       get the right first
@@ -20,8 +21,8 @@ A new kind needs an ADR. The first line of a class's docstring is its default me
 from typing import ClassVar, Final
 
 NOT_TAKEN_FIELD: Final = "queue.enode"
-"""The field of an Unavailable which says that the enode was away or about to stop, so that nothing was stored for
-certain: the same may be sent elsewhere."""
+"""The field of an Unavailable or Overloaded which says that the enode was away, about to stop or takes no messages at
+all, so that nothing was stored for certain: the same may be sent elsewhere."""
 
 
 class OrtooError(Exception):
@@ -67,6 +68,24 @@ class Unavailable(OrtooError):
     """A needed part is away or was too slow; retry."""
 
     retriable = True
+
+
+class Moved(Unavailable):
+    """Another member of the enode leads, and nothing of the request was stored."""
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        leader_address: str = "",
+        epoch: int = 0,
+        field: str = NOT_TAKEN_FIELD,
+        retry_after_ms: int = 0,
+    ) -> None:
+        """Carry host:port of the leader, empty when not known yet, and the highest `epoch` that was heard of."""
+        super().__init__(message, field=field, retry_after_ms=retry_after_ms)
+        self.leader_address = leader_address
+        self.epoch = epoch
 
 
 class OutOfRange(OrtooError):
