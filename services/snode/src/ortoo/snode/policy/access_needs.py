@@ -88,7 +88,7 @@ def _route(request: Any, _: NameOf) -> list[Need]:
 def _places(topic: str, request: Any, grant: Grant) -> list[Need]:
     """The topic that a request names and that of the queue it names, which may be another one."""
     queued = request.queue.topic if request.HasField("queue") else ""
-    return [_topic(name, grant) for name in dict.fromkeys((topic, queued)) if name or not queued]
+    return [_topic(name, grant) for name in dict.fromkeys(filter(None, (topic, queued))) or [""]]
 
 
 def _recall(request: Any, name_of: NameOf) -> list[Need]:
