@@ -90,7 +90,7 @@ async def liveness(enode: LoneEnode) -> int:
     )
     answer = await check(health_pb2.HealthCheckRequest(service="live"))
     assert isinstance(answer, health_pb2.HealthCheckResponse)
-    return answer.status
+    return int(answer.status)
 
 
 async def test_full_disk_stops_sends_alone_and_it_resumes(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from ortoo.common.cluster.address_server import found_name_servers, listed_again
 from ortoo.common.cluster.addresses import reached_at
 from ortoo.common.cluster.name_servers import NameServers
 from ortoo.common.errors import Invalid, NotFound, OrtooError
+from ortoo.common.errors.findings import Findings
 from ortoo.common.groups.system_topics import DELAYED_TOPIC_ID, HALF_TOPIC_ID
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.grpc.cluster_token import cluster_channels, cluster_token
@@ -23,6 +24,7 @@ from ortoo.common.process.memory_budget import MemoryBudget, memory_bytes
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
 from ortoo.common.process.service import Running
+from ortoo.common.telemetry.findings_service import findings_servicer
 from ortoo.common.telemetry.process_metrics import register_memory
 from ortoo.common.telemetry.role import Telemetry
 from ortoo.common.telemetry.tracing import open_tracing
@@ -37,6 +39,7 @@ from ortoo.enode.deferred.moves import TimerMoves
 from ortoo.enode.deferred.transactions import Transactions
 from ortoo.enode.disk.disk import Disk, RealDisk
 from ortoo.enode.log.disk_work import ThreadedDiskWork
+from ortoo.enode.observe.findings import EnodeFindings, FlushPace
 from ortoo.enode.observe.metrics import register, register_followers, register_groups, register_pops
 from ortoo.enode.observe.traces import traced_intake
 from ortoo.enode.pops.leasing import Leasing
@@ -117,7 +120,10 @@ async def open_enode(
         handlers = EnodeService(store, topics, taking, identified, pops, sending, AttachedSnodes(store))
         memory = MemoryBudget(settings.memory_budget_bytes, clock, spared_percent=settings.memory_share_percent)
         register_memory(telemetry.metrics, memory)
-        server = enode_server(handlers, settings, background, telemetry.calls, token, memory)
+        found, pace = Findings("enode", settings.name), FlushPace(store)
+        server = enode_server(
+            handlers, settings, background, telemetry.calls, token, memory, [findings_servicer(found, clock)]
+        )
         followers = Followers(store.engine.appender, is_waited_for=settings.role is NodeRole.SYNC_MASTER)
         register(telemetry.metrics, store, clock)
         register_pops(telemetry.metrics, store, pops, sending)
@@ -149,6 +155,8 @@ async def open_enode(
             clock=clock,
             randomness=randomness,
         )
+        own = EnodeFindings(store, pops, pace, clock)
+        found.sources += [own.disk, own.messages, leases.findings, memory.findings, telemetry.findings]
         followers.on_change = leases.hurry
         parts.push_async_callback(leases.leave)
         following = watch_topics(
@@ -167,7 +175,9 @@ async def open_enode(
         background.every("certificates", CERTIFICATES_INTERVAL_S, channels.renew, clock=clock)
         background.every("old ids", IDLE_INTERVAL_S, identified.forget_old, clock=clock)
         background.spawn("locks", handlers.attached.follow_locks(clock))
-        background.every("health", settings.health_interval_s, Health(store, server, leases.hurry).look, clock=clock)
+        background.every(
+            "health", settings.health_interval_s, Health(store, server, leases.hurry, pace).look, clock=clock
+        )
         yield RunningEnode(
             settings.name,
             server.cluster_address or server.address,
@@ -204,10 +214,12 @@ class Health:
     store: Store
     server: GrpcServer
     changed: Callable[[], object]
+    pace: FlushPace
     serving: bool = True
 
     async def look(self) -> None:
         """Compare with the store, and tell a change."""
+        self.pace.look()
         description = self.store.describe()
         if description.writable == self.serving or self.server.draining.is_set():
             return

@@ -129,10 +129,7 @@ class Appender:
             raise Unavailable(f"{self.failure}: {UNTIL_OPENED}")
 
     def check_load(self, length: int) -> None:
-        """Errors: Unavailable when the disk failed; Overloaded when it is full or too much waits for it.
-
-        What another enode may take instead has NOT_TAKEN_FIELD.
-        """
+        """Errors: Unavailable when the disk failed; Overloaded when it is full (NOT_TAKEN_FIELD), or too much waits."""
         if self.failure:
             raise Unavailable(f"{self.failure}: {UNTIL_OPENED}", field=NOT_TAKEN_FIELD)
         if self.alone:
@@ -358,6 +355,12 @@ class Appender:
     @staticmethod
     def _is_full(error: BaseException) -> bool:
         return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+    @property
+    def flushing_s(self) -> float:
+        """How long the flush has taken that is under way; 0 when there is none."""
+        under_way = self._flushing is not None and bool(self._flushing.parts)
+        return self.clock.monotonic_s() - self._handed_over_s if under_way else 0.0
 
     @property
     def is_stuck(self) -> bool:

@@ -73,14 +73,18 @@ def enode_server(
     calls: grpc.aio.ServerInterceptor,
     token: ClusterToken | None = None,
     memory: MemoryBudget | None = None,
+    others: Sequence[tuple[str, AddServicer]] = (),
 ) -> GrpcServer:
-    """The server of EnodeService, not yet listening; `calls` counts its calls. Streams end when it stops."""
+    """The server of EnodeService and `others`, not yet listening; `calls` counts its calls.
+
+    Streams end when it stops.
+    """
 
     def add(server: Any) -> None:
         add_EnodeServiceServicer_to_server(handlers, server)
         bulk_calls.serve(server, {"Append": handlers.Append, "FetchBatches": handlers.FetchBatches})
 
-    server = public_server(settings, calls, token, [(NAME, add)], memory)
+    server = public_server(settings, calls, token, [(NAME, add), *others], memory)
     handlers.streams = Streams(background, server.draining)
     return server
 

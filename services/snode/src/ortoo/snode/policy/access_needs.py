@@ -172,6 +172,7 @@ NEEDS: Mapping[str, Needs] = {
     "AdminService/DescribeLag": lambda request, _: [_group(request.group), _topic(request.topic, ANY)],
     "AdminService/DescribeGroup": lambda request, _: [_group(request.name)],
     "Admin/ChangeLogLevel": _admins,
+    "FindingsService/ListFindings": _admins,
     **{
         f"AdminService/{name}": _admins
         for name in (
