@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ortoo.cli.commands import dead_letters, delays, groups, messages, processes, top, topics, transactions
+from ortoo.cli.commands import dead_letters, delays, deliveries, groups, messages, processes, top, topics, transactions
 from ortoo.cli.terminal.command import DEFAULT_ADDRESS, Address, AsJson, command, run, several
 
 app = typer.Typer(
@@ -22,6 +22,8 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "tail": messages.tail,
     "peek": dead_letters.peek,
     "lag": groups.lag,
+    "explain": deliveries.explain,
+    "delivery": deliveries.delivery,
     "reset-offset": groups.reset_offset,
     "clients": processes.clients,
     "cluster": processes.cluster,

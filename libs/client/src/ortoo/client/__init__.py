@@ -8,12 +8,12 @@ receipt = await producer.send(Message(b"hello"))
 """
 
 from ortoo.client.admin.admin import Admin
+from ortoo.client.admin.answers import ClusterFinding, Deliveries, Explanation, MessageDelivery, Reason
 from ortoo.client.admin.descriptions import (
     Adoption,
     ClientDescription,
     ClientInfo,
     ClientQueue,
-    ClusterFinding,
     ClusterInfo,
     DeadLetter,
     DelayedMessage,
@@ -102,7 +102,9 @@ __all__ = [
     "DelayedMessage",
     "DeletedGroup",
     "DeletedTopic",
+    "Deliveries",
     "DirectResult",
+    "Explanation",
     "Fenced",
     "Filter",
     "FlowLimits",
@@ -119,6 +121,7 @@ __all__ = [
     "LostMessages",
     "MemberInfo",
     "Message",
+    "MessageDelivery",
     "NotFound",
     "OfferedTopic",
     "OpenTransaction",
@@ -140,6 +143,7 @@ __all__ = [
     "QueueInfo",
     "QueueLag",
     "QueueOffset",
+    "Reason",
     "Receipt",
     "ReceivedBatch",
     "ReceivedMessage",

@@ -159,21 +159,6 @@ class ClusterInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterFinding:
-    """One thing that is wrong, as a process of the cluster says it; its name never changes."""
-
-    name: str
-    seen: str
-    consequence: str
-    cure: str
-    """What to do, with the command."""
-    serious: bool
-    """Whether something does not work because of it; otherwise it soon may not, or somebody should look."""
-    process: str = ""
-    """Who says so, such as `enode enode-0`; empty when it was found by comparing."""
-
-
-@dataclass(frozen=True, slots=True)
 class DelayedMessage:
     """A message that waits for its time."""
 

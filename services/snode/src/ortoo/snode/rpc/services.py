@@ -20,12 +20,13 @@ from ortoo.snode.push.sessions import Sessions
 from ortoo.snode.rocketmq.rpc import service as rocketmq
 from ortoo.snode.rocketmq.rpc.gateway import Gateway
 from ortoo.snode.rpc import consumer, producer, session
-from ortoo.snode.rpc.operators import admin, dead_letter, findings, scaler
+from ortoo.snode.rpc.operators import admin, dead_letter, deliveries, findings, scaler
 from ortoo.snode.rpc.streams import LongCalls
 from ortoo.snode.send import Sending
 from ortoo.snode.topics import Topics
 from ortoo.v1.admin_pb2_grpc import add_AdminServiceServicer_to_server
 from ortoo.v1.dead_letter_pb2_grpc import add_DeadLetterServiceServicer_to_server
+from ortoo.v1.delivery_pb2_grpc import add_DeliveryServiceServicer_to_server
 from ortoo.v1.findings_pb2_grpc import add_FindingsServiceServicer_to_server
 from ortoo.v1.session_pb2_grpc import add_SessionServiceServicer_to_server
 
@@ -120,6 +121,9 @@ def make_services(
     looking_after = dead_letter.DeadLetterService(pop.dead_letters, long_calls, operating.known_group)
     authentication = policy.access.authentication if policy.access is not None else None
     finding = findings.ClusterFindings(found, cluster, runtime.channels, authentication, clock)
+    delivering = deliveries.DeliveryService(
+        cluster, runtime.channels, clients.directory, pull.search, pop.dead_letters, clock
+    )
     scaling = scaler.ExternalScaler(pull.scaling, long_calls, clock)
     messaging = rocketmq.MessagingService(gateway)
     added: list[tuple[str, AddServicer]] = [
@@ -128,6 +132,7 @@ def make_services(
         (session.NAME, lambda server: add_SessionServiceServicer_to_server(connecting, server)),
         (dead_letter.NAME, lambda server: add_DeadLetterServiceServicer_to_server(looking_after, server)),
         (admin.NAME, lambda server: add_AdminServiceServicer_to_server(operating, server)),
+        (deliveries.NAME, lambda server: add_DeliveryServiceServicer_to_server(delivering, server)),
         (findings.NAME, lambda server: add_FindingsServiceServicer_to_server(finding, server)),
         (scaler.NAME, lambda server: add_ExternalScalerServicer_to_server(scaling, server)),
         (rocketmq.ADMIN_NAME, lambda server: add_AdminServicer_to_server(rocketmq.RocketmqAdmin(), server)),
